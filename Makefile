@@ -1,0 +1,47 @@
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/pip --disable-pip-version-check -q
+
+# A relative data folder is meant from here, wherever a command runs.
+ifdef BAYESNORM_DATA
+ifeq ($(filter /%,$(firstword $(BAYESNORM_DATA))),)
+override BAYESNORM_DATA := $(abspath $(BAYESNORM_DATA))
+endif
+export BAYESNORM_DATA
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help install quickstart lint format typecheck test clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
+
+install: .venv/.installed ## Make .venv with the package and everything its tests need
+
+# torch comes first and by itself, so that nothing else gets to choose its build.
+.venv/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(PIP) install -c constraints.txt torch
+	$(PIP) install -c constraints.txt -e ".[dev]"
+	@touch $@
+
+quickstart: .venv/.installed ## Run the quickstart
+	$(BIN)/python -m bayesnorm.experiments.quickstart
+
+lint: .venv/.installed ## Check style and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: .venv/.installed ## Mend what the style check can mend, then format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+typecheck: .venv/.installed ## Check the types of the package
+	$(BIN)/mypy src
+
+test: lint typecheck ## Style, format, types and tests
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+clean: ## Remove caches and builds (.venv and out/ stay)
+	rm -rf build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage htmlcov
+	find . -path ./.venv -prune -o -type d \( -name __pycache__ -o -name '*.egg-info' \) -print0 | xargs -0 rm -rf

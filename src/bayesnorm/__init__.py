@@ -1,0 +1,14 @@
+"""bayesnorm: the batch-normalised network you already trained, made Bayesian."""
+
+from .engines import Engine as Engine, MonteCarlo as MonteCarlo
+from .errors import BayesNormError as BayesNormError, BayesNormWarning as BayesNormWarning
+from .likelihoods import Categorical as Categorical, Gaussian as Gaussian, Likelihood as Likelihood
+from .methods import MCBN as MCBN
+from .posterior import Posterior as Posterior, load as load
+from .predictive import (
+    ClassificationPredictive as ClassificationPredictive,
+    Predictive as Predictive,
+    RegressionPredictive as RegressionPredictive,
+)
+
+__version__ = "0.1.0"

@@ -1,0 +1,194 @@
+"""The posterior that all batch-norm methods share: a centre, and fluctuations about it.
+
+A draw overrides the running statistics of the chosen layers. It is written in coordinates in which every
+real number is allowed: the means as they are, and log(variance + eps) for the variances, which is what the layer
+divides by. Batch statistics fluctuate as 1/M about their mean, so the posterior of another batch size M' has
+the same fluctuations times sqrt(M / M').
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from torch import Tensor
+
+from .errors import BayesNormError, BayesNormWarning, FileFormatError
+from .fluctuations import Fluctuations, fluctuations_from
+from .likelihoods import Likelihood
+from .network import BatchNormLayer, BatchStatistics, Executable, LayerChoice, State, choose_layers
+from .posterior import Posterior, require_seed
+
+Center = Literal["running", "batch"]
+
+
+@dataclass(frozen=True, eq=False)
+class BatchNormPosterior(Posterior):
+    """A distribution over batch-norm statistics; C channels in all layers together, 2C coordinates.
+
+    Args:
+        method: The method that made it, for the record.
+        layers: The layers whose statistics are drawn, in running order.
+        center: "running": draws lie about the network's own running statistics, so that the deployed network is
+            the centre of its own posterior; "batch": about the mean of the batch statistics, as published.
+        running: The network's running statistics in coordinates, (2C,).
+        batch_mean: The mean of the batch statistics in coordinates, (2C,).
+        fluctuations: Distribution of a batch's deviation from that mean, at `fitted_batch_size`.
+        fitted_batch_size: M, the batch size that the fluctuations belong to.
+        batch_size: M', the effective batch size of the draws.
+        rows: N, the training rows.
+    """
+
+    kind: ClassVar[str] = "batchnorm"
+
+    method: str
+    layers: tuple[BatchNormLayer, ...] = dataclasses.field(repr=False)
+    center: Center
+    running: Tensor = dataclasses.field(repr=False)
+    batch_mean: Tensor = dataclasses.field(repr=False)
+    fluctuations: Fluctuations = dataclasses.field(repr=False)
+    fitted_batch_size: int
+    batch_size: float
+    rows: int
+
+    @property
+    def centre(self) -> Tensor:
+        """Where draws lie about, (2C,)."""
+        return self.running if self.center == "running" else self.batch_mean
+
+    @property
+    def spread(self) -> float:
+        """What fluctuations are multiplied with for the effective batch size."""
+        return math.sqrt(self.fitted_batch_size / self.batch_size)
+
+    def sample(self, n: int, seed: int = 0) -> State:
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise BayesNormError(f"n: {n!r} was given; a whole number of at least 1 would work.")
+        generator = torch.Generator().manual_seed(require_seed(seed))
+        return self.state(self.centre + self.spread * self.fluctuations.sample(n, generator))
+
+    def state(self, coordinates: Tensor) -> State:
+        """Running statistics by buffer name, from coordinates (..., 2C)."""
+        mean, log_var = coordinates.to(self.executable.device).chunk(2, dim=-1)
+        sizes = [layer.channels for layer in self.layers]
+        state: State = {}
+        for layer, m, v in zip(self.layers, mean.split(sizes, -1), log_var.split(sizes, -1), strict=True):
+            state[f"{layer.name}.running_mean"] = m
+            state[f"{layer.name}.running_var"] = v.exp() - layer.eps
+        return state
+
+    def at_batch_size(self, batch_size: float) -> Self:
+        """The posterior of another effective batch size: the same statistics, fluctuations times sqrt(M / M')."""
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int | float) or not 0 < batch_size < math.inf:
+            raise BayesNormError(f"batch_size: {batch_size!r} was given; a positive number would work.")
+        return dataclasses.replace(self, batch_size=float(batch_size))
+
+    def at_layers(self, layers: LayerChoice) -> Self:
+        """The posterior that draws only some of its layers; the others keep the network's running statistics."""
+        chosen = set(choose_layers(self.model, [layer.name for layer in self.layers], layers))
+        kept = torch.cat(
+            [torch.full((layer.channels,), layer.name in chosen, dtype=torch.bool) for layer in self.layers]
+        )
+        columns = torch.cat([kept, kept]).nonzero().squeeze(1).to(self.running.device)
+        return dataclasses.replace(
+            self,
+            layers=tuple(layer for layer in self.layers if layer.name in chosen),
+            running=self.running[columns],
+            batch_mean=self.batch_mean[columns],
+            fluctuations=self.fluctuations.columns(columns),
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        parts = {f"fluctuations.{name}": tensor for name, tensor in self.fluctuations.tensors().items()}
+        return {"running": self.running, "batch_mean": self.batch_mean, **parts}
+
+    def config(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "layers": [dataclasses.asdict(layer) for layer in self.layers],
+            "center": self.center,
+            "fluctuations": self.fluctuations.kind,
+            "fitted_batch_size": self.fitted_batch_size,
+            "batch_size": self.batch_size,
+            "rows": self.rows,
+        }
+
+    @classmethod
+    def restored(
+        cls,
+        executable: Executable,
+        likelihood: Likelihood,
+        tensors: dict[str, Tensor],
+        config: dict[str, Any],
+    ) -> Self:
+        fields = dict(config)
+        layers = tuple(BatchNormLayer(**layer) for layer in fields.pop("layers"))
+        kind = fields.pop("fluctuations")
+        prefix = "fluctuations."
+        parts = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+        posterior = cls(
+            executable=executable,
+            likelihood=likelihood,
+            layers=layers,
+            running=tensors["running"],
+            batch_mean=tensors["batch_mean"],
+            fluctuations=fluctuations_from(kind, parts),
+            **fields,
+        )
+        width = 2 * sum(layer.channels for layer in layers)
+        if posterior.centre.shape != (width,) or posterior.batch_mean.shape != (width,):
+            raise FileFormatError(f"path: statistics of {tuple(posterior.centre.shape)} for {width} coordinates.")
+        posterior._warn_of_other_weights()
+        return posterior
+
+    def _warn_of_other_weights(self) -> None:
+        buffers = dict(self.model.named_buffers())
+        names = [layer.name for layer in self.layers]
+        mean = torch.cat([buffers[f"{name}.running_mean"] for name in names]).double()
+        var = torch.cat([buffers[f"{name}.running_var"] for name in names]).double()
+        own = coordinates(mean, var, self.layers)
+        scale = torch.exp(0.5 * own.chunk(2)[1])
+        off = torch.cat([(own - self.running).chunk(2)[0] / scale, (own - self.running).chunk(2)[1]]).abs().max()
+        if off > 0.05:
+            warnings.warn(
+                "model: its running statistics differ from those of the network that the posterior was fitted on, so "
+                "its weights are probably others; fit again for this network.",
+                BayesNormWarning,
+                stacklevel=4,
+            )
+
+
+def coordinates(mean: Tensor, var: Tensor, layers: tuple[BatchNormLayer, ...]) -> Tensor:
+    """(means, log(variances + eps)) of statistics (..., C), as (..., 2C)."""
+    eps = torch.cat([torch.full((layer.channels,), layer.eps, dtype=torch.float64) for layer in layers])
+    log_var = torch.log(var.double() + eps.to(var.device))
+    return torch.cat([mean.double(), log_var], dim=-1).to(mean.dtype)
+
+
+def batchnorm_posterior(
+    method: str,
+    executable: Executable,
+    likelihood: Likelihood,
+    center: Center,
+    statistics: BatchStatistics,
+    batch_mean: Tensor,
+    fluctuations: Fluctuations,
+) -> BatchNormPosterior:
+    """A posterior from collected statistics; what a method adds is the distribution of the fluctuations."""
+    return BatchNormPosterior(
+        executable=executable,
+        likelihood=likelihood,
+        method=method,
+        layers=statistics.layers,
+        center=center,
+        running=coordinates(statistics.running_mean, statistics.running_var, statistics.layers),
+        batch_mean=batch_mean,
+        fluctuations=fluctuations,
+        fitted_batch_size=statistics.batch_size,
+        batch_size=float(statistics.batch_size),
+        rows=statistics.rows,
+    )

@@ -1,0 +1,18 @@
+"""Loaders of the papers' data sets; the files themselves live outside the package (see `folders`)."""
+
+from .folders import cache_folder as cache_folder, data_folders as data_folders, find as find
+from .images import (
+    CAMVID_CLASSES as CAMVID_CLASSES,
+    CAMVID_VOID as CAMVID_VOID,
+    CIFAR10_CLASSES as CIFAR10_CLASSES,
+    IMAGENET_MEAN as IMAGENET_MEAN,
+    IMAGENET_STD as IMAGENET_STD,
+    NOTMNIST_CLASSES as NOTMNIST_CLASSES,
+    load_camvid as load_camvid,
+    load_cifar10 as load_cifar10,
+    load_notmnist as load_notmnist,
+    load_svhn as load_svhn,
+    to_network_input as to_network_input,
+)
+from .toy import toy_regression as toy_regression
+from .uci import UCI_SETS as UCI_SETS, load_uci as load_uci, paper_split as paper_split

@@ -1,0 +1,32 @@
+"""Reading NumPy archives without pickle; a truncated or foreign file gives a clear error."""
+
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import FileFormatError
+
+
+def read_npz(path: Path, *keys: str) -> tuple[NDArray[Any], ...]:
+    """The arrays called `keys` of the `.npz` file at `path`, in that order.
+
+    Raises:
+        FileFormatError: the file is no readable archive, or has no such arrays.
+    """
+    try:
+        with path.open("rb") as file:  # np.load itself leaves a damaged file open
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ValueError("it holds one bare array, not an archive")
+            missing = [key for key in keys if key not in archive.files]
+            if missing:
+                raise ValueError(f"it has {archive.files}, not {missing}")
+            return tuple(archive[key] for key in keys)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise FileFormatError(
+            f"{path} cannot be read as a NumPy archive with {list(keys)}: {error}; fetch the file again"
+        ) from error

@@ -1,0 +1,43 @@
+"""Where data files are looked for: the folders in `BAYESNORM_DATA`, then the user's cache folder."""
+
+import os
+from pathlib import Path
+
+from ..errors import BayesNormError, DataNotFoundError
+
+VARIABLE = "BAYESNORM_DATA"
+
+
+def cache_folder() -> Path:
+    """The user's own data folder, `$XDG_CACHE_HOME/bayesnorm` or `~/.cache/bayesnorm`; it need not exist."""
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    # The XDG specification: an empty or relative value counts as not set.
+    return (base if base.is_absolute() else Path.home() / ".cache") / "bayesnorm"
+
+
+def data_folders() -> list[Path]:
+    """Folders in search order: those in `BAYESNORM_DATA` (joined by `os.pathsep`), then the cache folder."""
+    named = [part.strip() for part in os.environ.get(VARIABLE, "").split(os.pathsep)]
+    return [*(Path(part).expanduser() for part in named if part), cache_folder()]
+
+
+def find(relative_path: str | os.PathLike[str]) -> Path:
+    """The first file called `relative_path` (such as `"uci/boston.npz"`) in the data folders.
+
+    Raises:
+        DataNotFoundError: no folder has it; the message lists the folders that were searched.
+    """
+    relative = Path(relative_path)
+    if relative.is_absolute() or ".." in relative.parts:
+        raise BayesNormError(
+            f"relative_path must lie inside a data folder, got {str(relative)!r}; give for example 'uci/boston.npz'"
+        )
+    folders = data_folders()
+    for folder in folders:
+        if (folder / relative).is_file():
+            return folder / relative
+    searched = ", ".join(f"{folder}{'' if folder.is_dir() else ' (no such folder)'}" for folder in folders)
+    raise DataNotFoundError(
+        f"data file {relative.as_posix()!r} was not found; searched: {searched}. "
+        f"Set {VARIABLE} to the folder that holds it (several joined by {os.pathsep!r})"
+    )

@@ -1,0 +1,181 @@
+"""Image sets: CIFAR-10, SVHN, notMNIST and CamVid as uint8 arrays, and what the ResNets want to see.
+
+CIFAR-10, SVHN and CamVid are stored as *sheets*: one lossless WebP picture with the images side by side,
+left to right, then top to bottom.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..errors import BayesNormError, FileFormatError, InputError, MissingExtraError
+from .archives import read_npz
+from .folders import find
+
+Rows: TypeAlias = int | slice | Sequence[int] | NDArray[np.integer[Any]] | None
+"""Which images: the first n (an int), a slice, row numbers, or all (None)."""
+
+Images: TypeAlias = NDArray[np.uint8]
+Labels: TypeAlias = NDArray[np.int64]
+
+CIFAR10_CLASSES: tuple[str, ...] = (
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
+NOTMNIST_CLASSES: tuple[str, ...] = tuple("ABCDEFGHIJ")
+CAMVID_CLASSES: tuple[str, ...] = (
+    "sky", "building", "pole", "road", "pavement", "tree", "sign", "fence", "car", "pedestrian", "bicyclist",
+)  # fmt: skip
+CAMVID_VOID = 11
+"""Label of CamVid pixels that belong to no class; leave them out of losses and scores."""
+
+IMAGENET_MEAN: tuple[float, float, float] = (0.485, 0.456, 0.406)
+IMAGENET_STD: tuple[float, float, float] = (0.229, 0.224, 0.225)
+
+_CIFAR10_SHEETS = {"test": "test_first2000", "train": "train_first5000"}
+_CAMVID_SPLITS = ("train", "val", "test")
+
+
+def load_cifar10(split: str = "test", rows: Rows = None) -> tuple[Images, Labels]:
+    """The first 2,000 test images (`split="test"`) or 5,000 training images (`"train"`) of CIFAR-10.
+
+    Returns:
+        uint8 images (N, 32, 32, 3) and int64 labels (N,) into `CIFAR10_CLASSES`.
+    """
+    if split not in _CIFAR10_SHEETS:
+        raise BayesNormError(f"split must be 'test' or 'train', got {split!r}")
+    sheet = _CIFAR10_SHEETS[split]
+    (labels,) = read_npz(find("cifar10/labels.npz"), sheet)
+    return _load_sheet(find(f"cifar10/{sheet}.webp"), labels, rows, height=32, width=32, per_row=100)
+
+
+def load_svhn(rows: Rows = None) -> tuple[Images, Labels]:
+    """13,016 digits of SVHN's test set, cropped from its street photos.
+
+    Real SVHN, but not pixel-identical to the usual `test_32x32.mat`: say so beside any figure made from it.
+
+    Returns:
+        uint8 images (N, 32, 32, 3) and int64 labels (N,), the digit itself.
+    """
+    (labels,) = read_npz(find("svhn/labels.npz"), "test_0")
+    return _load_sheet(find("svhn/test_0.webp"), labels, rows, height=32, width=32, per_row=100)
+
+
+def load_camvid(split: str, rows: Rows = None) -> tuple[Images, Labels]:
+    """CamVid road scenes at half size: 367 for `split="train"`, 101 for `"val"`, 233 for `"test"`.
+
+    CC BY-NC 4.0: research only.
+
+    Returns:
+        uint8 images (N, 180, 240, 3) and int64 labels (N, 180, 240) into `CAMVID_CLASSES`, or `CAMVID_VOID`.
+    """
+    if split not in _CAMVID_SPLITS:
+        raise BayesNormError(f"split must be one of {', '.join(_CAMVID_SPLITS)}, got {split!r}")
+    (labels,) = read_npz(find("camvid/labels_180x240.npz"), split)
+    return _load_sheet(find(f"camvid/{split}_180x240.webp"), labels, rows, height=180, width=240, per_row=20)
+
+
+def load_notmnist(rows: Rows = None) -> tuple[Images, Labels]:
+    """notMNIST small: 18,724 grey letters A to J in many typefaces.
+
+    Returns:
+        uint8 images (N, 28, 28) and int64 labels (N,) into `NOTMNIST_CLASSES`.
+    """
+    images, labels = read_npz(find("notmnist/notmnist_small.npz"), "x", "y")
+    chosen = _row_numbers(rows, len(images))
+    return images[chosen].astype(np.uint8, copy=False), labels[chosen].astype(np.int64)
+
+
+def to_network_input(images: Images) -> Tensor:
+    """uint8 images as the normalised float32 tensor (N, 3, H, W) that the CIFAR ResNets were trained on.
+
+    Scaled to [0, 1], minus `IMAGENET_MEAN`, divided by `IMAGENET_STD`, per channel.
+
+    Args:
+        images: (N, H, W, 3), or grey (N, H, W), whose one channel is repeated three times.
+    """
+    array = np.asarray(images)
+    if array.dtype != np.uint8:
+        raise InputError(f"images must be uint8 from 0 to 255, got {array.dtype}")
+    if array.ndim == 3 and array.shape[-1] != 3:
+        array = np.repeat(array[..., None], 3, axis=-1)
+    if array.ndim != 4 or array.shape[-1] != 3:
+        raise InputError(
+            f"images must be (N, H, W, 3) or grey (N, H, W), got shape {array.shape}; "
+            "for a single image give images[None]"
+        )
+    # One table look-up per value, so that no float copy of the whole set is made on the way.
+    values = np.arange(256)[:, None] / 255.0
+    table = ((values - IMAGENET_MEAN) / IMAGENET_STD).astype(np.float32)
+    planes = [table[:, channel][array[..., channel]] for channel in range(3)]
+    return torch.from_numpy(np.stack(planes, axis=1))
+
+
+def _load_sheet(
+    path: Path, labels: NDArray[Any], rows: Rows, *, height: int, width: int, per_row: int
+) -> tuple[Images, Labels]:
+    chosen = _row_numbers(rows, len(labels))
+    images = cut_sheet(path, chosen, count=len(labels), height=height, width=width, per_row=per_row)
+    return images, labels[chosen].astype(np.int64)
+
+
+def cut_sheet(path: Path, rows: NDArray[np.intp], *, count: int, height: int, width: int, per_row: int) -> Images:
+    """Images number `rows` (n, height, width, 3) out of a sheet of `count` images, `per_row` to a row.
+
+    The picture's size is compared with the expected one before any pixel is decoded. Pillow's guard against
+    decompression bombs stays as the program set it: the largest sheet (CamVid, 16 megapixels) is far below
+    its usual limit of 89.
+    """
+    pil_image = _pillow()
+    expected = (per_row * width, -(-count // per_row) * height)
+    try:
+        with pil_image.open(path, formats=["WEBP"]) as sheet:
+            if sheet.size != expected:
+                raise ValueError(f"it is {sheet.size} pixels wide and high, not {expected}")
+            pixels: Images = np.asarray(sheet.convert("RGB"))
+    except pil_image.DecompressionBombError as error:
+        raise BayesNormError(
+            f"{path} is larger than this program lets Pillow open: PIL.Image.MAX_IMAGE_PIXELS is "
+            f"{pil_image.MAX_IMAGE_PIXELS}; {expected[0] * expected[1]} would do"
+        ) from error
+    except (OSError, ValueError, SyntaxError, EOFError) as error:
+        raise FileFormatError(
+            f"{path} cannot be read as a WebP sheet of {count} images: {error}; fetch the file again"
+        ) from error
+    grid = pixels.reshape(-1, height, per_row, width, 3)
+    return grid[rows // per_row, :, rows % per_row]
+
+
+def _row_numbers(rows: Rows, count: int) -> NDArray[np.intp]:
+    """`rows` as row numbers between 0 and `count` - 1."""
+    if rows is None:
+        return np.arange(count)
+    if isinstance(rows, slice):
+        return np.arange(count)[rows]
+    if isinstance(rows, (int, np.integer)) and not isinstance(rows, bool):
+        if not 1 <= rows <= count:
+            raise BayesNormError(f"rows must be between 1 and {count} images, got {rows}")
+        return np.arange(rows)
+    chosen = np.asarray(rows)
+    if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
+        raise BayesNormError(
+            f"rows must be None, a number of images, a slice or row numbers, got {type(rows).__name__} "
+            f"of shape {chosen.shape} and type {chosen.dtype}"
+        )
+    if chosen.size and not (chosen.min() >= 0 and chosen.max() < count):
+        raise BayesNormError(
+            f"rows must lie between 0 and {count - 1}, got values from {chosen.min()} to {chosen.max()}"
+        )
+    return chosen.astype(np.intp)
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise MissingExtraError("image sheets need Pillow: pip install 'bayesnorm[data]'") from error
+    return Image

@@ -1,0 +1,51 @@
+"""Draw states, run the network under each, mix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from ..errors import BayesNormError
+from ..predictive import Predictive
+from .base import Engine
+
+if TYPE_CHECKING:
+    from ..posterior import Posterior
+
+
+@dataclass(frozen=True)
+class MonteCarlo(Engine):
+    """Plain Monte Carlo: p(y | x) is about the mean over T draws of p(y | x, state_t).
+
+    Args:
+        samples: T, how many draws.
+        vectorize: False runs draws one by one; the numbers are the same.
+        chunk: Draws per vectorised pass; None chooses by `block_bytes`.
+        block_bytes: Memory of the largest activation in a pass; None chooses by device (a CPU's caches, a share
+            of a GPU's free memory).
+    """
+
+    samples: int = 64
+    vectorize: bool = True
+    chunk: int | None = None
+    block_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("samples", "chunk", "block_bytes"):
+            value = getattr(self, name)
+            if value is None and name != "samples":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise BayesNormError(f"{name}: {value!r} was given; a whole number of at least 1 would work.")
+
+    def outputs(self, posterior: Posterior, x: Any, seed: int = 0) -> Tensor:
+        """Network outputs under each draw, (samples, batch, *out)."""
+        states = posterior.sample(self.samples, seed)
+        return posterior.executable.run(
+            states, x, vectorize=self.vectorize, chunk=self.chunk, block_bytes=self.block_bytes
+        )
+
+    def predict(self, posterior: Posterior, x: Any, seed: int = 0) -> Predictive:
+        return posterior.likelihood.predictive(self.outputs(posterior, x, seed))

@@ -1,0 +1,46 @@
+"""What every likelihood offers: outputs of n draws in, a predictive out."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from typing import Any
+
+from torch import Tensor
+
+from ..errors import FileFormatError
+from ..predictive import Predictive
+
+_KINDS: dict[str, type[Likelihood]] = {}
+
+
+class Likelihood(ABC):
+    """Turns network outputs `f` into p(y | f). A frozen dataclass whose fields are plain numbers."""
+
+    def __init_subclass__(cls) -> None:
+        _KINDS[cls.__name__] = cls
+
+    @abstractmethod
+    def predictive(self, f: Tensor, weights: Tensor | None = None) -> Predictive:
+        """The mixture over draws.
+
+        Args:
+            f: Network outputs, (n, batch, *out).
+            weights: How much each draw counts, (n,); None for all the same.
+        """
+
+    def config(self) -> dict[str, Any]:
+        """The likelihood as plain JSON values; `likelihood_from` reads it back."""
+        return {"kind": type(self).__name__, **dataclasses.asdict(self)}  # type: ignore[call-overload]
+
+
+def likelihood_from(config: dict[str, Any]) -> Likelihood:
+    """The likelihood that `config()` described."""
+    fields = dict(config)
+    kind = fields.pop("kind", None)
+    if kind not in _KINDS:
+        raise FileFormatError(f"likelihood: {kind!r} is unknown; this version knows {', '.join(sorted(_KINDS))}.")
+    try:
+        return _KINDS[kind](**fields)
+    except TypeError as error:
+        raise FileFormatError(f"likelihood: {kind} does not take {fields} ({error}).") from error

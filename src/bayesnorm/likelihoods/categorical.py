@@ -1,0 +1,42 @@
+"""Classes from logits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import BayesNormError, InputError
+from ..predictive import ClassificationPredictive
+from .base import Likelihood
+
+
+@dataclass(frozen=True)
+class Categorical(Likelihood):
+    """y ~ softmax(f / temperature) over the first output axis; further axes are pixels.
+
+    Args:
+        temperature: Above 1 softens the probabilities, below 1 sharpens them.
+
+    A network with one output per row (or pixel) is read as a binary classifier whose output is the logit of
+    class 1.
+    """
+
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        number = self.temperature
+        if not isinstance(number, int | float) or not math.isfinite(number) or number <= 0:
+            raise BayesNormError(f"temperature: {number!r} was given; a positive, finite number would work.")
+        object.__setattr__(self, "temperature", float(number))
+
+    def predictive(self, f: Tensor, weights: Tensor | None = None) -> ClassificationPredictive:
+        if f.dim() < 3:
+            if f.dim() != 2:
+                raise InputError(f"f: outputs of shape {tuple(f.shape)}; (n, batch, class, ...) would work.")
+            f = f.unsqueeze(-1)
+        if f.shape[2] == 1:
+            f = torch.cat([torch.zeros_like(f), f], dim=2)
+        return ClassificationPredictive(torch.log_softmax(f / self.temperature, dim=2), weights)

@@ -1,0 +1,8 @@
+"""The papers' networks."""
+
+from .cifar_resnet import (
+    CIFAR_RESNET_DEPTHS as CIFAR_RESNET_DEPTHS,
+    CifarResNet as CifarResNet,
+    load_cifar_resnet as load_cifar_resnet,
+)
+from .mlp import paper_mlp as paper_mlp

@@ -1,0 +1,57 @@
+"""The network of the MCBN paper's regression benchmark."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import nn
+
+from ..errors import BayesNormError
+
+WEIGHT_STD = 0.1
+"""Standard deviation of the normal that weights are drawn from, before it is cut off at two of them."""
+
+
+def paper_mlp(
+    in_features: int,
+    out_features: int = 1,
+    hidden: Sequence[int] = (50, 50),
+    eps: float = 1e-10,
+    seed: int = 0,
+) -> nn.Sequential:
+    """Perceptron of Teye et al. 2018: linear without bias -> BN -> ReLU for each hidden layer, then linear.
+
+    Weights are normal with standard deviation 0.1, cut off at 0.2; gamma 1, beta 0, output bias 0. In
+    training mode, on the CPU, in torch's default dtype.
+
+    Args:
+        in_features: columns of the input (batch, in_features).
+        out_features: columns of the output (batch, out_features).
+        hidden: units per hidden layer; the paper has (50, 50), and (100, 100) for protein.
+        eps: epsilon of the BN layers.
+        seed: of the weights; the global generator is not touched.
+    """
+    widths = [in_features, *hidden, out_features]
+    if min(widths) < 1:
+        raise BayesNormError(
+            f"in_features, out_features and hidden must be at least 1, got {in_features}, {out_features} and {hidden}"
+        )
+    generator = torch.Generator(device="cpu").manual_seed(seed)
+    layers: list[nn.Module] = []
+    for fan_in, fan_out in pairwise(widths[:-1]):
+        layers += [
+            _linear(fan_in, fan_out, generator, bias=False),
+            nn.BatchNorm1d(fan_out, eps=eps, device="cpu"),
+            nn.ReLU(),
+        ]
+    layers.append(_linear(widths[-2], widths[-1], generator, bias=True))
+    return nn.Sequential(*layers)
+
+
+def _linear(fan_in: int, fan_out: int, generator: torch.Generator, *, bias: bool) -> nn.Linear:
+    # skip_init: the constructor's own initialisation would draw from the global generator.
+    layer: nn.Linear = nn.utils.skip_init(nn.Linear, fan_in, fan_out, bias=bias, device="cpu")
+    nn.init.trunc_normal_(layer.weight, std=WEIGHT_STD, a=-2 * WEIGHT_STD, b=2 * WEIGHT_STD, generator=generator)
+    if bias:
+        nn.init.zeros_(layer.bias)
+    return layer

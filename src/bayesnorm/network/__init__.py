@@ -1,0 +1,14 @@
+"""The only room that knows what is inside a network: its batch-norm layers, their statistics, its state."""
+
+from .batches import MiniBatches as MiniBatches, TrainData as TrainData, mini_batches as mini_batches
+from .executable import Executable as Executable, State as State
+from .layers import (
+    BatchNormLayer as BatchNormLayer,
+    LayerChoice as LayerChoice,
+    choose_layers as choose_layers,
+)
+from .statistics import (
+    BatchStatistics as BatchStatistics,
+    Progress as Progress,
+    collect_statistics as collect_statistics,
+)

@@ -1,0 +1,84 @@
+"""A private view of the user's network, so that nothing done to it can reach the user's own."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import NetworkError
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The network inside torch.compile's and the data-parallel wrappers."""
+    if not isinstance(model, nn.Module):
+        raise NetworkError(f"model: {type(model).__name__} was given; a torch.nn.Module would work.")
+    while True:
+        inner = getattr(model, "_orig_mod", None)
+        if inner is None and isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            inner = model.module
+        if not isinstance(inner, nn.Module):
+            return model
+        model = inner
+
+
+def private_copy(model: nn.Module) -> nn.Module:
+    """A copy of the module tree in evaluation mode that shares every tensor with the original.
+
+    It costs no tensor memory, and flags, hooks, buffers and methods of the copy can be changed freely.
+    """
+    shared = {id(tensor): tensor for module in model.modules() for tensor in _tensors(module)}
+    try:
+        duplicate: nn.Module = copy.deepcopy(model, dict(shared))
+    except Exception as error:
+        raise NetworkError(
+            f"model: {type(model).__name__} cannot be copied with copy.deepcopy ({error}), which is needed to leave it "
+            "untouched; remove the attribute that refuses, or give its class a __deepcopy__."
+        ) from error
+    return duplicate.eval()
+
+
+def tensors_of(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by name."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """The one device that the network lives on."""
+    devices = {tensor.device for tensor in tensors_of(model).values()}
+    if len(devices) != 1:
+        found = ", ".join(sorted(str(device) for device in devices)) or "no tensor at all"
+        raise NetworkError(f"model: its tensors are on {found}; all of them on one device would work.")
+    (device,) = devices
+    if device.type == "meta":
+        raise NetworkError("model: its tensors are on the meta device and hold no values; load its weights first.")
+    return device
+
+
+def dtype_of(model: nn.Module) -> torch.dtype:
+    """The floating dtype that inputs are brought to: that of the first floating parameter (or buffer)."""
+    for tensor in tensors_of(model).values():
+        if tensor.is_floating_point():
+            return tensor.dtype
+    return torch.get_default_dtype()
+
+
+def require_finite_weights(model: nn.Module) -> None:
+    """An error that names the first parameter or buffer which holds NaN or infinity."""
+    for name, tensor in tensors_of(model).items():
+        if nn.parameter.is_lazy(tensor):
+            raise NetworkError(f"model: {name} is not initialised yet; run the network once on real data first.")
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            bad = int((~torch.isfinite(tensor)).sum())
+            raise NetworkError(
+                f"model: {name} holds {bad} NaN or infinite values out of {tensor.numel()}; "
+                "load weights from before training diverged."
+            )
+
+
+def _tensors(module: nn.Module) -> Iterator[Tensor]:
+    yield from (p for p in module._parameters.values() if p is not None)
+    yield from (b for b in module._buffers.values() if b is not None)
+    yield from (value for value in vars(module).values() if isinstance(value, Tensor))

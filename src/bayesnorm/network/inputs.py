@@ -1,0 +1,60 @@
+"""Bring what the caller passes as network input to the network's device and dtype, or say why not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..errors import BayesNormError, InputError
+
+
+def as_tensor(value: Any, name: str) -> Tensor:
+    """A tensor, NumPy array, data frame or nested list of numbers as a tensor with at least one row."""
+    if not isinstance(value, Tensor):
+        if hasattr(value, "to_numpy"):
+            value = value.to_numpy()
+        try:
+            array = np.asarray(value)
+        except Exception as error:
+            raise InputError(f"{name}: {type(value).__name__} is no array ({error}); pass a tensor.") from error
+        if array.dtype.kind not in "biuf":
+            raise InputError(
+                f"{name}: holds {array.dtype} ({type(value).__name__}); a tensor or an array of numbers would work."
+            )
+        if not array.flags.writeable or any(stride < 0 for stride in array.strides):
+            array = array.copy()
+        value = torch.from_numpy(np.ascontiguousarray(array)) if array.ndim else torch.tensor(array.item())
+    if value.is_complex():
+        raise InputError(f"{name}: is complex ({value.dtype}); real numbers would work.")
+    if value.dim() == 0 or value.shape[0] == 0:
+        raise InputError(f"{name}: has shape {tuple(value.shape)}; at least one row is needed.")
+    return value
+
+
+def as_input(value: Any, name: str, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """`value` as network input: floating tensors take the network's dtype, integers keep their own."""
+    tensor = as_tensor(value, name)
+    if tensor.is_floating_point():
+        if not torch.isfinite(tensor).all():
+            bad = int((~torch.isfinite(tensor)).sum())
+            raise InputError(
+                f"{name}: holds {bad} NaN or infinite values out of {tensor.numel()}; impute or drop those rows."
+            )
+        return tensor.detach().to(device=device, dtype=dtype)
+    return tensor.to(device=device)
+
+
+def call(network: nn.Module, x: Tensor, argument: str) -> Any:
+    """`network(x)`, with a failure told in terms of the argument that `x` came from."""
+    try:
+        return network(x)
+    except BayesNormError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"{argument}: the network's forward failed on input of shape {tuple(x.shape)} and {x.dtype}: "
+            f"{type(error).__name__}: {error}. Input like that which the network was trained on would work."
+        ) from error

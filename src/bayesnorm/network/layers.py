@@ -1,0 +1,85 @@
+"""Find a network's batch-norm layers and choose among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ..errors import NetworkError
+
+LayerChoice = int | str | Sequence[str] | Callable[[str, nn.Module], bool] | None
+"""Names, a predicate `(name, module) -> bool`, the last k layers as they run, or None for all of them."""
+
+
+@dataclass(frozen=True)
+class BatchNormLayer:
+    """What the rest of the package may know of a batch-norm layer."""
+
+    name: str
+    channels: int
+    eps: float
+
+
+def find_batchnorm(model: nn.Module) -> dict[str, _BatchNorm]:
+    """Every batch-norm layer by its qualified name: 1d, 2d, 3d, Sync and their subclasses."""
+    return {name: module for name, module in model.named_modules() if isinstance(module, _BatchNorm)}
+
+
+def require_batchnorm(model: nn.Module) -> dict[str, _BatchNorm]:
+    """As `find_batchnorm`, but a network without batch norm is an error that says what was looked for."""
+    if any(type(module).__name__ in ("RecursiveScriptModule", "ScriptModule") for module in model.modules()):
+        raise NetworkError(
+            "model: is a TorchScript module, whose layers cannot be reached; pass the nn.Module it was made from."
+        )
+    found = find_batchnorm(model)
+    if not found:
+        kinds = sorted({type(module).__name__ for module in model.modules()})
+        raise NetworkError(
+            "model: has no batch-norm layer (looked for BatchNorm1d/2d/3d, SyncBatchNorm and subclasses; "
+            f"found {', '.join(kinds[:12])}{', ...' if len(kinds) > 12 else ''}). "
+            "A network trained with batch normalisation would work."
+        )
+    return found
+
+
+def choose_layers(model: nn.Module, ran: Sequence[str], choice: LayerChoice) -> tuple[str, ...]:
+    """The chosen layers' names, in the order in which they run.
+
+    Args:
+        model: The network.
+        ran: Names of the batch-norm layers that took part in a forward pass, in running order.
+        choice: See `LayerChoice`. Layers that do not run in evaluation (an auxiliary head that is only
+            used in training) are passed over unless they are asked for by name.
+    """
+    if not ran:
+        raise NetworkError("model: none of its batch-norm layers runs in evaluation mode; nothing to resample.")
+    if choice is None:
+        return tuple(ran)
+    if isinstance(choice, bool):
+        raise NetworkError(f"layers: {choice} was given; pass names, a predicate, a whole number k or None.")
+    if isinstance(choice, int):
+        if not 1 <= choice <= len(ran):
+            raise NetworkError(
+                f"layers: {choice} was given, but {len(ran)} batch-norm layers run; 1 to {len(ran)} would work."
+            )
+        return tuple(ran[len(ran) - choice :])
+    if callable(choice):
+        modules = dict(model.named_modules())
+        chosen = tuple(name for name in ran if choice(name, modules[name]))
+        if not chosen:
+            raise NetworkError(f"layers: the predicate chose none of {len(ran)} layers, e.g. {_some(ran)}.")
+        return chosen
+    names = (choice,) if isinstance(choice, str) else tuple(choice)
+    unknown = [name for name in names if name not in ran]
+    if unknown or not names:
+        what = f"{unknown[0]!r} is not a batch-norm layer that runs" if unknown else "an empty list was given"
+        raise NetworkError(f"layers: {what}; the layers that run are {_some(ran)}.")
+    return tuple(name for name in ran if name in set(names))
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:8])
+    return shown if len(names) <= 8 else f"{shown}, ... ({len(names)} in all)"

@@ -1,0 +1,183 @@
+"""Compute once what does not depend on the draw.
+
+Whatever a network computes before it reaches the first module whose state is drawn is the same for every
+draw. `PrefixCache` records the outputs of the modules that finish before that point (the largest such
+modules only) and hands them out again in later passes over the same input, so that a pass under another draw costs
+only the tail. It works on module calls, not on a traced graph, so any Python in a forward is fine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Key = tuple[int, int]
+"""(module number, how many times it was called before)."""
+
+
+class _PrefixEnd(BaseException):
+    """Raised to leave a recording pass at the first drawn module; no `except Exception` may swallow it."""
+
+
+@dataclass
+class _Frame:
+    """One module call that is under way in a recording pass."""
+
+    module: nn.Module
+    calls_before: Counter[int]
+    keys_before: int
+    last_child: Key | None = None
+
+
+@dataclass
+class _Recorded:
+    output: Any
+    versions: tuple[int, ...]
+
+
+_PASS_THROUGH = _Recorded(None, ())
+"""For a finished child of an nn.Sequential whose output only its finished sibling needs."""
+
+
+@dataclass
+class PrefixCache:
+    """Wraps the forwards of a private copy of a network; see the module's docstring."""
+
+    network: nn.Module
+    largest_output: int = 0
+    _mode: str = "off"
+    _drawn: frozenset[int] = frozenset()
+    _reached: bool = False
+    _clone: bool = False
+    _calls: Counter[int] = field(default_factory=Counter)
+    _keys: list[Key] = field(default_factory=list)
+    _memo: dict[Key, _Recorded] = field(default_factory=dict)
+    _stack: list[_Frame] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._numbers = {name: number for number, (name, _) in enumerate(self.network.named_modules())}
+        for number, module in enumerate(list(self.network.modules())):
+            module.forward = self._wrapped(number, module, module.forward)
+
+    def record(self, run: Callable[[], Any], drawn: frozenset[str]) -> None:
+        """Make one pass up to the first module in `drawn` and keep what was computed."""
+        self._drawn = frozenset(self._numbers[name] for name in drawn)
+        self._clone = False
+        self._record(run)
+        if self._altered():  # a later in-place operation wrote into a kept output: keep copies instead
+            self._clone = True
+            self._record(run)
+
+    def replay(self, run: Callable[[], Any]) -> Any:
+        """Make a pass that skips what was recorded."""
+        result = self._in_mode("replay", run)
+        if not self._clone and self._altered():
+            self._clone = True
+            self._record(run)
+            result = self._in_mode("replay", run)
+        return result
+
+    def measure(self, run: Callable[[], Any], drawn: frozenset[str]) -> Any:
+        """Make a whole pass; `largest_output` is then the most elements of any output from a drawn module on."""
+        self._drawn = frozenset(self._numbers[name] for name in drawn)
+        self._reached, self.largest_output = False, 0
+        return self._in_mode("measure", run)
+
+    def forget(self) -> None:
+        """Free what was recorded."""
+        self._memo.clear()
+        self._keys.clear()
+
+    def _record(self, run: Callable[[], Any]) -> None:
+        self.forget()
+        self._stack.clear()
+        try:
+            self._in_mode("record", run)
+        except _PrefixEnd:
+            self._stack.clear()
+
+    def _in_mode(self, mode: str, run: Callable[[], Any]) -> Any:
+        self._mode = mode
+        self._calls.clear()
+        try:
+            return run()
+        finally:
+            self._mode = "off"
+
+    def _altered(self) -> bool:
+        return any(tuple(t._version for t in _tensors(kept.output)) != kept.versions for kept in self._memo.values())
+
+    def _wrapped(self, number: int, module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if self._mode == "off":
+                return forward(*args, **kwargs)
+            if self._mode == "replay":
+                key = number, self._calls[number]
+                self._calls[number] += 1
+                kept = self._memo.get(key)
+                if kept is None:
+                    return forward(*args, **kwargs)
+                if kept is _PASS_THROUGH:
+                    return args[0]
+                return _map(torch.clone, kept.output) if self._clone else kept.output
+            if self._mode == "measure":
+                self._reached = self._reached or number in self._drawn
+                output = forward(*args, **kwargs)
+                if self._reached:
+                    sizes = [t.numel() for t in _tensors(output)]
+                    self.largest_output = max([self.largest_output, *sizes])
+                return output
+            if number in self._drawn:
+                raise _PrefixEnd
+            self._stack.append(_Frame(module, self._calls.copy(), len(self._keys)))
+            output = forward(*args, **kwargs)
+            self._finish(number, self._stack.pop(), output)
+            return output
+
+        return wrapper
+
+    def _finish(self, number: int, frame: _Frame, output: Any) -> None:
+        """Keep a finished call's output instead of those of the calls inside it."""
+        for inner in self._keys[frame.keys_before :]:
+            del self._memo[inner]
+        del self._keys[frame.keys_before :]
+        self._calls = frame.calls_before
+        key = number, self._calls[number]
+        self._calls[number] += 1
+        kept = _map(torch.clone, output) if self._clone else output
+        self._memo[key] = _Recorded(kept, tuple(t._version for t in _tensors(kept)))
+        self._keys.append(key)
+        parent = self._stack[-1] if self._stack else None
+        if parent is not None and type(parent.module).forward is nn.Sequential.forward:
+            if parent.last_child is not None:
+                self._memo[parent.last_child] = _PASS_THROUGH
+            parent.last_child = key
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _tensors(part)
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from _tensors(part)
+
+
+def _map(function: Callable[[Tensor], Tensor], value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return function(value)
+    if isinstance(value, Mapping):
+        pairs = [(name, _map(function, part)) for name, part in value.items()]
+        return type(value)(pairs)  # type: ignore[call-arg]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_map(function, part) for part in value))
+    if isinstance(value, tuple | list):
+        return type(value)(_map(function, part) for part in value)
+    return value

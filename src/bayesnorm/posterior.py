@@ -1,0 +1,146 @@
+"""A posterior: a distribution over part of a network's state, ready to predict, save and load."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from torch import Tensor, nn
+
+from . import files
+from .engines import Engine, MonteCarlo
+from .errors import BayesNormError, FileFormatError
+from .likelihoods import Likelihood, likelihood_from
+from .network import Executable, State
+from .predictive import Predictive
+
+_KINDS: dict[str, type[Posterior]] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior(ABC):
+    """A distribution over part of a network's state. Immutable: every change gives a new posterior.
+
+    Args:
+        executable: The network, seen through a private copy that shares its weights.
+        likelihood: Turns network outputs into distributions of targets.
+    """
+
+    kind: ClassVar[str]
+
+    executable: Executable = dataclasses.field(repr=False)
+    likelihood: Likelihood
+
+    def __init_subclass__(cls) -> None:
+        _KINDS[cls.kind] = cls
+
+    @property
+    def model(self) -> nn.Module:
+        """The user's network."""
+        return self.executable.model
+
+    @abstractmethod
+    def sample(self, n: int, seed: int = 0) -> State:
+        """n draws of the state: overrides by parameter or buffer name, each (n, *shape)."""
+
+    @abstractmethod
+    def tensors(self) -> dict[str, Tensor]:
+        """What `save` writes as tensors."""
+
+    @abstractmethod
+    def config(self) -> dict[str, Any]:
+        """What `save` writes as JSON."""
+
+    @classmethod
+    @abstractmethod
+    def restored(
+        cls,
+        executable: Executable,
+        likelihood: Likelihood,
+        tensors: dict[str, Tensor],
+        config: dict[str, Any],
+    ) -> Self:
+        """The posterior that `tensors()` and `config()` described."""
+
+    def predict(self, x: Any, engine: Engine | None = None, seed: int = 0) -> Predictive:
+        """The predictive distribution of the targets at `x`.
+
+        Args:
+            x: Inputs, (batch, ...): a tensor or array; brought to the network's device and dtype.
+            engine: How to push the posterior through the network; None means `MonteCarlo()`, 64 draws.
+            seed: Same seed, same result.
+        """
+        return (engine or MonteCarlo()).predict(self, x, seed)
+
+    def with_likelihood(self, likelihood: Likelihood) -> Self:
+        """The same posterior under another likelihood."""
+        return dataclasses.replace(self, likelihood=likelihood)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the posterior (not the network's weights, and no training data) as one safetensors file."""
+        files.write(
+            Path(path),
+            tensors=self.tensors(),
+            config={
+                "kind": self.kind,
+                "posterior": self.config(),
+                "likelihood": self.likelihood.config(),
+                "output": self.executable.output,
+                "network": architecture(self.model),
+            },
+        )
+
+
+def load(path: str | os.PathLike[str], model: nn.Module) -> Posterior:
+    """Read a posterior that `save` wrote, for the network that it was fitted on.
+
+    Args:
+        path: The file.
+        model: The network with its weights; the file holds only the posterior.
+    """
+    tensors, config = files.read(Path(path))
+    try:
+        kind, output, network = config["kind"], config["output"], config["network"]
+        described, likelihood = config["posterior"], likelihood_from(config["likelihood"])
+    except KeyError as error:
+        raise FileFormatError(f"path: {path} lacks the entry {error}; it was not written by bayesnorm.") from error
+    if kind not in _KINDS:
+        raise FileFormatError(f"path: {path} holds a {kind!r} posterior; known are {', '.join(sorted(_KINDS))}.")
+    executable = Executable(model, output)
+    require_architecture(executable.model, network)
+    device = executable.device
+    placed = {name: tensor.to(device) for name, tensor in tensors.items()}
+    try:
+        return _KINDS[kind].restored(executable, likelihood, placed, described)
+    except (KeyError, TypeError) as error:
+        raise FileFormatError(f"path: {path} does not hold a whole {kind} posterior ({error!r}).") from error
+
+
+def architecture(model: nn.Module) -> dict[str, list[int]]:
+    """Names and shapes of a network's parameters and buffers: what a posterior must find again."""
+    named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return {name: list(tensor.shape) for name, tensor in named.items()}
+
+
+def require_architecture(model: nn.Module, expected: dict[str, list[int]]) -> None:
+    """An error that names the first difference between a network and the one a posterior was fitted on."""
+    found = architecture(model)
+    for name in [*expected, *found]:
+        there, here = expected.get(name), found.get(name)
+        if there != here:
+            raise FileFormatError(
+                f"model: does not match the network that the posterior was fitted on: {name} is "
+                f"{'absent' if there is None else tuple(there)} there and {'absent' if here is None else tuple(here)} "
+                "here. Load it for a network of the same architecture."
+            )
+
+
+def require_seed(seed: Any) -> int:
+    """A whole number in the range that every generator takes."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise BayesNormError(f"seed: {seed!r} was given; a whole number from 0 would work.")
+    return seed

@@ -1,0 +1,5 @@
+"""What a posterior and a likelihood say of new targets."""
+
+from .base import Predictive as Predictive
+from .classification import ClassificationPredictive as ClassificationPredictive
+from .regression import RegressionPredictive as RegressionPredictive

@@ -1,0 +1,88 @@
+"""What every predictive distribution offers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+
+
+class Predictive(ABC):
+    """A mixture over draws: each draw of the network gives one distribution of the target.
+
+    `variance == epistemic + aleatoric` holds entry by entry: the spread of the draws' means, plus the mean
+    of the draws' variances.
+    """
+
+    weights: Tensor
+    """How much each draw counts, (n,), sum 1."""
+
+    @property
+    @abstractmethod
+    def mean(self) -> Tensor:
+        """Predictive mean, (batch, *out)."""
+
+    @property
+    @abstractmethod
+    def epistemic(self) -> Tensor:
+        """Variance of the draws' means: what more data could take away."""
+
+    @property
+    @abstractmethod
+    def aleatoric(self) -> Tensor:
+        """Mean of the draws' variances: noise in the data that no amount of it takes away."""
+
+    @property
+    def variance(self) -> Tensor:
+        """Total variance, epistemic + aleatoric."""
+        return self.epistemic + self.aleatoric
+
+    @property
+    def std(self) -> Tensor:
+        """Standard deviation: the square root of the total variance."""
+        return self.variance.sqrt()
+
+    @abstractmethod
+    def log_prob(self, y: Any) -> Tensor:
+        """Log density or probability of the targets under the mixture over draws."""
+
+    @abstractmethod
+    def sample(self, n: int, seed: int = 0) -> Tensor:
+        """Targets drawn from the predictive, (n, batch, ...)."""
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+
+def draw_weights(weights: Tensor | None, like: Tensor) -> Tensor:
+    """Normalised weights of the n draws along the first axis of `like`; None means that all count the same."""
+    if weights is None:
+        return torch.full((len(like),), 1 / len(like), dtype=like.dtype, device=like.device)
+    if weights.shape != (len(like),) or bool((weights < 0).any()) or not bool(weights.sum() > 0):
+        raise InputError(
+            f"weights: shape {tuple(weights.shape)} for {len(like)} draws; one non-negative number per draw would work."
+        )
+    return (weights / weights.sum()).to(like)
+
+
+def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
+    """Mean over the first axis."""
+    return torch.tensordot(weights, values, dims=1)
+
+
+def mixture_log(log_values: Tensor, weights: Tensor) -> Tensor:
+    """Log of the weighted mean of exp(values) over the first axis."""
+    log_weights = weights.log().view(-1, *[1] * (log_values.dim() - 1))
+    return torch.logsumexp(log_values + log_weights, dim=0)
+
+
+def choose_draws(n: int, weights: Tensor, shape: tuple[int, ...], seed: int) -> tuple[Tensor, torch.Generator]:
+    """Which draw each sample comes from, (n, *shape), and the generator to go on with."""
+    generator = torch.Generator().manual_seed(seed)
+    count = n * int(torch.tensor(shape).prod()) if shape else n
+    chosen = torch.multinomial(weights.double().cpu(), count, replacement=True, generator=generator)
+    return chosen.view(n, *shape).to(weights.device), generator

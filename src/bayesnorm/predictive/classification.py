@@ -1,0 +1,107 @@
+"""The predictive of classification, per row or per pixel: a mixture over draws of class probabilities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from .base import Predictive, choose_draws, draw_weights, mixture_log, weighted_mean
+
+
+@dataclass(frozen=True)
+class ClassificationPredictive(Predictive):
+    """p(y | x) = sum over draws t of weight_t p_t(y | x).
+
+    Args:
+        log_probs: Log probabilities of the classes under each draw, (n, batch, class, *pixels).
+        weights: How much each draw counts, (n,); None for all the same.
+
+    `entropy == mutual_information + expected_entropy`, in nats; mutual information is the part that more
+    data could take away.
+    """
+
+    log_probs: Tensor
+    weights: Tensor
+
+    def __init__(self, log_probs: Tensor, weights: Tensor | None = None) -> None:
+        object.__setattr__(self, "log_probs", log_probs)
+        object.__setattr__(self, "weights", draw_weights(weights, log_probs))
+
+    @cached_property
+    def probs(self) -> Tensor:
+        """Class probabilities, (batch, class, *pixels)."""
+        return weighted_mean(self.log_probs.exp(), self.weights)
+
+    @property
+    def mean(self) -> Tensor:
+        """The same as `probs`: the mean of the one-hot target."""
+        return self.probs
+
+    @cached_property
+    def epistemic(self) -> Tensor:
+        return weighted_mean((self.log_probs.exp() - self.probs).square(), self.weights)
+
+    @cached_property
+    def aleatoric(self) -> Tensor:
+        probs = self.log_probs.exp()
+        return weighted_mean(probs * (1 - probs), self.weights)
+
+    @cached_property
+    def label(self) -> Tensor:
+        """The most probable class, (batch, *pixels)."""
+        return self.probs.argmax(1)
+
+    @cached_property
+    def confidence(self) -> Tensor:
+        """The most probable class's probability, (batch, *pixels)."""
+        return self.probs.amax(1)
+
+    @cached_property
+    def entropy(self) -> Tensor:
+        """Entropy of the predictive, (batch, *pixels): all of the doubt."""
+        return torch.special.entr(self.probs).sum(1)
+
+    @cached_property
+    def expected_entropy(self) -> Tensor:
+        """Mean of the draws' entropies, (batch, *pixels): the doubt that all draws share."""
+        return weighted_mean(torch.special.entr(self.log_probs.exp()).sum(2), self.weights)
+
+    @cached_property
+    def mutual_information(self) -> Tensor:
+        """Entropy less expected entropy, (batch, *pixels): the doubt from the draws' disagreement; never negative."""
+        log_ratio = self.log_probs - self.probs.clamp_min(torch.finfo(self.probs.dtype).tiny).log()
+        divergence = torch.where(self.log_probs.exp() > 0, self.log_probs.exp() * log_ratio, 0)
+        return weighted_mean(divergence.sum(2), self.weights).clamp_min(0)
+
+    def log_prob(self, y: Any) -> Tensor:
+        """Log probability of the classes `y`, (batch, *pixels)."""
+        return mixture_log(self.log_probs, self.weights).gather(1, self.targets(y)[:, None])[:, 0]
+
+    def sample(self, n: int, seed: int = 0) -> Tensor:
+        shape = tuple(self.label.shape)
+        uniform = torch.rand(n, *shape, generator=choose_draws(1, self.weights, (), seed)[1], dtype=torch.float64)
+        below = self.probs.double().cumsum(1).movedim(1, -1)
+        edges = below / below[..., -1:]
+        return torch.searchsorted(edges.expand(n, *edges.shape).contiguous(), uniform.to(edges)[..., None])[..., 0]
+
+    def targets(self, y: Any) -> Tensor:
+        """Class numbers (batch, *pixels) as integers, or an error."""
+        target = torch.as_tensor(y, device=self.probs.device)
+        shape, classes = tuple(self.label.shape), self.probs.shape[1]
+        if target.is_floating_point() and bool((target == target.round()).all()):
+            target = target.long()
+        if target.is_floating_point() or target.is_complex() or tuple(target.shape) != shape:
+            raise InputError(
+                f"y: has shape {tuple(target.shape)} and {target.dtype}; whole class numbers of shape {shape} "
+                "would work."
+            )
+        target = target.long()
+        if target.numel() and not bool(((target >= 0) & (target < classes)).all()):
+            low, high = int(target.min()), int(target.max())
+            raise InputError(f"y: holds classes {low} to {high}; 0 to {classes - 1} would work.")
+        return target

@@ -1,0 +1,137 @@
+"""The predictive of regression: a mixture over draws of one noise distribution each."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from .base import Predictive, choose_draws, draw_weights, mixture_log, weighted_mean
+from .noise import Noise, NormalNoise
+
+BISECTIONS = 60
+"""Halvings of a quantile's bracket: past single precision, and near double's."""
+
+
+@dataclass(frozen=True)
+class RegressionPredictive(Predictive):
+    """p(y | x) = sum over draws t of weight_t p(y | f_t(x)), where y = loc_t + scale_t * noise.
+
+    Args:
+        loc: Network outputs of all draws, (n, batch, *out).
+        scale: Scale of the noise, broadcast to the shape of `loc`.
+        weights: How much each draw counts, (n,); None for all the same.
+        noise: The family of the noise in standard form.
+
+    With several outputs per row, every method gives one value per output (the marginals).
+    """
+
+    loc: Tensor
+    scale: Tensor
+    weights: Tensor
+    noise: Noise
+
+    def __init__(self, loc: Tensor, scale: Tensor, weights: Tensor | None = None, noise: Noise | None = None) -> None:
+        object.__setattr__(self, "loc", loc)
+        object.__setattr__(self, "scale", scale.expand_as(loc))
+        object.__setattr__(self, "weights", draw_weights(weights, loc))
+        object.__setattr__(self, "noise", noise or NormalNoise())
+
+    @cached_property
+    def mean(self) -> Tensor:
+        return weighted_mean(self.loc, self.weights)
+
+    @cached_property
+    def epistemic(self) -> Tensor:
+        return weighted_mean((self.loc - self.mean).square(), self.weights)
+
+    @cached_property
+    def aleatoric(self) -> Tensor:
+        return self.noise.variance * weighted_mean(self.scale.square(), self.weights)
+
+    def log_prob(self, y: Any) -> Tensor:
+        """Log density of the mixture at `y`, in the shape of `mean`."""
+        z = (self.targets(y) - self.loc) / self.scale
+        return mixture_log(self.noise.log_prob(z) - self.scale.log(), self.weights)
+
+    def cdf(self, y: Any) -> Tensor:
+        """Probability of a target at or below `y`, in the shape of `mean`."""
+        return self._cdf(self.targets(y))
+
+    def quantile(self, level: float) -> Tensor:
+        """The value that a target stays below with probability `level`, in the shape of `mean`."""
+        if not 0 < level < 1:
+            raise InputError(f"level: {level} was given; a probability strictly between 0 and 1 would work.")
+        # A mixture's quantile lies between the least and the greatest of its components' quantiles.
+        quantiles = self.loc + self.scale * self.noise.icdf(torch.tensor(level).to(self.loc))
+        low, high = quantiles.amin(0), quantiles.amax(0)
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            below = self._cdf(middle) < level
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        return (low + high) / 2
+
+    def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
+        """The central interval that holds a target with probability `level`: (lower, upper)."""
+        if not 0 < level < 1:
+            raise InputError(f"level: {level} was given; a probability strictly between 0 and 1 would work.")
+        return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+
+    def crps(self, y: Any) -> Tensor:
+        """Continuous ranked probability score of the Gaussian with this mean and variance, as in the MCBN paper.
+
+        In the targets' units and lower is better. `bayesnorm.metrics.crps` also has the mixture's own.
+        """
+        return gaussian_crps(self.targets(y), self.mean, self.std)
+
+    def sample(self, n: int, seed: int = 0) -> Tensor:
+        chosen, generator = choose_draws(n, self.weights, tuple(self.mean.shape), seed)
+        level = torch.rand(chosen.shape, generator=generator, dtype=torch.float64).clamp_(1e-12, 1 - 1e-12)
+        noise = self.noise.icdf(level).to(self.loc)
+        return self.loc.gather(0, chosen) + self.scale.gather(0, chosen) * noise
+
+    def _cdf(self, y: Tensor) -> Tensor:
+        return weighted_mean(self.noise.cdf((y - self.loc) / self.scale), self.weights)
+
+    def targets(self, y: Any) -> Tensor:
+        """`y` in the shape, dtype and device of `mean`; a missing last axis of one is put in."""
+        return like_mean(y, self.mean)
+
+
+def like_mean(y: Any, mean: Tensor) -> Tensor:
+    """Targets brought to the predictive mean's shape, or an error: never a silent broadcast."""
+    target = torch.as_tensor(y, dtype=mean.dtype, device=mean.device)
+    if target.shape == mean.shape:
+        return _finite(target)
+    if mean.shape[-1] == 1 and target.shape == mean.shape[:-1]:
+        return _finite(target.unsqueeze(-1))
+    if target.shape == (*mean.shape, 1):
+        return _finite(target.squeeze(-1))
+    raise InputError(
+        f"y: has shape {tuple(target.shape)}, but the predictions have {tuple(mean.shape)}; one target per prediction "
+        "would work."
+    )
+
+
+def _finite(target: Tensor) -> Tensor:
+    if not torch.isfinite(target).all():
+        bad = int((~torch.isfinite(target)).sum())
+        raise InputError(f"y: holds {bad} NaN or infinite values out of {target.numel()}; drop those rows.")
+    return target
+
+
+def gaussian_crps(y: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """CRPS of N(mean, std^2) at y; |y - mean| where std is 0.
+
+    std [ z (2 Phi(z) - 1) + 2 phi(z) - 1/sqrt(pi) ],  z = (y - mean) / std.
+    """
+    error = (y - mean).abs()
+    z = error / std.clamp_min(torch.finfo(std.dtype).tiny)
+    two_phi = math.sqrt(2 / math.pi) * torch.exp(-0.5 * z.square())
+    score = std * (z * torch.erf(z / math.sqrt(2)) + two_phi - 1 / math.sqrt(math.pi))
+    return torch.where(std > 0, score, error)

@@ -1,0 +1,79 @@
+"""Where data files are looked for."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from bayesnorm.data import cache_folder, data_folders, find
+from bayesnorm.errors import BayesNormError, DataNotFoundError
+
+
+def test_search_order_is_variable_then_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("BAYESNORM_DATA", os.pathsep.join([str(tmp_path / "a"), "", str(tmp_path / "b")]))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert data_folders() == [tmp_path / "a", tmp_path / "b", tmp_path / "cache" / "bayesnorm"]
+
+
+def test_without_the_variable_only_the_cache_is_searched(data_folder, monkeypatch):
+    monkeypatch.delenv("BAYESNORM_DATA")
+    assert data_folders() == [cache_folder()]
+
+
+@pytest.mark.parametrize("value", [None, "", "not/absolute"])
+def test_cache_falls_back_to_home(value, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if value is None:
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    else:
+        monkeypatch.setenv("XDG_CACHE_HOME", value)
+    assert cache_folder() == tmp_path / ".cache" / "bayesnorm"
+
+
+def test_home_is_expanded(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("BAYESNORM_DATA", "~/sets")
+    assert data_folders()[0] == tmp_path / "sets"
+
+
+def test_first_folder_wins_and_later_ones_fill_in(tmp_path, monkeypatch):
+    folders = [tmp_path / "a", tmp_path / "b", tmp_path / "cache" / "bayesnorm"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    monkeypatch.setenv("BAYESNORM_DATA", os.pathsep.join(map(str, folders[:2])))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for folder, names in zip(folders, [["x"], ["x", "y"], ["x", "y", "z"]], strict=True):
+        for name in names:
+            (folder / name).write_text(folder.name)
+    assert find("x") == folders[0] / "x"
+    assert find(Path("y")) == folders[1] / "y"
+    assert find("z") == folders[2] / "z"
+
+
+def test_missing_file_says_what_where_and_what_to_do(data_folder):
+    (data_folder / "uci").mkdir()  # a folder of the right name is not the file
+    with pytest.raises(DataNotFoundError) as caught:
+        find("uci")
+    message = str(caught.value)
+    assert "'uci'" in message
+    assert str(data_folder) in message
+    assert f"{cache_folder()} (no such folder)" in message
+    assert "Set BAYESNORM_DATA" in message
+
+
+@pytest.mark.parametrize("path", ["/etc/hostname", "../secret", "uci/../../secret"])
+def test_paths_outside_the_data_folders_are_refused(path, data_folder):
+    (data_folder.parent / "secret").write_text("")
+    with pytest.raises(BayesNormError, match="relative_path must lie inside a data folder"):
+        find(path)
+
+
+def test_real_files_match_their_checksums(require):
+    require("SHA256SUMS")
+    sums = find("SHA256SUMS")
+    lines = [line.split(maxsplit=1) for line in sums.read_text().splitlines()]
+    assert len(lines) >= 21
+    for expected, name in lines:
+        content = (sums.parent / name.strip()).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == expected, name

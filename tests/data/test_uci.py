@@ -1,0 +1,134 @@
+"""The UCI sets and the paper's splits."""
+
+import numpy as np
+import pytest
+
+from bayesnorm.data import UCI_SETS, load_uci, paper_split
+from bayesnorm.errors import BayesNormError, DataNotFoundError, FileFormatError
+
+SHAPES = {
+    "boston": (506, 13),
+    "concrete": (1030, 8),
+    "energy": (768, 8),
+    "kin8nm": (8192, 8),
+    "power": (9568, 4),
+    "protein": (45730, 9),
+    "wine": (1599, 11),
+    "yacht": (308, 6),
+}
+
+
+def test_the_eight_sets_of_the_paper():
+    assert set(UCI_SETS) == set(SHAPES)
+
+
+@pytest.mark.parametrize("name", UCI_SETS)
+def test_shapes_and_types(name, require):
+    require(f"uci/{name}.npz")
+    X, y = load_uci(name)
+    assert X.shape == SHAPES[name]
+    assert y.shape == SHAPES[name][:1]
+    assert X.dtype == y.dtype == np.float64
+    assert np.isfinite(X).all()
+    assert np.isfinite(y).all()
+
+
+def test_boston_is_boston_in_its_original_order(require):
+    require("uci/boston.npz")
+    X, y = load_uci("boston")
+    # The published facts of the set: mean 22.53 (thousand dollars), and its famous first row.
+    assert y.mean() == pytest.approx(22.5328, abs=1e-4)
+    assert y[:3].tolist() == [24.0, 21.6, 34.7]
+    assert X[0, :3].tolist() == [0.00632, 18.0, 2.31]
+
+
+def test_unknown_name_lists_the_known_ones(data_folder):
+    with pytest.raises(BayesNormError, match=r"name must be one of boston, .*yacht, got 'bostn'"):
+        load_uci("bostn")
+
+
+def test_absent_file_is_told_apart(data_folder):
+    with pytest.raises(DataNotFoundError, match=r"uci/yacht\.npz"):
+        load_uci("yacht")
+
+
+def _valid(path):
+    np.savez(path, X=np.ones((30, 2)), y=np.zeros(30))
+
+
+def _truncated(path):
+    _valid(path)
+    path.write_bytes(path.read_bytes()[:300])
+
+
+def _bare_array(path):
+    with path.open("wb") as file:
+        np.save(file, np.ones(3))
+
+
+def _pickled(path):
+    np.savez(path, X=np.array([{"code": 1}], dtype=object), y=np.zeros(1))
+
+
+def test_integers_become_float64(data_folder):
+    (data_folder / "uci").mkdir()
+    np.savez(data_folder / "uci" / "wine.npz", X=np.ones((4, 2), dtype=np.float32), y=np.arange(4))
+    X, y = load_uci("wine")
+    assert X.dtype == y.dtype == np.float64
+    assert y.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _truncated,
+        _bare_array,
+        _pickled,
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_text("not an archive"),
+        lambda path: np.savez(path, X=np.ones((3, 2))),
+        lambda path: np.savez(path, X=np.ones((3, 2)), y=np.ones((3, 1))),
+    ],
+)
+def test_damaged_or_foreign_file_is_a_clear_error(damage, data_folder):
+    (data_folder / "uci").mkdir()
+    damage(data_folder / "uci" / "yacht.npz")
+    with pytest.raises(FileFormatError, match=r"yacht\.npz"):
+        load_uci("yacht")
+
+
+@pytest.mark.parametrize("n_rows", [308, 506, 1599])
+@pytest.mark.parametrize("split", [1, 2, 3, 4, 5])
+def test_split_is_numpys_own_shuffle(n_rows, split):
+    state = np.random.get_state()  # noqa: NPY002
+    try:
+        np.random.seed(split)  # noqa: NPY002
+        order = np.arange(n_rows)
+        np.random.shuffle(order)  # noqa: NPY002
+    finally:
+        np.random.set_state(state)  # noqa: NPY002
+    n_test = int(np.round(0.2 * n_rows))
+    train, test = paper_split(n_rows, split)
+    np.testing.assert_array_equal(test, order[:n_test])
+    np.testing.assert_array_equal(train, order[n_test:])
+
+
+def test_yacht_has_62_test_rows_and_the_split_is_a_partition():
+    train, test = paper_split(308, 1)
+    assert (len(train), len(test)) == (246, 62)
+    assert sorted([*train, *test]) == list(range(308))
+    # From np.random.seed(1); np.random.shuffle(np.arange(308)).
+    assert test[:5].tolist() == [73, 304, 228, 238, 259]
+
+
+def test_split_leaves_the_global_generator_alone():
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    paper_split(308, 1)
+    np.testing.assert_array_equal(before, np.random.get_state()[1])  # noqa: NPY002
+
+
+def test_bad_split_arguments():
+    with pytest.raises(BayesNormError, match="split counts from 1"):
+        paper_split(308, 0)
+    with pytest.raises(BayesNormError, match="n_rows must be at least 3"):
+        paper_split(2, 1)

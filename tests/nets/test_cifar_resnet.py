@@ -1,0 +1,128 @@
+"""The CIFAR ResNets and their trained weights."""
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from bayesnorm.data import find, load_cifar10, to_network_input
+from bayesnorm.errors import BayesNormError, DataNotFoundError, FileFormatError
+from bayesnorm.nets import CIFAR_RESNET_DEPTHS, CifarResNet, load_cifar_resnet
+from bayesnorm.nets.cifar_resnet import BasicBlock
+
+
+@pytest.mark.parametrize(("depth", "count"), [(20, 269_722), (32, 464_154), (44, 658_586), (56, 853_018)])
+def test_parameter_count_and_weight_layers(depth, count):
+    model = CifarResNet(depth)
+    assert sum(parameter.numel() for parameter in model.parameters()) == count
+    assert sum(isinstance(m, (nn.Conv2d, nn.Linear)) for m in model.modules()) == depth
+    assert sum(isinstance(m, nn.BatchNorm2d) for m in model.modules()) == depth - 1
+
+
+def test_parameter_names():
+    names = {"conv1.weight", "bn1.weight", "bn1.bias", "linear.weight", "linear.bias"}
+    for stage in (1, 2, 3):
+        for block in range(3):
+            for part in ("conv1.weight", "bn1.weight", "bn1.bias", "conv2.weight", "bn2.weight", "bn2.bias"):
+                names.add(f"layer{stage}.{block}.{part}")
+    assert {name for name, _ in CifarResNet(20).named_parameters()} == names
+
+
+def test_sizes_through_the_network():
+    model = CifarResNet(20, classes=7).eval()
+    shapes = {}
+    for name in ("layer1", "layer2", "layer3"):
+        getattr(model, name).register_forward_hook(
+            lambda _module, _args, out, name=name: shapes.update({name: tuple(out.shape[1:])})
+        )
+    assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 7)
+    assert shapes == {"layer1": (16, 32, 32), "layer2": (32, 16, 16), "layer3": (64, 8, 8)}
+    assert model(torch.zeros(2, 3, 28, 28)).shape == (2, 7)
+
+
+def test_shortcut_subsamples_and_pads_a_quarter_of_the_planes_each_side():
+    block = BasicBlock(16, 32, stride=2).eval()
+    nn.init.zeros_(block.conv1.weight)
+    nn.init.zeros_(block.conv2.weight)
+    x = torch.rand(2, 16, 8, 8, generator=torch.Generator().manual_seed(0))
+    expected = torch.zeros(2, 32, 4, 4)
+    expected[:, 8:24] = x[:, :, ::2, ::2]
+    assert torch.equal(block(x), expected)
+
+
+def test_seed_decides_alone_and_the_global_generator_is_not_touched():
+    before = torch.get_rng_state()
+    first, again, other = (CifarResNet(20, seed=seed).state_dict() for seed in (1, 1, 2))
+    assert torch.equal(before, torch.get_rng_state())
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["conv1.weight"], other["conv1.weight"])
+
+
+def test_he_initialisation():
+    weight = CifarResNet(20).layer3[1].conv1.weight.detach().double()  # 64 x 64 x 3 x 3
+    exact_std = (2 / (64 * 9)) ** 0.5
+    assert abs(weight.std() - exact_std) < 4 * exact_std / (2 * weight.numel()) ** 0.5
+
+
+@pytest.mark.parametrize("make", [CifarResNet, load_cifar_resnet])
+def test_unknown_depth(make):
+    with pytest.raises(BayesNormError, match=r"depth must be one of \(20, 32, 44, 56\), got 18"):
+        make(18)
+
+
+@pytest.mark.parametrize("prefix", ["", "module."])
+def test_weights_are_loaded_strictly_with_or_without_prefix(prefix, data_folder):
+    source = CifarResNet(20, seed=5)
+    source.bn1.running_mean.fill_(0.25)
+    # Like the published files: no `num_batches_tracked`.
+    state = {prefix + name: tensor for name, tensor in source.state_dict().items() if "num_batches" not in name}
+    folder = data_folder / "resnet_cifar10"
+    folder.mkdir()
+    save_file(state, folder / "resnet20.safetensors")
+    model = load_cifar_resnet(20)
+    assert not model.training
+    for name, tensor in source.state_dict().items():
+        assert torch.equal(model.state_dict()[name], tensor), name
+
+    state.pop(prefix + "layer2.1.bn2.running_var")
+    save_file(state, folder / "resnet20.safetensors")
+    with pytest.raises(FileFormatError, match=r"layer2\.1\.bn2\.running_var"):
+        load_cifar_resnet(20)
+
+
+def test_foreign_weights_are_a_clear_error(data_folder):
+    folder = data_folder / "resnet_cifar10"
+    folder.mkdir()
+    path = folder / "resnet20.safetensors"
+    save_file(CifarResNet(32).state_dict(), path)
+    with pytest.raises(FileFormatError, match="does not hold the weights of a CIFAR ResNet-20"):
+        load_cifar_resnet(20)
+    for content in (path.read_bytes()[:5000], b"", b"not weights at all"):
+        path.write_bytes(content)
+        with pytest.raises(FileFormatError, match=r"resnet20\.safetensors"):
+            load_cifar_resnet(20)
+
+
+@pytest.mark.parametrize("depth", CIFAR_RESNET_DEPTHS)
+def test_absent_weights_are_told_apart(depth, data_folder):
+    with pytest.raises(DataNotFoundError, match=rf"resnet{depth}\.safetensors"):
+        load_cifar_resnet(depth)
+
+
+@pytest.mark.parametrize(("depth", "published_error"), [(20, 0.0827), (32, 0.0737)])
+def test_published_test_error(depth, published_error, require):
+    """On the first 300 test images, within 1.5 binomial standard errors (about 2.3 points)."""
+    require(f"resnet_cifar10/resnet{depth}.safetensors", "cifar10/labels.npz", "cifar10/test_first2000.webp")
+    images, labels = load_cifar10("test", rows=300)
+    with torch.no_grad():
+        predicted = load_cifar_resnet(depth)(to_network_input(images)).argmax(dim=1)
+    error = (predicted != torch.from_numpy(labels)).double().mean().item()
+    assert abs(error - published_error) < 1.5 * (published_error * (1 - published_error) / 300) ** 0.5
+
+
+def test_real_weight_file_fills_every_tensor(require):
+    require("resnet_cifar10/resnet32.safetensors")
+    trained, untrained = load_cifar_resnet(32).state_dict(), CifarResNet(32).state_dict()
+    unchanged = [name for name in trained if torch.equal(trained[name], untrained[name])]
+    assert all(name.endswith("num_batches_tracked") for name in unchanged)
+    assert find("resnet_cifar10/resnet32.safetensors").with_name("LICENSE").is_file()
