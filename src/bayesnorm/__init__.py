@@ -10,5 +10,6 @@ from .predictive import (
     Predictive as Predictive,
     RegressionPredictive as RegressionPredictive,
 )
+from .selection import calibrate as calibrate
 
 __version__ = "0.1.0"

@@ -29,6 +29,17 @@ class Likelihood(ABC):
             weights: How much each draw counts, (n,); None for all the same.
         """
 
+    @abstractmethod
+    def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
+        """Between which positive numbers to look for the noise, given outputs (n, batch, *out) and their targets.
+
+        0-dim for one number, (D,) for one per entry of the last output axis.
+        """
+
+    @abstractmethod
+    def with_noise(self, noise: Tensor) -> Likelihood:
+        """The same likelihood with other noise: a variance, scale or temperature, of the shape of `noise_range`'s."""
+
     def config(self) -> dict[str, Any]:
         """The likelihood as plain JSON values; `likelihood_from` reads it back."""
         return {"kind": type(self).__name__, **dataclasses.asdict(self)}  # type: ignore[call-overload]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,6 +32,13 @@ class Categorical(Likelihood):
         if not isinstance(number, int | float) or not math.isfinite(number) or number <= 0:
             raise BayesNormError(f"temperature: {number!r} was given; a positive, finite number would work.")
         object.__setattr__(self, "temperature", float(number))
+
+    def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
+        """Temperatures from very sharp to very soft."""
+        return torch.tensor(0.05, device=f.device), torch.tensor(20.0, device=f.device)
+
+    def with_noise(self, noise: Tensor) -> Categorical:
+        return Categorical(temperature=float(noise))
 
     def predictive(self, f: Tensor, weights: Tensor | None = None) -> ClassificationPredictive:
         if f.dim() < 3:

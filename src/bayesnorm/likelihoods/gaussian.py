@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..errors import BayesNormError, InputError
 from ..predictive import RegressionPredictive
+from ..predictive.regression import like_mean
 from .base import Likelihood
 
 
@@ -28,14 +30,27 @@ class Gaussian(Likelihood):
 
     def __post_init__(self) -> None:
         given = self.precision
-        values = tuple(given) if isinstance(given, Sequence | Tensor) else (given,)
+        several = isinstance(given, Sequence) or (isinstance(given, Tensor) and given.dim() > 0)
+        values = tuple(given) if several else (given,)  # type: ignore[arg-type]
         try:
             numbers = tuple(float(value) for value in values)
         except (TypeError, ValueError) as error:
             raise BayesNormError(f"precision: {given!r} was given; positive numbers would work.") from error
         if not numbers or not all(math.isfinite(value) and value > 0 for value in numbers):
             raise BayesNormError(f"precision: {given!r} was given; positive, finite numbers would work.")
-        object.__setattr__(self, "precision", numbers if isinstance(given, Sequence | Tensor) else numbers[0])
+        object.__setattr__(self, "precision", numbers if several else numbers[0])
+
+    def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
+        """Variances about the mean squared error, one per output where a row has several."""
+        error = like_mean(y, f.mean(0)) - f.mean(0)
+        several = f.dim() == 3 and f.shape[-1] > 1
+        mse = (error.square().mean(0) if several else error.square().mean()).double()
+        mse = mse.clamp_min(torch.finfo(f.dtype).tiny ** 0.5)
+        return mse * 1e-6, mse * 1e2
+
+    def with_noise(self, noise: Tensor) -> Gaussian:
+        precision = (1 / noise.double()).tolist()
+        return Gaussian(tuple(precision) if isinstance(precision, list) else precision)
 
     def predictive(self, f: Tensor, weights: Tensor | None = None) -> RegressionPredictive:
         precision = torch.as_tensor(self.precision, dtype=f.dtype, device=f.device)

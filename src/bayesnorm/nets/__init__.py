@@ -6,3 +6,4 @@ from .cifar_resnet import (
     load_cifar_resnet as load_cifar_resnet,
 )
 from .mlp import paper_mlp as paper_mlp
+from .scaling import Rescaled as Rescaled

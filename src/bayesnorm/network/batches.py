@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -145,14 +145,17 @@ def _as_rows(data: Any, most_rows: int, seed: int) -> _Rows:
                 f"train_data: a {type(data).__name__} of {len(data)} entries; a pair (x, y) or x alone would work."
             )
         x = as_tensor(data[0], "train_data")
-        if hasattr(data[1], "__len__") and len(data[1]) != len(x):
-            raise InputError(f"train_data: x has {len(x)} rows and y {len(data[1])}; they must agree.")
+        y = data[1]
+        length = tuple(y.shape)[:1] if hasattr(y, "shape") else (len(y),) if hasattr(y, "__len__") else None
+        if length not in (None, (len(x),)):
+            raise InputError(
+                f"train_data: x has {len(x)} rows and y {length[0] if length else 'none'}; they must agree."
+            )
         return _ArrayRows(x)
     if isinstance(data, Tensor | np.ndarray) or hasattr(data, "to_numpy"):
-        if len(data) == 0:
-            raise InputError("train_data: is empty; pass the rows that the network was trained on.")
         return _ArrayRows(as_tensor(data, "train_data"))
-    if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
+    indexable = hasattr(data, "__getitem__") and hasattr(data, "__len__")
+    if indexable and not isinstance(data, str | bytes | Mapping):
         return _IndexedRows(data, range(len(data)), None)
     raise InputError(
         f"train_data: {type(data).__name__} was given; a DataLoader, a Dataset, a tensor, a NumPy array or a "
@@ -199,7 +202,15 @@ class _IndexedRows:
             generator=torch.Generator().manual_seed(seed),
             **options,
         )
-        for batch in fetched:
+        batches = iter(fetched)
+        for _ in rows:
+            try:
+                batch = next(batches)
+            except Exception as error:
+                raise InputError(
+                    f"train_data: {type(self.dataset).__name__} gave no batch of rows ({type(error).__name__}: "
+                    f"{error}); rows that its collate_fn makes into tensors would work."
+                ) from error
             yield _input_of(batch)
 
 

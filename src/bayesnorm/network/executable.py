@@ -72,12 +72,14 @@ class Executable:
         """`x` on the network's device and in its dtype."""
         return as_input(x, "x", self.device, self.dtype)
 
+    @torch.inference_mode(False)
     @torch.no_grad()
     def point(self, x: Any) -> Tensor:
         """The deterministic network's outputs in evaluation mode, (batch, *out)."""
         self._refresh()
         return self._outputs(self.input(x))
 
+    @torch.inference_mode(False)
     @torch.no_grad()
     def run(
         self,
@@ -99,7 +101,7 @@ class Executable:
         """
         self._refresh()
         x = self.input(x)
-        self._require_known(states)
+        states = self._fitting(states)
         draws = len(next(iter(states.values())))
         plan = self._plan(states, x)
         budget = block_bytes or self._block_bytes()
@@ -112,7 +114,7 @@ class Executable:
         drawn = frozenset(name.rpartition(".")[0] for name in states)
         for start in range(0, len(x), rows):
             part = x[start : start + rows]
-            self._prefix.record(partial(self._network, part), drawn)
+            self._prefix.record(partial(self._pass, part), drawn)
             try:
                 self._fill(outputs[:, start : start + rows], states, part, chunk if vectorize else 1, plan)
             finally:
@@ -123,6 +125,7 @@ class Executable:
         """Outputs under one state (no leading axis), differentiable with respect to it: (batch, *out)."""
         affine, rest = self._split(state)
         self._affine = affine
+        x = x.clone()
         try:
             result = functional_call(self._network, rest, (x,)) if rest else self._network(x)
         finally:
@@ -131,31 +134,30 @@ class Executable:
 
     def _build(self) -> None:
         self._network = private_copy(self.model)
-        self._batchnorm = find_batchnorm(self._network)
-        self._plain: dict[str, bool] = {}
+        # A subclass that does more than normalise keeps its own forward and gets its draws as plain overrides.
+        self._batchnorm = {name: bn for name, bn in find_batchnorm(self._network).items() if _only_normalises(bn)}
         self._plans: dict[Any, _Plan] = {}
         self._independent: dict[Any, bool] = {}
-        self._held = [
-            (mapping, key, tensor)
-            for module in self.model.modules()
-            for mapping in (module._parameters, module._buffers)
-            for key, tensor in mapping.items()
-        ]
+        self._held = self._parts()
         for name, module in self._batchnorm.items():
             module.forward = self._affine_forward(name, module)  # type: ignore[method-assign]
         self._prefix = PrefixCache(self._network)
 
     def _refresh(self) -> None:
-        """Follow a network that was moved to another device or dtype since the private copy was made."""
-        if any(mapping.get(key) is not tensor for mapping, key, tensor in self._held):
+        """Follow a network that was moved or had modules replaced since the private copy was made."""
+        parts = self._parts()
+        if len(parts) != len(self._held) or any(a is not b for a, b in zip(parts, self._held, strict=True)):
             self._build()
+
+    def _parts(self) -> list[Any]:
+        return [
+            part
+            for module in self.model.modules()
+            for part in (module, *module._parameters.values(), *module._buffers.values())
+        ]
 
     def _affine_forward(self, name: str, module: _BatchNorm) -> Any:
         original = module.forward
-        plain = "forward" not in vars(module) and type(module).forward in (
-            _BatchNorm.forward,
-            nn.SyncBatchNorm.forward,
-        )
 
         def forward(input: Tensor) -> Tensor:
             drawn = self._affine.get(name)
@@ -163,11 +165,8 @@ class Executable:
                 return original(input)
             shape = (1, -1) + (1,) * (input.dim() - 2)
             scale, shift = (part.view(shape) for part in drawn)
-            mapped = torch.addcmul(shift, input, scale).to(input.dtype)
-            # A layer that does more than normalise gets the input whose own normalisation is the drawn one.
-            return mapped if plain else original(mapped)
+            return torch.addcmul(shift, input, scale).to(input.dtype)
 
-        self._plain[name] = plain
         return forward
 
     def _split(self, state: State) -> tuple[dict[str, tuple[Tensor, Tensor]], State]:
@@ -182,15 +181,11 @@ class Executable:
             assert own_mean is not None
             assert own_var is not None
             mean, var = own_mean if mean is None else mean, own_var if var is None else var
+            weight = rest.pop(f"{name}.weight", module.weight)
+            bias = rest.pop(f"{name}.bias", module.bias)
             scale = torch.rsqrt(var + module.eps)
-            if self._plain[name]:
-                weight = rest.pop(f"{name}.weight", module.weight)
-                bias = rest.pop(f"{name}.bias", module.bias)
-                scale = scale if weight is None else scale * weight
-                shift = -mean * scale if bias is None else bias - mean * scale
-            else:
-                scale = scale * torch.sqrt(own_var + module.eps)
-                shift = own_mean - mean * scale
+            scale = scale if weight is None else scale * weight
+            shift = -mean * scale if bias is None else bias - mean * scale
             affine[name] = scale, shift
         return affine, rest
 
@@ -216,7 +211,7 @@ class Executable:
         return self._prefix.replay(lambda: run(states))
 
     def _looped(self, state: State, x: Tensor) -> Tensor:
-        result = self._prefix.replay(lambda: functional_call(self._network, state, (x,)))
+        result = self._prefix.replay(lambda: functional_call(self._network, state, (x.clone(),)))
         return self._select(result, len(x))
 
     def _plan(self, states: State, x: Tensor) -> _Plan:
@@ -241,21 +236,24 @@ class Executable:
             )
         return self._plans[key]
 
+    def _pass(self, x: Tensor) -> Any:
+        return self._network(x.clone())  # a network may write into its input
+
     def _bound(self, state: State) -> Any:
-        return lambda x: functional_call(self._network, state, (x,))
+        return lambda x: functional_call(self._network, state, (x.clone(),))
 
     def _rows_independent(self, x: Tensor) -> bool:
         """Whether a row's output is the same in another row's company, so that rows may be run in parts."""
         key = (tuple(x.shape[1:]), x.dtype, x.device)
         if key not in self._independent:
-            with_second, with_last = self._outputs(x[:2]), self._outputs(x[[0, -1]])
-            scale = with_second.abs().max().clamp_min(1e-6)
-            close = (with_second[0] - with_last[0]).abs().max() <= 1e-3 * scale
+            alone, in_company = self._outputs(x[[0, 0]]), self._outputs(x[[0, 1, -1]])
+            scale = in_company.abs().max().clamp_min(1e-6)
+            close = (alone[0] - in_company[0]).abs().max() <= 1e-3 * scale
             self._independent[key] = bool(close)
         return self._independent[key]
 
     def _outputs(self, x: Tensor) -> Tensor:
-        return self._select(call(self._network, x, "x"), len(x))
+        return self._select(call(self._pass, x, "x"), len(x))
 
     def _select(self, result: Any, rows: int) -> Tensor:
         """The chosen entry of what the network returned, checked to hold one output per row."""
@@ -277,7 +275,8 @@ class Executable:
             )
         return result
 
-    def _require_known(self, states: State) -> None:
+    def _fitting(self, states: State) -> State:
+        """States in the dtypes of what they override, or an error where they belong to another architecture."""
         known = {**dict(self._network.named_parameters()), **dict(self._network.named_buffers())}
         for name, value in states.items():
             if name not in known or value.shape[1:] != known[name].shape:
@@ -286,6 +285,7 @@ class Executable:
                     f"states: {name!r} of shape {tuple(value.shape[1:])} does not fit the network ({found}); the "
                     "posterior belongs to another architecture."
                 )
+        return {name: value.to(known[name].dtype) for name, value in states.items()}
 
     def _block_bytes(self) -> int:
         if self.device.type == "cuda":
@@ -303,3 +303,8 @@ class Executable:
                 BayesNormWarning,
                 stacklevel=2,
             )
+
+
+def _only_normalises(module: _BatchNorm) -> bool:
+    known = _BatchNorm.forward, nn.SyncBatchNorm.forward
+    return "forward" not in vars(module) and type(module).forward in known

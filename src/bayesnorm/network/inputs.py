@@ -37,13 +37,16 @@ def as_tensor(value: Any, name: str) -> Tensor:
 def as_input(value: Any, name: str, device: torch.device, dtype: torch.dtype) -> Tensor:
     """`value` as network input: floating tensors take the network's dtype, integers keep their own."""
     tensor = as_tensor(value, name)
+    if tensor.device.type == "meta":
+        raise InputError(f"{name}: is on the meta device and holds no values; a tensor on {device} would work.")
     if tensor.is_floating_point():
+        tensor = tensor.detach().to(device=device, dtype=dtype)  # what is too large for the dtype becomes infinite
         if not torch.isfinite(tensor).all():
             bad = int((~torch.isfinite(tensor)).sum())
             raise InputError(
                 f"{name}: holds {bad} NaN or infinite values out of {tensor.numel()}; impute or drop those rows."
             )
-        return tensor.detach().to(device=device, dtype=dtype)
+        return tensor
     return tensor.to(device=device)
 
 

@@ -61,6 +61,11 @@ class PrefixCache:
 
     def __post_init__(self) -> None:
         self._numbers = {name: number for number, (name, _) in enumerate(self.network.named_modules())}
+        hooked = {id(m) for m in self.network.modules() if m._forward_hooks or m._forward_pre_hooks}
+        self._hooked = {n for n, m in enumerate(self.network.modules()) if id(m) in hooked}
+        self._hooked_inside = {
+            n for n, m in enumerate(self.network.modules()) if any(id(c) in hooked for c in m.modules() if c is not m)
+        }
         for number, module in enumerate(list(self.network.modules())):
             module.forward = self._wrapped(number, module, module.forward)
 
@@ -143,6 +148,12 @@ class PrefixCache:
 
     def _finish(self, number: int, frame: _Frame, output: Any) -> None:
         """Keep a finished call's output instead of those of the calls inside it."""
+        parent = self._stack[-1] if self._stack else None
+        if number in self._hooked_inside:  # the user's hooks in there must see every pass
+            self._calls[number] += 1
+            if parent is not None:
+                parent.last_child = None
+            return
         for inner in self._keys[frame.keys_before :]:
             del self._memo[inner]
         del self._keys[frame.keys_before :]
@@ -152,11 +163,11 @@ class PrefixCache:
         kept = _map(torch.clone, output) if self._clone else output
         self._memo[key] = _Recorded(kept, tuple(t._version for t in _tensors(kept)))
         self._keys.append(key)
-        parent = self._stack[-1] if self._stack else None
         if parent is not None and type(parent.module).forward is nn.Sequential.forward:
-            if parent.last_child is not None:
+            hooked = number in self._hooked  # a hook looks at what goes in and comes out
+            if parent.last_child is not None and not hooked:
                 self._memo[parent.last_child] = _PASS_THROUGH
-            parent.last_child = key
+            parent.last_child = None if hooked else key
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

@@ -46,6 +46,7 @@ class BatchStatistics:
     example: Tensor
 
 
+@torch.inference_mode(False)
 @torch.no_grad()
 def collect_statistics(
     model: nn.Module,
@@ -106,7 +107,7 @@ def _chosen(network: nn.Module, modules: dict[str, _BatchNorm], x: Tensor, layer
         for name, module in modules.items()
     ]
     try:
-        call(network, x, "train_data")
+        call(network, x.clone(), "train_data")
     finally:
         for handle in handles:
             handle.remove()
@@ -145,7 +146,7 @@ def _batch_statistics(network: nn.Module, modules: dict[str, _BatchNorm], x: Ten
         for name, module in modules.items()
     ]
     try:
-        call(network, x, "train_data")
+        call(network, x.clone(), "train_data")
     finally:
         for handle in handles:
             handle.remove()

@@ -1,0 +1,164 @@
+"""The main job in small: train a network with batch norm on a real table, make it Bayesian, see how good its doubt is.
+
+The table is scikit-learn's diabetes set (442 patients, 10 measurements, disease progression after a year), which comes
+with scikit-learn. Test rows are used once, for the printed scores; epochs, noise and effective batch size are chosen on
+validation rows. Run it with `python -m bayesnorm.experiments.quickstart`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn.functional import mse_loss
+
+from ..engines import MonteCarlo
+from ..errors import MissingExtraError
+from ..methods import MCBN
+from ..metrics import constant_uncertainty, constant_variance, coverage, crps, normalised_crps, pll, rmse
+from ..nets import Rescaled, paper_mlp
+from ..predictive import Predictive, RegressionPredictive
+from ..selection import calibrate
+from ..training import train
+from .teye_figure1 import figure1
+
+BATCH_SIZE, WEIGHT_DECAY, EPOCHS, SPLITS, DRAWS = 32, 1e-2, 200, 5, 256
+COLUMNS = {
+    "RMSE": "RMSE",
+    "PLL": "PLL",
+    "PLL, constant": "constant",
+    "CRPS": "CRPS",
+    "CRPS, constant": "constant",
+    "gain": "gain %",
+    "in 90 %": "in 90 %",
+}
+Row = dict[str, float]
+
+
+def diabetes() -> tuple[Tensor, Tensor]:
+    """Inputs (442, 10) in their own units, and targets (442, 1)."""
+    try:
+        from sklearn.datasets import load_diabetes
+    except ImportError as error:
+        raise MissingExtraError("quickstart needs scikit-learn: pip install 'bayesnorm[tabular]'.") from error
+    x, y = load_diabetes(return_X_y=True, scaled=False)
+    return torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.float32)[:, None]
+
+
+def one_split(seed: int, progress: Callable[[int, int], None] | None = None) -> dict[str, Row]:
+    """Train on 60 % of the rows, choose on 20 %, score the other 20 %: scores by method."""
+    x, y = diabetes()
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
+    test, validation, rest = order.split([88, 88, len(x) - 176])
+    network = Rescaled.of(paper_mlp(x.shape[1], seed=seed), x[rest], y[rest])
+    train(
+        network.network,
+        *network.standardise(x[rest], y[rest]),
+        loss=lambda f, target: 0.5 * mse_loss(f, target),
+        epochs=EPOCHS,
+        batch_size=BATCH_SIZE,
+        weight_decay=WEIGHT_DECAY,
+        evaluate=lambda _: float(mse_loss(network(x[validation]), y[validation])),
+        evaluate_every=5,
+        seed=seed,
+        progress=progress,
+    )
+    held_out = x[validation], y[validation]
+    engine = MonteCarlo(DRAWS)
+    published = MCBN(BATCH_SIZE, center="batch").fit(network, x[rest], seed=seed)
+    centred = MCBN(BATCH_SIZE).fit(network, x[rest], seed=seed)
+    posteriors = {
+        "MCBN, as published": calibrate(published, *held_out, batch_size=False, seed=seed),
+        "MCBN, centred": calibrate(centred, *held_out, batch_size=False, seed=seed),
+        "MCBN, centred, batch size chosen": calibrate(centred, *held_out, seed=seed),
+    }
+    with torch.no_grad():
+        points = [RegressionPredictive(network(x[rows])[None], torch.ones(())) for rows in (validation, test)]
+    rows = {"BN": scores(None, *points, y[validation], y[test])}
+    for name, posterior in posteriors.items():
+        predictives = [posterior.predict(x[rows], engine, seed) for rows in (validation, test)]
+        rows[name] = scores(predictives[1], *predictives, y[validation], y[test])  # type: ignore[arg-type]
+    return rows
+
+
+def scores(
+    predictive: Predictive | None,
+    mean_validation: RegressionPredictive,
+    mean_test: RegressionPredictive,
+    y_validation: Tensor,
+    y_test: Tensor,
+) -> Row:
+    """A method's scores, and those of constant uncertainty about the same mean (its variance from validation rows)."""
+    variance = constant_variance(mean_validation.mean, y_validation)
+    constant = constant_uncertainty(mean_test, variance)
+    row = {
+        "RMSE": float(rmse(mean_test, y_test)),
+        "PLL, constant": float(pll(constant, y_test)),
+        "CRPS, constant": float(crps(constant, y_test)),
+    }
+    if predictive is not None:
+        row |= {
+            "PLL": float(pll(predictive, y_test)),
+            "CRPS": float(crps(predictive, y_test)),
+            "gain": float(normalised_crps(predictive, y_test, variance)),
+            "in 90 %": 100 * float(coverage(predictive, y_test, 0.9)),
+        }
+    return row
+
+
+def main() -> None:
+    """Print the table and the picture's path."""
+    parser = argparse.ArgumentParser(prog="python -m bayesnorm.experiments.quickstart", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the picture (default: out)")
+    parser.add_argument("--splits", type=int, default=SPLITS, help=f"random splits of the rows (default: {SPLITS})")
+    options = parser.parse_args()
+    try:
+        from rich.console import Console
+        from rich.progress import Progress
+        from rich.table import Table
+    except ImportError as error:
+        raise MissingExtraError("quickstart needs rich: pip install 'bayesnorm[cli]'.") from error
+
+    console = Console()
+    options.out.mkdir(parents=True, exist_ok=True)
+    with Progress(console=console) as bars:
+        tables = bars.add_task(f"diabetes: {options.splits} splits", total=options.splits * EPOCHS)
+        results = []
+        for seed in range(options.splits):
+            results.append(
+                one_split(seed, lambda done, _, seed=seed: bars.update(tables, completed=seed * EPOCHS + done))
+            )
+            bars.update(tables, completed=(seed + 1) * EPOCHS)
+        toy = bars.add_task("figure 1: toy function", total=1)
+        picture = figure1(progress=lambda done, total: bars.update(toy, completed=done, total=total))
+    table = Table(title=f"Diabetes progression: mean over {options.splits} splits, ± standard error", expand=False)
+    table.add_column("method", no_wrap=True)
+    for column in COLUMNS.values():
+        table.add_column(column, justify="right")
+    for method in results[0]:
+        table.add_row(method, *(_mean_and_error([result[method].get(key) for result in results]) for key in COLUMNS))
+    console.print(table)
+    console.print(
+        "RMSE, CRPS: lower is better, in units of the target. PLL: higher is better. Constant: the same mean with one\n"
+        "variance for all rows. Gain: the share of the way from constant uncertainty to perfect doubt, in CRPS.",
+        soft_wrap=True,
+    )
+    path = options.out / "figure1.png"
+    picture.save(path)
+    console.print(f"Picture: {path.resolve()}", soft_wrap=True)
+
+
+def _mean_and_error(values: list[float | None]) -> str:
+    numbers = torch.tensor([value for value in values if value is not None], dtype=torch.float64)
+    if not len(numbers):
+        return ""
+    digits = 1 if numbers.abs().mean() >= 10 else 2
+    error = f" ± {numbers.std() / len(numbers) ** 0.5:.{digits}f}" if len(numbers) > 1 else ""
+    return f"{numbers.mean():.{digits}f}{error}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""How good is the doubt? Pure functions of a predictive and its targets, in the targets' own units.
+
+`crps(predictive, y)` and the other scores give one number for all points (a tensor without axes); `crps_points`,
+`pll_points` and `pit` one per point.
+"""
+
+from .bounds import (
+    constant_uncertainty as constant_uncertainty,
+    constant_variance as constant_variance,
+    normalised_crps as normalised_crps,
+    normalised_pll as normalised_pll,
+    optimal_crps as optimal_crps,
+    optimal_pll as optimal_pll,
+)
+from .classification import (
+    ReliabilityCurve as ReliabilityCurve,
+    accuracy as accuracy,
+    brier as brier,
+    ece as ece,
+    mean_iou as mean_iou,
+    nll as nll,
+    reliability_curve as reliability_curve,
+)
+from .crps import crps as crps, crps_points as crps_points
+from .ood import (
+    EntropyCDF as EntropyCDF,
+    aupr as aupr,
+    auroc as auroc,
+    entropy_cdf as entropy_cdf,
+    fpr95 as fpr95,
+)
+from .pll import (
+    VARIANCE_FLOOR as VARIANCE_FLOOR,
+    gaussian_pll as gaussian_pll,
+    pll as pll,
+    pll_points as pll_points,
+)
+from .regression import (
+    coverage as coverage,
+    mae as mae,
+    pit as pit,
+    quantile_calibration_error as quantile_calibration_error,
+    quantile_coverage as quantile_coverage,
+    rmse as rmse,
+    sharpness as sharpness,
+    width as width,
+)
+from .retention import (
+    RetentionCurve as RetentionCurve,
+    aurc as aurc,
+    prediction_rejection_ratio as prediction_rejection_ratio,
+    retention_curve as retention_curve,
+    spearman as spearman,
+)
+from .significance import Significance as Significance, significance as significance
+from .stateful import torchmetric as torchmetric

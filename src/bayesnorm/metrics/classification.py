@@ -1,0 +1,135 @@
+"""Scores of class probabilities, per row or per pixel.
+
+All take `ignore_index`, the label of points to leave out (void, 11 in CamVid).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..predictive import ClassificationPredictive
+from .arguments import classification_targets, wide
+
+
+def nll(predictive: ClassificationPredictive, y: Any, *, ignore_index: int | None = None) -> Tensor:
+    """Negative log likelihood of the mixture over draws: mean of -log sum_t weight_t p_t(y | x).
+
+    In nats; lower is better. Infinite where a target has probability 0, which a softmax never gives.
+    """
+    target, scored = classification_targets(predictive, y, ignore_index)
+    return -_mean(predictive.log_prob(target), scored)
+
+
+def brier(predictive: ClassificationPredictive, y: Any, *, ignore_index: int | None = None) -> Tensor:
+    """Brier score: mean of the sum over classes of (p - 1[class is y])^2. From 0 to 2; lower is better."""
+    target, scored = classification_targets(predictive, y, ignore_index)
+    probs = predictive.probs
+    off = probs.scatter_add(1, target[:, None], -torch.ones_like(probs[:, :1]))
+    return _mean(off.square().sum(1), scored)
+
+
+def accuracy(predictive: ClassificationPredictive, y: Any, *, ignore_index: int | None = None) -> Tensor:
+    """Share of the points whose most probable class is the target. Higher is better."""
+    target, scored = classification_targets(predictive, y, ignore_index)
+    return _mean((predictive.label == target).to(predictive.probs.dtype), scored)
+
+
+@dataclass(frozen=True)
+class ReliabilityCurve:
+    """What a reliability diagram shows, bin by bin; empty bins hold NaN and share 0."""
+
+    confidence: Tensor
+    """Mean probability of the chosen class."""
+    accuracy: Tensor
+    """Share of the bin's points whose chosen class is right."""
+    share: Tensor
+    """Share of all points that lie in the bin."""
+
+
+def reliability_curve(
+    predictive: ClassificationPredictive,
+    y: Any,
+    *,
+    bins: int = 15,
+    adaptive: bool = False,
+    ignore_index: int | None = None,
+) -> ReliabilityCurve:
+    """Accuracy against confidence.
+
+    Args:
+        predictive: Predictions.
+        y: Class numbers.
+        bins: How many bins.
+        adaptive: Bins with equally many points, where ties in confidence stay together, rather than of equal width
+            (each open on the left and closed on the right).
+        ignore_index: Label of points to leave out.
+    """
+    if bins < 1:
+        raise InputError(f"bins: {bins} was given; at least 1 would work.")
+    target, scored = classification_targets(predictive, y, ignore_index)
+    right = wide((predictive.label == target) & scored).flatten()
+    # Points left out go to the end, behind every bin's edge.
+    confidence = torch.where(scored, wide(predictive.confidence), torch.inf).flatten()
+    confidence, order = confidence.sort()
+    points = scored.sum()
+    if adaptive:
+        last = -(-torch.arange(1, bins + 1, device=points.device) * points // bins) - 1
+        edges = confidence[last.clamp_min(0)]
+        edges = torch.where(last < 0, -torch.inf, edges)
+    else:
+        edges = torch.linspace(0, 1, bins + 1, dtype=confidence.dtype, device=confidence.device)[1:]
+        edges[-1] = 2.0  # rounding may lift a probability over 1
+    ends = torch.searchsorted(confidence, edges, right=True)
+    number = ends.diff(prepend=ends.new_zeros(1)).to(confidence.dtype)
+    sums = (_sums_between(values, ends) for values in (confidence.nan_to_num(posinf=0.0), right[order]))
+    confidences, rights = (total / number for total in sums)
+    return ReliabilityCurve(confidences, rights, number / points)
+
+
+def ece(
+    predictive: ClassificationPredictive,
+    y: Any,
+    *,
+    bins: int = 15,
+    adaptive: bool = False,
+    ignore_index: int | None = None,
+) -> Tensor:
+    """Expected calibration error: sum over bins of share |accuracy - confidence|.
+
+    From 0 to 1; lower is better. Arguments as in `reliability_curve`.
+    """
+    curve = reliability_curve(predictive, y, bins=bins, adaptive=adaptive, ignore_index=ignore_index)
+    gap = (curve.accuracy - curve.confidence).abs() * curve.share
+    return gap.nan_to_num().sum().to(predictive.probs.dtype)
+
+
+def mean_iou(predictive: ClassificationPredictive, y: Any, *, ignore_index: int | None = None) -> Tensor:
+    """Intersection over union of predicted and true points, per class over all rows, then its mean over classes.
+
+    From 0 to 1; higher is better. Classes that are neither predicted nor true take no part.
+    """
+    target, scored = classification_targets(predictive, y, ignore_index)
+    classes = predictive.probs.shape[1]
+
+    def count(labels: Tensor, where: Tensor) -> Tensor:
+        return torch.bincount(torch.where(where, labels, classes).flatten(), minlength=classes + 1)[:classes]
+
+    both = count(target, scored & (predictive.label == target))
+    either = count(target, scored) + count(predictive.label, scored) - both
+    share = both / either.clamp_min(1)
+    return (share.sum() / (either > 0).sum()).to(predictive.probs.dtype)
+
+
+def _mean(values: Tensor, scored: Tensor) -> Tensor:
+    return torch.where(scored, values, torch.zeros_like(values)).sum() / scored.sum()
+
+
+def _sums_between(values: Tensor, ends: Tensor) -> Tensor:
+    """Sums of `values` from each end to the next."""
+    running = torch.cat([values.new_zeros(1), values.cumsum(0)])
+    return running[ends].diff(prepend=values.new_zeros(1))

@@ -1,0 +1,88 @@
+"""Does doubt tell strange inputs from known ones?
+
+Each takes the doubt of points from inside the training distribution and of points from outside it, both flat. Doubt
+is any number that grows with uncertainty. Outside is the class to detect ("positive"); ties are counted exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..predictive import ClassificationPredictive
+from .arguments import number_vector, wide
+
+
+def auroc(doubt_in: Any, doubt_out: Any) -> Tensor:
+    """Area under the ROC curve: P(doubt_out > doubt_in) + P(doubt_out = doubt_in) / 2.
+
+    From 0 to 1; higher is better, 1/2 is chance.
+    """
+    inside, outside = _sorted_pair(doubt_in, doubt_out)
+    below = torch.searchsorted(inside, outside)
+    not_above = torch.searchsorted(inside, outside, right=True)
+    return (below + not_above).to(inside.dtype).sum() / (2 * len(inside) * len(outside))
+
+
+def aupr(doubt_in: Any, doubt_out: Any) -> Tensor:
+    """Area under the precision-recall curve as average precision, outside being the class to detect.
+
+    The mean, over outside points, of the precision at their own doubt as threshold. Up to 1; higher is better, the
+    share of outside points is chance.
+    """
+    inside, outside = _sorted_pair(doubt_in, doubt_out)
+    caught = len(outside) - torch.searchsorted(outside, outside)
+    false_alarms = len(inside) - torch.searchsorted(inside, outside)
+    return (caught / (caught + false_alarms).to(inside.dtype)).mean()
+
+
+def fpr95(doubt_in: Any, doubt_out: Any) -> Tensor:
+    """False positive rate at 95 % recall: share of inside points at or above the doubt that at least 95 % of the
+    outside points reach. From 0 to 1; lower is better.
+    """
+    inside, outside = _sorted_pair(doubt_in, doubt_out)
+    caught = -(-95 * len(outside) // 100)
+    threshold = outside[len(outside) - caught]
+    return (inside >= threshold).to(inside.dtype).mean()
+
+
+@dataclass(frozen=True)
+class EntropyCDF:
+    """Empirical distribution function of the predictive entropy."""
+
+    entropy: Tensor
+    """In nats."""
+    share: Tensor
+    """Share of points with at most this entropy."""
+
+
+def entropy_cdf(predictive: ClassificationPredictive, at: Sequence[float] | Tensor | None = None) -> EntropyCDF:
+    """Share of points whose predictive entropy is at most `at`.
+
+    Inside the training distribution a curve that rises early is good, outside of it one that rises late.
+
+    Args:
+        predictive: Predictions, per row or per pixel.
+        at: Entropies in nats; None for 101 even steps from 0 to the greatest possible, ln(classes).
+    """
+    if not isinstance(predictive, ClassificationPredictive):
+        raise InputError(
+            f"predictive: a {type(predictive).__name__} was given; a ClassificationPredictive, as a posterior with "
+            "the Categorical likelihood predicts, would work."
+        )
+    most = math.log(predictive.probs.shape[1])
+    entropy = number_vector("predictive.entropy", predictive.entropy.flatten()).clamp(0, most).sort().values
+    asked = torch.linspace(0, most, 101, dtype=torch.float64) if at is None else number_vector("at", at)
+    asked = wide(asked.to(entropy.device))
+    return EntropyCDF(asked, torch.searchsorted(entropy, asked, right=True).to(entropy.dtype) / len(entropy))
+
+
+def _sorted_pair(doubt_in: Any, doubt_out: Any) -> tuple[Tensor, Tensor]:
+    inside, outside = number_vector("doubt_in", doubt_in), number_vector("doubt_out", doubt_out)
+    return inside.sort().values, outside.to(inside.device).sort().values

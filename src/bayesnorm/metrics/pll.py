@@ -1,0 +1,76 @@
+"""Predictive log likelihood."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torch import Tensor
+
+from ..predictive import RegressionPredictive
+from ..predictive.base import mixture_log
+from .arguments import check_floor, check_form, finite_std, regression_targets
+from .points import MEMORY, map_points
+
+VARIANCE_FLOOR = 1e-12
+"""Least variance that a log likelihood believes in, in squared target units. A density is unbounded at variance 0,
+so some floor is needed; for targets far from unit size, pass one of your own, such as 1e-12 times their variance."""
+
+
+def pll(
+    predictive: RegressionPredictive,
+    y: Any,
+    *,
+    form: str = "mixture",
+    floor: float = VARIANCE_FLOOR,
+    memory: int = MEMORY,
+) -> Tensor:
+    """Predictive log likelihood: mean over the points of log p(y | x).
+
+    In nats per target; it falls by ln c when targets are multiplied by c. Higher is better.
+
+    Args:
+        predictive: Predictions.
+        y: One target per prediction, in the target's own units.
+        form: "mixture" (the MCBN paper's) scores log sum_t weight_t p(y | f_t); "gaussian" the normal distribution
+            with the mixture's mean and variance. The two differ where the draws disagree.
+        floor: Least variance, in squared target units: of the matched Gaussian, or of every draw (scales are raised
+            to sqrt(floor)).
+        memory: Bytes that the mixture form may use on top of its arguments.
+    """
+    return pll_points(predictive, y, form=form, floor=floor, memory=memory).mean()
+
+
+def gaussian_pll(predictive: RegressionPredictive, y: Any, *, floor: float = VARIANCE_FLOOR) -> Tensor:
+    """`pll` of the Gaussian with the predictive's mean and variance: mean of log N(y; mean, max(variance, floor)).
+
+    In nats per target; higher is better.
+    """
+    return pll(predictive, y, form="gaussian", floor=floor)
+
+
+def pll_points(
+    predictive: RegressionPredictive,
+    y: Any,
+    *,
+    form: str = "mixture",
+    floor: float = VARIANCE_FLOOR,
+    memory: int = MEMORY,
+) -> Tensor:
+    """Log likelihood of every target, in the shape of the predictive mean; `pll` is their mean."""
+    check_form(form)
+    check_floor(floor)
+    target = regression_targets(predictive, y)
+    if form == "gaussian":
+        return gaussian_log_prob(target - predictive.mean, finite_std(predictive).clamp_min(math.sqrt(floor)))
+
+    def score(loc: Tensor, scale: Tensor, y: Tensor) -> Tensor:
+        scale = scale.clamp_min(math.sqrt(floor))
+        return mixture_log(predictive.noise.log_prob((y - loc) / scale) - scale.log(), predictive.weights)
+
+    return map_points(score, predictive, target, memory)
+
+
+def gaussian_log_prob(error: Tensor, std: Tensor) -> Tensor:
+    """Log density of N(0, std^2) at `error`."""
+    return -0.5 * (error / std).square() - std.log() - 0.5 * math.log(2 * math.pi)

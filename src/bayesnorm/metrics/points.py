@@ -1,0 +1,61 @@
+"""Scores of a mixture, point by point, in blocks that fit into a bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..predictive import RegressionPredictive
+
+MEMORY = 2**30
+"""Bytes that a score over all draws may use on top of its arguments."""
+
+CACHED_NUMBERS = 2**19
+"""Numbers in one array of a block on a CPU: small enough to stay in its cache."""
+
+ARRAYS = 8
+"""Arrays of a block's size that are alive at once, generously counted."""
+
+
+def map_points(
+    score: Callable[[Tensor, Tensor, Tensor], Tensor], predictive: RegressionPredictive, y: Tensor, memory: int
+) -> Tensor:
+    """`score(loc, scale, y)` of all points, in the shape of `y`.
+
+    Args:
+        score: Takes `loc` (n, points), `scale` (n, points), or (1, points) where all draws share it, and `y`
+            (points,); gives (points,). It must treat every point by itself.
+        predictive: The mixture, `loc` of shape (n, *y.shape).
+        y: Targets.
+        memory: Bytes to stay within.
+    """
+    loc, scale = predictive.loc, predictive.scale
+    if scale.stride(0) == 0:
+        scale = scale[:1]
+    points = points_per_block(loc, memory)
+    rows = max(1, points // max(1, y[0].numel()))
+    scores = []
+    for start in range(0, len(y), rows):
+        row = slice(start, start + rows)
+        locs, scales, ys = loc[:, row].flatten(1), scale[:, row].flatten(1), y[row].flatten()
+        for first in range(0, len(ys), points):
+            point = slice(first, first + points)
+            scores.append(score(locs[:, point], scales[:, point], ys[point]))
+    return torch.cat(scores).view(y.shape)
+
+
+def points_per_block(loc: Tensor, memory: int) -> int:
+    """How many points' draws one block may hold."""
+    bytes_per_point = ARRAYS * len(loc) * loc.element_size()
+    if memory < bytes_per_point:
+        raise InputError(
+            f"memory: {memory} bytes were given, but one point with {len(loc)} draws takes {bytes_per_point}; "
+            f"{MEMORY} would work."
+        )
+    points = memory // bytes_per_point
+    if loc.device.type == "cpu":
+        points = min(points, max(1, CACHED_NUMBERS // len(loc)))
+    return points

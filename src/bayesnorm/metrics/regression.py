@@ -1,0 +1,102 @@
+"""How far the mean is off, and whether intervals and quantiles keep their word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..predictive import RegressionPredictive
+from ..predictive.base import weighted_mean
+from .arguments import check_level, check_regression, finite_std, number_vector, regression_targets
+from .points import MEMORY, map_points
+
+LEVELS = tuple(percent / 100 for percent in range(1, 100))
+"""The quantiles that `quantile_calibration_error` looks at: 1 % to 99 %."""
+
+
+def rmse(predictive: RegressionPredictive, y: Any) -> Tensor:
+    """Root mean squared error of the predictive mean, in the target's units. Lower is better."""
+    return (regression_targets(predictive, y) - predictive.mean).square().mean().sqrt()
+
+
+def mae(predictive: RegressionPredictive, y: Any) -> Tensor:
+    """Mean absolute error of the predictive mean, in the target's units. Lower is better."""
+    return (regression_targets(predictive, y) - predictive.mean).abs().mean()
+
+
+def pit(predictive: RegressionPredictive, y: Any, *, memory: int = MEMORY) -> Tensor:
+    """Probability integral transform F(y) of every target, in the shape of the predictive mean.
+
+    Uniform between 0 and 1 when the predictive is calibrated. A draw without noise counts as 0 below its value,
+    1/2 at it, and 1 above.
+    """
+    target = regression_targets(predictive, y)
+
+    def score(loc: Tensor, scale: Tensor, y: Tensor) -> Tensor:
+        z = (y - loc) / scale.clamp_min(torch.finfo(scale.dtype).tiny)
+        return weighted_mean(predictive.noise.cdf(z), predictive.weights)
+
+    return map_points(score, predictive, target, memory)
+
+
+def coverage(predictive: RegressionPredictive, y: Any, level: float = 0.9) -> Tensor:
+    """Share of the targets inside the central interval of probability `level`. Closer to `level` is better."""
+    check_level(level)
+    return ((pit(predictive, y) - 0.5).abs() <= level / 2).to(predictive.mean.dtype).mean()
+
+
+def width(predictive: RegressionPredictive, level: float = 0.9) -> Tensor:
+    """Mean width of the central interval of probability `level`, in the target's units.
+
+    Lower is better among predictives that cover equally well.
+    """
+    check_level(level)
+    check_regression(predictive)
+
+    def score(loc: Tensor, scale: Tensor, _y: Tensor) -> Tensor:
+        floored = scale.clamp_min(torch.finfo(scale.dtype).tiny)
+        low, high = RegressionPredictive(loc, floored, predictive.weights, predictive.noise).interval(level)
+        return high - low
+
+    return map_points(score, predictive, predictive.mean, MEMORY).mean()
+
+
+def sharpness(predictive: RegressionPredictive) -> Tensor:
+    """Root of the mean predictive variance, in the target's units.
+
+    Lower is better among predictives that are calibrated equally well.
+    """
+    check_regression(predictive)
+    return finite_std(predictive).square().mean().sqrt()
+
+
+def quantile_coverage(predictive: RegressionPredictive, y: Any, levels: Sequence[float] | Tensor = LEVELS) -> Tensor:
+    """Share of the targets at or below the predictive quantile of every level, (levels,).
+
+    The calibration curve: it equals `levels` when the predictive is calibrated.
+    """
+    asked = number_vector("levels", levels)
+    if not bool(((asked > 0) & (asked < 1)).all()):
+        raise InputError(
+            f"levels: go from {float(asked.min())} to {float(asked.max())}; probabilities strictly between 0 and 1 "
+            "would work."
+        )
+    transformed = pit(predictive, y).detach().flatten().sort().values
+    # A level is compared in the transform's own precision: 0.1 must not fall short of 0.1.
+    at_or_below = torch.searchsorted(transformed, asked.to(transformed), right=True)
+    return at_or_below.to(transformed.dtype) / len(transformed)
+
+
+def quantile_calibration_error(
+    predictive: RegressionPredictive, y: Any, levels: Sequence[float] | Tensor = LEVELS
+) -> Tensor:
+    """Mean over `levels` of |share of targets at or below the predictive quantile - level|.
+
+    From 0 to 1, without units. Lower is better; calibrated predictions of N points still get about 0.3 / sqrt(N).
+    """
+    shares = quantile_coverage(predictive, y, levels)
+    return (shares - torch.as_tensor(levels).to(shares)).abs().mean()

@@ -1,0 +1,93 @@
+"""Does doubt tell where the errors are? All take one doubt and one error per point, both flat.
+
+Doubt is any number that grows with uncertainty (std, entropy, mutual information); error any loss, such as the
+absolute error, or 1 for a wrong class and 0 for a right one. Points of equal doubt count as their average over all
+orders, so that no result depends on the order of rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from .arguments import number_pair
+
+
+@dataclass(frozen=True)
+class RetentionCurve:
+    """Error against the share of points kept, after the most doubtful ones are dropped."""
+
+    kept: Tensor
+    """Shares 1/N, 2/N, ..., 1."""
+    error: Tensor
+    """Mean error of the points kept, in the error's units (1 - error is precision where errors are 0 and 1)."""
+
+
+def retention_curve(doubt: Any, error: Any) -> RetentionCurve:
+    """Mean error of the share of points that are least in doubt, for every share. Rising is good."""
+    sums = _sums_of_least_doubtful(*number_pair(doubt, error))
+    number = torch.arange(1, len(sums) + 1, dtype=sums.dtype, device=sums.device)
+    return RetentionCurve(number / len(sums), sums / number)
+
+
+def aurc(doubt: Any, error: Any) -> Tensor:
+    """Area under the risk-coverage curve: mean of the retention curve's errors, in the error's units.
+
+    Lower is better; the mean error itself is what doubt without information gets.
+    """
+    return retention_curve(doubt, error).error.mean()
+
+
+def prediction_rejection_ratio(doubt: Any, error: Any) -> Tensor:
+    """How much of the error an expert who answers the most doubtful points first takes away (Malinin and Gales).
+
+    (area_random - area_doubt) / (area_random - area_oracle), areas under the error left against the share rejected.
+    1 is the order of the errors themselves, 0 a random one, -1 the worst at the least. Higher is better.
+    """
+    doubts, errors = number_pair(doubt, error)
+    random = errors.sum() / 2
+    gained = random - _area(_sums_of_least_doubtful(doubts, errors))
+    possible = random - _area(_sums_of_least_doubtful(errors, errors))
+    if not bool(errors.max() > errors.min()):
+        raise InputError(
+            f"error: all {len(errors)} errors are {float(errors[0])}, so that no order is better than another; at "
+            "least two different errors would work."
+        )
+    return gained / possible
+
+
+def spearman(doubt: Any, error: Any) -> Tensor:
+    """Spearman's rank correlation of doubt and error, ties at their average rank. From -1 to 1; higher is better."""
+    doubts, errors = number_pair(doubt, error)
+    ranks = []
+    for name, values in (("doubt", doubts), ("error", errors)):
+        centred = _twice_ranks(values) - (len(values) - 1)
+        if not bool((centred != 0).any()):
+            raise InputError(f"{name}: all {len(values)} numbers are equal; two different ones or more would work.")
+        ranks.append(centred / centred.square().sum().sqrt())
+    return (ranks[0] * ranks[1]).sum().clamp(-1, 1)
+
+
+def _twice_ranks(values: Tensor) -> Tensor:
+    """Twice the average rank, counted from 0: how many are less, plus how many others are not greater."""
+    ordered = values.sort().values
+    below = torch.searchsorted(ordered, values)
+    return (below + torch.searchsorted(ordered, values, right=True) - 1).to(values.dtype)
+
+
+def _sums_of_least_doubtful(doubt: Tensor, error: Tensor) -> Tensor:
+    """Summed error of the k least doubtful points, k = 1 ... N, averaged over the orders of equal doubt."""
+    ordered, order = doubt.sort()
+    running = torch.cat([error.new_zeros(1), error[order].cumsum(0)])
+    first, end = torch.searchsorted(ordered, ordered), torch.searchsorted(ordered, ordered, right=True)
+    number = torch.arange(1, len(ordered) + 1, device=ordered.device)
+    return running[first] + (number - first) * (running[end] - running[first]) / (end - first)
+
+
+def _area(sums: Tensor) -> Tensor:
+    """Area under the summed error against the share kept, by trapezes from (0, 0)."""
+    return (sums.sum() - sums[-1] / 2) / len(sums)

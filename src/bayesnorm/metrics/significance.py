@@ -1,0 +1,95 @@
+"""Does a score differ from 0 over runs? Student's t-test with the MCBN paper's stars."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ..errors import InputError
+from .arguments import number_vector
+
+STARS = ((1e-4, "****"), (1e-3, "***"), (1e-2, "**"), (5e-2, "*"))
+"""The marks of the paper's table 1, each for p-values up to its bound; above all of them it says "ns"."""
+
+FRACTIONS = 10_000
+"""Terms of a continued fraction at most."""
+
+
+@dataclass(frozen=True)
+class Significance:
+    """What a two-sided one-sample t-test says of a score's mean over runs."""
+
+    mean: float
+    """Mean over runs, in the score's units."""
+    standard_error: float
+    """Of the mean: std / sqrt(runs), with runs - 1 in the std."""
+    t: float
+    """mean / standard_error."""
+    p_value: float
+    """Probability of a |t| at least as large if the true mean were 0."""
+    stars: str
+    """"ns", or one to four stars; on a negative mean they say "significantly worse"."""
+
+
+def significance(values: Sequence[float] | Tensor) -> Significance:
+    """Two-sided one-sample t-test against 0 of a score over independent runs.
+
+    Runs that all agree have standard error 0: t is then infinite and p 0, or t is 0 and p 1 if all of them are 0.
+
+    Args:
+        values: One number per run (the paper: normalised scores of 25 runs), at least two.
+    """
+    runs = number_vector("values", values, infinite=False).tolist()
+    if len(runs) < 2:
+        raise InputError(f"values: {len(runs)} run was given; a t-test wants at least two.")
+    mean = math.fsum(runs) / len(runs)
+    variance = math.fsum((run - mean) ** 2 for run in runs) / (len(runs) - 1)
+    if all(run == runs[0] for run in runs):
+        mean, variance = runs[0], 0.0
+    standard_error = math.sqrt(variance / len(runs))
+    t = mean / standard_error if standard_error else math.copysign(math.inf, mean) if mean else 0.0
+    p_value = t_test_p_value(t, len(runs) - 1)
+    stars = next((mark for bound, mark in STARS if p_value <= bound), "ns")
+    return Significance(mean, standard_error, t, p_value, stars)
+
+
+def t_test_p_value(t: float, degrees: float) -> float:
+    """P(|T| >= |t|) for Student's t: the regularised incomplete beta I_x(degrees / 2, 1 / 2), x = d / (d + t^2)."""
+    if math.isinf(t):
+        return 0.0
+    ratio = t * t / degrees
+    return _incomplete_beta(degrees / 2, 0.5, 1 / (1 + ratio), ratio / (1 + ratio))
+
+
+def _incomplete_beta(a: float, b: float, x: float, rest: float) -> float:
+    """Regularised incomplete beta function I_x(a, b), where rest = 1 - x is given for its precision near x = 1."""
+    if x <= 0 or rest <= 0:
+        return 0.0 if x <= 0 else 1.0
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _incomplete_beta(b, a, rest, x)
+    log_x, log_rest = (math.log(x), math.log1p(-x)) if x < 0.5 else (math.log1p(-rest), math.log(rest))
+    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * log_x + b * log_rest
+    return math.exp(log_front) / a * _beta_fraction(a, b, x)
+
+
+def _beta_fraction(a: float, b: float, x: float) -> float:
+    """Continued fraction of the incomplete beta function (Lentz), quick for x < (a + 1) / (a + b + 2)."""
+
+    def away_from_0(value: float) -> float:
+        return value if abs(value) > 1e-300 else 1e-300
+
+    numerator, denominator = 1.0, 1 / away_from_0(1 - (a + b) * x / (a + 1))
+    fraction = denominator
+    for m in range(1, FRACTIONS):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for term in (even, odd):
+            denominator = 1 / away_from_0(1 + term * denominator)
+            numerator = away_from_0(1 + term / numerator)
+            fraction *= numerator * denominator
+        if abs(numerator * denominator - 1) < 1e-15:
+            break
+    return fraction

@@ -1,0 +1,118 @@
+"""The one class behind `torchmetric`. Imports torchmetrics, so no other file imports this one at its top."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric  # type: ignore[import-not-found, unused-ignore]
+from torchmetrics.utilities import dim_zero_cat  # type: ignore[import-not-found, unused-ignore]
+
+from ..errors import InputError
+from ..predictive import ClassificationPredictive, RegressionPredictive
+from ..predictive.base import mixture_log
+from .classification import accuracy, brier, ece, mean_iou, nll
+from .crps import crps
+from .pll import gaussian_pll, pll
+from .regression import coverage, mae, rmse, sharpness, width
+
+MEANS = (mae, coverage, width, pll, gaussian_pll, crps, nll, brier, accuracy)
+"""Scores of a set that are the mean of its points' scores."""
+
+ROOTS = (rmse, sharpness)
+"""Scores of a set that are the root of such a mean."""
+
+WITHOUT_TARGETS = (width, sharpness)
+"""Scores of the predictive alone."""
+
+MIXTURES = (ece, mean_iou)
+"""Scores that need all points at once, but of their draws only the mixture."""
+
+HIGHER = (pll, gaussian_pll, accuracy, mean_iou)
+"""Scores where more is better."""
+
+
+class ScoreMetric(Metric):  # type: ignore[misc, unused-ignore]
+    """A score of all predictions since the last reset."""
+
+    is_differentiable = False
+    full_state_update = False
+
+    def __init__(self, score: Callable[..., Tensor], **options: Any) -> None:
+        super().__init__()
+        self.score, self.options = score, options
+        self.higher_is_better = score in HIGHER
+        self.kept = score not in MEANS + ROOTS
+        # A MetricCollection merges metrics whose states have equal names and, after one batch, equal values.
+        mark = re.sub(r"\W", "_", "_".join([score.__name__, *(f"{k}_{v!r}" for k, v in sorted(options.items()))]))
+        self.names = [f"{part}_{mark}" for part in (("outputs", "targets") if self.kept else ("total", "points"))]
+        for name in self.names:
+            self.add_state(name, [] if self.kept else torch.tensor(0.0), dist_reduce_fx="cat" if self.kept else "sum")
+        self.kind: Any = None
+
+    def update(self, predictive: Any, y: Any) -> None:
+        """Adds predictions and their targets."""
+        if self.kept:
+            outputs, self.kind = _stored(predictive, mixture=self.score in MIXTURES)
+            self._add(outputs.detach(), torch.as_tensor(y).detach())
+            return
+        points = predictive.mean.numel() if isinstance(predictive, RegressionPredictive) else predictive.label.numel()
+        if self.options.get("ignore_index") is not None:
+            points = int((torch.as_tensor(y) != self.options["ignore_index"]).sum())
+        if points:
+            value = self._value(predictive, y)
+            self._add((value.square() if self.score in ROOTS else value) * points, torch.tensor(points))
+
+    def compute(self) -> Tensor:
+        """The score of everything added."""
+        first, second = (getattr(self, name) for name in self.names)
+        if not self.kept:
+            return (first / second).sqrt() if self.score in ROOTS else first / second
+        if self.kind is None:
+            raise InputError("compute: no predictions yet; `update(predictive, y)` first would work.")
+        return self._value(self.kind(dim_zero_cat(first)), dim_zero_cat(second))
+
+    def reset(self) -> None:
+        """Forgets everything added."""
+        super().reset()
+        self.kind = None
+
+    def _add(self, *values: Tensor) -> None:
+        for name, value in zip(self.names, values, strict=True):
+            state = getattr(self, name)
+            if self.kept:
+                state.append(value.to(self.device))
+            else:
+                setattr(self, name, state + value.to(state))
+
+    def _value(self, predictive: Any, y: Any) -> Tensor:
+        targets = () if self.score in WITHOUT_TARGETS else (y,)
+        return self.score(predictive, *targets, **self.options).detach()
+
+
+def _stored(predictive: Any, mixture: bool) -> tuple[Tensor, Callable[[Tensor], Any]]:
+    """One tensor, batch axis first, that holds the predictive, and how to get a predictive back."""
+    if isinstance(predictive, ClassificationPredictive):
+        log_probs, weights = predictive.log_probs, predictive.weights
+        if mixture:
+            log_probs, weights = mixture_log(log_probs, weights)[None], weights.new_ones(1)
+        return log_probs.movedim(1, 0), partial(_classification, weights)
+    if isinstance(predictive, RegressionPredictive):
+        outputs = torch.stack([predictive.loc, predictive.scale], 2).movedim(1, 0)
+        return outputs, partial(_regression, predictive.weights, predictive.noise)
+    raise InputError(
+        f"predictive: a {type(predictive).__name__} was given; what a posterior's `predict` gives would work."
+    )
+
+
+def _classification(weights: Tensor, outputs: Tensor) -> ClassificationPredictive:
+    return ClassificationPredictive(outputs.movedim(0, 1), weights.to(outputs))
+
+
+def _regression(weights: Tensor, noise: Any, outputs: Tensor) -> RegressionPredictive:
+    loc, scale = outputs.movedim(0, 1).unbind(2)
+    return RegressionPredictive(loc, scale, weights.to(outputs), noise)

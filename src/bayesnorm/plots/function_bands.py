@@ -1,0 +1,94 @@
+"""A function of one variable with its doubt: mean, 50 % and 95 % bands, training points, constant-doubt lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+
+from ..engines import Engine
+from ..errors import InputError
+from ..posterior import Posterior
+from ..predictive import RegressionPredictive
+from . import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Z95 = 1.959964
+
+
+@dataclass(frozen=True)
+class FunctionBands:
+    """What is drawn, each (points,).
+
+    Args:
+        x: Where the function was looked at, in rising order.
+        mean: The predictive mean.
+        bands: (lower, upper) by level.
+        constant_std: Standard deviation of the constant-uncertainty baseline, or None.
+    """
+
+    x: np.ndarray
+    mean: np.ndarray
+    bands: dict[float, tuple[np.ndarray, np.ndarray]]
+    constant_std: float | None = None
+
+    @classmethod
+    def from_posterior(
+        cls,
+        posterior: Posterior,
+        x: Any,
+        *,
+        levels: tuple[float, ...] = (0.95, 0.5),
+        constant_std: float | None = None,
+        engine: Engine | None = None,
+        seed: int = 0,
+    ) -> Self:
+        """Look at a posterior of a network with one input and one output.
+
+        Args:
+            posterior: A regression posterior.
+            x: Where to look, (points, 1) or (points,), in rising order.
+            levels: Central intervals to show.
+            constant_std: The constant-uncertainty baseline's standard deviation, to draw its 95 % lines.
+            engine: How to predict; None for the default.
+            seed: Same seed, same picture.
+        """
+        points = torch.as_tensor(x, dtype=torch.float64).reshape(-1, 1)
+        predictive = posterior.predict(points, engine, seed)
+        if not isinstance(predictive, RegressionPredictive) or predictive.mean.numel() != len(points):
+            raise InputError(f"posterior: predicts {type(predictive).__name__}; one real output per row would work.")
+
+        def flat(value: torch.Tensor) -> np.ndarray:
+            return value.reshape(-1).double().cpu().numpy()
+
+        bands = {level: predictive.interval(level) for level in levels}
+        return cls(
+            x=flat(points),
+            mean=flat(predictive.mean),
+            bands={level: (flat(lower), flat(upper)) for level, (lower, upper) in bands.items()},
+            constant_std=constant_std,
+        )
+
+    def draw(self, ax: Axes | None = None, *, points: tuple[Any, Any] | None = None) -> Axes:
+        """Draw into `ax` (or a new figure); `points` are training inputs and targets."""
+        ax = style.axes(ax)
+        for level, alpha in zip(sorted(self.bands, reverse=True), (0.22, 0.38, 0.5, 0.6), strict=False):
+            lower, upper = self.bands[level]
+            label = f"{level:.0%} of targets"
+            ax.fill_between(self.x, lower, upper, color=style.BLUE, alpha=alpha, linewidth=0, label=label)
+        ax.plot(self.x, self.mean, color=style.BLUE, linewidth=1.8, label="predictive mean")
+        if self.constant_std is not None:
+            for sign, label in ((1, "95 %, constant uncertainty"), (-1, None)):
+                edge = self.mean + sign * Z95 * self.constant_std
+                ax.plot(self.x, edge, color=style.VERMILION, linestyle="--", linewidth=1.2, label=label)
+        if points is not None:
+            at, values = (np.asarray(value, dtype=float).reshape(-1) for value in points)
+            ax.scatter(at, values, s=22, color=style.BLACK, zorder=3, label="training points")
+        ax.set_xlabel("x")
+        ax.set_ylabel("y")
+        ax.legend(frameon=False, fontsize="small", ncols=2)
+        return ax

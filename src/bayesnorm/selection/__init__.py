@@ -1,0 +1,3 @@
+"""The choices that training left open, made on validation data."""
+
+from .calibrate import calibrate as calibrate

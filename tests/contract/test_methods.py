@@ -1,0 +1,370 @@
+"""The contract of every method. Methods are found by inspection; none is treated specially.
+
+A new class with a `fit` in `bayesnorm.methods` is picked up by itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import bayesnorm as bn
+from bayesnorm import methods
+
+SETTINGS = {"batch_size": 8, "states": 24, "members": 3}
+"""Small sizes, given to those methods that take them."""
+
+TOLERANCE = {torch.float32: {"rtol": 1e-4, "atol": 1e-5}, torch.float64: {"rtol": 1e-10, "atol": 1e-11}}
+"""Rounding: a handful of matrix products and a division, some tens of the dtype's epsilon at outputs of order 1."""
+
+METHODS = [
+    cls
+    for name, cls in inspect.getmembers(methods, inspect.isclass)
+    if not name.startswith("_") and callable(getattr(cls, "fit", None))
+]
+
+
+def make(cls):
+    known = inspect.signature(cls).parameters
+    return cls(**{name: value for name, value in SETTINGS.items() if name in known})
+
+
+def fit(cls, task, seed=0):
+    return make(cls).fit(task.model, (task.x, task.y), task.likelihood, seed=seed)
+
+
+def numbers(predictive, new_y):
+    """Everything a predictive says that is a tensor."""
+    shown = {"mean": predictive.mean, "epistemic": predictive.epistemic, "aleatoric": predictive.aleatoric}
+    shown |= {"variance": predictive.variance, "std": predictive.std, "log_prob": predictive.log_prob(new_y)}
+    for name in ("probs", "entropy", "expected_entropy", "mutual_information", "label", "confidence"):
+        if hasattr(predictive, name):
+            shown[name] = getattr(predictive, name)
+    return shown
+
+
+def assert_same(first, second, exact=True):
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        if exact or not value.is_floating_point():
+            assert torch.equal(value, second[name]), name
+        else:
+            torch.testing.assert_close(value, second[name], **TOLERANCE[value.dtype], msg=name)
+
+
+pytestmark = pytest.mark.parametrize("cls", METHODS, ids=lambda cls: cls.__name__)
+
+
+def test_methods_are_found(cls):
+    assert bn.MCBN in METHODS
+    assert getattr(bn, cls.__name__) is cls, "a method is also a name of the package itself"
+    assert cls.__doc__, "a method says what it is"
+
+
+def test_shapes(cls, task):
+    posterior = fit(cls, task)
+    outputs = bn.MonteCarlo(samples=5).outputs(posterior, task.new_x)
+    assert outputs.shape == (5, 6, *task.out)
+    predictive = posterior.predict(task.new_x, engine=bn.MonteCarlo(samples=5))
+    assert len(predictive) == 6
+    assert predictive.weights.shape == (5,)
+    for name in ("mean", "epistemic", "aleatoric", "variance", "std"):
+        assert getattr(predictive, name).shape == (6, *task.out), name
+    drawn = predictive.sample(7, seed=1)
+    if task.regression:
+        per_row = (6, *task.out)
+        lower, upper = predictive.interval(0.9)
+        assert lower.shape == upper.shape == predictive.crps(task.new_y).shape == per_row
+        assert (lower < upper).all()
+    else:
+        per_row = (6, *task.out[1:])
+        assert predictive.probs.shape == (6, *task.out)
+        for name in ("entropy", "expected_entropy", "mutual_information", "label", "confidence"):
+            assert getattr(predictive, name).shape == per_row, name
+        torch.testing.assert_close(predictive.probs.sum(1), torch.ones(per_row))
+    assert predictive.log_prob(task.new_y).shape == per_row
+    assert drawn.shape == (7, *per_row)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+def test_dtype_follows_the_network(cls, task, dtype):
+    task = task.to(dtype)
+    predictive = fit(cls, task).predict(task.new_x, engine=bn.MonteCarlo(samples=4))
+    for name, value in numbers(predictive, task.new_y).items():
+        assert value.dtype == (torch.int64 if name == "label" else dtype), name
+        assert torch.isfinite(value).all(), name
+
+
+def test_input_of_another_dtype_is_brought_to_the_networks(cls, task):
+    posterior = fit(cls, task)
+    as_double = posterior.predict(task.new_x.double())
+    as_array = posterior.predict(task.new_x.numpy())
+    assert_same(numbers(as_double, task.new_y), numbers(as_array, task.new_y))
+    assert as_double.mean.dtype == torch.float32
+
+
+def test_one_draw_has_no_epistemic_doubt(cls, task):
+    predictive = fit(cls, task).predict(task.new_x, engine=bn.MonteCarlo(samples=1))
+    assert torch.equal(predictive.epistemic, torch.zeros_like(predictive.mean))
+    assert torch.equal(predictive.variance, predictive.aleatoric)
+    if not task.regression:
+        # entropy(p) and the draw's own entropy are computed along two ways: equal up to rounding.
+        assert predictive.mutual_information.abs().max() < 1e-6
+
+
+def test_draws_disagree(cls, task):
+    predictive = fit(cls, task).predict(task.new_x)
+    assert (predictive.epistemic.flatten(1).amax(1) > 0).all()
+
+
+def test_a_batch_of_one_is_the_row_of_the_whole_batch(cls, task):
+    posterior = fit(cls, task)
+    whole = posterior.predict(task.new_x).mean
+    for row in (0, 3):
+        alone = posterior.predict(task.new_x[row : row + 1]).mean
+        torch.testing.assert_close(alone, whole[row : row + 1], **TOLERANCE[torch.float32])
+
+
+def test_same_seed_same_result_other_seed_other_result(cls, task):
+    posterior = fit(cls, task)
+    first, again, other = (
+        numbers(posterior.predict(task.new_x, engine=bn.MonteCarlo(samples=8), seed=seed), task.new_y)
+        for seed in (3, 3, 4)
+    )
+    assert_same(first, again)
+    assert not torch.equal(first["mean"], other["mean"])
+    refitted = fit(cls, task, seed=0)
+    assert_same(first, numbers(refitted.predict(task.new_x, bn.MonteCarlo(samples=8), seed=3), task.new_y))
+    elsewhere = fit(cls, task, seed=1).predict(task.new_x, bn.MonteCarlo(samples=8), seed=3)
+    assert not torch.equal(first["mean"], elsewhere.mean)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+def test_chunked_is_unchunked_is_the_plain_loop(cls, task, dtype, reference):
+    task = task.to(dtype)
+    posterior = fit(cls, task)
+    expected = reference(task.model, posterior.sample(11, seed=2), task.new_x)
+    ways = [
+        bn.MonteCarlo(samples=11),
+        bn.MonteCarlo(samples=11, vectorize=False),
+        bn.MonteCarlo(samples=11, chunk=1),
+        bn.MonteCarlo(samples=11, chunk=4),
+        bn.MonteCarlo(samples=11, chunk=1000),
+        bn.MonteCarlo(samples=11, block_bytes=1),
+        bn.MonteCarlo(samples=11, block_bytes=700),
+        bn.MonteCarlo(samples=11, block_bytes=2**30),
+    ]
+    for engine in ways:
+        outputs = engine.outputs(posterior, task.new_x, seed=2)
+        torch.testing.assert_close(outputs, expected, **TOLERANCE[dtype], msg=str(engine))
+
+
+def test_laws_of_total_variance_and_entropy(cls, task):
+    predictive = fit(cls, task.to(torch.float64)).predict(task.new_x)
+    exact = {"rtol": 1e-10, "atol": 1e-12}
+    torch.testing.assert_close(predictive.variance, predictive.epistemic + predictive.aleatoric, **exact)
+    assert (predictive.epistemic >= 0).all()
+    assert (predictive.aleatoric >= 0).all()
+    if task.regression:
+        torch.testing.assert_close(predictive.epistemic, predictive.loc.var(0, correction=0), **exact)
+    else:
+        # The total variance of a one-hot target is p (1 - p), whatever the draws.
+        torch.testing.assert_close(predictive.variance, predictive.probs * (1 - predictive.probs), **exact)
+        parts = predictive.mutual_information + predictive.expected_entropy
+        torch.testing.assert_close(predictive.entropy, parts, rtol=1e-9, atol=1e-10)
+        assert (predictive.mutual_information >= 0).all()
+        assert predictive.mutual_information.max() > 0
+
+
+def test_the_model_is_bit_identical_after_every_call(cls, task, snapshot, tmp_path):
+    task.model.train()
+    task.model[0].eval()  # flags that differ from module to module
+    next(task.model.parameters()).grad = torch.ones_like(next(task.model.parameters()))
+    next(task.model.parameters()).requires_grad_(False)
+    task.model[1].register_forward_hook(lambda _module, _args, _output: None)
+    before = snapshot(task.model)
+    posterior = fit(cls, task)
+    assert snapshot(task.model) == before, "fit"
+    posterior.predict(task.new_x)
+    assert snapshot(task.model) == before, "predict"
+    posterior.predict(task.new_x, engine=bn.MonteCarlo(samples=3, vectorize=False))
+    assert snapshot(task.model) == before, "predict in a loop"
+    posterior.sample(3)
+    assert snapshot(task.model) == before, "sample"
+    posterior.save(tmp_path / "posterior")
+    assert snapshot(task.model) == before, "save"
+    bn.load(tmp_path / "posterior", task.model).predict(task.new_x)
+    assert snapshot(task.model) == before, "load"
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.8, 1.0])
+def test_the_model_is_bit_identical_when_its_forward_raises(cls, task, calls, snapshot, share):
+    calls.watch(*task.model.modules())
+    before = snapshot(task.model)
+    posterior = fit(cls, task)
+    fit_calls = calls.count
+    calls.reset()
+    expected = numbers(posterior.predict(task.new_x), task.new_y)
+    predict_calls = calls.count
+
+    calls.reset(limit=1 + round(share * (fit_calls - 1)))
+    with pytest.raises((calls.Boom, bn.BayesNormError), match="call"):
+        fit(cls, task)
+    assert snapshot(task.model) == before
+
+    posterior = fit_again(cls, task, calls)
+    calls.reset(limit=1 + round(share * (predict_calls - 1)))
+    with warnings.catch_warnings(), pytest.raises((calls.Boom, bn.BayesNormError), match="call"):
+        warnings.simplefilter("ignore", bn.BayesNormWarning)
+        posterior.predict(task.new_x)
+    assert snapshot(task.model) == before
+
+    calls.reset()  # the posterior works again, as if nothing had been
+    assert_same(expected, numbers(posterior.predict(task.new_x), task.new_y), exact=False)
+    assert snapshot(task.model) == before
+
+
+def fit_again(cls, task, calls):
+    calls.reset()
+    return fit(cls, task)
+
+
+def test_two_posteriors_on_one_model_do_not_disturb_each_other(cls, task):
+    first = fit(cls, task, seed=0)
+    alone = numbers(first.predict(task.new_x), task.new_y)
+    second = fit(cls, task, seed=1)
+    other = numbers(second.predict(task.new_x), task.new_y)
+    assert_same(alone, numbers(first.predict(task.new_x), task.new_y))
+    assert_same(other, numbers(second.predict(task.new_x), task.new_y))
+    assert not torch.equal(alone["mean"], other["mean"])
+
+
+def test_a_new_likelihood_leaves_the_old_posterior_alone(cls, task):
+    posterior = fit(cls, task)
+    expected = numbers(posterior.predict(task.new_x), task.new_y)
+    other = bn.Gaussian(0.01) if task.regression else bn.Categorical(temperature=9.0)
+    assert posterior.with_likelihood(other).predict(task.new_x).variance.sum() > expected["variance"].sum()
+    assert_same(expected, numbers(posterior.predict(task.new_x), task.new_y))
+
+
+@pytest.mark.parametrize("context", [torch.no_grad, torch.enable_grad, torch.inference_mode])
+def test_context_and_mode_change_nothing(cls, task, context):
+    expected = numbers(fit(cls, task).predict(task.new_x), task.new_y)
+    task.model.train()
+    with context():
+        posterior = fit(cls, task)
+        found = numbers(posterior.predict(task.new_x), task.new_y)
+        looped = posterior.predict(task.new_x * 1.0, engine=bn.MonteCarlo(vectorize=False))
+    assert_same(expected, found)
+    assert_same(expected, numbers(looped, task.new_y), exact=False)
+    assert not any(value.requires_grad for value in found.values())
+    task.model.eval()
+    assert_same(expected, numbers(posterior.predict(task.new_x), task.new_y))
+
+
+def test_global_generators_are_untouched(cls, task, tmp_path):
+    def states():
+        kind, keys, *rest = np.random.get_state()
+        return random.getstate(), (kind, keys.tobytes(), *rest), torch.get_rng_state().numpy().tobytes()
+
+    before = states()
+    posterior = fit(cls, task)
+    assert states() == before, "fit"
+    posterior.predict(task.new_x).sample(3)
+    assert states() == before, "predict"
+    posterior.save(tmp_path / "posterior")
+    bn.load(tmp_path / "posterior", task.model)
+    assert states() == before, "save and load"
+
+
+def test_global_generators_change_nothing(cls, task):
+    posterior = fit(cls, task)
+    expected = numbers(posterior.predict(task.new_x), task.new_y)
+    torch.manual_seed(99)
+    random.seed(99)
+    assert_same(expected, numbers(fit(cls, task).predict(task.new_x), task.new_y))
+
+
+def test_hooks_never_survive(cls, task):
+    posterior = fit(cls, task)
+    posterior.predict(task.new_x)
+    for module in task.model.modules():
+        for name, value in vars(module).items():
+            assert not (name.endswith("_hooks") and value), name
+        assert "forward" not in vars(module)
+
+
+def test_a_draw_is_an_override_of_the_networks_state(cls, task):
+    state = fit(cls, task).sample(5, seed=1)
+    own = {**dict(task.model.named_parameters()), **dict(task.model.named_buffers())}
+    assert state
+    for name, value in state.items():
+        assert value.shape == (5, *own[name].shape), name
+        assert torch.isfinite(value).all()
+        if name.endswith("running_var"):
+            assert (value > -1e-5).all(), "a variance plus eps stays positive"
+
+
+def test_draws_do_not_alias_what_the_posterior_keeps(cls, task):
+    posterior = fit(cls, task)
+    expected = numbers(posterior.predict(task.new_x), task.new_y)
+    for value in posterior.sample(64).values():
+        value.fill_(float("nan"))
+    assert_same(expected, numbers(posterior.predict(task.new_x), task.new_y))
+
+
+CHILD = """
+import sys
+import torch
+from safetensors.torch import save_file
+import bayesnorm as bn
+
+torch.set_num_threads(1)
+folder = sys.argv[1]
+for name in sys.argv[2:]:
+    model = torch.load(f"{folder}/{name}.pt", weights_only=False)  # the test's own file
+    x, y = torch.load(f"{folder}/{name}-x.pt")
+    predictive = bn.load(f"{folder}/{name}.bayesnorm", model).predict(x, seed=5)
+    found = {"mean": predictive.mean, "variance": predictive.variance, "log_prob": predictive.log_prob(y)}
+    save_file(found, f"{folder}/{name}.safetensors")
+"""
+
+
+def test_save_and_load_in_a_new_process(cls, make_task, tmp_path):
+    names = ("regression", "multi_output", "classification", "per_pixel")
+    expected = {}
+    for name in names:
+        task = make_task(name)
+        posterior = fit(cls, task)
+        posterior.save(tmp_path / f"{name}.bayesnorm")
+        torch.save(task.model, tmp_path / f"{name}.pt")
+        torch.save((task.new_x, task.new_y), tmp_path / f"{name}-x.pt")
+        predictive = posterior.predict(task.new_x, seed=5)
+        expected[name] = {
+            "mean": predictive.mean,
+            "variance": predictive.variance,
+            "log_prob": predictive.log_prob(task.new_y),
+        }
+    subprocess.run([sys.executable, "-W", "error", "-c", CHILD, str(tmp_path), *names], check=True, timeout=120)
+    for name in names:
+        # The same machine code on the same numbers, but memory may be aligned otherwise: up to rounding.
+        assert_same(expected[name], load_file(tmp_path / f"{name}.safetensors"), exact=False)
+
+
+def test_what_was_loaded_is_what_was_saved(cls, task, tmp_path):
+    posterior = fit(cls, task)
+    posterior.save(tmp_path / "posterior")
+    loaded = bn.load(tmp_path / "posterior", task.model)
+    assert type(loaded) is type(posterior)
+    assert loaded.likelihood == posterior.likelihood
+    assert loaded.config() == posterior.config()
+    assert_same(posterior.tensors(), loaded.tensors())
+    assert_same(posterior.sample(5), loaded.sample(5))

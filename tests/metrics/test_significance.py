@@ -1,0 +1,93 @@
+"""Student's t-test against SciPy and the paper's tables 1 and 4."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+from scipy import stats
+
+from bayesnorm import metrics
+from bayesnorm.errors import InputError
+from bayesnorm.metrics.significance import t_test_p_value
+
+# Teye et al. 2018: mean and standard error of normalised CRPS over 25 runs and its p-value (table 4), stars (table 1).
+PAPER = [
+    (8.50, 0.86, 6.39e-10, "****"),
+    (0.24, 0.05, 2.32e-04, "***"),
+    (0.26, 0.07, 1.26e-03, "**"),
+    (-56.39, 14.27, 5.94e-04, "***"),
+    (0.93, 0.41, 3.13e-02, "*"),
+    (1.37, 0.89, 1.38e-01, "ns"),
+    (21.42, 2.99, 2.16e-07, "****"),
+    (3.13, 0.81, 6.43e-04, "***"),
+    (0.52, 0.26, 7.15e-02, "ns"),
+]
+
+
+def runs(mean: float, standard_error: float, number: int = 25) -> list[float]:
+    """Numbers with exactly that mean and standard error."""
+    values = torch.linspace(-1, 1, number, dtype=torch.float64)
+    return (mean + standard_error * math.sqrt(number) * values / values.std()).tolist()
+
+
+@pytest.mark.parametrize(("mean", "standard_error", "p_value", "stars"), PAPER)
+def test_the_papers_table(mean, standard_error, p_value, stars):
+    found = metrics.significance(runs(mean, standard_error))
+    assert found.mean == pytest.approx(mean)
+    assert found.standard_error == pytest.approx(standard_error)
+    assert found.stars == stars
+    # The table's mean and standard error are rounded to 0.005; the p-value must lie between what that allows.
+    low, high = (
+        t_test_p_value((abs(mean) + sign * 0.0051) / (standard_error - sign * 0.0051), 24) for sign in (1, -1)
+    )
+    assert low <= p_value <= high
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.floats(-60, 60), st.integers(1, 5000))
+def test_p_values_equal_scipy(t, degrees):
+    expected = 2 * stats.t.sf(abs(t), degrees)
+    assert t_test_p_value(t, degrees) == pytest.approx(expected, rel=1e-9, abs=1e-290)
+
+
+def test_equals_scipy_on_runs():
+    values = torch.randn(7, generator=torch.Generator().manual_seed(0)) + 0.5
+    found, expected = metrics.significance(values), stats.ttest_1samp(values.double().numpy(), 0)
+    assert found.t == pytest.approx(expected.statistic, rel=1e-12)
+    assert found.p_value == pytest.approx(expected.pvalue, rel=1e-10)
+    assert found.standard_error == pytest.approx(stats.sem(values.double().numpy()), rel=1e-12)
+
+
+def test_stars_change_at_their_bounds():
+    for bound, at, above in ((0.05, "*", "ns"), (0.01, "**", "*"), (0.001, "***", "**"), (0.0001, "****", "***")):
+        t = stats.t.isf(bound / 2, 24)
+        assert metrics.significance(runs(t * 1.0001, 1.0)).stars == at
+        assert metrics.significance(runs(t * 0.9999, 1.0)).stars == above
+
+
+def test_runs_that_all_agree():
+    certain = metrics.significance([0.1, 0.1, 0.1])
+    assert (certain.mean, certain.standard_error, certain.t, certain.p_value, certain.stars) == (
+        0.1,
+        0,
+        math.inf,
+        0,
+        "****",
+    )
+    assert metrics.significance([-2.0, -2.0]).t == -math.inf
+    nothing = metrics.significance([0.0, 0.0])
+    assert (nothing.t, nothing.p_value, nothing.stars) == (0, 1, "ns")
+
+
+def test_bad_arguments():
+    with pytest.raises(InputError, match=r"values: 1 run was given; a t-test wants at least two"):
+        metrics.significance([1.0])
+    with pytest.raises(InputError, match=r"values: has shape \(0,\)"):
+        metrics.significance([])
+    with pytest.raises(InputError, match=r"values: holds 1 NaN or infinite values out of 2"):
+        metrics.significance([1.0, math.nan])
+    with pytest.raises(InputError, match=r"values: has shape \(2, 2\)"):
+        metrics.significance(torch.ones(2, 2))

@@ -1,0 +1,333 @@
+"""Running a network under many states: every way gives the numbers of one `functional_call` per draw."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import bayesnorm as bn
+from bayesnorm.errors import InputError, NetworkError
+from bayesnorm.network import Executable
+
+TIGHT = {"rtol": 1e-9, "atol": 1e-10}
+"""Double precision throughout this file; outputs are of order 1."""
+
+
+def data(*shape, rows=40):
+    return torch.randn(rows, *shape, dtype=torch.float64)
+
+
+def fitted(model, x, **options):
+    return bn.MCBN(batch_size=8, states=9).fit(model.double(), x, **options)
+
+
+class Branching(nn.Module):
+    """Control flow that depends on drawn values."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.bn, self.head = nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)
+
+    def forward(self, x):
+        h = self.bn(self.inner(x))
+        if h[:, 0].mean() > 0.05:
+            h = 3 * h
+        return self.head(h)
+
+
+class ToNumPy(nn.Module):
+    """Leaves PyTorch in the middle."""
+
+    def __init__(self):
+        super().__init__()
+        self.bn, self.head = nn.BatchNorm1d(3), nn.Linear(3, 1)
+
+    def forward(self, x):
+        h = torch.from_numpy(self.bn(x).detach().numpy().copy()).tanh()
+        return self.head(h)
+
+
+class WritesIntoPlain(nn.Module):
+    """Writes a drawn value into a tensor that is the same for all draws."""
+
+    def __init__(self):
+        super().__init__()
+        self.bn, self.head = nn.BatchNorm1d(3), nn.Linear(3, 1)
+
+    def forward(self, x):
+        out = torch.zeros_like(x)
+        out[:, 1:] = self.bn(x)[:, 1:]
+        return self.head(out)
+
+
+class AddsInPlace(nn.Module):
+    """Adds a drawn value in place to something computed before the first draw."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.bn, self.head = nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Linear(3, 1)
+
+    def forward(self, x):
+        h = self.stem(x)
+        normal = self.bn(h)
+        h += normal
+        return self.head(h)
+
+
+@pytest.mark.parametrize("network", [Branching, ToNumPy, WritesIntoPlain, AddsInPlace])
+def test_what_cannot_be_vectorised_runs_in_a_loop_with_one_warning(network, reference, snapshot):
+    model, x = network(), data(3)
+    posterior = fitted(model, x)
+    before = snapshot(model)
+    with pytest.warns(bn.BayesNormWarning, match=f"{network.__name__} cannot be vectorised") as said:
+        outputs = bn.MonteCarlo(samples=9).outputs(posterior, x)
+        again = bn.MonteCarlo(samples=9).outputs(posterior, x)
+        other_shape = bn.MonteCarlo(samples=9).outputs(posterior, x[:7])
+    assert len(said) == 1
+    expected = reference(model, posterior.sample(9), x)
+    torch.testing.assert_close(outputs, expected, **TIGHT)
+    torch.testing.assert_close(again, expected, **TIGHT)
+    torch.testing.assert_close(other_shape, reference(model, posterior.sample(9), x[:7]), **TIGHT)
+    assert snapshot(model) == before
+
+
+def test_asking_for_the_loop_gives_no_warning_of_its_own_making(reference):
+    model, x = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)), data(3)
+    posterior = fitted(model, x)
+    outputs = bn.MonteCarlo(samples=9, vectorize=False).outputs(posterior, x)
+    torch.testing.assert_close(outputs, reference(model, posterior.sample(9), x), **TIGHT)
+
+
+class Recurrent(nn.Module):
+    """Batch norm on both sides of a recurrent layer."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.bn1, self.rnn = nn.BatchNorm1d(3), kind(3, 4, batch_first=True)
+        self.bn2, self.head = nn.BatchNorm1d(4), nn.Linear(4, 1)
+
+    def forward(self, x):
+        h, _ = self.rnn(self.bn1(x.transpose(1, 2)).transpose(1, 2))
+        return self.head(self.bn2(h[:, -1]))
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
+@pytest.mark.parametrize("layers", [None, 1], ids=["all", "last"])
+@pytest.mark.filterwarnings("ignore:.*cannot be vectorised:bayesnorm.BayesNormWarning")
+def test_recurrent_networks(kind, layers, reference):
+    model, x = Recurrent(kind).double(), data(5, 3)
+    posterior = bn.MCBN(batch_size=8, states=9, layers=layers).fit(model, x)
+    outputs = bn.MonteCarlo(samples=9).outputs(posterior, x)
+    torch.testing.assert_close(outputs, reference(model, posterior.sample(9), x), **TIGHT)
+
+
+class Several(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.kind, self.bn, self.a, self.b = kind, nn.BatchNorm1d(3), nn.Linear(3, 1), nn.Linear(3, 2)
+
+    def forward(self, x):
+        h = self.bn(x)
+        a, b = self.a(h), self.b(h)
+        return {"dict": {"a": a, "b": b}, "tuple": (a, b), "list": [a, b]}[self.kind]
+
+
+@pytest.mark.parametrize(("kind", "first", "second"), [("dict", "a", "b"), ("tuple", 0, 1), ("list", 0, 1)])
+def test_an_entry_of_several_outputs(kind, first, second, tmp_path):
+    model, x = Several(kind), data(3)
+    posterior = fitted(model, x, output=first)
+    assert posterior.predict(x).mean.shape == (40, 1)
+    both = fitted(model, x, output=second, likelihood=bn.Gaussian())
+    assert both.predict(x).mean.shape == (40, 2)
+    expected = model.eval()(x)[second].detach()
+    torch.testing.assert_close(both.executable.point(x), expected)
+    both.save(tmp_path / "p")
+    assert bn.load(tmp_path / "p", model).predict(x).mean.shape == (40, 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "output", "entries"),
+    [("dict", None, "'a', 'b'"), ("dict", "c", "'a', 'b'"), ("tuple", 2, "0, 1"), ("tuple", None, "0, 1")],
+)
+def test_an_entry_that_is_not_there(kind, output, entries):
+    with pytest.raises(NetworkError, match=f"output: {output!r} .* {entries}"):
+        fitted(Several(kind), data(3), output=output)
+
+
+class Centred(nn.Module):
+    """Every row's output depends on the other rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.bn, self.head = nn.BatchNorm1d(3), nn.Linear(3, 1)
+
+    def forward(self, x):
+        return self.head(self.bn(x - x.mean(0)))
+
+
+@pytest.mark.parametrize("rows", [2, 3, 40])
+def test_rows_that_depend_on_each_other_are_not_split(rows, reference):
+    model, x = Centred(), data(3)
+    posterior = fitted(model, x)
+    expected = reference(model, posterior.sample(5), x[:rows])
+    for block_bytes in (1, 100, 2**20):
+        outputs = bn.MonteCarlo(samples=5, block_bytes=block_bytes).outputs(posterior, x[:rows])
+        torch.testing.assert_close(outputs, expected, **TIGHT)
+
+
+def test_rows_that_are_independent_are_split(calls):
+    model, x = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 1)), data(3)
+    calls.watch(model[1])
+    posterior = fitted(model, x)
+    bn.MonteCarlo(samples=5).outputs(posterior, x)
+    calls.reset()
+    bn.MonteCarlo(samples=5).outputs(posterior, x)
+    at_once = calls.count
+    calls.reset()
+    bn.MonteCarlo(samples=5, block_bytes=10 * 3 * 8).outputs(posterior, x)
+    assert calls.count >= at_once + 3
+
+
+class ReadsBatch(nn.Module):
+    """A forward that reads x.shape[0]."""
+
+    def __init__(self):
+        super().__init__()
+        self.bn, self.head = nn.BatchNorm1d(3), nn.Linear(6, 1)
+
+    def forward(self, x):
+        rows = x.shape[0]
+        h = self.bn(x.reshape(rows * 2, 3)).view(rows, 6)
+        position = torch.zeros(rows, 6, dtype=x.dtype)
+        assert len(h) == len(position)
+        return self.head(h + position)
+
+
+@pytest.mark.parametrize("block_bytes", [1, 300, 2**20])
+def test_a_forward_that_reads_the_batch_size(block_bytes, reference):
+    model, x = ReadsBatch(), data(6)
+    posterior = fitted(model, x)
+    outputs = bn.MonteCarlo(samples=5, block_bytes=block_bytes).outputs(posterior, x)
+    torch.testing.assert_close(outputs, reference(model, posterior.sample(5), x), **TIGHT)
+
+
+class WritesIntoInput(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bn, self.head = nn.BatchNorm1d(3), nn.Linear(3, 1)
+
+    def forward(self, x):
+        x.mul_(2).add_(1)
+        return self.head(self.bn(x))
+
+
+@pytest.mark.parametrize("vectorize", [True, False])
+@pytest.mark.parametrize("network", [WritesIntoInput, lambda: nn.Sequential(nn.ReLU(inplace=True), Centred())])
+def test_a_network_that_writes_into_its_input(network, vectorize, reference):
+    model, x = network(), data(3)
+    kept = x.clone()
+    posterior = fitted(model, x)
+    outputs = bn.MonteCarlo(samples=5, vectorize=vectorize).outputs(posterior, x)
+    assert torch.equal(x, kept), "the caller's array is the caller's"
+    torch.testing.assert_close(outputs, reference(model, posterior.sample(5), x), **TIGHT)
+
+
+class FlatOutput(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bn, self.head = nn.BatchNorm1d(3), nn.Linear(3, 1)
+
+    def forward(self, x):
+        return self.head(self.bn(x)).squeeze(-1)
+
+
+def test_one_output_without_an_axis(reference):
+    model, x = FlatOutput(), data(3)
+    posterior = fitted(model, x)
+    assert posterior.predict(x).mean.shape == (40,)
+    outputs = bn.MonteCarlo(samples=5).outputs(posterior, x)
+    torch.testing.assert_close(outputs, reference(model, posterior.sample(5), x), **TIGHT)
+
+
+class Embedded(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.bn, self.head = nn.Embedding(7, 3), nn.BatchNorm1d(3), nn.Linear(3, 1)
+
+    def forward(self, x):
+        return self.head(self.bn(self.embed(x).mean(1)))
+
+
+def test_integer_inputs_stay_integers(reference):
+    model, x = Embedded(), torch.randint(0, 7, (40, 4))
+    posterior = fitted(model, x)
+    outputs = bn.MonteCarlo(samples=5).outputs(posterior, x)
+    torch.testing.assert_close(outputs, reference(model, posterior.sample(5), x), **TIGHT)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_networks(dtype, reference):
+    model, x = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 1)).to(dtype), data(3)
+    posterior = bn.MCBN(batch_size=8, states=9).fit(model, x)
+    wide = {name: value.to(dtype) for name, value in posterior.sample(9).items()}
+    outputs = bn.MonteCarlo(samples=9).outputs(posterior, x)
+    assert outputs.dtype == dtype
+    # A few roundings at values of order 1, each of the dtype's epsilon.
+    expected = reference(model, wide, x.to(dtype))
+    torch.testing.assert_close(outputs, expected, rtol=0, atol=4 * torch.finfo(dtype).eps)
+    assert torch.isfinite(posterior.predict(x).mean).all()
+
+
+def test_states_may_override_parameters_as_well(reference):
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 1)).double().eval()
+    x = data(3, rows=6)
+    states = {
+        "1.running_mean": data(4, rows=5),
+        "1.weight": data(4, rows=5),
+        "3.weight": data(1, 4, rows=5),
+        "3.bias": data(1, rows=5),
+    }
+    for chosen in (states, {"1.bias": data(4, rows=5)}, {"3.bias": states["3.bias"]}, {"0.bias": data(4, rows=5)}):
+        found = Executable(model).run(chosen, x)
+        torch.testing.assert_close(found, reference(model, chosen, x), **TIGHT)
+
+
+def test_under_one_state_is_differentiable():
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 1)).double().eval()
+    x = data(3, rows=6)
+    executable = Executable(model)
+
+    def of_mean(mean):
+        return executable.under({"1.running_mean": mean, "1.running_var": torch.full((4,), 0.7)}, x).sum()
+
+    assert torch.autograd.gradcheck(of_mean, torch.randn(4, dtype=torch.float64, requires_grad=True))
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(
+    "states", [{"9.running_mean": torch.zeros(2, 4)}, {"1.running_mean": torch.zeros(2, 5)}], ids=["name", "shape"]
+)
+def test_states_of_another_architecture(states):
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+    with pytest.raises(NetworkError, match=r"states: '.*running_mean' of shape .* does not fit"):
+        Executable(model).run(states, torch.randn(3, 3))
+
+
+def test_a_network_that_returns_another_number_of_rows():
+    class Pools(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bn = nn.BatchNorm1d(3)
+
+        def forward(self, x):
+            return self.bn(x).mean()
+
+    with pytest.raises(NetworkError, match=r"model: returned shape \(\) for 2 inputs"):
+        fitted(Pools(), data(3))
+
+
+def test_a_failing_forward_names_the_input():
+    posterior = fitted(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)), data(3))
+    with pytest.raises(InputError, match=r"x: the network's forward failed on input of shape \(2, 5\)"):
+        posterior.predict(torch.zeros(2, 5))

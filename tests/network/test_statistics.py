@@ -1,0 +1,100 @@
+"""Joint batch statistics: biased variances, dropout off, all layers from one pass."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from bayesnorm.errors import NetworkError
+from bayesnorm.network import collect_statistics, mini_batches
+
+
+def net():
+    return nn.Sequential(
+        nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Tanh(), nn.Linear(4, 2), nn.BatchNorm1d(2)
+    ).double()
+
+
+X = torch.randn(50, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+def by_hand(model, batch):
+    h = model[0](batch)
+    first = h.mean(0), h.var(0, correction=0)
+    bn = model[1]
+    normal = bn.weight * (h - first[0]) / torch.sqrt(first[1] + bn.eps) + bn.bias
+    h = model[4](torch.tanh(normal))
+    return torch.cat([first[0], h.mean(0)]), torch.cat([first[1], h.var(0, correction=0)])
+
+
+def test_statistics_are_those_of_one_training_pass_without_dropout():
+    model = net()
+    model[1].weight.data.normal_()
+    model[1].running_mean.fill_(5.0)  # must not matter: the batch normalises
+    found = collect_statistics(model, mini_batches(X, 8, 5, seed=0))
+    assert [(layer.name, layer.channels, layer.eps) for layer in found.layers] == [("1", 4, 1e-5), ("5", 2, 1e-5)]
+    for batch, mean, var in zip(mini_batches(X, 8, 5, seed=0), found.mean, found.var, strict=True):
+        expected_mean, expected_var = by_hand(model, batch)
+        torch.testing.assert_close(mean, expected_mean.detach())
+        torch.testing.assert_close(var, expected_var.detach())
+    torch.testing.assert_close(found.running_mean, torch.cat([model[1].running_mean, model[5].running_mean]))
+    assert (found.batch_size, found.rows) == (8, 50)
+
+
+def test_images_are_averaged_over_pixels_too():
+    model = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(12, 1))
+    images = torch.randn(20, 3, 2, 2)
+    found = collect_statistics(model, mini_batches(images, 6, 2, seed=0))
+    batch = next(iter(mini_batches(images, 6, 2, seed=0)))
+    torch.testing.assert_close(found.mean[0], batch.mean((0, 2, 3)))
+    torch.testing.assert_close(found.var[0], batch.var((0, 2, 3), correction=0))
+
+
+def test_progress_is_told():
+    seen = []
+    collect_statistics(net(), mini_batches(X, 8, 3, 0), progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_half_precision_statistics_are_taken_in_single_precision():
+    model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2), nn.Linear(2, 1)).to(torch.bfloat16)
+    found = collect_statistics(model, mini_batches(X, 8, 3, 0))
+    assert found.mean.dtype == found.var.dtype == found.running_var.dtype == torch.float32
+
+
+def test_kept_statistics_are_no_views_of_each_other():
+    found = collect_statistics(net(), mini_batches(X, 8, 4, 0))
+    kept = found.mean[1].clone()
+    found.mean[0].fill_(9.0)
+    assert torch.equal(found.mean[1], kept)
+    assert len({tuple(row.tolist()) for row in found.mean}) == 4
+
+
+def test_a_layer_called_by_keyword():
+    class ByKeyword(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bn = nn.BatchNorm1d(3)
+
+        def forward(self, x):
+            return self.bn(input=x)
+
+    found = collect_statistics(ByKeyword().double(), mini_batches(X, 8, 2, 0))
+    batch = next(iter(mini_batches(X, 8, 2, 0)))
+    torch.testing.assert_close(found.mean[0], batch.mean(0))
+
+
+def test_a_layer_that_runs_for_some_batches_only():
+    class Sometimes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bn, self.rare, self.runs = nn.BatchNorm1d(3), nn.BatchNorm1d(3), []
+
+        def forward(self, x):
+            self.runs.append(1)
+            h = self.bn(x)
+            return self.rare(h) if len(self.runs) < 3 else h
+
+    with pytest.raises(NetworkError, match=r"model: batch-norm layer 'rare' runs for some batches"):
+        collect_statistics(Sometimes().double(), mini_batches(X, 8, 6, 0))
