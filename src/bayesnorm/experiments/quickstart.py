@@ -20,7 +20,7 @@ from ..errors import MissingExtraError
 from ..methods import MCBN
 from ..metrics import constant_uncertainty, constant_variance, coverage, crps, normalised_crps, pll, rmse
 from ..nets import Rescaled, paper_mlp
-from ..predictive import Predictive, RegressionPredictive
+from ..predictive import RegressionPredictive
 from ..selection import calibrate
 from ..training import train
 from .teye_figure1 import figure1
@@ -33,7 +33,7 @@ COLUMNS = {
     "CRPS": "CRPS",
     "CRPS, constant": "constant",
     "gain": "gain %",
-    "in 90 %": "in 90 %",
+    "in 90%": "in 90%",
 }
 Row = dict[str, float]
 
@@ -73,40 +73,33 @@ def one_split(seed: int, progress: Callable[[int, int], None] | None = None) -> 
     posteriors = {
         "MCBN, as published": calibrate(published, *held_out, batch_size=False, seed=seed),
         "MCBN, centred": calibrate(centred, *held_out, batch_size=False, seed=seed),
-        "MCBN, centred, batch size chosen": calibrate(centred, *held_out, seed=seed),
+        "MCBN, batch size chosen": calibrate(centred, *held_out, seed=seed),
     }
     with torch.no_grad():
-        points = [RegressionPredictive(network(x[rows])[None], torch.ones(())) for rows in (validation, test)]
-    rows = {"BN": scores(None, *points, y[validation], y[test])}
+        point = RegressionPredictive(network(x[test])[None], torch.ones(()))
+        variance = constant_variance(network(x[validation]), y[validation])
+    found = {"BN": constant_scores(point, variance, y[test])}
     for name, posterior in posteriors.items():
-        predictives = [posterior.predict(x[rows], engine, seed) for rows in (validation, test)]
-        rows[name] = scores(predictives[1], *predictives, y[validation], y[test])  # type: ignore[arg-type]
-    return rows
-
-
-def scores(
-    predictive: Predictive | None,
-    mean_validation: RegressionPredictive,
-    mean_test: RegressionPredictive,
-    y_validation: Tensor,
-    y_test: Tensor,
-) -> Row:
-    """A method's scores, and those of constant uncertainty about the same mean (its variance from validation rows)."""
-    variance = constant_variance(mean_validation.mean, y_validation)
-    constant = constant_uncertainty(mean_test, variance)
-    row = {
-        "RMSE": float(rmse(mean_test, y_test)),
-        "PLL, constant": float(pll(constant, y_test)),
-        "CRPS, constant": float(crps(constant, y_test)),
-    }
-    if predictive is not None:
-        row |= {
-            "PLL": float(pll(predictive, y_test)),
-            "CRPS": float(crps(predictive, y_test)),
-            "gain": float(normalised_crps(predictive, y_test, variance)),
-            "in 90 %": 100 * float(coverage(predictive, y_test, 0.9)),
+        predictive = posterior.predict(x[test], engine, seed)
+        assert isinstance(predictive, RegressionPredictive)
+        variance = constant_variance(posterior.predict(x[validation], engine, seed).mean, y[validation])
+        found[name] = constant_scores(predictive, variance, y[test]) | {
+            "PLL": float(pll(predictive, y[test])),
+            "CRPS": float(crps(predictive, y[test])),
+            "gain": float(normalised_crps(predictive, y[test], variance)),
+            "in 90%": 100 * float(coverage(predictive, y[test], 0.9)),
         }
-    return row
+    return found
+
+
+def constant_scores(predictive: RegressionPredictive, variance: Tensor, y: Tensor) -> Row:
+    """Scores of a predictive's mean with one variance for all rows."""
+    constant = constant_uncertainty(predictive, variance)
+    return {
+        "RMSE": float(rmse(predictive, y)),
+        "PLL, constant": float(pll(constant, y)),
+        "CRPS, constant": float(crps(constant, y)),
+    }
 
 
 def main() -> None:
@@ -128,18 +121,18 @@ def main() -> None:
         tables = bars.add_task(f"diabetes: {options.splits} splits", total=options.splits * EPOCHS)
         results = []
         for seed in range(options.splits):
-            results.append(
-                one_split(seed, lambda done, _, seed=seed: bars.update(tables, completed=seed * EPOCHS + done))
-            )
+            results.append(one_split(seed, lambda _done, _total: bars.advance(tables)))
             bars.update(tables, completed=(seed + 1) * EPOCHS)
         toy = bars.add_task("figure 1: toy function", total=1)
         picture = figure1(progress=lambda done, total: bars.update(toy, completed=done, total=total))
     table = Table(title=f"Diabetes progression: mean over {options.splits} splits, ± standard error", expand=False)
     table.add_column("method", no_wrap=True)
     for column in COLUMNS.values():
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
     for method in results[0]:
-        table.add_row(method, *(_mean_and_error([result[method].get(key) for result in results]) for key in COLUMNS))
+        table.add_row(
+            method, *(_mean_and_error(key, [result[method].get(key) for result in results]) for key in COLUMNS)
+        )
     console.print(table)
     console.print(
         "RMSE, CRPS: lower is better, in units of the target. PLL: higher is better. Constant: the same mean with one\n"
@@ -151,12 +144,13 @@ def main() -> None:
     console.print(f"Picture: {path.resolve()}", soft_wrap=True)
 
 
-def _mean_and_error(values: list[float | None]) -> str:
+def _mean_and_error(key: str, values: list[float | None]) -> str:
     numbers = torch.tensor([value for value in values if value is not None], dtype=torch.float64)
     if not len(numbers):
         return ""
     digits = 1 if numbers.abs().mean() >= 10 else 2
-    error = f" ± {numbers.std() / len(numbers) ** 0.5:.{digits}f}" if len(numbers) > 1 else ""
+    with_error = key in ("RMSE", "CRPS", "gain") and len(numbers) > 1
+    error = f" ± {numbers.std() / len(numbers) ** 0.5:.{digits}f}" if with_error else ""
     return f"{numbers.mean():.{digits}f}{error}"
 
 

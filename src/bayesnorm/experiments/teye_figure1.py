@@ -1,7 +1,7 @@
 """Figure 1 of the MCBN paper: a toy function, its MCBN bands, and constant uncertainty beside them.
 
-Three hidden layers of 30, 500 draws, as the paper says. It gives neither its points nor its training, so those are ours.
-The noise, and the constant baseline's variance, are the ones that minimise CRPS on a second set of points of the
+Three hidden layers of 30, 500 draws, as the paper says. It gives neither its points nor its training, so those are
+ours. The noise, and the constant baseline's variance, are the ones that minimise CRPS on a second set of points of the
 same function.
 """
 
@@ -16,11 +16,10 @@ from torch.nn.functional import mse_loss
 
 from ..data import toy_regression
 from ..engines import MonteCarlo
-from ..files import write_bytes
 from ..methods import MCBN
 from ..metrics import constant_variance
 from ..nets import Rescaled, paper_mlp
-from ..plots import FunctionBands
+from ..plots import FunctionBands, save_figure
 from ..posterior import Posterior
 from ..selection import calibrate
 from ..training import train
@@ -38,13 +37,9 @@ class Figure1:
 
     def save(self, path: Path) -> None:
         """Write the picture as PNG."""
-        import io
-
         ax = self.bands.draw(points=self.points)
         ax.set_title("Monte Carlo Batch Normalization on toy data, 500 draws")
-        buffer = io.BytesIO()
-        ax.figure.savefig(buffer, format="png", dpi=150)
-        write_bytes(path, buffer.getvalue())
+        save_figure(ax, path)
 
 
 def figure1(epochs: int = EPOCHS, seed: int = 0, progress: Callable[[int, int], None] | None = None) -> Figure1:

@@ -29,9 +29,9 @@ class Gaussian(Likelihood):
     precision: float | tuple[float, ...] = 1.0
 
     def __post_init__(self) -> None:
-        given = self.precision
+        given: Any = self.precision
         several = isinstance(given, Sequence) or (isinstance(given, Tensor) and given.dim() > 0)
-        values = tuple(given) if several else (given,)  # type: ignore[arg-type]
+        values = tuple(given) if several else (given,)
         try:
             numbers = tuple(float(value) for value in values)
         except (TypeError, ValueError) as error:

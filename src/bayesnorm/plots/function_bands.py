@@ -82,9 +82,10 @@ class FunctionBands:
             ax.fill_between(self.x, lower, upper, color=style.BLUE, alpha=alpha, linewidth=0, label=label)
         ax.plot(self.x, self.mean, color=style.BLUE, linewidth=1.8, label="predictive mean")
         if self.constant_std is not None:
-            for sign, label in ((1, "95 %, constant uncertainty"), (-1, None)):
-                edge = self.mean + sign * Z95 * self.constant_std
-                ax.plot(self.x, edge, color=style.VERMILION, linestyle="--", linewidth=1.2, label=label)
+            half = Z95 * self.constant_std
+            edges = np.stack([self.mean - half, self.mean + half], axis=1)
+            names = ["95% of targets, constant uncertainty", "_other edge"]
+            ax.plot(self.x, edges, color=style.VERMILION, linestyle="--", linewidth=1.2, label=names)
         if points is not None:
             at, values = (np.asarray(value, dtype=float).reshape(-1) for value in points)
             ax.scatter(at, values, s=22, color=style.BLACK, zorder=3, label="training points")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import MissingExtraError
+from ..files import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,3 +36,12 @@ def axes(ax: Axes | None, size: tuple[float, float] = (7.0, 4.3)) -> Axes:
     ax.grid(alpha=0.25, linewidth=0.6)
     ax.set_axisbelow(True)
     return ax
+
+
+def save_figure(ax: Axes, path: Path, dpi: int = 150) -> None:
+    """Write the picture that `ax` belongs to as PNG, whole or not at all."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi)
+    write_bytes(path, buffer.getvalue())
