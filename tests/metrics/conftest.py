@@ -53,7 +53,12 @@ def make_classification() -> Callable[..., tuple[ClassificationPredictive, Tenso
     """Class probabilities of several draws and targets: `(predictive, y)`."""
 
     def make(
-        draws: int = 5, batch: int = 40, classes: int = 4, pixels: tuple[int, ...] = (), seed: int = 0, sharp: float = 2.0
+        draws: int = 5,
+        batch: int = 40,
+        classes: int = 4,
+        pixels: tuple[int, ...] = (),
+        seed: int = 0,
+        sharp: float = 2.0,
     ):
         generator = torch.Generator().manual_seed(seed)
         logits = sharp * torch.randn(draws, batch, classes, *pixels, generator=generator, dtype=torch.float64)

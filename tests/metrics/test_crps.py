@@ -104,9 +104,7 @@ def test_no_gaussian_beats_the_optimum_and_nothing_beats_0(components, y):
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.tuples(NUMBERS, SCALES), min_size=1, max_size=5), NUMBERS, NUMBERS, st.floats(1e-3, 1e3)
-)
+@given(st.lists(st.tuples(NUMBERS, SCALES), min_size=1, max_size=5), NUMBERS, NUMBERS, st.floats(1e-3, 1e3))
 def test_shift_changes_nothing_and_scale_multiplies(components, y, shift, factor):
     means, stds = map(list, zip(*components, strict=True))
     target = torch.tensor([y], dtype=torch.float64)
@@ -131,7 +129,11 @@ def test_blocks_change_nothing(make_regression, monkeypatch, per_output):
     predictive, y = make_regression(draws=4, shape=(13, 3, 2))
     if per_output:
         predictive = RegressionPredictive(predictive.loc, predictive.scale[0, 0], predictive.weights)
-    whole = [metrics.crps_points(predictive, y, form="mixture"), metrics.pll_points(predictive, y), metrics.pit(predictive, y)]
+    whole = [
+        metrics.crps_points(predictive, y, form="mixture"),
+        metrics.pll_points(predictive, y),
+        metrics.pit(predictive, y),
+    ]
     for memory in (points.ARRAYS * 4 * 8, points.ARRAYS * 4 * 8 * 5, points.ARRAYS * 4 * 8 * 17):
         small = [f(predictive, y, memory=memory) for f in (metrics.pll_points, metrics.pit)]
         small.insert(0, metrics.crps_points(predictive, y, form="mixture", memory=memory))

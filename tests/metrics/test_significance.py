@@ -40,9 +40,7 @@ def test_the_papers_table(mean, standard_error, p_value, stars):
     assert found.standard_error == pytest.approx(standard_error)
     assert found.stars == stars
     # The table's mean and standard error are rounded to 0.005; the p-value must lie between what that allows.
-    low, high = (
-        t_test_p_value((abs(mean) + sign * 0.0051) / (standard_error - sign * 0.0051), 24) for sign in (1, -1)
-    )
+    low, high = (t_test_p_value((abs(mean) + sign * 0.0051) / (standard_error - sign * 0.0051), 24) for sign in (1, -1))
     assert low <= p_value <= high
 
 

@@ -26,15 +26,6 @@ from ..training import train
 from .teye_figure1 import figure1
 
 BATCH_SIZE, WEIGHT_DECAY, EPOCHS, SPLITS, DRAWS = 32, 1e-2, 200, 5, 256
-COLUMNS = {
-    "RMSE": "RMSE",
-    "PLL": "PLL",
-    "PLL, constant": "constant",
-    "CRPS": "CRPS",
-    "CRPS, constant": "constant",
-    "gain": "gain %",
-    "in 90%": "in 90%",
-}
 Row = dict[str, float]
 
 
@@ -71,9 +62,9 @@ def one_split(seed: int, progress: Callable[[int, int], None] | None = None) -> 
     published = MCBN(BATCH_SIZE, center="batch").fit(network, x[rest], seed=seed)
     centred = MCBN(BATCH_SIZE).fit(network, x[rest], seed=seed)
     posteriors = {
-        "MCBN, as published": calibrate(published, *held_out, batch_size=False, seed=seed),
+        "MCBN (paper)": calibrate(published, *held_out, batch_size=False, seed=seed),
         "MCBN, centred": calibrate(centred, *held_out, batch_size=False, seed=seed),
-        "MCBN, batch size chosen": calibrate(centred, *held_out, seed=seed),
+        "MCBN, M' chosen": calibrate(centred, *held_out, seed=seed),
     }
     with torch.no_grad():
         point = RegressionPredictive(network(x[test])[None], torch.ones(()))
@@ -109,6 +100,7 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=SPLITS, help=f"random splits of the rows (default: {SPLITS})")
     options = parser.parse_args()
     try:
+        from rich.box import SIMPLE
         from rich.console import Console
         from rich.progress import Progress
         from rich.table import Table
@@ -125,33 +117,40 @@ def main() -> None:
             bars.update(tables, completed=(seed + 1) * EPOCHS)
         toy = bars.add_task("figure 1: toy function", total=1)
         picture = figure1(progress=lambda done, total: bars.update(toy, completed=done, total=total))
-    table = Table(title=f"Diabetes progression: mean over {options.splits} splits, ± standard error", expand=False)
-    table.add_column("method", no_wrap=True)
-    for column in COLUMNS.values():
+    table = Table(title=f"Diabetes progression, mean over {options.splits} splits", box=SIMPLE)
+    table.add_column("", no_wrap=True)
+    for column in ("RMSE", "PLL (constant)", "CRPS (constant)", "gain %", "in 90 %"):
         table.add_column(column, justify="right", no_wrap=True)
     for method in results[0]:
+        mean = {key: _mean([result[method][key] for result in results]) for key in results[0][method]}
+        spread = _standard_error([result[method].get("gain", 0.0) for result in results])
+        scored = "CRPS" in mean
         table.add_row(
-            method, *(_mean_and_error(key, [result[method].get(key) for result in results]) for key in COLUMNS)
+            method,
+            f"{mean['RMSE']:.2f}",
+            (f"{mean['PLL']:.3f} " if scored else "") + f"({mean['PLL, constant']:.3f})",
+            (f"{mean['CRPS']:.2f} " if scored else "") + f"({mean['CRPS, constant']:.2f})",
+            f"{mean['gain']:.2f} ± {spread:.2f}" if scored else "",
+            f"{mean['in 90%']:.0f}" if scored else "",
         )
     console.print(table)
     console.print(
-        "RMSE, CRPS: lower is better, in units of the target. PLL: higher is better. Constant: the same mean with one\n"
-        "variance for all rows. Gain: the share of the way from constant uncertainty to perfect doubt, in CRPS.",
-        soft_wrap=True,
+        "RMSE and CRPS: in units of the target, lower is better. PLL: higher is better.\n"
+        "(constant): the same mean with one variance for all rows, from validation rows.\n"
+        "Gain: share of the way from constant to perfect doubt in CRPS, ± standard error.\n"
+        "In 90 %: how many targets fall into their 90 % interval."
     )
     path = options.out / "figure1.png"
     picture.save(path)
     console.print(f"Picture: {path.resolve()}", soft_wrap=True)
 
 
-def _mean_and_error(key: str, values: list[float | None]) -> str:
-    numbers = torch.tensor([value for value in values if value is not None], dtype=torch.float64)
-    if not len(numbers):
-        return ""
-    digits = 1 if numbers.abs().mean() >= 10 else 2
-    with_error = key in ("RMSE", "CRPS", "gain") and len(numbers) > 1
-    error = f" ± {numbers.std() / len(numbers) ** 0.5:.{digits}f}" if with_error else ""
-    return f"{numbers.mean():.{digits}f}{error}"
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _standard_error(values: list[float]) -> float:
+    return float(torch.tensor(values).std() / len(values) ** 0.5) if len(values) > 1 else float("nan")
 
 
 if __name__ == "__main__":

@@ -183,7 +183,7 @@ class Executable:
             mean, var = own_mean if mean is None else mean, own_var if var is None else var
             weight = rest.pop(f"{name}.weight", module.weight)
             bias = rest.pop(f"{name}.bias", module.bias)
-            scale = torch.rsqrt(var + module.eps)
+            scale = torch.rsqrt(var.to(torch.promote_types(var.dtype, torch.float32)) + module.eps)
             scale = scale if weight is None else scale * weight
             shift = -mean * scale if bias is None else bias - mean * scale
             affine[name] = scale, shift

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..errors import BayesNormError, InputError
 
@@ -50,7 +51,7 @@ def as_input(value: Any, name: str, device: torch.device, dtype: torch.dtype) ->
     return tensor.to(device=device)
 
 
-def call(network: nn.Module, x: Tensor, argument: str) -> Any:
+def call(network: Callable[[Tensor], Any], x: Tensor, argument: str) -> Any:
     """`network(x)`, with a failure told in terms of the argument that `x` came from."""
     try:
         return network(x)

@@ -1,0 +1,162 @@
+"""Scores of class probabilities against scikit-learn and hand-made cases, per row and per pixel."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn import metrics as sklearn_metrics
+
+from bayesnorm import metrics
+from bayesnorm.errors import InputError
+from bayesnorm.predictive import ClassificationPredictive
+
+SCORES = [
+    metrics.nll,
+    metrics.brier,
+    metrics.accuracy,
+    metrics.ece,
+    lambda predictive, y, **options: metrics.ece(predictive, y, adaptive=True, **options),
+    metrics.mean_iou,
+]
+
+
+def certain(probs: list[list[float]]) -> ClassificationPredictive:
+    """One draw with these probabilities, (batch, class)."""
+    return ClassificationPredictive(torch.tensor(probs, dtype=torch.float64).log()[None])
+
+
+def test_nll_brier_accuracy_and_iou_equal_scikit_learn(make_classification):
+    predictive, y = make_classification(batch=200)
+    probs, labels = predictive.probs.numpy(), predictive.label.numpy()
+    assert metrics.nll(predictive, y).item() == pytest.approx(sklearn_metrics.log_loss(y, probs), rel=1e-10)
+    one_hot = np.eye(4)[y.numpy()]
+    assert metrics.brier(predictive, y).item() == pytest.approx(((probs - one_hot) ** 2).sum(1).mean(), rel=1e-10)
+    assert metrics.accuracy(predictive, y).item() == pytest.approx(sklearn_metrics.accuracy_score(y, labels))
+    iou = sklearn_metrics.jaccard_score(y, labels, average="macro")
+    assert metrics.mean_iou(predictive, y).item() == pytest.approx(iou)
+
+
+def test_nll_is_the_mixtures_not_the_mean_of_the_draws(make_classification):
+    predictive, y = make_classification()
+    each = torch.stack([metrics.nll(ClassificationPredictive(one[None]), y) for one in predictive.log_probs])
+    assert metrics.nll(predictive, y) < (predictive.weights * each).sum()
+
+
+def reference_ece(confidence: np.ndarray, right: np.ndarray, bins: list[np.ndarray]) -> float:
+    """The definition, bin by bin."""
+    total = 0.0
+    for inside in bins:
+        if inside.any():
+            total += inside.mean() * abs(right[inside].mean() - confidence[inside].mean())
+    return total
+
+
+@pytest.mark.parametrize("bins", [1, 7, 15])
+def test_ece_equals_its_definition(make_classification, bins):
+    predictive, y = make_classification(batch=300)
+    confidence, right = predictive.confidence.numpy(), (predictive.label == y).numpy()
+    edges = np.linspace(0, 1, bins + 1)
+    equal_width = [(confidence > low) & (confidence <= high) for low, high in zip(edges, edges[1:], strict=False)]
+    assert metrics.ece(predictive, y, bins=bins).item() == pytest.approx(reference_ece(confidence, right, equal_width))
+    ranks = confidence.argsort().argsort()
+    equal_number = [(ranks * bins) // 300 == number for number in range(bins)]
+    adaptive = metrics.ece(predictive, y, bins=bins, adaptive=True).item()
+    if 300 % bins == 0:
+        assert adaptive == pytest.approx(reference_ece(confidence, right, equal_number))
+    assert metrics.ece(predictive, y, bins=bins, adaptive=True) == metrics.ece(
+        ClassificationPredictive(predictive.log_probs.flip(1), predictive.weights), y.flip(0), bins=bins, adaptive=True
+    )
+
+
+def test_ece_by_hand():
+    predictive = certain([[0.9, 0.1], [0.9, 0.1], [0.2, 0.8], [0.4, 0.6]])
+    y = [0, 1, 1, 1]
+    # confidence .9, .9 | .8 | .6 with accuracy 1/2 | 1 | 1
+    assert metrics.ece(predictive, y, bins=10).item() == pytest.approx((2 * 0.4 + 0.2 + 0.4) / 4)
+    # two bins of two: .6 and .8 both right, .9 and .9 half right
+    assert metrics.ece(predictive, y, bins=2, adaptive=True).item() == pytest.approx((2 * 0.3 + 2 * 0.4) / 4)
+
+
+def test_points_of_equal_confidence_share_an_adaptive_bin():
+    predictive = certain([[0.7, 0.3]] * 6)
+    for y in ([0, 0, 0, 1, 1, 1], [1, 0, 1, 0, 1, 0]):
+        assert metrics.ece(predictive, y, bins=3, adaptive=True).item() == pytest.approx(0.2)
+
+
+def test_more_adaptive_bins_than_points():
+    predictive = certain([[0.9, 0.1], [0.3, 0.7]])
+    assert metrics.ece(predictive, [0, 0], bins=15, adaptive=True).item() == pytest.approx((0.1 + 0.7) / 2)
+
+
+def test_reliability_curve(make_classification):
+    predictive, y = make_classification(batch=100)
+    curve = metrics.reliability_curve(predictive, y, bins=10)
+    assert curve.share.sum().item() == pytest.approx(1)
+    filled = curve.share > 0
+    assert (curve.confidence[~filled].isnan()).all()
+    assert (curve.share[filled] * curve.accuracy[filled]).sum().item() == pytest.approx(
+        metrics.accuracy(predictive, y).item()
+    )
+
+
+def test_a_perfect_forecast():
+    predictive, y = certain([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]), [0, 2]
+    values = [score(predictive, y).item() for score in SCORES]
+    assert values == [0, 0, 1, 0, 0, 1]
+    assert metrics.nll(predictive, [1, 2]).item() == math.inf
+
+
+def test_mean_iou_by_hand():
+    predictive = certain([[0.9, 0.1, 0], [0.9, 0.1, 0], [0.1, 0.9, 0], [0.1, 0.9, 0]])
+    # class 0: 1 of 3; class 1: 1 of 3; class 2 is nowhere and takes no part
+    assert metrics.mean_iou(predictive, [0, 1, 1, 0]).item() == pytest.approx(1 / 3)
+    # class 2 true once, never found
+    assert metrics.mean_iou(predictive, [0, 0, 1, 2]).item() == pytest.approx((1 + 1 / 2 + 0) / 3)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_pixels_are_points(make_classification, score):
+    predictive, y = make_classification(batch=6, pixels=(5, 4))
+    flat = ClassificationPredictive(predictive.log_probs.movedim(2, -1).flatten(1, 3), predictive.weights)
+    torch.testing.assert_close(score(predictive, y), score(flat, y.flatten()))
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("void", [11, -1, 2])
+def test_void_points_are_left_out(make_classification, score, void):
+    predictive, y = make_classification(batch=6, pixels=(5, 4))
+    y = torch.where(torch.rand(y.shape, generator=torch.Generator().manual_seed(1)) < 0.3, void, y)
+    keep = (y != void).flatten()
+    log_probs = predictive.log_probs.movedim(2, -1).flatten(1, 3)[:, keep]
+    expected = score(ClassificationPredictive(log_probs, predictive.weights), y.flatten()[keep])
+    torch.testing.assert_close(score(predictive, y, ignore_index=void), expected)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_bad_targets_and_predictives(make_classification, make_regression, score):
+    predictive, y = make_classification(batch=5)
+    with pytest.raises(InputError, match=r"y: holds classes 0 to 4; 0 to 3 would work"):
+        score(predictive, [0, 1, 2, 3, 4])
+    with pytest.raises(InputError, match=r"y: holds classes -1 to"):
+        score(predictive, [0, 1, 2, 3, -1])
+    with pytest.raises(InputError, match=r"y: has shape \(4,\)"):
+        score(predictive, y[:4])
+    with pytest.raises(InputError, match=r"y: has shape \(5,\) and torch.float"):
+        score(predictive, [0.5, 1.0, math.nan, 1.0, 1.0])
+    with pytest.raises(InputError, match=r"all 5 labels are ignore_index=11"):
+        score(predictive, [11] * 5, ignore_index=11)
+    with pytest.raises(InputError, match=r"a RegressionPredictive was given; a ClassificationPredictive"):
+        score(make_regression()[0], y)
+    with pytest.raises(InputError, match=r"holds NaN probabilities"):
+        score(ClassificationPredictive(predictive.log_probs * math.nan), y)
+    with pytest.raises(InputError, match=r"at least one would work"):
+        score(ClassificationPredictive(torch.zeros(2, 0, 3)), [])
+
+
+def test_bad_bins(make_classification):
+    predictive, y = make_classification()
+    with pytest.raises(InputError, match=r"bins: 0 was given; at least 1"):
+        metrics.ece(predictive, y, bins=0)
