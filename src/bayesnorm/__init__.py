@@ -1,9 +1,9 @@
 """bayesnorm: the batch-normalised network you already trained, made Bayesian."""
 
-from .engines import Engine as Engine, MonteCarlo as MonteCarlo
+from .engines import Delta as Delta, Engine as Engine, MonteCarlo as MonteCarlo, SigmaPoints as SigmaPoints
 from .errors import BayesNormError as BayesNormError, BayesNormWarning as BayesNormWarning
 from .likelihoods import Categorical as Categorical, Gaussian as Gaussian, Likelihood as Likelihood
-from .methods import MCBN as MCBN
+from .methods import MCBN as MCBN, GaussianBN as GaussianBN, StochasticBN as StochasticBN
 from .posterior import Posterior as Posterior, load as load
 from .predictive import (
     ClassificationPredictive as ClassificationPredictive,

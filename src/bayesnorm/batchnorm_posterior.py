@@ -20,7 +20,7 @@ from torch import Tensor
 from .errors import BayesNormError, BayesNormWarning, FileFormatError
 from .fluctuations import Fluctuations, fluctuations_from
 from .likelihoods import Likelihood
-from .network import BatchNormLayer, BatchStatistics, Executable, LayerChoice, State, choose_layers
+from .network import BatchNormLayer, Executable, LayerChoice, State, choose_layers
 from .posterior import Posterior, require_seed
 
 Center = Literal["running", "batch"]
@@ -41,6 +41,8 @@ class BatchNormPosterior(Posterior):
         fitted_batch_size: M, the batch size that the fluctuations belong to.
         batch_size: M', the effective batch size of the draws.
         rows: N, the training rows.
+        directions: The deviations that matter most for the outputs, (R, 2C), by falling importance, or None.
+        explained: Share of the outputs' variance that the first r directions make up, (R,), or None.
     """
 
     kind: ClassVar[str] = "batchnorm"
@@ -54,6 +56,8 @@ class BatchNormPosterior(Posterior):
     fitted_batch_size: int
     batch_size: float
     rows: int
+    directions: Tensor | None = dataclasses.field(default=None, repr=False)
+    explained: Tensor | None = dataclasses.field(default=None, repr=False)
 
     @property
     def centre(self) -> Tensor:
@@ -88,7 +92,11 @@ class BatchNormPosterior(Posterior):
         return dataclasses.replace(self, batch_size=float(batch_size))
 
     def at_layers(self, layers: LayerChoice) -> Self:
-        """The posterior that draws only some of its layers; the others keep the network's running statistics."""
+        """The posterior that draws only some of its layers; the others keep the network's running statistics.
+
+        The statistics stay those of batches that all layers normalised. Fitting with `layers=` instead collects them with
+        the other layers in evaluation mode, where more of a batch's chance reaches the later layers.
+        """
         chosen = set(choose_layers(self.model, [layer.name for layer in self.layers], layers))
         kept = torch.cat(
             [torch.full((layer.channels,), layer.name in chosen, dtype=torch.bool) for layer in self.layers]
@@ -100,10 +108,14 @@ class BatchNormPosterior(Posterior):
             running=self.running[columns],
             batch_mean=self.batch_mean[columns],
             fluctuations=self.fluctuations.columns(columns),
+            directions=None,
+            explained=None,
         )
 
     def tensors(self) -> dict[str, Tensor]:
         parts = {f"fluctuations.{name}": tensor for name, tensor in self.fluctuations.tensors().items()}
+        if self.directions is not None and self.explained is not None:
+            parts |= {"directions": self.directions, "explained": self.explained}
         return {"running": self.running, "batch_mean": self.batch_mean, **parts}
 
     def config(self) -> dict[str, Any]:
@@ -137,13 +149,24 @@ class BatchNormPosterior(Posterior):
             running=tensors["running"],
             batch_mean=tensors["batch_mean"],
             fluctuations=fluctuations_from(kind, parts),
+            directions=tensors.get("directions"),
+            explained=tensors.get("explained"),
             **fields,
         )
-        width = 2 * sum(layer.channels for layer in layers)
-        if posterior.centre.shape != (width,) or posterior.batch_mean.shape != (width,):
-            raise FileFormatError(f"path: statistics of {tuple(posterior.centre.shape)} for {width} coordinates.")
+        posterior._require_whole()
         posterior._warn_of_other_weights()
         return posterior
+
+    def _require_whole(self) -> None:
+        """Refuse what a file may hold and no method makes."""
+        width = 2 * sum(layer.channels for layer in self.layers)
+        shapes = tuple(self.running.shape), tuple(self.batch_mean.shape)
+        drawn = tuple(self.fluctuations.sample(1, torch.Generator()).shape)
+        if shapes != ((width,), (width,)) or drawn != (1, width):
+            raise FileFormatError(f"path: statistics of {shapes} and {drawn} for {width} coordinates.")
+        if self.center not in ("running", "batch"):
+            raise FileFormatError(f"path: center {self.center!r} is unknown.")
+        self.at_batch_size(self.fitted_batch_size).at_batch_size(self.batch_size).sample(1)
 
     def _warn_of_other_weights(self) -> None:
         buffers = dict(self.model.named_buffers())
@@ -167,28 +190,3 @@ def coordinates(mean: Tensor, var: Tensor, layers: tuple[BatchNormLayer, ...]) -
     eps = torch.cat([torch.full((layer.channels,), layer.eps, dtype=torch.float64) for layer in layers])
     log_var = torch.log(var.double() + eps.to(var.device))
     return torch.cat([mean.double(), log_var], dim=-1).to(mean.dtype)
-
-
-def batchnorm_posterior(
-    method: str,
-    executable: Executable,
-    likelihood: Likelihood,
-    center: Center,
-    statistics: BatchStatistics,
-    batch_mean: Tensor,
-    fluctuations: Fluctuations,
-) -> BatchNormPosterior:
-    """A posterior from collected statistics; what a method adds is the distribution of the fluctuations."""
-    return BatchNormPosterior(
-        executable=executable,
-        likelihood=likelihood,
-        method=method,
-        layers=statistics.layers,
-        center=center,
-        running=coordinates(statistics.running_mean, statistics.running_var, statistics.layers),
-        batch_mean=batch_mean,
-        fluctuations=fluctuations,
-        fitted_batch_size=statistics.batch_size,
-        batch_size=float(statistics.batch_size),
-        rows=statistics.rows,
-    )

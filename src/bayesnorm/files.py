@@ -67,7 +67,10 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     text = header.get("config", "")
     if header.get("digest") != _digest(tensors, text):
         raise FileFormatError(f"path: {path} was altered after it was written; save the posterior again.")
-    config: dict[str, Any] = json.loads(text)
+    try:
+        config = json.loads(text)
+    except ValueError as error:
+        raise FileFormatError(f"path: {path} does not hold JSON ({error}).") from error
     return tensors, config
 
 

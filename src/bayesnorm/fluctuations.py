@@ -27,6 +27,20 @@ class Fluctuations(ABC):
         """n deviations, (n, P)."""
 
     @abstractmethod
+    def root(self) -> tuple[Tensor, Tensor | None]:
+        """A factor F (R, P) and standard deviations d (P,) or None, with covariance F^T F + diag(d^2)."""
+
+    def principal(self, rank: int) -> tuple[Tensor, Tensor]:
+        """Leading principal components (R, P), one standard deviation long, and the share that the first r explain."""
+        factor, independent = self.root()
+        gram = factor.double() @ factor.double().T
+        values, vectors = torch.linalg.eigh(gram)
+        components = vectors.flip(1)[:, :rank].T @ factor.double()
+        total = factor.double().square().sum() + (0 if independent is None else independent.double().square().sum())
+        shares = values.flip(0)[:rank].cumsum(0) / total
+        return components.to(factor.dtype), shares.to(factor.dtype)
+
+    @abstractmethod
     def columns(self, chosen: Tensor) -> Self:
         """The marginal distribution of some coordinates, by their numbers."""
 
@@ -61,8 +75,57 @@ class Empirical(Fluctuations):
         chosen = torch.cat(rounds)[:n].to(self.deviations.device)
         return self.deviations[chosen]
 
+    def root(self) -> tuple[Tensor, Tensor | None]:
+        return self.deviations / len(self.deviations) ** 0.5, None
+
     def columns(self, chosen: Tensor) -> Self:
         return type(self)(self.deviations[:, chosen])
 
     def tensors(self) -> dict[str, Tensor]:
         return {"deviations": self.deviations}
+
+
+@dataclass(frozen=True)
+class LowRankGaussian(Fluctuations):
+    """A normal distribution with covariance factor^T factor + diag(independent_std^2).
+
+    Args:
+        factor: (R, P); R may be 0.
+        independent_std: Standard deviation of what each coordinate does on its own, (P,).
+    """
+
+    kind: ClassVar[str] = "low_rank_gaussian"
+
+    factor: Tensor
+    independent_std: Tensor
+
+    @classmethod
+    def of(cls, deviations: Tensor, rank: int) -> Self:
+        """The leading `rank` principal directions of deviations (S, P), and what they leave of each variance."""
+        scaled = (deviations / len(deviations) ** 0.5).double()
+        # The (S, S) Gram matrix has the same eigenvalues as the far larger (P, P) covariance.
+        values, vectors = torch.linalg.eigh(scaled @ scaled.T)
+        leading = vectors[:, -rank:].flip(1)
+        factor = leading.T @ scaled
+        left = scaled.square().sum(0) - factor.square().sum(0)
+        return cls(factor.to(deviations.dtype), left.clamp_min(0).sqrt().to(deviations.dtype))
+
+    @classmethod
+    def independent(cls, std: Tensor) -> Self:
+        """Every coordinate on its own."""
+        return cls(std.new_zeros(0, len(std)), std)
+
+    def sample(self, n: int, generator: torch.Generator) -> Tensor:
+        like = self.factor
+        shared = torch.randn(n, len(like), generator=generator, dtype=torch.float32).to(like)
+        own = torch.randn(n, like.shape[1], generator=generator, dtype=torch.float32).to(like)
+        return torch.addmm(own * self.independent_std, shared, like)
+
+    def root(self) -> tuple[Tensor, Tensor | None]:
+        return self.factor, self.independent_std if bool((self.independent_std > 0).any()) else None
+
+    def columns(self, chosen: Tensor) -> Self:
+        return type(self)(self.factor[:, chosen], self.independent_std[chosen])
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"factor": self.factor, "independent_std": self.independent_std}

@@ -104,20 +104,17 @@ def load(path: str | os.PathLike[str], model: nn.Module) -> Posterior:
     """
     tensors, config = files.read(Path(path))
     try:
-        kind, output, network = config["kind"], config["output"], config["network"]
-        described, likelihood = config["posterior"], likelihood_from(config["likelihood"])
-    except KeyError as error:
-        raise FileFormatError(f"path: {path} lacks the entry {error}; it was not written by bayesnorm.") from error
-    if kind not in _KINDS:
-        raise FileFormatError(f"path: {path} holds a {kind!r} posterior; known are {', '.join(sorted(_KINDS))}.")
-    executable = Executable(model, output)
-    require_architecture(executable.model, network)
-    device = executable.device
-    placed = {name: tensor.to(device) for name, tensor in tensors.items()}
-    try:
-        return _KINDS[kind].restored(executable, likelihood, placed, described)
-    except (KeyError, TypeError) as error:
-        raise FileFormatError(f"path: {path} does not hold a whole {kind} posterior ({error!r}).") from error
+        kind, likelihood = config["kind"], likelihood_from(config["likelihood"])
+        if kind not in _KINDS:
+            raise FileFormatError(f"path: {path} holds a {kind!r} posterior; known are {', '.join(sorted(_KINDS))}.")
+        executable = Executable(model, config["output"])
+        require_architecture(executable.model, config["network"])
+        placed = {name: tensor.to(executable.device) for name, tensor in tensors.items()}
+        return _KINDS[kind].restored(executable, likelihood, placed, config["posterior"])
+    except BayesNormError:
+        raise
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise FileFormatError(f"path: {path} does not hold a whole posterior ({error!r}); save it again.") from error
 
 
 def architecture(model: nn.Module) -> dict[str, list[int]]:

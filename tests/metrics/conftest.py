@@ -58,10 +58,9 @@ def make_classification() -> Callable[..., tuple[ClassificationPredictive, Tenso
         classes: int = 4,
         pixels: tuple[int, ...] = (),
         seed: int = 0,
-        sharp: float = 2.0,
     ):
         generator = torch.Generator().manual_seed(seed)
-        logits = sharp * torch.randn(draws, batch, classes, *pixels, generator=generator, dtype=torch.float64)
+        logits = 2 * torch.randn(draws, batch, classes, *pixels, generator=generator, dtype=torch.float64)
         weights = 0.1 + torch.rand(draws, generator=generator, dtype=torch.float64)
         predictive = ClassificationPredictive(torch.log_softmax(logits, 2), weights)
         return predictive, torch.randint(classes, (batch, *pixels), generator=generator)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -59,7 +60,7 @@ def test_ece_equals_its_definition(make_classification, bins):
     predictive, y = make_classification(batch=300)
     confidence, right = predictive.confidence.numpy(), (predictive.label == y).numpy()
     edges = np.linspace(0, 1, bins + 1)
-    equal_width = [(confidence > low) & (confidence <= high) for low, high in zip(edges, edges[1:], strict=False)]
+    equal_width = [(confidence > low) & (confidence <= high) for low, high in itertools.pairwise(edges)]
     assert metrics.ece(predictive, y, bins=bins).item() == pytest.approx(reference_ece(confidence, right, equal_width))
     ranks = confidence.argsort().argsort()
     equal_number = [(ranks * bins) // 300 == number for number in range(bins)]
@@ -78,6 +79,10 @@ def test_ece_by_hand():
     assert metrics.ece(predictive, y, bins=10).item() == pytest.approx((2 * 0.4 + 0.2 + 0.4) / 4)
     # two bins of two: .6 and .8 both right, .9 and .9 half right
     assert metrics.ece(predictive, y, bins=2, adaptive=True).item() == pytest.approx((2 * 0.3 + 2 * 0.4) / 4)
+
+
+def test_the_last_bin_holds_the_certain():
+    assert metrics.ece(certain([[1.0, 0.0], [1.0, 0.0]]), [0, 1]).item() == pytest.approx(0.5)
 
 
 def test_points_of_equal_confidence_share_an_adaptive_bin():

@@ -14,6 +14,7 @@ from sklearn import metrics as sklearn_metrics
 
 from bayesnorm import metrics
 from bayesnorm.errors import InputError
+from bayesnorm.predictive import ClassificationPredictive
 
 TIED = st.lists(st.integers(0, 6).map(float), min_size=1, max_size=25)
 
@@ -78,6 +79,12 @@ def test_entropy_cdf(make_classification, make_regression):
         metrics.entropy_cdf(predictive, at=[])
 
 
+@pytest.mark.parametrize("classes", range(2, 12))
+def test_entropy_cdf_ends_at_1_whatever_the_rounding(classes):
+    uniform = ClassificationPredictive(torch.log_softmax(torch.zeros(1, 1, classes), 2))
+    assert metrics.entropy_cdf(uniform).share[-1].item() == 1
+
+
 def test_retention_curve_by_hand():
     curve = metrics.retention_curve([0.3, 0.1, 0.2, 0.4], [3.0, 1.0, 2.0, 6.0])
     assert curve.kept.tolist() == [0.25, 0.5, 0.75, 1.0]
@@ -118,9 +125,8 @@ def test_prediction_rejection_ratio():
 def test_spearman_equals_scipy_with_ties(points):
     doubt, error = zip(*points, strict=True)
     if len(set(doubt)) > 1 and len(set(error)) > 1:
-        assert metrics.spearman(doubt, error).item() == pytest.approx(
-            stats.spearmanr(doubt, error).statistic, abs=1e-12
-        )
+        expected = stats.spearmanr(doubt, error).statistic
+        assert metrics.spearman(doubt, error).item() == pytest.approx(expected, abs=1e-12)
     else:
         with pytest.raises(InputError, match=r"numbers are equal; two different ones or more would work"):
             metrics.spearman(doubt, error)
@@ -136,6 +142,10 @@ def test_bad_arguments(score):
         score([1.0, 2.0], [1.0, math.inf])
     with pytest.raises(InputError, match=r"doubt: has shape \(0,\)"):
         score([], [])
+    with pytest.raises(InputError, match=r"doubt: list is no array of numbers"):
+        score(["a", "b"], [1.0, 2.0])
+    with pytest.raises(InputError, match=r"doubt: is torch.complex"):
+        score([1j, 2.0], [1.0, 2.0])
     with pytest.raises(InputError, match=r"doubt: has shape \(2, 1\)"):
         score(torch.ones(2, 1), torch.ones(2, 1))
 

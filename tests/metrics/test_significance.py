@@ -11,9 +11,9 @@ from scipy import stats
 
 from bayesnorm import metrics
 from bayesnorm.errors import InputError
-from bayesnorm.metrics.significance import t_test_p_value
+from bayesnorm.metrics.significance import stars, t_test_p_value
 
-# Teye et al. 2018: mean and standard error of normalised CRPS over 25 runs and its p-value (table 4), stars (table 1).
+# Teye et al. 2018: mean and standard error of normalised scores over 25 runs, p-value (tables 4, 5), stars (table 1).
 PAPER = [
     (8.50, 0.86, 6.39e-10, "****"),
     (0.24, 0.05, 2.32e-04, "***"),
@@ -22,8 +22,10 @@ PAPER = [
     (0.93, 0.41, 3.13e-02, "*"),
     (1.37, 0.89, 1.38e-01, "ns"),
     (21.42, 2.99, 2.16e-07, "****"),
-    (3.13, 0.81, 6.43e-04, "***"),
-    (0.52, 0.26, 7.15e-02, "ns"),
+    (-36.36, 12.12, 6.19e-03, "**"),
+    (1.68, 0.37, 1.29e-04, "***"),
+    (-14.28, 5.15, 1.06e-02, "*"),
+    (6.23, 0.19, 2.57e-21, "****"),
 ]
 
 
@@ -33,12 +35,13 @@ def runs(mean: float, standard_error: float, number: int = 25) -> list[float]:
     return (mean + standard_error * math.sqrt(number) * values / values.std()).tolist()
 
 
-@pytest.mark.parametrize(("mean", "standard_error", "p_value", "stars"), PAPER)
-def test_the_papers_table(mean, standard_error, p_value, stars):
+@pytest.mark.parametrize(("mean", "standard_error", "p_value", "mark"), PAPER)
+def test_the_papers_table(mean, standard_error, p_value, mark):
     found = metrics.significance(runs(mean, standard_error))
     assert found.mean == pytest.approx(mean)
     assert found.standard_error == pytest.approx(standard_error)
-    assert found.stars == stars
+    assert found.p_value == t_test_p_value(found.t, 24)
+    assert stars(p_value) == mark
     # The table's mean and standard error are rounded to 0.005; the p-value must lie between what that allows.
     low, high = (t_test_p_value((abs(mean) + sign * 0.0051) / (standard_error - sign * 0.0051), 24) for sign in (1, -1))
     assert low <= p_value <= high

@@ -91,14 +91,13 @@ def test_classification_scores_in_a_collection(make_classification, void):
 
 def test_scores_that_agree_on_the_first_batch_are_not_merged(make_gaussian):
     torchmetrics = pytest.importorskip("torchmetrics")
-    collection = torchmetrics.MetricCollection([])
     collection = torchmetrics.MetricCollection(
-        {str(level): metrics.torchmetric(metrics.coverage, level=level) for level in (0.5, 0.99)}
+        {name: metrics.torchmetric(metrics.coverage, level=level) for name, level in (("narrow", 0.5), ("wide", 0.99))}
     )
     predictive = make_gaussian(torch.zeros(2), 1.0)
     collection.update(predictive, [0.0, 0.0])
     collection.update(predictive, [2.0, 2.0])
-    assert {name: value.item() for name, value in collection.compute().items()} == {"0.5": 0.5, "0.99": 1.0}
+    assert {name: value.item() for name, value in collection.compute().items()} == {"narrow": 0.5, "wide": 1.0}
 
 
 def test_forward_gives_the_batch_and_keeps_the_whole(make_classification):

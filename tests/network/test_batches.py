@@ -197,11 +197,15 @@ def test_random_transforms_are_seeded_and_leave_the_global_generators_alone(work
 
 
 def test_isolated_randomness_puts_everything_back_after_an_error():
-    before = random.random.__self__.getstate(), torch.get_rng_state()
-    with pytest.raises(KeyError), isolated_randomness(0):
-        random.random()
-        torch.rand(3)
-        raise KeyError
+    def fails():
+        with isolated_randomness(0):
+            random.random()
+            torch.rand(3)
+            raise KeyError
+
+    before = random.getstate(), torch.get_rng_state()
+    with pytest.raises(KeyError):
+        fails()
     assert random.getstate() == before[0]
     assert torch.equal(torch.get_rng_state(), before[1])
 

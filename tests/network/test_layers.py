@@ -25,9 +25,7 @@ class FusedBatchNorm(nn.BatchNorm1d):
 
     def forward(self, x):
         use_batch = self.training
-        normal = F.batch_norm(
-            x, self.running_mean, self.running_var, self.weight, self.bias, use_batch, 0.1, self.eps
-        )
+        normal = F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, use_batch, 0.1, self.eps)
         return F.silu(normal)
 
 

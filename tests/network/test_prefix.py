@@ -51,6 +51,14 @@ class InPlaceOnKept(Stemmed):
         return self.head(F.relu(self.bn2(self.middle(h) + skip)))
 
 
+class InPlaceBeforeDraws(Stemmed):
+    """Scales a kept output in place before the first draw: doing so twice would show."""
+
+    def forward(self, x):
+        h = self.stem(x).mul_(2).add_(1)
+        return self.head(F.relu(self.bn2(self.middle(self.bn1(h)))))
+
+
 class SkipFromStem(Stemmed):
     """Uses the stem's output after two drawn layers again."""
 
@@ -119,6 +127,7 @@ class ByHook(nn.Module):
 NETWORKS = {
     "stem": (Stemmed, (3,)),
     "in place on kept outputs": (InPlaceOnKept, (3,)),
+    "in place before the draws": (InPlaceBeforeDraws, (3,)),
     "skip from the stem": (SkipFromStem, (3,)),
     "modules called often": (CalledOften, (3,)),
     "changes afterwards": (ChangesAfterwards, (3,)),

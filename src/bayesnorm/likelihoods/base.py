@@ -29,6 +29,10 @@ class Likelihood(ABC):
             weights: How much each draw counts, (n,); None for all the same.
         """
 
+    def gaussian_predictive(self, mean: Tensor, variance: Tensor) -> Predictive | None:
+        """The predictive where the output is N(mean, variance), if it has a closed form."""
+        return None
+
     @abstractmethod
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
         """Between which positive numbers to look for the noise, given outputs (n, batch, *out) and their targets.

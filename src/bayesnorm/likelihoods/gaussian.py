@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import BayesNormError, InputError
-from ..predictive import RegressionPredictive
+from ..predictive import GaussianPredictive, RegressionPredictive
 from ..predictive.regression import like_mean
 from .base import Likelihood
 
@@ -53,10 +53,16 @@ class Gaussian(Likelihood):
         return Gaussian(tuple(precision) if isinstance(precision, list) else precision)
 
     def predictive(self, f: Tensor, weights: Tensor | None = None) -> RegressionPredictive:
+        return RegressionPredictive(f, self._precision(f).rsqrt(), weights)
+
+    def gaussian_predictive(self, mean: Tensor, variance: Tensor) -> GaussianPredictive:
+        return GaussianPredictive(mean, variance, 1 / self._precision(mean[None]))
+
+    def _precision(self, f: Tensor) -> Tensor:
         precision = torch.as_tensor(self.precision, dtype=f.dtype, device=f.device)
         if precision.dim() and (f.dim() < 3 or f.shape[-1] != len(precision)):
             raise InputError(
                 f"precision: {len(precision)} numbers for outputs of shape {tuple(f.shape[1:])}; one number, or one "
                 "per entry of the last axis, would work."
             )
-        return RegressionPredictive(f, precision.rsqrt(), weights)
+        return precision

@@ -20,18 +20,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import nn
+from torch import Tensor
 
-from ..batchnorm_posterior import BatchNormPosterior, Center, batchnorm_posterior, coordinates
 from ..fluctuations import Empirical
-from ..likelihoods import Likelihood
-from ..network import LayerChoice, Progress, TrainData
-from .batchnorm_fit import collect, require_center, require_states
+from .batchnorm_method import BatchNormMethod
 
 
 @dataclass(frozen=True)
-class MCBN:
-    """Monte Carlo Batch Normalization: draws are the statistics of real training batches.
+class MCBN(BatchNormMethod):
+    """Monte Carlo Batch Normalization: draws are the statistics of real training batches, all layers together.
 
     Args:
         batch_size: M, rows per batch; None takes a `DataLoader`'s own.
@@ -41,47 +38,5 @@ class MCBN:
         center: "running" (draws about the network's own running statistics) or "batch" (as published).
     """
 
-    batch_size: int | None = None
-    states: int = 256
-    layers: LayerChoice = None
-    center: Center = "running"
-
-    def __post_init__(self) -> None:
-        require_center(self.center)
-        require_states(self.states, least=1 if self.center == "batch" else 2)
-
-    def fit(
-        self,
-        model: nn.Module,
-        train_data: TrainData,
-        likelihood: Likelihood | None = None,
-        *,
-        output: str | int | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
-    ) -> BatchNormPosterior:
-        """Collect the statistics of `states` training batches.
-
-        Args:
-            model: The trained network; never modified.
-            train_data: The rows that it was trained on: a `DataLoader`, a `Dataset`, a tensor, an array or a pair.
-            likelihood: How outputs become distributions of targets; None means `Gaussian()` for a network with one
-                real output, and classification wants `Categorical()`.
-            output: Which entry to use where the network returns a dict or a tuple.
-            seed: Same seed, same batches.
-            progress: Called with (done, total) after every batch.
-        """
-        fitted = collect(
-            model, train_data, likelihood, output, self.batch_size, self.states, self.layers, seed, progress
-        )
-        batches = coordinates(fitted.statistics.mean, fitted.statistics.var, fitted.statistics.layers)
-        batch_mean = batches.double().mean(0).to(batches.dtype)
-        return batchnorm_posterior(
-            method="MCBN",
-            executable=fitted.executable,
-            likelihood=fitted.likelihood,
-            center=self.center,
-            statistics=fitted.statistics,
-            batch_mean=batch_mean,
-            fluctuations=Empirical(batches - batch_mean),
-        )
+    def distribution(self, deviations: Tensor) -> Empirical:
+        return Empirical(deviations)

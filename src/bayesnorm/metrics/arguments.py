@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import InputError
 from ..predictive import ClassificationPredictive, RegressionPredictive
+from ..predictive.base import as_targets
 
 
 def check_regression(predictive: Any) -> None:
@@ -63,7 +65,7 @@ def classification_targets(predictive: Any, y: Any, ignore_index: int | None) ->
         raise InputError(f"predictive: outputs of shape {tuple(predictive.log_probs.shape)}; at least one would work.")
     if bool(torch.isnan(predictive.probs).any()):
         raise InputError("predictive: holds NaN probabilities; a network with finite outputs would work.")
-    target = torch.as_tensor(y, device=predictive.probs.device)
+    target = as_targets(y, predictive.probs.device)
     scored = torch.ones_like(target, dtype=torch.bool) if ignore_index is None else target != ignore_index
     target = predictive.targets(torch.where(scored, target, torch.zeros_like(target)))
     if not bool(scored.any()):
@@ -73,8 +75,8 @@ def classification_targets(predictive: Any, y: Any, ignore_index: int | None) ->
 
 def number_vector(name: str, values: Any, *, infinite: bool = True) -> Tensor:
     """A non-empty 1-D tensor of real numbers in double precision, without NaN."""
-    vector = torch.as_tensor(values)
-    if vector.dim() != 1 or vector.numel() == 0 or vector.is_complex():
+    vector = real_tensor(name, values)
+    if vector.dim() != 1 or vector.numel() == 0:
         raise InputError(
             f"{name}: has shape {tuple(vector.shape)} and {vector.dtype}; a flat tensor of at least one real number "
             "(`.flatten()` makes one) would work."
@@ -85,6 +87,17 @@ def number_vector(name: str, values: Any, *, infinite: bool = True) -> Tensor:
         kind = "NaN" if infinite else "NaN or infinite"
         raise InputError(f"{name}: holds {int(bad.sum())} {kind} values out of {vector.numel()}; drop those points.")
     return vector
+
+
+def real_tensor(name: str, values: Any) -> Tensor:
+    """Real numbers as a tensor; plain Python numbers keep all their digits."""
+    try:
+        tensor = torch.as_tensor(values if isinstance(values, Tensor) else np.asarray(values))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{name}: {type(values).__name__} is no array of numbers; a tensor would work.") from error
+    if tensor.is_complex():
+        raise InputError(f"{name}: is {tensor.dtype}; real numbers would work.")
+    return tensor
 
 
 def number_pair(doubt: Any, error: Any) -> tuple[Tensor, Tensor]:

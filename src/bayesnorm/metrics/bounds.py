@@ -11,7 +11,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..predictive import RegressionPredictive
 from ..predictive.regression import like_mean
-from .arguments import check_floor, check_regression, regression_targets, wide
+from .arguments import check_floor, check_regression, real_tensor, regression_targets, wide
 from .crps import crps
 from .pll import VARIANCE_FLOOR, gaussian_log_prob, pll
 from .points import MEMORY
@@ -41,7 +41,7 @@ def constant_variance(mean: Any, y: Any, *, per_output: bool = False, floor: flo
         floor: What is returned at least. The minimum is at 0 when 71 % of the errors are exactly 0.
     """
     check_floor(floor)
-    given = torch.as_tensor(mean)
+    given = real_tensor("mean", mean)
     given = given if given.is_floating_point() else given.to(torch.get_default_dtype())
     if given.numel() == 0 or given.dim() == 0 or not bool(torch.isfinite(given).all()):
         raise InputError(f"mean: has shape {tuple(given.shape)}; one finite prediction or more would work.")
@@ -161,7 +161,7 @@ def _percent(score: Tensor, constant: Tensor, optimal: Tensor) -> Tensor:
 
 
 def _errors(error: Any) -> Tensor:
-    values = torch.as_tensor(error)
+    values = real_tensor("error", error)
     values = values if values.is_floating_point() else values.to(torch.get_default_dtype())
     if not bool(torch.isfinite(values).all()):
         raise InputError(f"error: holds {int((~torch.isfinite(values)).sum())} NaN or infinite values; drop them.")

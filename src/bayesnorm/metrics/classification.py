@@ -72,15 +72,14 @@ def reliability_curve(
     if bins < 1:
         raise InputError(f"bins: {bins} was given; at least 1 would work.")
     target, scored = classification_targets(predictive, y, ignore_index)
-    right = wide((predictive.label == target) & scored).flatten()
+    right = wide(predictive.label == target).flatten()
     # Points left out go to the end, behind every bin's edge.
     confidence = torch.where(scored, wide(predictive.confidence), torch.inf).flatten()
     confidence, order = confidence.sort()
     points = scored.sum()
     if adaptive:
         last = -(-torch.arange(1, bins + 1, device=points.device) * points // bins) - 1
-        edges = confidence[last.clamp_min(0)]
-        edges = torch.where(last < 0, -torch.inf, edges)
+        edges = confidence[last]
     else:
         edges = torch.linspace(0, 1, bins + 1, dtype=confidence.dtype, device=confidence.device)[1:]
         edges[-1] = 2.0  # rounding may lift a probability over 1

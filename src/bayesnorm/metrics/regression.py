@@ -99,4 +99,4 @@ def quantile_calibration_error(
     From 0 to 1, without units. Lower is better; calibrated predictions of N points still get about 0.3 / sqrt(N).
     """
     shares = quantile_coverage(predictive, y, levels)
-    return (shares - torch.as_tensor(levels).to(shares)).abs().mean()
+    return (shares - number_vector("levels", levels).to(shares)).abs().mean()

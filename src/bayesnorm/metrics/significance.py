@@ -52,8 +52,12 @@ def significance(values: Sequence[float] | Tensor) -> Significance:
     standard_error = math.sqrt(variance / len(runs))
     t = mean / standard_error if standard_error else math.copysign(math.inf, mean) if mean else 0.0
     p_value = t_test_p_value(t, len(runs) - 1)
-    stars = next((mark for bound, mark in STARS if p_value <= bound), "ns")
-    return Significance(mean, standard_error, t, p_value, stars)
+    return Significance(mean, standard_error, t, p_value, stars(p_value))
+
+
+def stars(p_value: float) -> str:
+    """The paper's mark of a p-value."""
+    return next((mark for bound, mark in STARS if p_value <= bound), "ns")
 
 
 def t_test_p_value(t: float, degrees: float) -> float:

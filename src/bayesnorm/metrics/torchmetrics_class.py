@@ -18,7 +18,7 @@ from ..predictive.base import mixture_log
 from .classification import accuracy, brier, ece, mean_iou, nll
 from .crps import crps
 from .pll import gaussian_pll, pll
-from .regression import coverage, mae, rmse, sharpness, width
+from .regression import coverage, mae, quantile_calibration_error, rmse, sharpness, width
 
 MEANS = (mae, coverage, width, pll, gaussian_pll, crps, nll, brier, accuracy)
 """Scores of a set that are the mean of its points' scores."""
@@ -35,6 +35,9 @@ MIXTURES = (ece, mean_iou)
 HIGHER = (pll, gaussian_pll, accuracy, mean_iou)
 """Scores where more is better."""
 
+LOWER = (mae, rmse, quantile_calibration_error, crps, nll, brier, ece)
+"""Scores where less is better."""
+
 
 class ScoreMetric(Metric):  # type: ignore[misc, unused-ignore]
     """A score of all predictions since the last reset."""
@@ -45,7 +48,6 @@ class ScoreMetric(Metric):  # type: ignore[misc, unused-ignore]
     def __init__(self, score: Callable[..., Tensor], **options: Any) -> None:
         super().__init__()
         self.score, self.options = score, options
-        self.higher_is_better = score in HIGHER
         self.kept = score not in MEANS + ROOTS
         # A MetricCollection merges metrics whose states have equal names and, after one batch, equal values.
         mark = re.sub(r"\W", "_", "_".join([score.__name__, *(f"{k}_{v!r}" for k, v in sorted(options.items()))]))
@@ -53,6 +55,11 @@ class ScoreMetric(Metric):  # type: ignore[misc, unused-ignore]
         for name in self.names:
             self.add_state(name, [] if self.kept else torch.tensor(0.0), dist_reduce_fx="cat" if self.kept else "sum")
         self.kind: Any = None
+
+    @property
+    def higher_is_better(self) -> bool | None:  # type: ignore[override, unused-ignore]
+        """Whether more is better; None where that is not known."""
+        return True if self.score in HIGHER else False if self.score in LOWER else None
 
     def update(self, predictive: Any, y: Any) -> None:
         """Adds predictions and their targets."""

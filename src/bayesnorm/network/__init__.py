@@ -10,5 +10,6 @@ from .layers import (
 from .statistics import (
     BatchStatistics as BatchStatistics,
     Progress as Progress,
+    collect_moments as collect_moments,
     collect_statistics as collect_statistics,
 )

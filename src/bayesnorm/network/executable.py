@@ -121,9 +121,18 @@ class Executable:
                 self._prefix.forget()
         return outputs
 
-    def under(self, state: State, x: Tensor) -> Tensor:
-        """Outputs under one state (no leading axis), differentiable with respect to it: (batch, *out)."""
-        affine, rest = self._split(state)
+    def derivable(self, state: State, x: Tensor) -> Tensor:
+        """Outputs under one state, with derivatives by it: (batch, *out).
+
+        Args:
+            state: Overrides of batch-norm statistics, (channels,), or (batch, channels) for one per row.
+            x: Inputs on the network's device.
+        """
+        self._refresh()
+        return self._under(state, x, self._batchnorm | self._more_than_batchnorm)
+
+    def _under(self, state: State, x: Tensor, batchnorm: dict[str, _BatchNorm]) -> Tensor:
+        affine, rest = self._split(state, batchnorm)
         self._affine = affine
         x = x.clone()
         try:
@@ -134,12 +143,14 @@ class Executable:
 
     def _build(self) -> None:
         self._network = private_copy(self.model)
+        found = find_batchnorm(self._network)
+        self._batchnorm = {name: module for name, module in found.items() if _only_normalises(module)}
         # A subclass that does more than normalise keeps its own forward and gets its draws as plain overrides.
-        self._batchnorm = {name: bn for name, bn in find_batchnorm(self._network).items() if _only_normalises(bn)}
+        self._more_than_batchnorm = {name: found[name] for name in found if name not in self._batchnorm}
         self._plans: dict[Any, _Plan] = {}
         self._independent: dict[Any, bool] = {}
         self._held = self._parts()
-        for name, module in self._batchnorm.items():
+        for name, module in found.items():
             module.forward = self._affine_forward(name, module)  # type: ignore[method-assign]
         self._prefix = PrefixCache(self._network)
 
@@ -157,23 +168,25 @@ class Executable:
         ]
 
     def _affine_forward(self, name: str, module: _BatchNorm) -> Any:
-        original = module.forward
+        original, plain = module.forward, _only_normalises(module)
 
-        def forward(input: Tensor) -> Tensor:
+        def forward(*args: Any, **kwargs: Any) -> Any:
             drawn = self._affine.get(name)
             if drawn is None:
-                return original(input)
-            shape = (1, -1) + (1,) * (input.dim() - 2)
-            scale, shift = (part.view(shape) for part in drawn)
-            return torch.addcmul(shift, input, scale).to(input.dtype)
+                return original(*args, **kwargs)
+            h = args[0] if args else kwargs["input"]
+            scale, shift = (part.view(-1, part.shape[-1], *[1] * (h.dim() - 2)) for part in drawn)
+            mapped = torch.addcmul(shift, h, scale).to(h.dtype)
+            # A layer that does more than normalise gets the input whose own normalisation is the drawn one.
+            return mapped if plain else original(mapped, *args[1:])
 
         return forward
 
-    def _split(self, state: State) -> tuple[dict[str, tuple[Tensor, Tensor]], State]:
+    def _split(self, state: State, batchnorm: dict[str, _BatchNorm]) -> tuple[dict[str, tuple[Tensor, Tensor]], State]:
         """Batch-norm overrides as (scale, shift) by layer, and the other overrides as they are."""
         affine: dict[str, tuple[Tensor, Tensor]] = {}
         rest = dict(state)
-        for name, module in self._batchnorm.items():
+        for name, module in batchnorm.items():
             mean, var = (rest.pop(f"{name}.{key}", None) for key in ("running_mean", "running_var"))
             if mean is None and var is None:
                 continue
@@ -181,12 +194,15 @@ class Executable:
             assert own_mean is not None
             assert own_var is not None
             mean, var = own_mean if mean is None else mean, own_var if var is None else var
+            scale = torch.rsqrt(var.to(torch.promote_types(var.dtype, torch.float32)) + module.eps)
+            if name in self._more_than_batchnorm:
+                scale = scale * torch.sqrt(own_var + module.eps)
+                affine[name] = scale, own_mean - mean * scale
+                continue
             weight = rest.pop(f"{name}.weight", module.weight)
             bias = rest.pop(f"{name}.bias", module.bias)
-            scale = torch.rsqrt(var.to(torch.promote_types(var.dtype, torch.float32)) + module.eps)
             scale = scale if weight is None else scale * weight
-            shift = -mean * scale if bias is None else bias - mean * scale
-            affine[name] = scale, shift
+            affine[name] = scale, -mean * scale if bias is None else bias - mean * scale
         return affine, rest
 
     def _fill(self, outputs: Tensor, states: State, x: Tensor, chunk: int, plan: _Plan) -> None:
@@ -207,7 +223,7 @@ class Executable:
             outputs[draw] = self._looped(state, x)
 
     def _vectorised(self, states: State, x: Tensor) -> Tensor:
-        run = torch.vmap(lambda state: self.under(state, x), randomness="same")
+        run = torch.vmap(lambda state: self._under(state, x, self._batchnorm), randomness="same")
         return self._prefix.replay(lambda: run(states))
 
     def _looped(self, state: State, x: Tensor) -> Tensor:
@@ -220,11 +236,13 @@ class Executable:
             few = x[:2]
             one = {name: value[0] for name, value in states.items()}
             drawn = frozenset(name.rpartition(".")[0] for name in states)
-            output = self._prefix.measure(lambda: self._select(call(self._bound(one), few, "x"), len(few)), drawn)
+            output = self._prefix.measure(
+                lambda: self._select(call(self._bound(one), few, "x", tuple(x.shape)), len(few)), drawn
+            )
             two = {name: value[:1].expand(2, *value.shape[1:]) for name, value in states.items()}
             vectorizable = True
             try:
-                torch.vmap(lambda state: self.under(state, few), randomness="same")(two)
+                torch.vmap(lambda state: self._under(state, few, self._batchnorm), randomness="same")(two)
             except Exception as error:
                 vectorizable = False
                 self._say_once(error)

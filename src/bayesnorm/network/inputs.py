@@ -51,14 +51,14 @@ def as_input(value: Any, name: str, device: torch.device, dtype: torch.dtype) ->
     return tensor.to(device=device)
 
 
-def call(network: Callable[[Tensor], Any], x: Tensor, argument: str) -> Any:
-    """`network(x)`, with a failure told in terms of the argument that `x` came from."""
+def call(network: Callable[[Tensor], Any], x: Tensor, argument: str, shape: tuple[int, ...] | None = None) -> Any:
+    """`network(x)`, with a failure told in terms of the argument (and its shape) that `x` came from."""
     try:
         return network(x)
     except BayesNormError:
         raise
     except Exception as error:
         raise InputError(
-            f"{argument}: the network's forward failed on input of shape {tuple(x.shape)} and {x.dtype}: "
+            f"{argument}: the network's forward failed on input of shape {tuple(shape or x.shape)} and {x.dtype}: "
             f"{type(error).__name__}: {error}. Input like that which the network was trained on would work."
         ) from error

@@ -20,6 +20,9 @@ from .layers import BatchNormLayer, LayerChoice, choose_layers, find_batchnorm, 
 Progress = Callable[[int, int], None]
 """Called with (done, total)."""
 
+EXAMPLE_ROWS = 32
+"""Training rows that a fit looks at the network's outputs on; they are not kept."""
+
 
 @dataclass(frozen=True)
 class BatchStatistics:
@@ -33,7 +36,7 @@ class BatchStatistics:
         running_var: The network's own running variance, (C,).
         batch_size: M.
         rows: N, the training rows that batches were drawn from.
-        example: Two of the inputs, to look at what the network makes of them.
+        example: A few of the inputs, to look at what the network makes of them.
     """
 
     layers: tuple[BatchNormLayer, ...]
@@ -46,8 +49,21 @@ class BatchStatistics:
     example: Tensor
 
 
-@torch.inference_mode(False)
-@torch.no_grad()
+@dataclass(frozen=True)
+class UnitMoments:
+    """How much one training row contributes to a batch's statistics, per channel; see `collect_moments`.
+
+    Args:
+        statistics: Population mean and variance of every channel, as those of one batch: (1, C).
+        mean_std: Over rows, standard deviation of a row's average of h, (C,).
+        square_std: Over rows, standard deviation of a row's average of (h - mean)^2, (C,).
+    """
+
+    statistics: BatchStatistics
+    mean_std: Tensor
+    square_std: Tensor
+
+
 def collect_statistics(
     model: nn.Module,
     batches: MiniBatches,
@@ -59,39 +75,99 @@ def collect_statistics(
     Everything else is in evaluation mode: dropout is off, other batch-norm layers use their running
     statistics. The work happens on a private copy; the user's model is not touched.
     """
+    visit = _visit(model, batches, layers, _batch_statistics, progress, whole_data=False)
+    mean, var = (torch.stack(part) for part in zip(*visit.found, strict=True))
+    return visit.statistics(mean, var, batches)
+
+
+def collect_moments(
+    model: nn.Module,
+    batches: MiniBatches,
+    layers: LayerChoice = None,
+    progress: Progress | None = None,
+) -> UnitMoments:
+    """Run the network once over all rows in evaluation mode and take the moments of every channel's input h.
+
+    In a convolution, a row's pixels are not independent: what a batch's mean and variance average over is the rows'
+    own averages of h and of (h - mean)^2, so it is their spread that counts.
+    """
+    visit = _visit(model, batches, layers, _moment_sums, progress, whole_data=True)
+    rows = sum(count for count, _ in visit.found)
+    a, b, aa, bb, ab = (sum(parts) / rows for parts in zip(*(sums for _, sums in visit.found), strict=True))
+    # a and b are rows' averages of h' and h'^2, with h' = h - running mean to lose no digits.
+    mean_var = (aa - a * a).clamp_min(0)
+    square_var = (bb - b * b - 4 * a * (ab - a * b) + 4 * a * a * mean_var).clamp_min(0)
+    dtype = visit.running_mean.dtype
+    mean = (a + visit.running_mean.double()).to(dtype)[None]
+    var = (b - a * a).clamp_min(0).to(dtype)[None]
+    return UnitMoments(visit.statistics(mean, var, batches), mean_var.sqrt().to(dtype), square_var.sqrt().to(dtype))
+
+
+@dataclass(frozen=True)
+class _Visit:
+    """What a walk over training batches found, and the layers it was found at."""
+
+    layers: tuple[BatchNormLayer, ...]
+    running_mean: Tensor
+    running_var: Tensor
+    example: Tensor
+    found: list[Any]
+
+    def statistics(self, mean: Tensor, var: Tensor, batches: MiniBatches) -> BatchStatistics:
+        statistics = BatchStatistics(
+            layers=self.layers,
+            mean=mean,
+            var=var,
+            running_mean=self.running_mean,
+            running_var=self.running_var,
+            batch_size=batches.batch_size,
+            rows=batches.rows,
+            example=self.example,
+        )
+        _require_finite(statistics)
+        return statistics
+
+
+@torch.inference_mode(False)
+@torch.no_grad()
+def _visit(
+    model: nn.Module,
+    batches: MiniBatches,
+    layers: LayerChoice,
+    look: Callable[[nn.Module, dict[str, _BatchNorm], Tensor], Any],
+    progress: Progress | None,
+    whole_data: bool,
+) -> _Visit:
+    """Show `look` a private copy of the network, the chosen layers and every batch in turn."""
     original = unwrap(model)
     require_batchnorm(original)
-    require_finite_weights(original)
     device, dtype = device_of(original), dtype_of(original)
+    require_finite_weights(original)
     network = private_copy(original)
     modules = find_batchnorm(network)
     chosen: tuple[str, ...] = ()
-    collected: list[tuple[Tensor, Tensor]] = []
+    found: list[Any] = []
     with isolated_randomness(batches.seed, device):
-        for done, batch in enumerate(batches, start=1):
+        walk = batches.every_row() if whole_data else iter(batches)
+        total = batches.passes_over_data() if whole_data else len(batches)
+        for done, batch in enumerate(walk, start=1):
             x = as_input(batch, "train_data", device, dtype)
             if not chosen:
-                example = x[:2]
-                chosen = _chosen(network, modules, example, layers)
-            collected.append(_batch_statistics(network, {name: modules[name] for name in chosen}, x))
+                example = x[:EXAMPLE_ROWS]
+                chosen = _chosen(network, modules, x[:2], layers)
+            found.append(look(network, {name: modules[name] for name in chosen}, x))
             if progress is not None:
-                progress(done, len(batches))
-    mean, var = (torch.stack(part) for part in zip(*collected, strict=True))
-    found = tuple(BatchNormLayer(name, modules[name].num_features, modules[name].eps) for name in chosen)
+                progress(done, total)
     own = find_batchnorm(original)
-    running = [(own[name].running_mean, own[name].running_var) for name in chosen]
-    statistics = BatchStatistics(
-        layers=found,
-        mean=mean,
-        var=var,
-        running_mean=torch.cat([pair[0] for pair in running]).to(mean.dtype),  # type: ignore[misc]
-        running_var=torch.cat([pair[1] for pair in running]).to(mean.dtype),  # type: ignore[misc]
-        batch_size=batches.batch_size,
-        rows=batches.rows,
+    kept = statistics_dtype(dtype)
+    running_mean, running_var = zip(*((own[name].running_mean, own[name].running_var) for name in chosen), strict=True)
+    return _Visit(
+        layers=tuple(BatchNormLayer(name, modules[name].num_features, modules[name].eps) for name in chosen),
+        running_mean=torch.cat(running_mean).to(kept),
+        running_var=torch.cat(running_var).to(kept),
         example=example,
+        found=found,
     )
-    _require_finite(statistics)
-    return statistics
 
 
 def statistics_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -160,6 +236,34 @@ def _batch_statistics(network: nn.Module, modules: dict[str, _BatchNorm], x: Ten
         )
     means, variances = zip(*(found[name] for name in modules), strict=True)
     return torch.cat(means), torch.cat(variances)
+
+
+def _moment_sums(
+    network: nn.Module, modules: dict[str, _BatchNorm], x: Tensor
+) -> tuple[int, tuple[Tensor, Tensor, Tensor, Tensor, Tensor]]:
+    """Rows, and the sums over rows of a, b, a^2, b^2 and ab, where a and b average h' and h'^2 over a row's pixels."""
+    found: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def average(name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
+        h = (args[0] if args else kwargs["input"]).double()
+        running_mean = modules[name].running_mean
+        assert running_mean is not None
+        h = h - running_mean.double().view(1, -1, *[1] * (h.dim() - 2))
+        found[name] = (
+            h.flatten(2).mean(2) if h.dim() > 2 else h,
+            h.square().flatten(2).mean(2) if h.dim() > 2 else h * h,
+        )
+
+    handles = [
+        module.register_forward_pre_hook(partial(average, name), with_kwargs=True) for name, module in modules.items()
+    ]
+    try:
+        call(network, x, "train_data")
+    finally:
+        for handle in handles:
+            handle.remove()
+    a, b = (torch.cat([found[name][part] for name in modules], dim=1) for part in (0, 1))
+    return len(x), (a.sum(0), b.sum(0), a.square().sum(0), b.square().sum(0), (a * b).sum(0))
 
 
 def _require_finite(statistics: BatchStatistics) -> None:

@@ -2,4 +2,5 @@
 
 from .base import Predictive as Predictive
 from .classification import ClassificationPredictive as ClassificationPredictive
+from .gaussian import GaussianPredictive as GaussianPredictive
 from .regression import RegressionPredictive as RegressionPredictive

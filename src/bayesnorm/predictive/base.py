@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -56,6 +57,14 @@ class Predictive(ABC):
 
     def __len__(self) -> int:
         return len(self.mean)
+
+
+def as_targets(y: Any, device: torch.device) -> Tensor:
+    """Targets as a tensor: a tensor, an array, a data frame's column or a list of numbers."""
+    try:
+        return torch.as_tensor(y if isinstance(y, Tensor) else np.array(y), device=device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"y: {type(y).__name__} is no array of numbers ({error}); a tensor would work.") from error
 
 
 def draw_weights(weights: Tensor | None, like: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .base import Predictive, choose_draws, draw_weights, mixture_log, weighted_mean
+from .base import Predictive, as_targets, choose_draws, draw_weights, mixture_log, weighted_mean
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class ClassificationPredictive(Predictive):
 
     def targets(self, y: Any) -> Tensor:
         """Class numbers (batch, *pixels) as integers, or an error."""
-        target = torch.as_tensor(y, device=self.probs.device)
+        target = as_targets(y, self.probs.device)
         shape, classes = tuple(self.label.shape), self.probs.shape[1]
         if target.is_floating_point() and bool((target == target.round()).all()):
             target = target.long()

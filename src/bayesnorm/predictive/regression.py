@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .base import Predictive, choose_draws, draw_weights, mixture_log, weighted_mean
+from .base import Predictive, as_targets, choose_draws, draw_weights, mixture_log, weighted_mean
 from .noise import Noise, NormalNoise
 
 BISECTIONS = 60
@@ -68,7 +68,9 @@ class RegressionPredictive(Predictive):
         if not 0 < level < 1:
             raise InputError(f"level: {level} was given; a probability strictly between 0 and 1 would work.")
         # A mixture's quantile lies between the least and the greatest of its components' quantiles.
-        quantiles = self.loc + self.scale * self.noise.icdf(torch.tensor(level).to(self.loc))
+        quantiles = self.loc + self.scale * self.noise.icdf(
+            torch.tensor(level, dtype=self.loc.dtype, device=self.loc.device)
+        )
         low, high = quantiles.amin(0), quantiles.amax(0)
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
@@ -105,7 +107,7 @@ class RegressionPredictive(Predictive):
 
 def like_mean(y: Any, mean: Tensor) -> Tensor:
     """Targets brought to the predictive mean's shape, or an error: never a silent broadcast."""
-    target = torch.as_tensor(y, dtype=mean.dtype, device=mean.device)
+    target = as_targets(y, mean.device).to(mean.dtype)
     if target.shape == mean.shape:
         return _finite(target)
     if mean.shape[-1] == 1 and target.shape == mean.shape[:-1]:

@@ -1,0 +1,127 @@
+"""First-order propagation: the network linearised in its statistics.
+
+For fluctuations with covariance F^T F + diag(d^2) and g the gradient of an output with respect to the coordinates,
+
+    mean = f(centre),     variance = |F g|^2 + |d g|^2.
+
+The covariance is joint over all layers, so what is correlated stays correlated; the price is one forward and one
+backward pass per output, whatever the number of batches. Where a row has more outputs than F has directions, the
+derivatives along the directions (forward mode) are cheaper and are taken instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..errors import BayesNormError
+from ..predictive import Predictive
+from .base import Engine
+from .gaussian_outputs import GaussianOutputs
+
+if TYPE_CHECKING:
+    from ..batchnorm_posterior import BatchNormPosterior
+    from ..posterior import Posterior
+
+BLOCK_BYTES = 256 * 2**20
+"""Memory for the Jacobian of one block of rows."""
+
+
+@dataclass(frozen=True)
+class Delta(Engine):
+    """The delta method: a Gaussian over outputs from first derivatives, deterministic.
+
+    Gives a Gaussian predictive for regression. For classes the logits are Gaussian, and the softmax is averaged over
+    cheap draws of them (no further network pass).
+
+    Args:
+        block_bytes: Memory for derivatives of one block of rows.
+    """
+
+    block_bytes: int = BLOCK_BYTES
+
+    def predict(self, posterior: Posterior, x: Any, seed: int = 0) -> Predictive:
+        return self.outputs(posterior, x).predictive(posterior.likelihood, seed)
+
+    def outputs(self, posterior: Posterior, x: Any) -> GaussianOutputs:
+        """Mean and covariance root of the outputs."""
+        chosen = require_batchnorm_posterior(posterior, "Delta")
+        x = posterior.executable.input(x)
+        factor, independent = chosen.fluctuations.root()
+        factor = factor * chosen.spread
+        independent = None if independent is None else independent * chosen.spread
+        outputs = posterior.executable.point(x[:2])[0].numel()
+        if independent is None and outputs > len(factor):
+            return _forward_mode(chosen, factor, x)
+        per_row = outputs * len(chosen.centre) * x.element_size()
+        rows = max(1, self.block_bytes // per_row)
+        parts = []
+        for start in range(0, len(x), rows):
+            mean, jacobian = output_jacobian(chosen, x[start : start + rows])
+            parts.append(GaussianOutputs(mean, _root(jacobian, factor, independent)))
+        if len(parts) == 1:
+            return parts[0]
+        return GaussianOutputs(torch.cat([p.mean for p in parts]), torch.cat([p.root for p in parts]))
+
+
+def require_batchnorm_posterior(posterior: Posterior, engine: str) -> BatchNormPosterior:
+    """The posterior, where it is one over batch-norm statistics."""
+    from ..batchnorm_posterior import BatchNormPosterior  # which itself predicts with an engine
+
+    if not isinstance(posterior, BatchNormPosterior):
+        raise BayesNormError(
+            f"engine: {engine} needs a posterior over batch-norm statistics, and {type(posterior).__name__} was given; "
+            "MonteCarlo() works with every posterior."
+        )
+    return posterior
+
+
+@torch.inference_mode(False)
+def output_jacobian(posterior: BatchNormPosterior, x: Tensor, most_outputs: int | None = None) -> tuple[Tensor, Tensor]:
+    """Outputs at the centre, (batch, *out), and their derivatives by coordinates, (batch, outputs, 2C).
+
+    Every row has a copy of the coordinates of its own, so one backward pass gives an output's gradients for all rows.
+
+    Args:
+        posterior: Its centre is where derivatives are taken.
+        x: Inputs on the network's device.
+        most_outputs: Where a row has more, as many random combinations of them are taken instead.
+    """
+    with torch.enable_grad():
+        own = posterior.centre.expand(len(x), -1).clone().requires_grad_()
+        f = posterior.executable.derivable(posterior.state(own), x)
+        flat = f.reshape(len(x), -1).sum(0)
+        if most_outputs is not None and len(flat) > most_outputs:
+            generator = torch.Generator().manual_seed(0)
+            flat = torch.randn(most_outputs, len(flat), generator=generator).to(flat) @ flat
+        last = len(flat) - 1
+        rows = [torch.autograd.grad(flat[k], own, retain_graph=k < last)[0] for k in range(len(flat))]
+    return f.detach(), torch.stack(rows, dim=1)
+
+
+def _root(jacobian: Tensor, factor: Tensor, independent: Tensor | None) -> Tensor:
+    """A root of the outputs' covariance, (batch, outputs, R), square where that is smaller."""
+    root = jacobian @ factor.T
+    if independent is not None:
+        root = torch.cat([root, jacobian * independent], dim=2)
+    if root.shape[1] >= root.shape[2]:
+        return root
+    covariance = (root @ root.mT).double()
+    values, vectors = torch.linalg.eigh(covariance)
+    return (vectors * values.clamp_min(0).sqrt().unsqueeze(-2)).to(root.dtype)
+
+
+@torch.inference_mode(False)
+def _forward_mode(posterior: BatchNormPosterior, factor: Tensor, x: Tensor) -> GaussianOutputs:
+    """Derivatives of all outputs along each direction of the factor."""
+
+    def outputs(coordinates: Tensor) -> Tensor:
+        return posterior.executable.derivable(posterior.state(coordinates), x)
+
+    with torch.no_grad():
+        mean = outputs(posterior.centre)
+        columns = [torch.func.jvp(outputs, (posterior.centre,), (direction,))[1] for direction in factor]
+    return GaussianOutputs(mean, torch.stack(columns, dim=-1).reshape(len(x), -1, len(factor)))

@@ -1,0 +1,63 @@
+"""Deterministic points instead of random draws.
+
+Along each of R directions v_r of the statistics two points are placed, centre +- sqrt(R) v_r, all of the same weight: their
+mean is the centre and their covariance is the sum of v_r v_r^T. The directions are those that matter most for the
+*outputs* (see `directions.py`), scaled up for the share of the outputs' variance that they leave out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..errors import BayesNormError
+from ..predictive import Predictive
+from .base import Engine
+from .delta import require_batchnorm_posterior
+
+if TYPE_CHECKING:
+    from ..posterior import Posterior
+
+
+@dataclass(frozen=True)
+class SigmaPoints(Engine):
+    """2 x rank deterministic, equally weighted passes.
+
+    Args:
+        rank: R, how many directions; at most as many as the fit kept (32), or as there are batches.
+        vectorize: False runs the points one by one; the numbers are the same.
+        chunk: Points per vectorised pass; None chooses by memory.
+    """
+
+    rank: int = 8
+    vectorize: bool = True
+    chunk: int | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rank, bool) or not isinstance(self.rank, int) or self.rank < 1:
+            raise BayesNormError(f"rank: {self.rank!r} was given; a whole number of at least 1 would work.")
+
+    def predict(self, posterior: Posterior, x: Any, seed: int = 0) -> Predictive:
+        return posterior.likelihood.predictive(self.outputs(posterior, x))
+
+    def outputs(self, posterior: Posterior, x: Any) -> Tensor:
+        """Network outputs at each point, (2 rank, batch, *out)."""
+        chosen = require_batchnorm_posterior(posterior, "SigmaPoints")
+        step = self.directions(posterior) * (chosen.spread * self.rank**0.5)
+        states = chosen.state(torch.cat([chosen.centre + step, chosen.centre - step]))
+        return posterior.executable.run(states, x, vectorize=self.vectorize, chunk=self.chunk)
+
+    def directions(self, posterior: Posterior) -> Tensor:
+        """The scaled directions, (rank, 2C): output directions where the fit found them, else principal components."""
+        chosen = require_batchnorm_posterior(posterior, "SigmaPoints")
+        found, explained = chosen.directions, chosen.explained
+        if found is None or explained is None:
+            found, explained = chosen.fluctuations.principal(self.rank)
+        if self.rank > len(found):
+            raise BayesNormError(
+                f"rank: {self.rank} was given and {len(found)} directions are known; fewer would work."
+            )
+        return found[: self.rank] / explained[self.rank - 1].sqrt()

@@ -1,0 +1,113 @@
+"""What the batch-norm methods share: their arguments, and collecting batch statistics."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from ..batchnorm_posterior import BatchNormPosterior, Center, coordinates
+from ..engines.directions import with_output_directions
+from ..errors import BayesNormError
+from ..fluctuations import Fluctuations
+from ..likelihoods import Gaussian, Likelihood
+from ..network import BatchStatistics, Executable, LayerChoice, Progress, TrainData, collect_statistics, mini_batches
+from ..posterior import require_seed
+
+
+@dataclass(frozen=True)
+class BatchNormMethod(ABC):
+    """A posterior over batch-norm statistics from those of training batches.
+
+    Args:
+        batch_size: M, rows per batch; None takes a `DataLoader`'s own.
+        states: S, how many batches' statistics are collected.
+        layers: Which batch-norm layers are drawn: names, a predicate `(name, module) -> bool`, the last k as they run,
+            or None for all. What comes before the first of them is computed once, not once per draw.
+        center: "running" (draws about the network's own running statistics) or "batch" (as published).
+    """
+
+    batch_size: int | None = None
+    states: int = 256
+    layers: LayerChoice = None
+    center: Center = "running"
+
+    def __post_init__(self) -> None:
+        if self.center not in ("running", "batch"):
+            raise BayesNormError(
+                f'center: {self.center!r} was given; "running" (about the network\'s own statistics) or "batch" (as '
+                "published) would work."
+            )
+        least = 1 if self.center == "batch" else 2
+        if isinstance(self.states, bool) or not isinstance(self.states, int) or self.states < least:
+            raise BayesNormError(f"states: {self.states!r} was given; a whole number of at least {least} would work.")
+
+    @abstractmethod
+    def distribution(self, deviations: Tensor) -> Fluctuations:
+        """The distribution of a batch's deviation from the mean statistics, from those of S batches, (S, 2C)."""
+
+    def fit(
+        self,
+        model: nn.Module,
+        train_data: TrainData,
+        likelihood: Likelihood | None = None,
+        *,
+        output: str | int | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> BatchNormPosterior:
+        """Collect the statistics of `states` training batches.
+
+        Args:
+            model: The trained network; never modified.
+            train_data: The rows that it was trained on: a `DataLoader`, a `Dataset`, a tensor, an array or a pair.
+            likelihood: How outputs become distributions of targets; None means `Gaussian()` for a network with one
+                real output, and classification wants `Categorical()`.
+            output: Which entry to use where the network returns a dict or a tuple.
+            seed: Same seed, same batches.
+            progress: Called with (done, total) after every batch.
+        """
+        batches = mini_batches(train_data, self.batch_size, self.states, require_seed(seed))
+        statistics = collect_statistics(model, batches, self.layers, progress)
+        found = coordinates(statistics.mean, statistics.var, statistics.layers)
+        batch_mean = found.double().mean(0).to(found.dtype)
+        fluctuations = self.distribution(found - batch_mean)
+        return self._posterior(model, output, likelihood, statistics, batch_mean, fluctuations)
+
+    def _posterior(
+        self,
+        model: nn.Module,
+        output: str | int | None,
+        likelihood: Likelihood | None,
+        statistics: BatchStatistics,
+        batch_mean: Tensor,
+        fluctuations: Fluctuations,
+    ) -> BatchNormPosterior:
+        executable = Executable(model, output)
+        posterior = BatchNormPosterior(
+            executable=executable,
+            likelihood=likelihood or default_likelihood(executable, statistics.example),
+            method=type(self).__name__,
+            layers=statistics.layers,
+            center=self.center,
+            running=coordinates(statistics.running_mean, statistics.running_var, statistics.layers),
+            batch_mean=batch_mean,
+            fluctuations=fluctuations,
+            fitted_batch_size=statistics.batch_size,
+            batch_size=float(statistics.batch_size),
+            rows=statistics.rows,
+        )
+        return with_output_directions(posterior, statistics.example)
+
+
+def default_likelihood(executable: Executable, x: Any) -> Likelihood:
+    """Gaussian for a network with one real output; with more, only the user knows what they mean."""
+    shape = executable.point(x)[0].shape
+    if shape.numel() != 1:
+        raise BayesNormError(
+            f"likelihood: none was given and the network has outputs of shape {tuple(shape)} per row; pass "
+            "Categorical() for classes, or Gaussian() for several real targets."
+        )
+    return Gaussian()

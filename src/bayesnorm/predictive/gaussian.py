@@ -1,0 +1,33 @@
+"""The predictive of regression where the network's output is Gaussian in closed form."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from torch import Tensor
+
+from .regression import RegressionPredictive
+
+
+class GaussianPredictive(RegressionPredictive):
+    """p(y | x) = N(mean, epistemic + aleatoric), each target on its own: a mixture of one.
+
+    Args:
+        mean: (batch, *out).
+        epistemic: Variance from the posterior, (batch, *out).
+        aleatoric: Variance of the noise, broadcast to the shape of `mean`.
+    """
+
+    def __init__(self, mean: Tensor, epistemic: Tensor, aleatoric: Tensor) -> None:
+        super().__init__(mean[None], (epistemic + aleatoric).sqrt()[None])
+        object.__setattr__(self, "_parts", (epistemic, aleatoric.expand_as(mean)))
+
+    _parts: tuple[Tensor, Tensor]
+
+    @cached_property
+    def epistemic(self) -> Tensor:
+        return self._parts[0]
+
+    @cached_property
+    def aleatoric(self) -> Tensor:
+        return self._parts[1]

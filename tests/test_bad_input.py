@@ -1,0 +1,374 @@
+"""Bad input gives a `BayesNormError` that names the argument and what was found; nothing is changed or written."""
+
+from __future__ import annotations
+
+import os
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+import bayesnorm as bn
+from bayesnorm.errors import InputError, NetworkError
+
+X = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
+NAN = float("nan")
+
+
+def net(**options):
+    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, **options), nn.ReLU(), nn.Linear(4, 1))
+
+
+@pytest.fixture
+def refused(snapshot, tmp_path, monkeypatch):
+    """`refused(model, match, call)`: the call is refused with this message, and leaves no trace."""
+    monkeypatch.chdir(tmp_path)
+
+    def check(model, match, call, kind=bn.BayesNormError):
+        before = snapshot(model)
+        with pytest.raises(kind, match=match):
+            call()
+        assert snapshot(model) == before, "the model is as it was"
+        assert os.listdir(tmp_path) == [], "nothing is written"
+
+    return check
+
+
+def fit(model, data=X, **options):
+    return bn.MCBN(**{"batch_size": 8, "states": 4, **options}).fit(model, data)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [nn.Linear(3, 1), nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.GroupNorm(2, 4), nn.InstanceNorm1d(4))],
+)
+def test_no_batchnorm_layer(model, refused):
+    refused(model, r"model: has no batch-norm layer .*found .*Linear.*would work", lambda: fit(model), NetworkError)
+
+
+@pytest.mark.parametrize("model", [None, "model", lambda x: x, 3])
+def test_no_network_at_all(model):
+    with pytest.raises(NetworkError, match=rf"model: {type(model).__name__} was given; a torch.nn.Module would work"):
+        fit(model)
+
+
+def test_a_layer_without_running_statistics(refused):
+    model = net(track_running_stats=False)
+    refused(model, r"model: batch-norm layer '1' keeps no running statistics", lambda: fit(model), NetworkError)
+
+
+def test_a_layer_without_running_statistics_that_is_left_out_is_no_problem():
+    model = nn.Sequential(nn.BatchNorm1d(3, track_running_stats=False), net())
+    posterior = fit(model, layers="1.1")
+    assert [layer.name for layer in posterior.layers] == ["1.1"]
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bn, self.head = nn.BatchNorm1d(3), nn.Linear(3, 1)
+
+    def forward(self, x):
+        return self.head(self.bn(torch.tanh(self.bn(x))))
+
+
+def test_one_layer_called_twice(refused):
+    model = Twice()
+    refused(model, r"model: batch-norm layer 'bn' is called 2 times .*layers=", lambda: fit(model), NetworkError)
+
+
+def test_one_layer_under_two_names(refused):
+    shared = nn.BatchNorm1d(3)
+    model = nn.Sequential(shared, nn.Tanh(), shared, nn.Linear(3, 1))
+    refused(model, r"model: batch-norm layer '0' is called 2 times", lambda: fit(model), NetworkError)
+
+
+@pytest.mark.parametrize("size", [40, 41, 1000])
+@pytest.mark.parametrize("data", [X, (X, X[:, 0]), TensorDataset(X), DataLoader(TensorDataset(X), batch_size=4)])
+def test_batch_size_not_below_the_rows(size, data, refused):
+    model = net()
+    said = rf"batch_size: {size} of only 40 training rows.*At most 39 works"
+    refused(model, said, lambda: fit(model, data, batch_size=size), InputError)
+
+
+def test_a_loader_whose_own_batch_holds_everything(refused):
+    model, loader = net(), DataLoader(TensorDataset(X), batch_size=40)
+    refused(model, r"batch_size: 40 of only 40", lambda: fit(model, loader, batch_size=None), InputError)
+
+
+@pytest.mark.parametrize("size", [1, 0, -3, 2.5, True, "8"])
+def test_batch_size_that_is_none(size, refused):
+    model = net()
+    refused(model, rf"batch_size: {size!r} .*at least 2", lambda: fit(model, batch_size=size), InputError)
+
+
+def test_batch_size_none_without_a_loader(refused):
+    model = net()
+    refused(model, r"batch_size: None .*train_data is Tensor", lambda: fit(model, batch_size=None), InputError)
+
+
+class Rows(Dataset):
+    """A data set of `rows`, whatever they are."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, row):
+        return self.rows[row]
+
+
+class Stream(torch.utils.data.IterableDataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __iter__(self):
+        return iter(self.rows)
+
+
+EMPTY = {
+    "tensor": lambda: X[:0],
+    "array": lambda: X[:0].numpy(),
+    "pair": lambda: (X[:0], X[:0, 0]),
+    "dataset": lambda: Rows([]),
+    "stream": lambda: Stream([]),
+    "loader": lambda: DataLoader(Rows([]), batch_size=8),
+    "loader of a stream": lambda: DataLoader(Stream([]), batch_size=8),
+    "number": lambda: torch.tensor(3.0),
+    "NumPy number": lambda: np.array(3.0),
+}
+
+
+@pytest.mark.parametrize("kind", EMPTY)
+def test_empty_data(kind, refused):
+    model = net()
+    refused(model, r"train_data: (is empty|has shape)", lambda: fit(model, EMPTY[kind]()), InputError)
+
+
+class Thing:
+    pass
+
+
+NOT_TENSORS = {
+    "dict rows": lambda: Rows([{"x": row} for row in X]),
+    "text rows": lambda: Rows(["text"] * 40),
+    "object rows": lambda: Rows([Thing()] * 40),
+    "ragged rows": lambda: Rows([torch.zeros(2 + i % 2) for i in range(40)]),
+    "dict batches": lambda: DataLoader(TensorDataset(X), 8, collate_fn=lambda rows: {"x": rows}),
+    "text batches": lambda: DataLoader(TensorDataset(X), 8, collate_fn=lambda rows: "text"),
+    "dict stream": lambda: Stream([{"x": row} for row in X]),
+    "ragged stream": lambda: Stream([torch.zeros(2 + i % 2) for i in range(40)]),
+    "objects": lambda: np.array([Thing()] * 40),
+    "text": lambda: np.array([["a", "b", "c"]] * 40),
+    "complex": lambda: X.to(torch.complex64),
+    "too few rows": lambda: DataLoader(TensorDataset(X), 8, collate_fn=lambda rows: torch.zeros(3, 3)),
+    "rows of x and y differ": lambda: (X, X[:7]),
+    "y a number": lambda: (X, torch.tensor(1.0)),
+    "a dict": lambda: {"x": X},
+    "a string": lambda: "train.csv",
+    "nothing": lambda: None,
+}
+
+
+@pytest.mark.parametrize("kind", NOT_TENSORS)
+def test_batches_that_are_not_tensors(kind, refused):
+    model = net()
+    refused(model, r"^train_data: .*\w", lambda: fit(model, NOT_TENSORS[kind]()), InputError)
+
+
+def test_a_data_set_that_fails_names_the_argument(refused):
+    class Broken(Rows):
+        def __getitem__(self, row):
+            raise FileNotFoundError("image 7 is gone")
+
+    model = net()
+    refused(model, r"train_data: Broken .*image 7 is gone", lambda: fit(model, Broken(X)), InputError)
+
+
+@pytest.mark.parametrize("bad", [NAN, float("inf"), -float("inf")])
+@pytest.mark.parametrize("kind", ["tensor", "array", "pair", "loader"])
+def test_nan_or_infinity_in_training_data(bad, kind, refused):
+    x = X.clone()
+    x[:, 1] = bad
+    data = {"tensor": x, "array": x.numpy(), "pair": (x, x[:, 0]), "loader": DataLoader(TensorDataset(x), 8)}[kind]
+    model = net()
+    refused(model, r"train_data: holds 8 NaN or infinite values out of 24", lambda: fit(model, data), InputError)
+
+
+@pytest.mark.parametrize("bad", [NAN, float("inf"), -float("inf")])
+def test_nan_or_infinity_in_x(bad, refused):
+    model = net()
+    posterior = fit(model)
+    x = X[:5].clone()
+    x[2, 1] = bad
+    for given in (x, x.numpy(), x.double(), x.tolist()):
+        refused(model, r"x: holds 1 NaN or infinite values out of 15", lambda g=given: posterior.predict(g), InputError)
+
+
+def test_a_number_too_large_for_the_networks_dtype_is_infinity(refused):
+    model = net()
+    posterior = fit(model)
+    x = X[:5].double()
+    x[0, 0] = 1e300
+    refused(model, r"x: holds 1 NaN or infinite", lambda: posterior.predict(x), InputError)
+
+
+@pytest.mark.parametrize("name", ["0.weight", "1.running_mean", "1.running_var", "1.weight", "3.bias"])
+@pytest.mark.parametrize("bad", [NAN, float("inf")])
+def test_nan_or_infinity_in_the_weights(name, bad, refused):
+    model = net()
+    with torch.no_grad():
+        model.state_dict()[name].view(-1)[0] = bad
+    refused(model, rf"model: {name} holds 1 NaN or infinite values out of \d+", lambda: fit(model), NetworkError)
+
+
+class Overflows(nn.Module):
+    """Finite input and weights, infinite activations."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.BatchNorm1d(3), nn.BatchNorm1d(3)
+        self.head = nn.Linear(3, 1)
+
+    def forward(self, x):
+        return self.head(self.second(torch.exp(1000 * self.first(x).abs())))
+
+
+def test_infinity_that_appears_in_a_statistic(refused):
+    model = Overflows()
+    said = r"model: a statistic of batch-norm layer 'second' is NaN or infinite in 4 of 4 batches"
+    refused(model, said, lambda: fit(model), NetworkError)
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (5,), (5, 3, 2), (0, 3), ()])
+def test_x_of_another_shape(shape, refused):
+    model = net()
+    posterior = fit(model)
+    found = r", ".join(map(str, shape))
+    refused(model, rf"x: .*shape \({found}", lambda: posterior.predict(torch.zeros(shape)), InputError)
+
+
+def test_training_data_of_another_shape(refused):
+    model = net()
+    refused(model, r"train_data: .*shape \(2, 5\)", lambda: fit(model, torch.zeros(40, 5)), InputError)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        torch.zeros(5, 3, dtype=torch.long),
+        torch.zeros(5, 3, dtype=torch.bool),
+        torch.zeros(5, 3, dtype=torch.complex64),
+        np.array([["a", "b", "c"]]),
+        np.array([[None, 1, 2]]),
+        "text",
+        None,
+        [[1.0, 2.0], [3.0]],
+        {"x": X},
+    ],
+    ids=str,
+)
+def test_x_of_another_dtype(x, refused):
+    model = net()
+    posterior = fit(model)
+    refused(model, r"^x: .*\w", lambda: posterior.predict(x), InputError)
+
+
+def test_integer_features_are_told_so(refused):
+    model = net()
+    refused(model, r"train_data: .*torch\.int64", lambda: fit(model, torch.zeros(40, 3).long()), InputError)
+
+
+def test_other_devices(refused):
+    model = net()
+    posterior = fit(model)
+    meta = torch.zeros(5, 3, device="meta")
+    refused(model, r"x: is on the meta device", lambda: posterior.predict(meta), InputError)
+    refused(model, r"train_data: is on the meta device", lambda: fit(model, meta.expand(40, 5, 3)[:, 0]), InputError)
+    empty = net().to("meta")
+    refused(empty, r"model: its tensors are on the meta device", lambda: fit(empty), NetworkError)
+    split = net()
+    split[3].to("meta")
+    refused(split, r"model: its tensors are on cpu, meta", lambda: fit(split), NetworkError)
+
+
+def test_a_posterior_of_another_architecture(refused, tmp_path, snapshot):
+    posterior = fit(net())
+    folder = tmp_path.parent / f"{tmp_path.name}-file"
+    folder.mkdir()
+    posterior.save(folder / "p")
+    other = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 1))
+    refused(other, r"model: does not match .*\(4,", lambda: bn.load(folder / "p", other), bn.BayesNormError)
+
+
+def test_lazy_weights(refused):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = nn.Sequential(nn.LazyLinear(4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+    with pytest.raises(NetworkError, match=r"model: 0\.weight is not initialised"):
+        fit(model)
+
+
+def test_a_scripted_network():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scripted = torch.jit.script(net())
+    with pytest.raises(NetworkError, match="model: is a TorchScript module"):
+        fit(scripted)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"states": 1}, "states: 1 .*at least 2"),
+        ({"states": 0, "center": "batch"}, "states: 0 .*at least 1"),
+        ({"states": 2.0}, r"states: 2\.0"),
+        ({"states": True}, "states: True"),
+        ({"center": "mean"}, "center: 'mean'"),
+        ({"center": None}, "center: None"),
+    ],
+)
+def test_settings_of_the_method(options, said):
+    with pytest.raises(bn.BayesNormError, match=said):
+        bn.MCBN(batch_size=8, **options)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "0", None, True, 2**63])
+def test_seeds(seed, refused):
+    model = net()
+    posterior = fit(model)
+    refused(model, rf"seed: {seed!r}", lambda: bn.MCBN(batch_size=8, states=4).fit(model, X, seed=seed))
+    refused(model, rf"seed: {seed!r}", lambda: posterior.predict(X, seed=seed))
+
+
+@pytest.mark.parametrize(
+    "options", [{"samples": 0}, {"samples": 1.5}, {"chunk": 0}, {"block_bytes": -1}, {"samples": None}]
+)
+def test_settings_of_the_engine(options):
+    ((name, value),) = options.items()
+    with pytest.raises(bn.BayesNormError, match=f"{name}: {value!r}"):
+        bn.MonteCarlo(**options)
+
+
+@pytest.mark.parametrize("size", [0, -2, NAN, float("inf"), "8", None, True])
+def test_effective_batch_sizes(size):
+    with pytest.raises(bn.BayesNormError, match=f"batch_size: {size!r}"):
+        fit(net()).at_batch_size(size)
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, True])
+def test_numbers_of_draws(n):
+    with pytest.raises(bn.BayesNormError, match=f"n: {n!r}"):
+        fit(net()).sample(n)
+
+
+def test_every_error_of_the_package_is_one():
+    from bayesnorm import errors
+
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+    assert all(issubclass(kind, bn.BayesNormError | bn.BayesNormWarning) for kind in kinds)
