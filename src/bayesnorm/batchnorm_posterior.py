@@ -94,8 +94,8 @@ class BatchNormPosterior(Posterior):
     def at_layers(self, layers: LayerChoice) -> Self:
         """The posterior that draws only some of its layers; the others keep the network's running statistics.
 
-        The statistics stay those of batches that all layers normalised. Fitting with `layers=` instead collects them with
-        the other layers in evaluation mode, where more of a batch's chance reaches the later layers.
+        The statistics stay those of batches that all layers normalised. Fitting with `layers=` instead collects them
+        with the other layers in evaluation mode, where more of a batch's chance reaches the later layers.
         """
         chosen = set(choose_layers(self.model, [layer.name for layer in self.layers], layers))
         kept = torch.cat(
@@ -115,7 +115,7 @@ class BatchNormPosterior(Posterior):
     def tensors(self) -> dict[str, Tensor]:
         parts = {f"fluctuations.{name}": tensor for name, tensor in self.fluctuations.tensors().items()}
         if self.directions is not None and self.explained is not None:
-            parts |= {"directions": self.directions, "explained": self.explained}
+            parts |= {"directions": self.directions.bfloat16(), "explained": self.explained}
         return {"running": self.running, "batch_mean": self.batch_mean, **parts}
 
     def config(self) -> dict[str, Any]:
@@ -141,6 +141,8 @@ class BatchNormPosterior(Posterior):
         layers = tuple(BatchNormLayer(**layer) for layer in fields.pop("layers"))
         kind = fields.pop("fluctuations")
         prefix = "fluctuations."
+        running = tensors["running"]
+        tensors = {name: tensor.to(running.dtype) for name, tensor in tensors.items()}
         parts = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
         posterior = cls(
             executable=executable,

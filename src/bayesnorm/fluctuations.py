@@ -56,6 +56,11 @@ def fluctuations_from(kind: str, tensors: dict[str, Tensor]) -> Fluctuations:
     return _KINDS[kind](**tensors)
 
 
+def stored(directions: Tensor) -> Tensor:
+    """Directions rounded to the 8 binary digits that files keep of them: what is saved is what was used."""
+    return directions.bfloat16().to(directions.dtype)
+
+
 @dataclass(frozen=True)
 class Empirical(Fluctuations):
     """The deviations of S real batches, each drawn whole: what is correlated stays correlated.
@@ -104,9 +109,9 @@ class LowRankGaussian(Fluctuations):
         """The leading `rank` principal directions of deviations (S, P), and what they leave of each variance."""
         scaled = (deviations / len(deviations) ** 0.5).double()
         # The (S, S) Gram matrix has the same eigenvalues as the far larger (P, P) covariance.
-        values, vectors = torch.linalg.eigh(scaled @ scaled.T)
+        _, vectors = torch.linalg.eigh(scaled @ scaled.T)
         leading = vectors[:, -rank:].flip(1)
-        factor = leading.T @ scaled
+        factor = stored((leading.T @ scaled).to(deviations.dtype)).double()
         left = scaled.square().sum(0) - factor.square().sum(0)
         return cls(factor.to(deviations.dtype), left.clamp_min(0).sqrt().to(deviations.dtype))
 
@@ -128,4 +133,4 @@ class LowRankGaussian(Fluctuations):
         return type(self)(self.factor[:, chosen], self.independent_std[chosen])
 
     def tensors(self) -> dict[str, Tensor]:
-        return {"factor": self.factor, "independent_std": self.independent_std}
+        return {"factor": self.factor.bfloat16(), "independent_std": self.independent_std}

@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "likelihoods": {"errors", "predictive"},
     "files": {"errors"},
     "fluctuations": {"errors"},
-    "engines": {"errors", "network", "predictive", "likelihoods"},
+    "engines": {"errors", "network", "predictive", "likelihoods", "fluctuations"},
     "posterior": {"errors", "network", "files", "engines", "likelihoods", "predictive"},
     "batchnorm_posterior": FOUNDATION,
     "training": FOUNDATION,

@@ -17,13 +17,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..errors import BayesNormError
 from ..predictive import Predictive
-from .base import Engine
+from .base import CoordinatePosterior, Engine, in_coordinates
 from .gaussian_outputs import GaussianOutputs
 
 if TYPE_CHECKING:
-    from ..batchnorm_posterior import BatchNormPosterior
     from ..posterior import Posterior
 
 BLOCK_BYTES = 256 * 2**20
@@ -48,7 +46,7 @@ class Delta(Engine):
 
     def outputs(self, posterior: Posterior, x: Any) -> GaussianOutputs:
         """Mean and covariance root of the outputs."""
-        chosen = require_batchnorm_posterior(posterior, "Delta")
+        chosen = in_coordinates(posterior, "Delta")
         x = posterior.executable.input(x)
         factor, independent = chosen.fluctuations.root()
         factor = factor * chosen.spread
@@ -67,20 +65,10 @@ class Delta(Engine):
         return GaussianOutputs(torch.cat([p.mean for p in parts]), torch.cat([p.root for p in parts]))
 
 
-def require_batchnorm_posterior(posterior: Posterior, engine: str) -> BatchNormPosterior:
-    """The posterior, where it is one over batch-norm statistics."""
-    from ..batchnorm_posterior import BatchNormPosterior  # which itself predicts with an engine
-
-    if not isinstance(posterior, BatchNormPosterior):
-        raise BayesNormError(
-            f"engine: {engine} needs a posterior over batch-norm statistics, and {type(posterior).__name__} was given; "
-            "MonteCarlo() works with every posterior."
-        )
-    return posterior
-
-
 @torch.inference_mode(False)
-def output_jacobian(posterior: BatchNormPosterior, x: Tensor, most_outputs: int | None = None) -> tuple[Tensor, Tensor]:
+def output_jacobian(
+    posterior: CoordinatePosterior, x: Tensor, most_outputs: int | None = None
+) -> tuple[Tensor, Tensor]:
     """Outputs at the centre, (batch, *out), and their derivatives by coordinates, (batch, outputs, 2C).
 
     Every row has a copy of the coordinates of its own, so one backward pass gives an output's gradients for all rows.
@@ -115,7 +103,7 @@ def _root(jacobian: Tensor, factor: Tensor, independent: Tensor | None) -> Tenso
 
 
 @torch.inference_mode(False)
-def _forward_mode(posterior: BatchNormPosterior, factor: Tensor, x: Tensor) -> GaussianOutputs:
+def _forward_mode(posterior: CoordinatePosterior, factor: Tensor, x: Tensor) -> GaussianOutputs:
     """Derivatives of all outputs along each direction of the factor."""
 
     def outputs(coordinates: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Deterministic points instead of random draws.
 
-Along each of R directions v_r of the statistics two points are placed, centre +- sqrt(R) v_r, all of the same weight: their
-mean is the centre and their covariance is the sum of v_r v_r^T. The directions are those that matter most for the
+Along each of R directions v_r of the statistics two points are placed, centre +- sqrt(R) v_r, all of the same weight:
+their mean is the centre and their covariance is the sum of v_r v_r^T. The directions are those that matter most for the
 *outputs* (see `directions.py`), scaled up for the share of the outputs' variance that they leave out.
 """
 
@@ -15,8 +15,7 @@ from torch import Tensor
 
 from ..errors import BayesNormError
 from ..predictive import Predictive
-from .base import Engine
-from .delta import require_batchnorm_posterior
+from .base import Engine, in_coordinates
 
 if TYPE_CHECKING:
     from ..posterior import Posterior
@@ -45,14 +44,14 @@ class SigmaPoints(Engine):
 
     def outputs(self, posterior: Posterior, x: Any) -> Tensor:
         """Network outputs at each point, (2 rank, batch, *out)."""
-        chosen = require_batchnorm_posterior(posterior, "SigmaPoints")
+        chosen = in_coordinates(posterior, "SigmaPoints")
         step = self.directions(posterior) * (chosen.spread * self.rank**0.5)
         states = chosen.state(torch.cat([chosen.centre + step, chosen.centre - step]))
         return posterior.executable.run(states, x, vectorize=self.vectorize, chunk=self.chunk)
 
     def directions(self, posterior: Posterior) -> Tensor:
         """The scaled directions, (rank, 2C): output directions where the fit found them, else principal components."""
-        chosen = require_batchnorm_posterior(posterior, "SigmaPoints")
+        chosen = in_coordinates(posterior, "SigmaPoints")
         found, explained = chosen.directions, chosen.explained
         if found is None or explained is None:
             found, explained = chosen.fluctuations.principal(self.rank)

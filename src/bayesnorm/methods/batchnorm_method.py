@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor, nn
 
 from ..batchnorm_posterior import BatchNormPosterior, Center, coordinates
-from ..engines.directions import with_output_directions
+from ..engines.directions import output_directions
 from ..errors import BayesNormError
-from ..fluctuations import Fluctuations
+from ..fluctuations import Fluctuations, stored
 from ..likelihoods import Gaussian, Likelihood
 from ..network import BatchStatistics, Executable, LayerChoice, Progress, TrainData, collect_statistics, mini_batches
 from ..posterior import require_seed
@@ -99,7 +99,10 @@ class BatchNormMethod(ABC):
             batch_size=float(statistics.batch_size),
             rows=statistics.rows,
         )
-        return with_output_directions(posterior, statistics.example)
+        found = output_directions(posterior, statistics.example)
+        if found is None:
+            return posterior
+        return replace(posterior, directions=stored(found[0]), explained=found[1])
 
 
 def default_likelihood(executable: Executable, x: Any) -> Likelihood:

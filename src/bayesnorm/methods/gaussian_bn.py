@@ -5,19 +5,19 @@ variance s^2 and fourth central moment m4 obey, by the central limit theorem,
 
     mean_B ~ N(mu, s^2 / M),     std_B ~ N(s, (m4 - s^4) / (4 s^2 M)).
 
-One pass over the data gives the moments, and any M follows without another. For a convolution a batch holds M
-independent images, not M x pixels independent values, so the variances taken are those of the images' own averages of
-h and of (h - mu)^2; for a fully connected layer that is the formula above. The standard deviation is carried in log
-space, where it stays positive: to first order in 1/sqrt(M) the two are the same.
+One pass over the data, in batches as in training, gives the moments, and any M follows without another. For a
+convolution a batch holds M independent images, not M x pixels independent values, so the variances taken are those of
+the images' own averages of h and of (h - mu)^2; for a fully connected layer that is the formula above. The standard
+deviation is carried in log space, where it stays positive: to first order in 1/sqrt(M) the two are the same.
 
-Correlated (`rank=R`): mean and covariance of *all* layers' statistics over `states` real batches, as R principal directions
-plus what they leave of each coordinate's own variance.
+Correlated (`rank=R`): mean and covariance of *all* layers' statistics over `states` real batches, as R principal
+directions plus what they leave of each coordinate's own variance.
 
 Gotchas:
-- Factorised draws lose most of the doubt in deep networks: channels and layers of one batch move together, and independent
-  draws average that out. Measured on a ResNet-32: about two thirds of the logits' variance are lost (the README has the table).
-- The factorised form looks at each layer on its own, with the layers before it in evaluation mode. In a training pass those
-  normalise by the batch as well, which takes part of the fluctuation away before it reaches later layers.
+- Channels and layers of one batch move together, and factorised draws lose that: with each coordinate's true variance
+  (as in `StochasticBN`) about two thirds of the logits' variance of a ResNet-32 are gone; the README has the table.
+- The central-limit variances of later layers are too large: in a training pass the layers before them normalise by the
+  batch, which takes part of its chance away. The two errors pull against each other, and neither is under control.
 """
 
 from __future__ import annotations

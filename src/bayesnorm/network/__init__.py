@@ -1,7 +1,8 @@
 """The only room that knows what is inside a network: its batch-norm layers, their statistics, its state."""
 
+from .affine import State as State
 from .batches import MiniBatches as MiniBatches, TrainData as TrainData, mini_batches as mini_batches
-from .executable import Executable as Executable, State as State
+from .executable import Executable as Executable
 from .layers import (
     BatchNormLayer as BatchNormLayer,
     LayerChoice as LayerChoice,

@@ -31,9 +31,6 @@ from .inputs import as_tensor
 TrainData = DataLoader[Any] | Dataset[Any] | Tensor | np.ndarray | tuple[Any, Any]
 """A `DataLoader`, a map-style or iterable `Dataset`, a tensor, a NumPy array, or a pair `(x, y)`."""
 
-ROWS_PER_PASS = 256
-"""Rows at a time where all of them are walked over."""
-
 POOL_BYTES = 2**30
 """Most memory that rows of a stream (which cannot be indexed) are held in while batches are drawn."""
 
@@ -66,15 +63,11 @@ class MiniBatches:
     def __len__(self) -> int:
         return self.count
 
-    def passes_over_data(self) -> int:
-        """How many batches `every_row` gives."""
-        return -(-self.rows // ROWS_PER_PASS)
-
-    def every_row(self) -> Iterator[Tensor]:
-        """All training rows once, in order, a few hundred at a time."""
-        starts = range(0, self.rows, ROWS_PER_PASS)
-        parts = [list(range(start, min(start + ROWS_PER_PASS, self.rows))) for start in starts]
-        return self.source.batches(parts, self.seed)
+    def epoch(self) -> Iterator[Tensor]:
+        """All training rows once in random order, in batches; what is left over, fewer than a batch, is dropped."""
+        order = np.random.default_rng(self.seed).permutation(self.rows)
+        whole = order[: self.rows // self.batch_size * self.batch_size].reshape(-1, self.batch_size)
+        return self.source.batches(whole.tolist(), self.seed)
 
     def __iter__(self) -> Iterator[Tensor]:
         generator = np.random.default_rng(self.seed)

@@ -17,16 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..errors import BayesNormWarning, NetworkError
+from .affine import AffineBatchNorm, State
+from .batches import isolated_randomness
 from .copying import device_of, dtype_of, private_copy, unwrap
 from .inputs import as_input, call
-from .layers import find_batchnorm
 from .prefix import PrefixCache
-
-State = dict[str, Tensor]
-"""Overrides by parameter or buffer name, each (n, *shape)."""
 
 CPU_BLOCK_BYTES = 4 * 2**20
 """Largest activation of a block on a CPU: beyond the caches, a wider block is slower, not faster."""
@@ -57,7 +54,6 @@ class Executable:
         self.model = unwrap(model)
         self.output = output
         self._said = False
-        self._affine: dict[str, tuple[Tensor, Tensor]] = {}
         self._build()
 
     @property
@@ -101,7 +97,10 @@ class Executable:
         """
         self._refresh()
         x = self.input(x)
-        states = self._fitting(states)
+        with isolated_randomness(0, x.device):  # a network may draw numbers of its own
+            return self._run(self._fitting(states), x, vectorize, chunk, block_bytes)
+
+    def _run(self, states: State, x: Tensor, vectorize: bool, chunk: int | None, block_bytes: int | None) -> Tensor:
         draws = len(next(iter(states.values())))
         plan = self._plan(states, x)
         budget = block_bytes or self._block_bytes()
@@ -114,7 +113,7 @@ class Executable:
         drawn = frozenset(name.rpartition(".")[0] for name in states)
         for start in range(0, len(x), rows):
             part = x[start : start + rows]
-            self._prefix.record(partial(self._pass, part), drawn)
+            self._prefix.record(partial(call, self._pass, part, "x"), drawn)
             try:
                 self._fill(outputs[:, start : start + rows], states, part, chunk if vectorize else 1, plan)
             finally:
@@ -125,33 +124,37 @@ class Executable:
         """Outputs under one state, with derivatives by it: (batch, *out).
 
         Args:
-            state: Overrides of batch-norm statistics, (channels,), or (batch, channels) for one per row.
+            state: Overrides of batch-norm statistics, (channels,), or (batch, channels) for others in every row.
             x: Inputs on the network's device.
         """
         self._refresh()
-        return self._under(state, x, self._batchnorm | self._more_than_batchnorm)
+        if self._affine.special:
+            self._require_derivable({name: value[0] if value.dim() > 1 else value for name, value in state.items()}, x)
+        return self._under(state, x, special=True)
 
-    def _under(self, state: State, x: Tensor, batchnorm: dict[str, _BatchNorm]) -> Tensor:
-        affine, rest = self._split(state, batchnorm)
-        self._affine = affine
-        x = x.clone()
-        try:
-            result = functional_call(self._network, rest, (x,)) if rest else self._network(x)
-        finally:
-            self._affine = {}
+    @torch.no_grad()
+    def _require_derivable(self, state: State, x: Tensor) -> None:
+        expected, found = self._selected(state, x[:2]), self._under(state, x[:2], special=True)
+        if not torch.allclose(expected, found, rtol=1e-3, atol=1e-3 * float(expected.abs().max())):
+            raise NetworkError(
+                f"model: {', '.join(self._affine.special)} use their input for more than normalisation, so the outputs "
+                "have no derivatives by the statistics; engine=MonteCarlo() would work."
+            )
+
+    def _under(self, state: State, x: Tensor, special: bool = False) -> Tensor:
+        with self._affine.under(state, special) as rest:
+            result = functional_call(self._network, rest, (x.clone(),)) if rest else self._network(x.clone())
         return self._select(result, len(x))
+
+    def _selected(self, state: State, x: Tensor) -> Tensor:
+        """The reference: outputs under one state by plain overrides."""
+        return self._select(functional_call(self._network, state, (x.clone(),)), len(x))
 
     def _build(self) -> None:
         self._network = private_copy(self.model)
-        found = find_batchnorm(self._network)
-        self._batchnorm = {name: module for name, module in found.items() if _only_normalises(module)}
-        # A subclass that does more than normalise keeps its own forward and gets its draws as plain overrides.
-        self._more_than_batchnorm = {name: found[name] for name in found if name not in self._batchnorm}
+        self._affine = AffineBatchNorm(self._network)
         self._plans: dict[Any, _Plan] = {}
-        self._independent: dict[Any, bool] = {}
         self._held = self._parts()
-        for name, module in found.items():
-            module.forward = self._affine_forward(name, module)  # type: ignore[method-assign]
         self._prefix = PrefixCache(self._network)
 
     def _refresh(self) -> None:
@@ -166,44 +169,6 @@ class Executable:
             for module in self.model.modules()
             for part in (module, *module._parameters.values(), *module._buffers.values())
         ]
-
-    def _affine_forward(self, name: str, module: _BatchNorm) -> Any:
-        original, plain = module.forward, _only_normalises(module)
-
-        def forward(*args: Any, **kwargs: Any) -> Any:
-            drawn = self._affine.get(name)
-            if drawn is None:
-                return original(*args, **kwargs)
-            h = args[0] if args else kwargs["input"]
-            scale, shift = (part.view(-1, part.shape[-1], *[1] * (h.dim() - 2)) for part in drawn)
-            mapped = torch.addcmul(shift, h, scale).to(h.dtype)
-            # A layer that does more than normalise gets the input whose own normalisation is the drawn one.
-            return mapped if plain else original(mapped, *args[1:])
-
-        return forward
-
-    def _split(self, state: State, batchnorm: dict[str, _BatchNorm]) -> tuple[dict[str, tuple[Tensor, Tensor]], State]:
-        """Batch-norm overrides as (scale, shift) by layer, and the other overrides as they are."""
-        affine: dict[str, tuple[Tensor, Tensor]] = {}
-        rest = dict(state)
-        for name, module in batchnorm.items():
-            mean, var = (rest.pop(f"{name}.{key}", None) for key in ("running_mean", "running_var"))
-            if mean is None and var is None:
-                continue
-            own_mean, own_var = module.running_mean, module.running_var
-            assert own_mean is not None
-            assert own_var is not None
-            mean, var = own_mean if mean is None else mean, own_var if var is None else var
-            scale = torch.rsqrt(var.to(torch.promote_types(var.dtype, torch.float32)) + module.eps)
-            if name in self._more_than_batchnorm:
-                scale = scale * torch.sqrt(own_var + module.eps)
-                affine[name] = scale, own_mean - mean * scale
-                continue
-            weight = rest.pop(f"{name}.weight", module.weight)
-            bias = rest.pop(f"{name}.bias", module.bias)
-            scale = scale if weight is None else scale * weight
-            affine[name] = scale, -mean * scale if bias is None else bias - mean * scale
-        return affine, rest
 
     def _fill(self, outputs: Tensor, states: State, x: Tensor, chunk: int, plan: _Plan) -> None:
         draws, start = len(outputs), 0
@@ -223,12 +188,11 @@ class Executable:
             outputs[draw] = self._looped(state, x)
 
     def _vectorised(self, states: State, x: Tensor) -> Tensor:
-        run = torch.vmap(lambda state: self._under(state, x, self._batchnorm), randomness="same")
+        run = torch.vmap(lambda state: self._under(state, x), randomness="same")
         return self._prefix.replay(lambda: run(states))
 
     def _looped(self, state: State, x: Tensor) -> Tensor:
-        result = self._prefix.replay(lambda: functional_call(self._network, state, (x.clone(),)))
-        return self._select(result, len(x))
+        return self._prefix.replay(lambda: self._selected(state, x))
 
     def _plan(self, states: State, x: Tensor) -> _Plan:
         key = (tuple(x.shape[1:]), x.dtype, x.device, frozenset(states))
@@ -236,13 +200,11 @@ class Executable:
             few = x[:2]
             one = {name: value[0] for name, value in states.items()}
             drawn = frozenset(name.rpartition(".")[0] for name in states)
-            output = self._prefix.measure(
-                lambda: self._select(call(self._bound(one), few, "x", tuple(x.shape)), len(few)), drawn
-            )
+            output = self._prefix.measure(lambda: call(partial(self._selected, one), few, "x", tuple(x.shape)), drawn)
             two = {name: value[:1].expand(2, *value.shape[1:]) for name, value in states.items()}
             vectorizable = True
             try:
-                torch.vmap(lambda state: self._under(state, few, self._batchnorm), randomness="same")(two)
+                torch.vmap(lambda state: self._under(state, few), randomness="same")(two)
             except Exception as error:
                 vectorizable = False
                 self._say_once(error)
@@ -257,18 +219,11 @@ class Executable:
     def _pass(self, x: Tensor) -> Any:
         return self._network(x.clone())  # a network may write into its input
 
-    def _bound(self, state: State) -> Any:
-        return lambda x: functional_call(self._network, state, (x.clone(),))
-
     def _rows_independent(self, x: Tensor) -> bool:
         """Whether a row's output is the same in another row's company, so that rows may be run in parts."""
-        key = (tuple(x.shape[1:]), x.dtype, x.device)
-        if key not in self._independent:
-            alone, in_company = self._outputs(x[[0, 0]]), self._outputs(x[[0, 1, -1]])
-            scale = in_company.abs().max().clamp_min(1e-6)
-            close = (alone[0] - in_company[0]).abs().max() <= 1e-3 * scale
-            self._independent[key] = bool(close)
-        return self._independent[key]
+        alone, in_company = self._outputs(x[[0, 0]]), self._outputs(x[[0, 1, -1]])
+        scale = in_company.abs().max().clamp_min(1e-6)
+        return bool((alone[0] - in_company[0]).abs().max() <= 1e-3 * scale)
 
     def _outputs(self, x: Tensor) -> Tensor:
         return self._select(call(self._pass, x, "x"), len(x))
@@ -321,8 +276,3 @@ class Executable:
                 BayesNormWarning,
                 stacklevel=2,
             )
-
-
-def _only_normalises(module: _BatchNorm) -> bool:
-    known = _BatchNorm.forward, nn.SyncBatchNorm.forward
-    return "forward" not in vars(module) and type(module).forward in known

@@ -20,7 +20,7 @@ from .layers import BatchNormLayer, LayerChoice, choose_layers, find_batchnorm, 
 Progress = Callable[[int, int], None]
 """Called with (done, total)."""
 
-EXAMPLE_ROWS = 32
+EXAMPLE_ROWS = 64
 """Training rows that a fit looks at the network's outputs on; they are not kept."""
 
 
@@ -86,7 +86,7 @@ def collect_moments(
     layers: LayerChoice = None,
     progress: Progress | None = None,
 ) -> UnitMoments:
-    """Run the network once over all rows in evaluation mode and take the moments of every channel's input h.
+    """Run the network once over the data in batches, as in training, and take the moments of every channel's input h.
 
     In a convolution, a row's pixels are not independent: what a batch's mean and variance average over is the rows'
     own averages of h and of (h - mean)^2, so it is their spread that counts.
@@ -148,8 +148,7 @@ def _visit(
     chosen: tuple[str, ...] = ()
     found: list[Any] = []
     with isolated_randomness(batches.seed, device):
-        walk = batches.every_row() if whole_data else iter(batches)
-        total = batches.passes_over_data() if whole_data else len(batches)
+        walk, total = (batches.epoch(), batches.rows // batches.batch_size) if whole_data else (batches, len(batches))
         for done, batch in enumerate(walk, start=1):
             x = as_input(batch, "train_data", device, dtype)
             if not chosen:
@@ -203,8 +202,36 @@ def _chosen(network: nn.Module, modules: dict[str, _BatchNorm], x: Tensor, layer
 
 
 def _batch_statistics(network: nn.Module, modules: dict[str, _BatchNorm], x: Tensor) -> tuple[Tensor, Tensor]:
-    """Means and biased variances of one batch, each (C,), with every layer normalised by them in turn."""
+    """Means and biased variances of one batch, each (C,)."""
+    mean, var, _ = _normalised_by_batch(network, modules, x, lambda name, h: None)
+    return mean, var
+
+
+def _moment_sums(
+    network: nn.Module, modules: dict[str, _BatchNorm], x: Tensor
+) -> tuple[int, tuple[Tensor, Tensor, Tensor, Tensor, Tensor]]:
+    """Rows, and the sums over rows of a, b, a^2, b^2 and ab, where a and b average h' and h'^2 over a row's pixels."""
+
+    def averages(name: str, h: Tensor) -> tuple[Tensor, Tensor]:
+        pixels = h.unsqueeze(2) if h.dim() == 2 else h.flatten(2)
+        pixels = pixels.double() - running_mean[name].double()[:, None]
+        return pixels.mean(2), pixels.square().mean(2)
+
+    running_mean: dict[str, Any] = {name: module.running_mean for name, module in modules.items()}
+    _, _, found = _normalised_by_batch(network, modules, x, averages)
+    a, b = (torch.cat([found[name][part] for name in modules], dim=1) for part in (0, 1))
+    return len(x), (a.sum(0), b.sum(0), a.square().sum(0), b.square().sum(0), (a * b).sum(0))
+
+
+def _normalised_by_batch(
+    network: nn.Module, modules: dict[str, _BatchNorm], x: Tensor, look: Callable[[str, Tensor], Any]
+) -> tuple[Tensor, Tensor, dict[str, Any]]:
+    """One pass with every layer normalising by the batch, as in training.
+
+    Gives means and biased variances, each (C,), and what `look` made of each layer's input.
+    """
     found: dict[str, tuple[Tensor, Tensor]] = {}
+    seen: dict[str, Any] = {}
 
     def normalise_by_batch(name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
         h = args[0] if args else kwargs["input"]
@@ -212,7 +239,7 @@ def _batch_statistics(network: nn.Module, modules: dict[str, _BatchNorm], x: Ten
         var, mean = torch.var_mean(h.to(statistics_dtype(h.dtype)), over, correction=0)
         if name in found:
             raise NetworkError(f"model: batch-norm layer {name!r} is called more than once in a forward.")
-        found[name] = mean, var
+        found[name], seen[name] = (mean, var), look(name, h)
         dtype = kept[name]["running_mean"].dtype
         module._buffers["running_mean"], module._buffers["running_var"] = mean.to(dtype), var.to(dtype)
 
@@ -235,35 +262,7 @@ def _batch_statistics(network: nn.Module, modules: dict[str, _BatchNorm], x: Ten
             "leave it out with layers=."
         )
     means, variances = zip(*(found[name] for name in modules), strict=True)
-    return torch.cat(means), torch.cat(variances)
-
-
-def _moment_sums(
-    network: nn.Module, modules: dict[str, _BatchNorm], x: Tensor
-) -> tuple[int, tuple[Tensor, Tensor, Tensor, Tensor, Tensor]]:
-    """Rows, and the sums over rows of a, b, a^2, b^2 and ab, where a and b average h' and h'^2 over a row's pixels."""
-    found: dict[str, tuple[Tensor, Tensor]] = {}
-
-    def average(name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
-        h = (args[0] if args else kwargs["input"]).double()
-        running_mean = modules[name].running_mean
-        assert running_mean is not None
-        h = h - running_mean.double().view(1, -1, *[1] * (h.dim() - 2))
-        found[name] = (
-            h.flatten(2).mean(2) if h.dim() > 2 else h,
-            h.square().flatten(2).mean(2) if h.dim() > 2 else h * h,
-        )
-
-    handles = [
-        module.register_forward_pre_hook(partial(average, name), with_kwargs=True) for name, module in modules.items()
-    ]
-    try:
-        call(network, x, "train_data")
-    finally:
-        for handle in handles:
-            handle.remove()
-    a, b = (torch.cat([found[name][part] for name in modules], dim=1) for part in (0, 1))
-    return len(x), (a.sum(0), b.sum(0), a.square().sum(0), b.square().sum(0), (a * b).sum(0))
+    return torch.cat(means), torch.cat(variances), seen
 
 
 def _require_finite(statistics: BatchStatistics) -> None:

@@ -135,5 +135,4 @@ def gaussian_crps(y: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     error = (y - mean).abs()
     z = error / std.clamp_min(torch.finfo(std.dtype).tiny)
     two_phi = math.sqrt(2 / math.pi) * torch.exp(-0.5 * z.square())
-    score = std * (z * torch.erf(z / math.sqrt(2)) + two_phi - 1 / math.sqrt(math.pi))
-    return torch.where(std > 0, score, error)
+    return error * torch.erf(z / math.sqrt(2)) + std * (two_phi - 1 / math.sqrt(math.pi))
