@@ -10,6 +10,6 @@ from .predictive import (
     Predictive as Predictive,
     RegressionPredictive as RegressionPredictive,
 )
-from .selection import calibrate as calibrate
+from .selection import calibrate as calibrate, suggest_layers as suggest_layers
 
 __version__ = "0.1.0"

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import torch
 from torch import Tensor, nn
 
 from . import files
 from .engines import Engine, MonteCarlo
 from .errors import BayesNormError, FileFormatError
 from .likelihoods import Likelihood, likelihood_from
-from .network import Executable, State
+from .network import CompiledExecutable, Executable, State
 from .predictive import Predictive
 
 _KINDS: dict[str, type[Posterior]] = {}
@@ -75,6 +76,29 @@ class Posterior(ABC):
             seed: Same seed, same result.
         """
         return (engine or MonteCarlo()).predict(self, x, seed)
+
+    def compile(self, *, dtype: torch.dtype | None = None, tf32: bool = True, mode: str = "reduce-overhead") -> Self:
+        """The same posterior over a compiled copy of the network: `torch.compile`, with CUDA graphs on a GPU.
+
+        The first prediction of every shape (draws and batch) compiles for some seconds; further ones of that shape
+        only run. Weights are frozen at this point. Where a network cannot be compiled, it runs as before and that is
+        said once.
+
+        Args:
+            dtype: Precision of the copy, e.g. torch.bfloat16; None keeps the network's own.
+            tf32: Let convolutions on a GPU use TF32.
+            mode: Passed to `torch.compile`.
+        """
+        executable = CompiledExecutable(self.model, self.executable.output, dtype=dtype, tf32=tf32, mode=mode)
+        return dataclasses.replace(self, executable=executable)
+
+    def drawn(self, n: int, seed: int) -> State:
+        """As `sample`, but the last draws are kept, so that predicting again with the same seed costs no drawing."""
+        kept: tuple[int, int, State] | None = self.__dict__.get("_drawn")
+        if kept is None or kept[:2] != (n, seed):
+            kept = n, seed, self.sample(n, seed)
+            object.__setattr__(self, "_drawn", kept)
+        return kept[2]
 
     def with_likelihood(self, likelihood: Likelihood) -> Self:
         """The same posterior under another likelihood."""

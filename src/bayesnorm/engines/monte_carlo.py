@@ -42,7 +42,7 @@ class MonteCarlo(Engine):
 
     def outputs(self, posterior: Posterior, x: Any, seed: int = 0) -> Tensor:
         """Network outputs under each draw, (samples, batch, *out)."""
-        states = posterior.sample(self.samples, seed)
+        states = posterior.drawn(self.samples, seed)
         return posterior.executable.run(
             states, x, vectorize=self.vectorize, chunk=self.chunk, block_bytes=self.block_bytes
         )

@@ -2,6 +2,7 @@
 
 from .affine import State as State
 from .batches import MiniBatches as MiniBatches, TrainData as TrainData, mini_batches as mini_batches
+from .compiled import CompiledExecutable as CompiledExecutable
 from .executable import Executable as Executable
 from .layers import (
     BatchNormLayer as BatchNormLayer,

@@ -45,18 +45,26 @@ class AffineBatchNorm:
             special: Whether special layers take part.
         """
         rest = dict(state)
-        for name, module in {**self.plain, **(self.special if special else {})}.items():
+        for name in [*self.plain, *(self.special if special else ())]:
             mean, var = (rest.pop(f"{name}.{key}", None) for key in ("running_mean", "running_var"))
             if mean is not None or var is not None:
-                self._maps[name] = self._map(name, module, mean, var, rest)
+                learned = ("weight", "bias") if name in self.plain else ()
+                self._maps[name] = self.map_of(name, mean, var, *(rest.pop(f"{name}.{key}", None) for key in learned))
         try:
             yield rest
         finally:
             self._maps.clear()
 
-    def _map(
-        self, name: str, module: _BatchNorm, mean: Tensor | None, var: Tensor | None, rest: State
+    def map_of(
+        self,
+        name: str,
+        mean: Tensor | None,
+        var: Tensor | None,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
+        """Scale and shift of a layer under some statistics, (..., channels); what is None is the layer's own."""
+        module = self.plain.get(name) or self.special[name]
         own_mean, own_var = module.running_mean, module.running_var
         assert own_mean is not None
         assert own_var is not None
@@ -65,7 +73,7 @@ class AffineBatchNorm:
         if name in self.special:
             scale = scale * torch.sqrt(own_var + module.eps)
             return scale, own_mean - mean * scale
-        weight, bias = rest.pop(f"{name}.weight", module.weight), rest.pop(f"{name}.bias", module.bias)
+        weight, bias = module.weight if weight is None else weight, module.bias if bias is None else bias
         scale = scale if weight is None else scale * weight
         return scale, -mean * scale if bias is None else bias - mean * scale
 

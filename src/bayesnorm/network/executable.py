@@ -258,6 +258,8 @@ class Executable:
                     f"states: {name!r} of shape {tuple(value.shape[1:])} does not fit the network ({found}); the "
                     "posterior belongs to another architecture."
                 )
+        if all(value.dtype == known[name].dtype for name, value in states.items()):
+            return states
         return {name: value.to(known[name].dtype) for name, value in states.items()}
 
     def _block_bytes(self) -> int:

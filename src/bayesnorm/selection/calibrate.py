@@ -8,7 +8,9 @@ searched over the stored outputs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from torch import Tensor
@@ -41,6 +43,7 @@ def calibrate(
     y: Any,
     *,
     batch_size: bool = True,
+    noise: bool = True,
     score: Score | None = None,
     samples: int = 64,
     seed: int = 0,
@@ -54,31 +57,40 @@ def calibrate(
         x: Validation inputs, not used in training.
         y: Their targets.
         batch_size: False leaves the effective batch size alone (the MCBN paper's way: noise only).
+        noise: False leaves the noise alone.
         score: What to minimise: "crps" (default for regression), "pll" (negative log density) or "nll" (the same for
             classes, their default).
         samples: Draws per candidate.
         seed: Same seed, same choice.
     """
     x = posterior.executable.input(x)
-    start = _candidate(posterior, x, y, score, samples, seed)
-    unchanged = _score(posterior.predict(x, MonteCarlo(samples), seed), y, score).mean().item()
-    candidates = [_Candidate(start.batch_size, posterior.likelihood, unchanged), start]
+    look = partial(_candidate, x=x, y=y, score=score, samples=samples, seed=seed)
+    candidates = [look(posterior, noise=False)]
+    if noise:
+        candidates.append(look(posterior, noise=True))
     if batch_size and isinstance(posterior, BatchNormPosterior):
-        candidates += _over_batch_sizes(posterior, x, y, score, samples, seed)
+        candidates += _over_batch_sizes(posterior, partial(look, noise=noise))
     best = min(candidates, key=lambda candidate: candidate.score)
     calibrated: Any = posterior.with_likelihood(best.likelihood)
     return calibrated if best.batch_size is None else calibrated.at_batch_size(best.batch_size)
 
 
+def mean_score(
+    posterior: Posterior, x: Tensor, y: Any, score: Score | None = None, samples: int = 64, seed: int = 0
+) -> float:
+    """The score that `calibrate` minimises, of a posterior as it stands."""
+    return _candidate(posterior, x, y, score, samples, seed, noise=False).score
+
+
 def _over_batch_sizes(
-    posterior: BatchNormPosterior, x: Tensor, y: Any, score: Score | None, samples: int, seed: int
+    posterior: BatchNormPosterior, candidate: Callable[[BatchNormPosterior], _Candidate]
 ) -> list[_Candidate]:
     """Every power of four; then steps of two and of the root of two about the best so far."""
     found: dict[float, _Candidate] = {}
 
     def look(log_size: float) -> None:
         if log_size not in found and 0 <= log_size <= LARGEST_LOG2_BATCH_SIZE:
-            found[log_size] = _candidate(posterior.at_batch_size(2**log_size), x, y, score, samples, seed)
+            found[log_size] = candidate(posterior.at_batch_size(2**log_size))
 
     for power in range(0, LARGEST_LOG2_BATCH_SIZE + 1, 2):
         look(float(power))
@@ -89,19 +101,23 @@ def _over_batch_sizes(
     return list(found.values())
 
 
-def _candidate(posterior: Posterior, x: Tensor, y: Any, score: Score | None, samples: int, seed: int) -> _Candidate:
-    """The best noise for a posterior as it stands."""
+def _candidate(
+    posterior: Posterior, x: Tensor, y: Any, score: Score | None, samples: int, seed: int, noise: bool
+) -> _Candidate:
+    """A posterior with its batch size as it stands, scored with its own noise or with the best."""
     f = MonteCarlo(samples).outputs(posterior, x, seed)
     likelihood = posterior.likelihood
+    size = posterior.batch_size if isinstance(posterior, BatchNormPosterior) else None
+    if not noise:
+        return _Candidate(size, likelihood, _score(likelihood.predictive(f), y, score).mean().item())
     low, high = likelihood.noise_range(f, y)
 
-    def objective(noise: Tensor) -> Tensor:
-        points = _score(likelihood.with_noise(noise).predictive(f), y, score)
-        return points.flatten(0, -2).mean(0) if noise.dim() else points.mean()
+    def objective(level: Tensor) -> Tensor:
+        points = _score(likelihood.with_noise(level).predictive(f), y, score)
+        return points.flatten(0, -2).mean(0) if level.dim() else points.mean()
 
-    noise, value = minimise_on_log_scale(objective, low, high)
-    size = posterior.batch_size if isinstance(posterior, BatchNormPosterior) else None
-    return _Candidate(size, likelihood.with_noise(noise), value.mean().item())
+    level, value = minimise_on_log_scale(objective, low, high)
+    return _Candidate(size, likelihood.with_noise(level), value.mean().item())
 
 
 def _score(predictive: Predictive, y: Any, score: Score | None) -> Tensor:
