@@ -11,7 +11,7 @@ export BAYESNORM_DATA
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart lint format typecheck test clean
+.PHONY: help install quickstart lint format typecheck test bench-peers clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -41,6 +41,16 @@ typecheck: .venv/.installed ## Check the types of the package
 
 test: lint typecheck ## Style, format, types and tests
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+# The peers want versions of their own, and none of them is needed for anything else.
+.venv-peers/.installed: pyproject.toml benchmarks/peers_requirements.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/pip --disable-pip-version-check -q install -r benchmarks/peers_requirements.txt
+	.venv-peers/bin/pip --disable-pip-version-check -q install -c constraints.txt -e ".[data]"
+	@touch $@
+
+bench-peers: .venv-peers/.installed ## Beside torch-uncertainty and laplace-torch: cost, scores, what each can run
+	.venv-peers/bin/python benchmarks/peers.py $(ARGS)
 
 clean: ## Remove caches and builds (.venv and out/ stay)
 	rm -rf build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage htmlcov

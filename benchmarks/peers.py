@@ -3,8 +3,8 @@
     make bench-peers                                # all of it, some minutes on two cores
     make bench-peers ARGS="--images 100 --draws 8"  # a quick look
 
-Two jobs: the trained ResNet-32 on CIFAR-10, and the MCBN paper's 50-50 perceptron on Boston housing, trained here. Then
-what each library can run at all (`peers_probes.py`). Measured, each method in a process of its own:
+Two jobs: the trained ResNet-32 on CIFAR-10, and the MCBN paper's 50-50 perceptron on Boston housing, trained here (one
+thread). Then what each library can run at all (`peers_probes.py`). Each method is measured in a process of its own:
 - time: `passes` is the median time of a prediction over the median time of one deterministic pass over the same rows,
   the two taken in turns; `fit s` is what happens once.
 - memory: what the method adds to the process at its peak (resident set: Linux's VmHWM less VmRSS before), the larger of
@@ -13,7 +13,6 @@ what each library can run at all (`peers_probes.py`). Measured, each method in a
   takes fewer of both). For the perceptron RMSE and NLL in the target's units, mean over splits: `NLL` with noise from
   training rows (their mean squared error, or the library's own estimate), `NLL+T` with noise fitted on validation rows.
 - `(val)`: the method itself chose something on validation rows, so that its NLL stands beside the others' NLL+T.
-Writes a table, and JSON to `--out`.
 """
 
 from __future__ import annotations
@@ -25,13 +24,14 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,12 +46,11 @@ import bayesnorm as bn
 from bayesnorm import metrics
 from bayesnorm.data import load_cifar10, load_uci, paper_split, to_network_input
 from bayesnorm.nets import load_cifar_resnet, paper_mlp
-from bayesnorm.selection.search import minimise_on_log_scale
 from bayesnorm.training import train
 
 PACKAGES = (*LIBRARIES, "torch", "torchvision", "numpy", "curvlinops-for-pytorch")
 Options = argparse.Namespace
-Outputs = tuple[Tensor, Tensor]  # draws (n, batch, ...), and a variance about them
+Outputs = tuple[Tensor, Tensor]  # draws (n, batch, ...), and a variance about each
 
 
 @dataclass
@@ -84,10 +83,10 @@ class Task:
         accuracy, ece = float(metrics.accuracy(predictive, y)), float(metrics.ece(predictive, y))
         return {"accuracy": accuracy, "nll": nll, "ece": ece}
 
-    def best_noise(self, outputs: Outputs, y: Tensor) -> Tensor:
-        """The temperature or noise variance of the smallest NLL."""
-        low, high = (torch.tensor(end) for end in ((0.05, 20.0) if self.y_std is None else (1e-4, 10.0)))
-        return minimise_on_log_scale(lambda noise: -self.predictive(outputs, noise).log_prob(y).mean(), low, high)[0]
+    def best_noise(self, outputs: Outputs, y: Tensor) -> float:
+        """The temperature (.05 to 20) or noise variance (1e-4 to 10) of the smallest NLL, to 3 %."""
+        grid = torch.logspace(-1.3, 1.3, 201) if self.y_std is None else torch.logspace(-4, 1, 401)
+        return min(grid.tolist(), key=lambda noise: -float(self.predictive(outputs, noise).log_prob(y).mean()))
 
 
 def cifar(options: Options) -> list[Task]:
@@ -205,19 +204,17 @@ COMMON: dict[str, Method] = {
     "bayesnorm MCBN centred, M = 16": mcbn(16),
 }
 METHODS: dict[str, dict[str, Method]] = {
-    "cifar": {
-        "softmax": point,
-        "softmax with temperature (val)": tempered,
-        **COMMON,
+    "cifar": {"softmax": point, "softmax with temperature (val)": tempered}
+    | COMMON
+    | {
         "bayesnorm centred, last block, M' = 2": mcbn(32, last=2, at=2),
         "bayesnorm centred, last layer, M' = 1, 2 T": mcbn(32, last=1, at=1, draws=2),
         "bayesnorm last block, calibrated (val)": mcbn(32, last=2, calibrate=(1000, 32)),
-        "bayesnorm all layers, calibrated (200 val)": mcbn(32, calibrate=(200, 16)),
+        "bayesnorm all layers, calibrated (200 val)": mcbn(32, calibrate=(200, 32)),
     },
-    "boston": {
-        "point network": point,
-        "point network with noise (val)": tempered,
-        **COMMON,
+    "boston": {"point network": point, "point network with noise (val)": tempered}
+    | COMMON
+    | {
         "laplace-torch, last layer, full": laplace("full"),
         "bayesnorm centred, last layer, M' = 8": mcbn(32, last=1, at=8),
         "bayesnorm all layers, calibrated (val)": mcbn(32, calibrate=(80, 64)),
@@ -241,46 +238,33 @@ def peak_mib(call: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
     return result, read("VmHWM") - before
 
 
-def joined(parts: Iterable[Outputs]) -> Outputs:
-    """Outputs of several batches as those of one."""
-    f, variance = zip(*parts, strict=True)
-    return torch.cat(f, 1), torch.cat(variance, 1) if variance[0].dim() else variance[0]
-
-
 def seconds(call: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
+    """How long a call takes, and what it gives."""
     start = time.perf_counter()
     result = call(*arguments)
     return time.perf_counter() - start, result
 
 
-def measure(options: Options, network: str, label: str) -> dict[str, Any]:
-    """One method on one network: cost on the first task, scores averaged over all."""
-    method, scored, cost = METHODS[network][label], [], {}
-    for task in {"cifar": cifar, "boston": boston}[network](options):
-        exact, batches = point(task, options).predict, task.test[0].split(options.batch)
-        exact(batches[0][:2])
-        (fit_s, fitted), fit_mib = peak_mib(seconds, method, task, options)
-        mib = max(fit_mib, peak_mib(fitted.predict, batches[0])[1])
-        exact(batches[0])
-        turns = [(seconds(exact, x)[0], seconds(fitted.predict, x)) for x in batches * task.repeats]
-        one, many = statistics.median(t for t, _ in turns), statistics.median(t for _, (t, _) in turns)
-        found = {"passes": many / one, "fit_s": fit_s, "mib": mib, "pass_ms": 1000 * one, "note": fitted.note}
-        cost = cost or found
-        test, noise = joined(outputs for _, (_, outputs) in turns[: len(batches)]), fitted.noise
-        if noise is None and task.y_std is None:
-            noise = 1.0
-        elif noise is None:
-            noise = (
-                (joined(map(fitted.predict, task.train[0].split(options.batch)))[0].mean(0) - task.train[1])
-                .square()
-                .mean()
-            )
-        chosen = noise
-        if "val)" not in label:
-            validation = joined(map(fitted.predict, task.validation[0].split(options.batch)))
-            chosen = task.best_noise(validation, task.validation[1])
-        scored.append(task.scores(test, noise) | {"nll_fitted": task.scores(test, chosen)["nll"]})
-    return cost | {name: statistics.mean(row[name] for row in scored) for name in scored[0]}
+def measure(task: Task, method: Method, chosen: bool, options: Options) -> dict[str, Any]:
+    """Cost and scores of one method on one task; `chosen`: it has had its noise from validation rows."""
+
+    def over(x: Tensor, done: Any = None) -> Outputs:
+        f, variance = zip(*(done or map(fitted.predict, x.split(options.batch))), strict=True)
+        return torch.cat(f, 1), torch.cat(variance, 1) if variance[0].dim() else variance[0]
+
+    exact, batches = point(task, options).predict, task.test[0].split(options.batch)
+    exact(batches[0][:2])
+    (fit_s, fitted), fit_mib = peak_mib(seconds, method, task, options)
+    mib = max(fit_mib, peak_mib(fitted.predict, batches[0])[1])
+    exact(batches[0])
+    turns = [(seconds(exact, x)[0], *seconds(fitted.predict, x)) for x in batches * task.repeats]
+    one, many = (statistics.median(turn[part] for turn in turns) for part in (0, 1))
+    test, noise = over(task.test[0], done=[outputs for _, _, outputs in turns[: len(batches)]]), fitted.noise
+    if noise is None:
+        noise = 1.0 if task.y_std is None else (over(task.train[0])[0].mean(0) - task.train[1]).square().mean()
+    best = noise if chosen else task.best_noise(over(task.validation[0]), task.validation[1])
+    cost = {"passes": many / one, "fit_s": fit_s, "mib": mib, "pass_ms": 1000 * one}
+    return cost | task.scores(test, noise) | {"nll_fitted": task.scores(test, best)["nll"], "note": fitted.note}
 
 
 def worker(options: Options, script: str, *arguments: str) -> Any:
@@ -294,13 +278,18 @@ def worker(options: Options, script: str, *arguments: str) -> Any:
     return json.loads(result.read_text())
 
 
-def work(options: Options, network: str, label: str, out: str) -> None:
+def work(options: Options, scratch: str, network: str, label: str, out: str) -> None:
     """The other end of `worker`: measure one method; an error is a result too."""
     warnings.simplefilter("ignore")
+    options.scratch = scratch
     torch.manual_seed(0)
+    torch.set_num_threads(options.threads if network == "cifar" else 1)
     import_peers()  # in every process, so that none pays for it in time or memory
     try:
-        found = measure(options, network, label)
+        tasks = {"cifar": cifar, "boston": boston}[network](options)
+        rows = [measure(task, METHODS[network][label], "val)" in label, options) for task in tasks]
+        means = {name: statistics.mean(row[name] for row in rows) for name in rows[0] if name != "note"}
+        found = means | {"note": rows[0]["note"] if len(rows) == 1 else ""}
     except Exception as error:
         found = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
     Path(out).write_text(json.dumps({"method": label} | found))
@@ -326,21 +315,19 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--only", default="", help="only methods whose name holds this")
     parser.add_argument("--out", default="results/peers.json")
-    parser.add_argument("--scratch", default=None, help=argparse.SUPPRESS)
     parser.add_argument("work", nargs="*", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
     if options.work:
         return work(options, *options.work)
     began, named = time.perf_counter(), sys.argv[1:]
-    listed = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    cpu = [row.split(":")[1].strip() for row in listed if "model name" in row] or [platform.processor()]
-    versions = {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in PACKAGES}
+    listed = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    cpu = re.findall(r"model name\s*: (.*)", listed) or [platform.processor()]
     report: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": " ".join(["benchmarks/peers.py", *named]),
         "hardware": {"cpu": cpu[0], "cores": os.cpu_count(), "threads": options.threads, "load": os.getloadavg()[0]},
-        "versions": versions,
+        "python": platform.python_version(),
+        "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
     }
     print(", ".join(f"{name} {value}" for part in ("versions", "hardware") for name, value in report[part].items()))
     with tempfile.TemporaryDirectory() as options.scratch:
@@ -349,15 +336,14 @@ def main() -> None:
             print(f"\n{title}: {options.draws} draws, {options.batch} rows per prediction\n{line({}, network)}")
             for label in METHODS[network]:
                 if options.only in label:
-                    arguments = [*named, "--scratch", options.scratch, network, label]
-                    rows.append(worker(options, "peers.py", *arguments))
+                    rows.append(worker(options, "peers.py", *named, options.scratch, network, label))
                     print(line(rows[-1], network), flush=True)
         report["probes"] = {name: worker(options, "peers_probes.py", name) for name in LIBRARIES}
     print("\n" + probe_table(report["probes"]))
     report["minutes"] = round((time.perf_counter() - began) / 60, 2)
     Path(options.out).parent.mkdir(parents=True, exist_ok=True)
     Path(options.out).write_text(json.dumps(report, indent=2) + "\n")
-    print(f"\n{report['minutes']:.1f} minutes; {options.out}")
+    print(f"\n{report['minutes']} minutes; {options.out}")
 
 
 if __name__ == "__main__":

@@ -33,6 +33,8 @@ class Fluctuations(ABC):
     def principal(self, rank: int) -> tuple[Tensor, Tensor]:
         """Leading principal components (R, P), one standard deviation long, and the share that the first r explain."""
         factor, independent = self.root()
+        if len(factor) == 0 and independent is not None:  # then the axes themselves, those of the largest first
+            factor, independent = independent.diag()[independent.argsort(descending=True)], None
         gram = factor.double() @ factor.double().T
         values, vectors = torch.linalg.eigh(gram)
         components = vectors.flip(1)[:, :rank].T @ factor.double()

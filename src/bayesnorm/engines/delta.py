@@ -11,6 +11,8 @@ derivatives along the directions (forward mode) are cheaper and are taken instea
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,9 @@ from .gaussian_outputs import GaussianOutputs
 
 if TYPE_CHECKING:
     from ..posterior import Posterior
+
+FIRST_BLOCK = 256
+"""Rows of the first block, before it is known how many outputs a row has."""
 
 BLOCK_BYTES = 256 * 2**20
 """Memory for the Jacobian of one block of rows."""
@@ -51,25 +56,26 @@ class Delta(Engine):
         factor, independent = chosen.fluctuations.root()
         factor = factor * chosen.spread
         independent = None if independent is None else independent * chosen.spread
-        outputs = posterior.executable.point(x[:2])[0].numel()
-        if independent is None and outputs > len(factor):
-            return _forward_mode(chosen, factor, x)
-        per_row = outputs * len(chosen.centre) * x.element_size()
-        rows = max(1, self.block_bytes // per_row)
-        parts = []
-        for start in range(0, len(x), rows):
-            mean, jacobian = output_jacobian(chosen, x[start : start + rows])
-            parts.append(GaussianOutputs(mean, _root(jacobian, factor, independent)))
+        parts, start, rows = [], 0, min(len(x), FIRST_BLOCK)
+        while start < len(x):
+            block = x[start : start + rows]
+            mean, derivatives = outputs_with_derivatives(chosen, block)
+            outputs = mean[0].numel()
+            if independent is None and outputs > len(factor):
+                return _forward_mode(chosen, factor, x)
+            parts.append(GaussianOutputs(mean, _root(derivatives(), factor, independent)))
+            start += len(block)
+            rows = max(1, self.block_bytes // (outputs * len(chosen.centre) * x.element_size()))
         if len(parts) == 1:
             return parts[0]
         return GaussianOutputs(torch.cat([p.mean for p in parts]), torch.cat([p.root for p in parts]))
 
 
 @torch.inference_mode(False)
-def output_jacobian(
+def outputs_with_derivatives(
     posterior: CoordinatePosterior, x: Tensor, most_outputs: int | None = None
-) -> tuple[Tensor, Tensor]:
-    """Outputs at the centre, (batch, *out), and their derivatives by coordinates, (batch, outputs, 2C).
+) -> tuple[Tensor, Callable[[], Tensor]]:
+    """Outputs at the centre, (batch, *out), and a function for their derivatives by coordinates, (batch, outputs, 2C).
 
     Every row has a copy of the coordinates of its own, so one backward pass gives an output's gradients for all rows.
 
@@ -85,9 +91,28 @@ def output_jacobian(
         if most_outputs is not None and len(flat) > most_outputs:
             generator = torch.Generator().manual_seed(0)
             flat = torch.randn(most_outputs, len(flat), generator=generator).to(flat) @ flat
+
+    def derivatives() -> Tensor:
+        if x.is_cuda and len(flat) > 1:  # a GPU has room for all backward passes at once
+            each = torch.eye(len(flat), dtype=flat.dtype, device=flat.device)
+            try:
+                return torch.autograd.grad(flat, own, each, is_grads_batched=True, retain_graph=True)[0].movedim(0, 1)
+            except RuntimeError as error:
+                if isinstance(error, torch.OutOfMemoryError):
+                    raise
         last = len(flat) - 1
         rows = [torch.autograd.grad(flat[k], own, retain_graph=k < last)[0] for k in range(len(flat))]
-    return f.detach(), torch.stack(rows, dim=1)
+        return torch.stack(rows, dim=1)
+
+    return f.detach(), derivatives
+
+
+def output_jacobian(
+    posterior: CoordinatePosterior, x: Tensor, most_outputs: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """`outputs_with_derivatives`, with the derivatives taken."""
+    mean, derivatives = outputs_with_derivatives(posterior, x, most_outputs)
+    return mean, derivatives()
 
 
 def _root(jacobian: Tensor, factor: Tensor, independent: Tensor | None) -> Tensor:
@@ -95,6 +120,8 @@ def _root(jacobian: Tensor, factor: Tensor, independent: Tensor | None) -> Tenso
     root = jacobian @ factor.T
     if independent is not None:
         root = torch.cat([root, jacobian * independent], dim=2)
+    if root.shape[1] == 1:
+        return torch.linalg.vector_norm(root, dim=2, keepdim=True)
     if root.shape[1] >= root.shape[2]:
         return root
     covariance = (root @ root.mT).double()
@@ -109,7 +136,9 @@ def _forward_mode(posterior: CoordinatePosterior, factor: Tensor, x: Tensor) -> 
     def outputs(coordinates: Tensor) -> Tensor:
         return posterior.executable.derivable(posterior.state(coordinates), x)
 
-    with torch.no_grad():
+    with torch.no_grad(), warnings.catch_warnings():
+        # Loading its forward mode, torch warns of its own use of torch.jit.script.
+        warnings.filterwarnings("ignore", message=".*torch.jit.script", category=DeprecationWarning)
         mean = outputs(posterior.centre)
         columns = [torch.func.jvp(outputs, (posterior.centre,), (direction,))[1] for direction in factor]
     return GaussianOutputs(mean, torch.stack(columns, dim=-1).reshape(len(x), -1, len(factor)))

@@ -26,7 +26,7 @@ class SigmaPoints(Engine):
     """2 x rank deterministic, equally weighted passes.
 
     Args:
-        rank: R, how many directions; at most as many as the fit kept (32), or as there are batches.
+        rank: R, how many directions; at most as many as the fit kept (16), or as there are batches.
         vectorize: False runs the points one by one; the numbers are the same.
         chunk: Points per vectorised pass; None chooses by memory.
     """

@@ -119,21 +119,31 @@ def mini_batches(data: TrainData, batch_size: int | None, count: int, seed: int)
 @contextlib.contextmanager
 def isolated_randomness(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """Seed the global generators that transforms and networks may use, and put all of them back afterwards."""
+    kept = random.getstate(), np.random.get_state()
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    try:
+        with isolated_torch_randomness(seed, device):
+            yield
+    finally:
+        random.setstate(kept[0])
+        np.random.set_state(kept[1])
+
+
+@contextlib.contextmanager
+def isolated_torch_randomness(seed: int, device: torch.device | None = None) -> Iterator[None]:
+    """As `isolated_randomness` for torch's own generators only, which costs some microseconds."""
     generators = [torch.default_generator]
     if device is not None and device.type == "cuda":
         torch.cuda.init()
         generators.append(torch.cuda.default_generators[device.index or 0])
-    kept = random.getstate(), np.random.get_state(), [generator.get_state() for generator in generators]
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
+    kept = [generator.get_state() for generator in generators]
     for generator in generators:
         generator.manual_seed(seed)
     try:
         yield
     finally:
-        random.setstate(kept[0])
-        np.random.set_state(kept[1])
-        for generator, state in zip(generators, kept[2], strict=True):
+        for generator, state in zip(generators, kept, strict=True):
             generator.set_state(state)
 
 

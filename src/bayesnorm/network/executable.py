@@ -20,8 +20,8 @@ from torch.func import functional_call
 
 from ..errors import BayesNormWarning, NetworkError
 from .affine import AffineBatchNorm, State
-from .batches import isolated_randomness
-from .copying import device_of, dtype_of, private_copy, unwrap
+from .batches import isolated_randomness, isolated_torch_randomness
+from .copying import device_of, dtype_of, private_copy, tensors_of, unwrap
 from .inputs import as_input, call
 from .prefix import PrefixCache
 
@@ -58,22 +58,26 @@ class Executable:
 
     @property
     def device(self) -> torch.device:
-        return device_of(self.model)
+        self._refresh()
+        return self._device
 
     @property
     def dtype(self) -> torch.dtype:
-        return dtype_of(self.model)
+        self._refresh()
+        return self._dtype
 
     def input(self, x: Any) -> Tensor:
         """`x` on the network's device and in its dtype."""
-        return as_input(x, "x", self.device, self.dtype)
+        self._refresh()
+        return as_input(x, "x", self._device, self._dtype)
 
     @torch.inference_mode(False)
     @torch.no_grad()
     def point(self, x: Any) -> Tensor:
         """The deterministic network's outputs in evaluation mode, (batch, *out)."""
-        self._refresh()
-        return self._outputs(self.input(x))
+        x = self.input(x)
+        with isolated_torch_randomness(0, x.device):
+            return self._outputs(x)
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -95,12 +99,16 @@ class Executable:
             chunk: Draws per vectorised pass; None chooses by `block_bytes`.
             block_bytes: Memory of the largest activation of a pass; None chooses by device.
         """
-        self._refresh()
         x = self.input(x)
-        with isolated_randomness(0, x.device):  # a network may draw numbers of its own
-            return self._run(self._fitting(states), x, vectorize, chunk, block_bytes)
+        return self._run(self._fitting(states), x, vectorize, chunk, block_bytes)
 
     def _run(self, states: State, x: Tensor, vectorize: bool, chunk: int | None, block_bytes: int | None) -> Tensor:
+        with isolated_randomness(0, x.device):  # a network may draw numbers of its own
+            return self._plain_run(states, x, vectorize, chunk, block_bytes)
+
+    def _plain_run(
+        self, states: State, x: Tensor, vectorize: bool, chunk: int | None, block_bytes: int | None
+    ) -> Tensor:
         draws = len(next(iter(states.values())))
         plan = self._plan(states, x)
         budget = block_bytes or self._block_bytes()
@@ -128,14 +136,25 @@ class Executable:
             x: Inputs on the network's device.
         """
         self._refresh()
-        if self._affine.special:
-            self._require_derivable({name: value[0] if value.dim() > 1 else value for name, value in state.items()}, x)
-        return self._under(state, x, special=True)
+        with isolated_torch_randomness(0, x.device):
+            if self._affine.special:
+                one = {name: value[0] if value.dim() > 1 else value for name, value in state.items()}
+                self._require_derivable(one, x)
+            return self._under(state, x, special=True)
 
     @torch.no_grad()
     def _require_derivable(self, state: State, x: Tensor) -> None:
-        expected, found = self._selected(state, x[:2]), self._under(state, x[:2], special=True)
-        if not torch.allclose(expected, found, rtol=1e-3, atol=1e-3 * float(expected.abs().max())):
+        """Whether special layers do as the affine map says, away from their own statistics, where it says nothing."""
+        moved = dict(state)
+        for name, layer in self._affine.special.items():
+            mean, var = f"{name}.running_mean", f"{name}.running_var"
+            if mean in state and layer.running_var is not None:
+                moved[mean] = state[mean] + 0.5 * (layer.running_var + layer.eps).sqrt()
+            if var in state:
+                moved[var] = 1.5 * state[var]
+        expected, found = self._selected(moved, x[:2]), self._under(moved, x[:2], special=True)
+        rounding = max(1e-3, 8 * torch.finfo(expected.dtype).eps)
+        if not torch.allclose(expected, found, rtol=rounding, atol=rounding * float(expected.abs().max())):
             raise NetworkError(
                 f"model: {', '.join(self._affine.special)} use their input for more than normalisation, so the outputs "
                 "have no derivatives by the statistics; engine=MonteCarlo() would work."
@@ -151,24 +170,27 @@ class Executable:
         return self._select(functional_call(self._network, state, (x.clone(),)), len(x))
 
     def _build(self) -> None:
-        self._network = private_copy(self.model)
+        self._network = self._private()
         self._affine = AffineBatchNorm(self._network)
         self._plans: dict[Any, _Plan] = {}
-        self._held = self._parts()
+        self._device, self._dtype = device_of(self.model), dtype_of(self.model)
+        self._known = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors_of(self._network).items()}
+        self._held = [
+            (mapping, key, value)
+            for module in self.model.modules()
+            for mapping in (module._modules, module._parameters, module._buffers)
+            for key, value in mapping.items()
+        ]
         self._prefix = PrefixCache(self._network)
+
+    def _private(self) -> nn.Module:
+        """The copy of the network that is run."""
+        return private_copy(self.model)
 
     def _refresh(self) -> None:
         """Follow a network that was moved or had modules replaced since the private copy was made."""
-        parts = self._parts()
-        if len(parts) != len(self._held) or any(a is not b for a, b in zip(parts, self._held, strict=True)):
+        if any(mapping.get(key) is not value for mapping, key, value in self._held):
             self._build()
-
-    def _parts(self) -> list[Any]:
-        return [
-            part
-            for module in self.model.modules()
-            for part in (module, *module._parameters.values(), *module._buffers.values())
-        ]
 
     def _fill(self, outputs: Tensor, states: State, x: Tensor, chunk: int, plan: _Plan) -> None:
         draws, start = len(outputs), 0
@@ -250,17 +272,17 @@ class Executable:
 
     def _fitting(self, states: State) -> State:
         """States in the dtypes of what they override, or an error where they belong to another architecture."""
-        known = {**dict(self._network.named_parameters()), **dict(self._network.named_buffers())}
+        same = True
         for name, value in states.items():
-            if name not in known or value.shape[1:] != known[name].shape:
-                found = tuple(known[name].shape) if name in known else "no such entry"
+            shape, dtype = self._known.get(name, (None, None))
+            if value.shape[1:] != shape:
                 raise NetworkError(
-                    f"states: {name!r} of shape {tuple(value.shape[1:])} does not fit the network ({found}); the "
-                    "posterior belongs to another architecture."
+                    f"states: {name!r} of shape {tuple(value.shape[1:])} does not fit the network "
+                    f"({'no such entry' if shape is None else tuple(shape)}); the posterior belongs to another "
+                    "architecture."
                 )
-        if all(value.dtype == known[name].dtype for name, value in states.items()):
-            return states
-        return {name: value.to(known[name].dtype) for name, value in states.items()}
+            same = same and value.dtype == dtype
+        return states if same else {name: value.to(self._known[name][1]) for name, value in states.items()}
 
     def _block_bytes(self) -> int:
         if self.device.type == "cuda":

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import BayesNormError
+from ..network.batches import isolated_torch_randomness
 
 
 @dataclass
@@ -50,7 +51,7 @@ def train(
         evaluate: A score of the network in evaluation mode, lower is better; the best network is kept.
         evaluate_every: Epochs between evaluations.
         patience: Evaluations without improvement before training stops; an equal score is an improvement.
-        seed: Decides the order of rows.
+        seed: Decides the order of rows, and what dropout draws.
         progress: Called with (epoch, epochs).
     """
     if not 2 <= batch_size <= len(x):
@@ -59,29 +60,30 @@ def train(
     weights = [parameter for parameter in model.parameters() if parameter.dim() >= 2]
     optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate)
     record, best, kept, waited = Training(epochs=epochs), float("inf"), None, 0
-    for epoch in range(1, epochs + 1):
-        model.train()
-        order = torch.randperm(len(x), generator=generator).to(x.device)
-        for rows in order[: len(x) // batch_size * batch_size].view(-1, batch_size):
-            objective = loss(model(x[rows]), y[rows])
-            if weight_decay:
-                objective = objective + 0.5 * weight_decay * torch.stack([w.square().sum() for w in weights]).sum()
-            optimiser.zero_grad(set_to_none=True)
-            objective.backward()
-            optimiser.step()
-        if progress is not None:
-            progress(epoch, epochs)
-        if evaluate is not None and (epoch % evaluate_every == 0 or epoch == epochs):
-            with torch.no_grad():
-                score = evaluate(model.eval())
-            record.scores.append((epoch, score))
-            if score <= best:
-                best, kept, waited = score, copy.deepcopy(model.state_dict()), 0
-                record.epochs = epoch
-            else:
-                waited += 1
-                if waited >= patience:
-                    break
+    with isolated_torch_randomness(seed, x.device):
+        for epoch in range(1, epochs + 1):
+            model.train()
+            order = torch.randperm(len(x), generator=generator).to(x.device)
+            for rows in order[: len(x) // batch_size * batch_size].view(-1, batch_size):
+                objective = loss(model(x[rows]), y[rows])
+                if weight_decay:
+                    objective = objective + 0.5 * weight_decay * torch.stack([w.square().sum() for w in weights]).sum()
+                optimiser.zero_grad(set_to_none=True)
+                objective.backward()
+                optimiser.step()
+            if progress is not None:
+                progress(epoch, epochs)
+            if evaluate is not None and (epoch % evaluate_every == 0 or epoch == epochs):
+                with torch.no_grad():
+                    score = evaluate(model.eval())
+                record.scores.append((epoch, score))
+                if score <= best:
+                    best, kept, waited = score, copy.deepcopy(model.state_dict()), 0
+                    record.epochs = epoch
+                else:
+                    waited += 1
+                    if waited >= patience:
+                        break
     if kept is not None:
         model.load_state_dict(kept)
     model.eval()
