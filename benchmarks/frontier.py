@@ -3,8 +3,9 @@
     python benchmarks/frontier.py [--device cuda] [--out results/frontier.json] [--picture docs/frontier.png]
 
 Effective batch size (and, in a second column, the temperature) are chosen on CIFAR-10 test images 0-999; scores are
-those of images 1000-1999, and the AUROC of predictive entropy against SVHN digits (cropped from the street photos, so not
-pixel-identical to the usual test_32x32 file). Cost: one prediction of 64 rows in deterministic passes, on this device.
+those of images 1000-1999, and the AUROC of predictive entropy against SVHN digits (cropped from the street photos, so
+not pixel-identical to the usual test_32x32 file). Cost: one prediction of 64 rows in deterministic passes, on this
+device.
 """
 
 from __future__ import annotations

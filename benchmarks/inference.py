@@ -3,10 +3,12 @@
     python benchmarks/inference.py [--device cuda] [--out results/inference_cuda.json]
 
 Time: every engine on the same rows, as a ratio to one deterministic pass of the same network in the same mode (eager,
-or compiled), medians of alternating repeats in one run. Memory: the most that a prediction took on top of what was there.
+or compiled), medians of alternating repeats in one run.
+Memory: the most that a prediction took on top of what was there.
 Exactness: each engine against all T draws of the same posterior, on a ResNet-32: the correlation of log-variances (per
 row, summed over the logits, and per logit), the median ratio of variances, and the rank correlation of mutual
-information. Needs the data folder (BAYESNORM_DATA) with the CIFAR-10 images, the ResNet's weights and the UCI sets.
+information.
+Needs the data folder (BAYESNORM_DATA) with the CIFAR-10 images, the ResNet's weights and the UCI sets.
 """
 
 from __future__ import annotations
@@ -76,11 +78,15 @@ def now(device: str) -> float:
 
 def seconds(device: str, run: Callable[[], object], baseline: Callable[[], object]) -> tuple[float, float]:
     """Median seconds of `run`, and the median of its ratio to `baseline`, measured alternately."""
-    for _ in range(3):
+    start = now(device)
+    baseline()
+    run()
+    repeats = 3 if now(device) - start > 2 else 7
+    for _ in range(repeats - 3):
         baseline()
         run()
     times, ratios, start = [], [], now(device)
-    while len(ratios) < 5 or (now(device) - start < 1.0 and len(ratios) < 100):
+    while len(ratios) < repeats or (now(device) - start < 1.0 and len(ratios) < 100):
         a = now(device)
         baseline()
         b = now(device)

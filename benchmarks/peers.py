@@ -17,7 +17,6 @@ thread). Then what each library can run at all (`peers_probes.py`). Each method 
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import datetime
 import importlib.metadata
@@ -31,6 +30,7 @@ import sys
 import tempfile
 import time
 import warnings
+from argparse import SUPPRESS, ArgumentParser, Namespace as Options
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +49,6 @@ from bayesnorm.nets import load_cifar_resnet, paper_mlp
 from bayesnorm.training import train
 
 PACKAGES = (*LIBRARIES, "torch", "torchvision", "numpy", "curvlinops-for-pytorch")
-Options = argparse.Namespace
 Outputs = tuple[Tensor, Tensor]  # draws (n, batch, ...), and a variance about each
 
 
@@ -307,7 +306,7 @@ def line(row: dict[str, Any], network: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=1000, help="test images to score, and to choose on")
     parser.add_argument("--draws", type=int, default=32, help="T, network draws per prediction")
     parser.add_argument("--batch", type=int, default=125, help="rows per prediction")
@@ -315,7 +314,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--only", default="", help="only methods whose name holds this")
     parser.add_argument("--out", default="results/peers.json")
-    parser.add_argument("work", nargs="*", help=argparse.SUPPRESS)
+    parser.add_argument("work", nargs="*", help=SUPPRESS)
     options = parser.parse_args()
     if options.work:
         return work(options, *options.work)

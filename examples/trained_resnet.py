@@ -21,6 +21,7 @@ from bayesnorm.nets import load_cifar_resnet
 parser = argparse.ArgumentParser(description="A trained ResNet-32 with doubt, beside the network as it was.")
 parser.add_argument("--images", type=int, default=2000, help="test images, half of them to choose on (default: 2000)")
 parser.add_argument("--draws", type=int, default=32, help="draws per prediction (default: 32)")
+parser.add_argument("--states", type=int, default=256, help="batches whose statistics are kept (default: 256)")
 options = parser.parse_args()
 
 try:
@@ -35,14 +36,14 @@ x_val, y_val, x_test, y_test = x[:half], y[:half], x[half:], y[half:]
 engine = bn.MonteCarlo(samples=options.draws)
 
 # Three lines for a classifier.
-posterior = bn.MCBN(batch_size=16).fit(model, x_train, bn.Categorical())
+posterior = bn.MCBN(batch_size=16, states=options.states).fit(model, x_train, bn.Categorical())
 predictive = posterior.predict(x_test, engine)
 doubt = predictive.mutual_information
 
 # Only the last residual block is drawn: one pass, and the block once per draw. How far, validation images say.
 late = bn.calibrate(posterior.at_layers(2), x_val, y_val, noise=False)
 # As published: about the mean of the batch statistics instead of the network's own.
-published = bn.MCBN(batch_size=16, center="batch").fit(model, x_train, bn.Categorical())
+published = bn.MCBN(batch_size=16, states=options.states, center="batch").fit(model, x_train, bn.Categorical())
 # The network itself, and with a temperature: the baseline that costs nothing. (Without fluctuations a posterior is the
 # network, so that calibrate can find it.)
 tempered = bn.calibrate(posterior.at_layers(1).at_batch_size(1e12), x_val, y_val, batch_size=False).likelihood
@@ -56,7 +57,7 @@ rows = {
     "MCBN": predictive,
     f"MCBN, last block, M' = {late.batch_size:.3g} (val)": late.predict(x_test, engine),
 }
-print(f"{len(x_test)} test images, {options.draws} draws, torch {torch.__version__}")
+print(f"{len(x_test)} test images, M = 16, {options.draws} draws, torch {torch.__version__}")
 print(f"{'':34} accuracy     NLL    ECE")
 for name, scored in rows.items():
     accuracy, nll, ece = (float(score(scored, y_test)) for score in (metrics.accuracy, metrics.nll, metrics.ece))

@@ -58,7 +58,7 @@ again = bn.load(file, model).predict(x_new)
 assert torch.equal(again.mean, mean)
 # ----------------------------------------------------------------------------------------------------------------------
 
-print(f"noise std {posterior.likelihood.precision ** -0.5:.2f}, effective batch size {posterior.batch_size:.0f}")
+print(f"noise std {posterior.likelihood.precision**-0.5:.2f}, effective batch size {posterior.batch_size:.0f}")
 print(f"{'x':>5} {'mean':>7} {'std':>6} {'doubt':>6}   95 % interval")
 for row in torch.cat([x_new, mean, std, doubt, lower, upper], dim=1).tolist():
     print("{:5.1f} {:7.2f} {:6.2f} {:6.2f}   {:.2f} to {:.2f}".format(*row))

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
+from .engines.directions import mixed_directions
 from .errors import BayesNormError, BayesNormWarning, FileFormatError
 from .fluctuations import Fluctuations, fluctuations_from
 from .likelihoods import Likelihood
@@ -41,8 +42,8 @@ class BatchNormPosterior(Posterior):
         fitted_batch_size: M, the batch size that the fluctuations belong to.
         batch_size: M', the effective batch size of the draws.
         rows: N, the training rows.
-        directions: The deviations that matter most for the outputs, (R, 2C), by falling importance, or None.
-        explained: Share of the outputs' variance that the first r directions make up, (R,), or None.
+        components: Deviations that move the outputs most, (n, 2C), or None; see `engines/directions.py`.
+        sensitivities: How far each of them moves some outputs, (outputs, n), or None.
     """
 
     kind: ClassVar[str] = "batchnorm"
@@ -56,8 +57,8 @@ class BatchNormPosterior(Posterior):
     fitted_batch_size: int
     batch_size: float
     rows: int
-    directions: Tensor | None = dataclasses.field(default=None, repr=False)
-    explained: Tensor | None = dataclasses.field(default=None, repr=False)
+    components: Tensor | None = dataclasses.field(default=None, repr=False)
+    sensitivities: Tensor | None = dataclasses.field(default=None, repr=False)
 
     @property
     def centre(self) -> Tensor:
@@ -85,6 +86,21 @@ class BatchNormPosterior(Posterior):
             state[f"{layer.name}.running_var"] = v.exp() - layer.eps
         return state
 
+    def directions(self, rank: int) -> Tensor:
+        """`rank` deviations whose covariance stands for that of all fluctuations, (rank, 2C).
+
+        Those that move the outputs as all of them would, where the fit found them; else principal components, scaled up
+        for what they leave out.
+        """
+        kept: dict[int, Tensor] = self.__dict__.setdefault("_directions", {})
+        if rank not in kept:
+            if self.components is None or self.sensitivities is None:
+                found, explained = self.fluctuations.principal(rank)
+                kept[rank] = found / explained[-1].sqrt()
+            else:
+                kept[rank] = mixed_directions(self.components, self.sensitivities, rank)
+        return kept[rank]
+
     def at_batch_size(self, batch_size: float) -> Self:
         """The posterior of another effective batch size: the same statistics, fluctuations times sqrt(M / M')."""
         if isinstance(batch_size, bool) or not isinstance(batch_size, int | float) or not 0 < batch_size < math.inf:
@@ -108,14 +124,14 @@ class BatchNormPosterior(Posterior):
             running=self.running[columns],
             batch_mean=self.batch_mean[columns],
             fluctuations=self.fluctuations.columns(columns),
-            directions=None,
-            explained=None,
+            components=None,
+            sensitivities=None,
         )
 
     def tensors(self) -> dict[str, Tensor]:
         parts = {f"fluctuations.{name}": tensor for name, tensor in self.fluctuations.tensors().items()}
-        if self.directions is not None and self.explained is not None:
-            parts |= {"directions": self.directions.bfloat16(), "explained": self.explained}
+        if self.components is not None and self.sensitivities is not None:
+            parts |= {"components": self.components.bfloat16(), "sensitivities": self.sensitivities.bfloat16()}
         return {"running": self.running, "batch_mean": self.batch_mean, **parts}
 
     def config(self) -> dict[str, Any]:
@@ -151,8 +167,8 @@ class BatchNormPosterior(Posterior):
             running=tensors["running"],
             batch_mean=tensors["batch_mean"],
             fluctuations=fluctuations_from(kind, parts),
-            directions=tensors.get("directions"),
-            explained=tensors.get("explained"),
+            components=tensors.get("components"),
+            sensitivities=tensors.get("sensitivities"),
             **fields,
         )
         posterior._require_whole()

@@ -60,7 +60,7 @@ def fluctuations_from(kind: str, tensors: dict[str, Tensor]) -> Fluctuations:
 
 def stored(directions: Tensor) -> Tensor:
     """Directions rounded to the 8 binary digits that files keep of them: what is saved is what was used."""
-    return directions.bfloat16().to(directions.dtype)
+    return directions.bfloat16().to(directions.dtype).contiguous()
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def means_only(posterior):
     """The posterior without fluctuations of variances, under which one batch norm is linear in the deviation."""
     deviations = posterior.fluctuations.deviations.clone()
     deviations[:, deviations.shape[1] // 2 :] = 0
-    return dataclasses.replace(posterior, fluctuations=Empirical(deviations), directions=None, explained=None)
+    return dataclasses.replace(posterior, fluctuations=Empirical(deviations), components=None, sensitivities=None)
 
 
 def test_exact_where_the_network_is_linear_in_the_deviation():
@@ -147,9 +147,13 @@ def test_a_square_root_is_as_good_as_a_wide_one(method, states):
 
 
 @pytest.mark.parametrize("block_bytes", [1, 3 * 2 * 18 * 8])
-def test_blocks_of_rows_are_one_block(block_bytes):
+def test_blocks_of_rows_are_one_block(block_bytes, monkeypatch):
+    monkeypatch.setattr(delta, "rows_per_graph", lambda _: 4)
+    taken, take = [], delta.outputs_with_derivatives
+    monkeypatch.setattr(delta, "outputs_with_derivatives", lambda p, block: taken.append(len(block)) or take(p, block))
     posterior, x = fitted(network(2), bn.Gaussian()), rows(7, 3, seed=1)
     whole, parts = Delta().outputs(posterior, x), Delta(block_bytes).outputs(posterior, x)
+    assert taken == [4, 3, 4, *([1, 1, 1] if block_bytes == 1 else [3])]
     torch.testing.assert_close(parts.mean, whole.mean, **TIGHT)
     torch.testing.assert_close(covariance(parts), covariance(whole), **TIGHT)
 
@@ -254,7 +258,7 @@ def test_a_layer_that_reuses_its_input_is_refused_with_what_would_work(center, s
     with pytest.raises(NetworkError, match=r"1 use their input for more than normalisation.*MonteCarlo\(\) would work"):
         posterior.predict(x, Delta())
     assert snapshot(model) == before
-    assert posterior.directions is None
+    assert posterior.components is None
     assert torch.isfinite(posterior.predict(x, bn.SigmaPoints(2)).epistemic).all(), "principal components still work"
 
 

@@ -9,7 +9,7 @@ from torch import nn
 import bayesnorm as bn
 from bayesnorm.engines import directions as module
 from bayesnorm.engines.delta import output_jacobian
-from bayesnorm.engines.directions import MOST_DIRECTIONS, output_directions
+from bayesnorm.engines.directions import MOST_COMPONENTS, mixed_directions, output_components
 
 METHODS = [
     bn.MCBN(8, states=30),
@@ -26,7 +26,13 @@ def rows(n, width=3, seed=0):
 
 def network(outputs=1):
     model = nn.Sequential(
-        nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, outputs)
+        nn.Linear(3, 5),
+        nn.BatchNorm1d(5),
+        nn.Tanh(),
+        nn.Linear(5, 4),
+        nn.BatchNorm1d(4),
+        nn.Tanh(),
+        nn.Linear(4, outputs),
     )
     return model.double().eval()
 
@@ -47,7 +53,7 @@ def standardised(posterior, x):
 @pytest.mark.parametrize("method", METHODS, ids=str)
 def test_they_are_the_outputs_principal_components(method):
     posterior, x = method.fit(network(2), rows(60), bn.Gaussian()), rows(12, seed=1)
-    found, explained = output_directions(posterior, x)
+    found, sensitivities = output_components(posterior, x)
     jacobian, correlation = standardised(posterior, x)
     values, vectors = torch.linalg.eigh(correlation)
     values, vectors = values.flip(0)[: len(found)], vectors.flip(1)[:, : len(found)]
@@ -56,13 +62,13 @@ def test_they_are_the_outputs_principal_components(method):
     for k in range(3):
         outer = values[k] * torch.outer(vectors[:, k], vectors[:, k])
         torch.testing.assert_close(torch.outer(moved[:, k], moved[:, k]), outer, rtol=1e-6, atol=1e-8)
-    torch.testing.assert_close(explained, values.cumsum(0) / len(correlation), rtol=1e-8, atol=1e-10)
+    torch.testing.assert_close(moved, sensitivities, rtol=1e-6, atol=1e-8)
 
 
 def test_a_direction_is_one_standard_deviation_long():
     """v_r = S J^T w / sqrt(l) has v^T S^-1 v = 1 where S is regular."""
     posterior = bn.GaussianBN(8).fit(network(), rows(60))
-    found, _ = output_directions(posterior, rows(12, seed=1))
+    found, _ = output_components(posterior, rows(12, seed=1))
     inverse = torch.linalg.inv(joint_covariance(posterior))
     lengths = found @ inverse @ found.T
     torch.testing.assert_close(lengths, torch.eye(len(found), dtype=torch.float64), rtol=1e-5, atol=1e-5)
@@ -71,19 +77,22 @@ def test_a_direction_is_one_standard_deviation_long():
 def test_as_many_as_the_outputs_need_and_no_more():
     model = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(5, 1)).double().eval()
     posterior = bn.MCBN(8, states=30).fit(model, rows(60))
-    found, explained = output_directions(posterior, rows(30, seed=1))
+    found, sensitivities = output_components(posterior, rows(30, seed=1))
     # f = a (h - m) / s: a row's gradient is (-a / s, -a (h - m) / 2s), one fixed part and h - m, which has rank 3.
     assert len(found) == 4
-    assert explained[-1].item() == pytest.approx(1, abs=1e-9)
-    assert (explained.diff() >= 0).all()
-    wide = bn.MCBN(8, states=60).fit(network(3), rows(60), bn.Gaussian())
-    assert wide.directions.shape == (MOST_DIRECTIONS, 18)
+    torch.testing.assert_close(sensitivities.square().sum(1), torch.ones(30, dtype=torch.float64))
+    assert (sensitivities.square().sum(0).diff() <= 0).all(), "the largest first"
+    few = bn.MCBN(8, states=60).fit(network(3), rows(60), bn.Gaussian())
+    assert 10 < len(few.components) <= 18, "no more than there are coordinates"
+    wide = nn.Sequential(nn.Linear(3, 40), nn.BatchNorm1d(40), nn.Tanh(), nn.Linear(40, 4)).double().eval()
+    assert bn.MCBN(8, states=60).fit(wide, rows(60), bn.Gaussian()).components.shape == (MOST_COMPONENTS, 80)
 
 
 def test_a_fit_keeps_what_a_file_would_keep():
     posterior = bn.MCBN(8, states=30).fit(network(), rows(60))
-    assert torch.equal(posterior.directions, posterior.directions.bfloat16().double())
-    assert posterior.explained.shape == (len(posterior.directions),)
+    for part in (posterior.components, posterior.sensitivities):
+        assert torch.equal(part, part.bfloat16().double())
+    assert posterior.sensitivities.shape[1] == len(posterior.components)
 
 
 def test_random_combinations_stand_for_many_outputs(monkeypatch):
@@ -95,7 +104,7 @@ def test_random_combinations_stand_for_many_outputs(monkeypatch):
     mixing = torch.randn(4, 6, generator=torch.Generator().manual_seed(0)).double()
     torch.testing.assert_close(few, mixing @ jacobian, rtol=1e-9, atol=1e-12)
     monkeypatch.setattr(module, "MOST_OUTPUTS", 4)
-    assert output_directions(posterior, x) is not None
+    assert output_components(posterior, x) is not None
 
 
 class ToNumPy(nn.Module):
@@ -105,16 +114,49 @@ class ToNumPy(nn.Module):
 
 def test_none_where_there_are_no_derivatives():
     broken = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), ToNumPy(), nn.Linear(5, 1)).double().eval()
+    posterior = bn.MCBN(8, states=30).fit(broken, rows(60))
     with pytest.warns(bn.BayesNormWarning, match="cannot be vectorised"):
-        posterior = bn.MCBN(8, states=30).fit(broken, rows(60))
-        assert torch.isfinite(posterior.predict(rows(4)).epistemic).all()
-    assert posterior.directions is None
-    assert posterior.explained is None
+        predictive = posterior.predict(rows(4))
+    assert torch.isfinite(predictive.epistemic).all()
+    assert posterior.components is None
+    assert posterior.sensitivities is None
 
 
 def test_none_where_the_outputs_do_not_depend_on_the_statistics():
     constant = network()
     nn.init.zeros_(constant[-1].weight)
     posterior = bn.MCBN(8, states=30).fit(constant, rows(60))
-    assert posterior.directions is None
+    assert posterior.components is None
     assert posterior.predict(rows(4), bn.Delta()).epistemic.max() == 0
+
+
+@pytest.mark.parametrize("rank", [1, 3, 6])
+def test_mixtures_reproduce_the_outputs_variances_better_than_the_leading_components(rank):
+    posterior = bn.MCBN(8, states=30).fit(network(2), rows(60), bn.Gaussian())
+    moves = posterior.sensitivities
+    found = mixed_directions(posterior.components, moves, rank)
+    assert found.shape == (rank, 18)
+    mixture = torch.linalg.lstsq(posterior.components.T, found.T).solution  # (n, rank)
+    variances = (moves @ mixture).square().sum(1)
+    leading = moves[:, :rank].square().sum(1)
+    scaled = leading / leading.mean()
+    assert variances.log().square().mean() < scaled.log().square().mean()
+    assert torch.equal(found, mixed_directions(posterior.components, moves, rank)), "deterministic"
+
+
+def test_all_components_are_taken_as_they_are():
+    posterior = bn.MCBN(8, states=5).fit(network(), rows(60))
+    found = mixed_directions(posterior.components, posterior.sensitivities, 30)
+    # Together they explain all of it, up to the rounding to 8 digits.
+    torch.testing.assert_close(found, posterior.components, rtol=2**-7, atol=0)
+
+
+def test_directions_are_found_once_per_posterior_and_rank(monkeypatch):
+    import bayesnorm.batchnorm_posterior as owner
+
+    calls, find = [], owner.mixed_directions
+    monkeypatch.setattr(owner, "mixed_directions", lambda *args: calls.append(args[2]) or find(*args))
+    posterior = bn.MCBN(8, states=30).fit(network(), rows(60))
+    for rank in (3, 3, 4, 3):
+        posterior.directions(rank)
+    assert calls == [3, 4]

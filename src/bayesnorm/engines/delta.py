@@ -26,8 +26,8 @@ from .gaussian_outputs import GaussianOutputs
 if TYPE_CHECKING:
     from ..posterior import Posterior
 
-FIRST_BLOCK = 256
-"""Rows of the first block, before it is known how many outputs a row has."""
+GRAPH_ELEMENTS = 2**18
+"""Input elements whose graph is held at a time; all layers' activations of a network are some hundred times that."""
 
 BLOCK_BYTES = 256 * 2**20
 """Memory for the Jacobian of one block of rows."""
@@ -56,7 +56,7 @@ class Delta(Engine):
         factor, independent = chosen.fluctuations.root()
         factor = factor * chosen.spread
         independent = None if independent is None else independent * chosen.spread
-        parts, start, rows = [], 0, min(len(x), FIRST_BLOCK)
+        parts, start, rows = [], 0, rows_per_graph(x)
         while start < len(x):
             block = x[start : start + rows]
             mean, derivatives = outputs_with_derivatives(chosen, block)
@@ -65,10 +65,15 @@ class Delta(Engine):
                 return _forward_mode(chosen, factor, x)
             parts.append(GaussianOutputs(mean, _root(derivatives(), factor, independent)))
             start += len(block)
-            rows = max(1, self.block_bytes // (outputs * len(chosen.centre) * x.element_size()))
+            rows = max(1, min(rows, self.block_bytes // (outputs * len(chosen.centre) * x.element_size())))
         if len(parts) == 1:
             return parts[0]
         return GaussianOutputs(torch.cat([p.mean for p in parts]), torch.cat([p.root for p in parts]))
+
+
+def rows_per_graph(x: Tensor) -> int:
+    """How many rows to hold the graph of at a time."""
+    return max(1, GRAPH_ELEMENTS // max(1, x[0].numel()))
 
 
 @torch.inference_mode(False)
@@ -92,6 +97,8 @@ def outputs_with_derivatives(
             generator = torch.Generator().manual_seed(0)
             flat = torch.randn(most_outputs, len(flat), generator=generator).to(flat) @ flat
 
+    @torch.inference_mode(False)
+    @torch.enable_grad()
     def derivatives() -> Tensor:
         if x.is_cuda and len(flat) > 1:  # a GPU has room for all backward passes at once
             each = torch.eye(len(flat), dtype=flat.dtype, device=flat.device)

@@ -1,8 +1,8 @@
 """Deterministic points instead of random draws.
 
 Along each of R directions v_r of the statistics two points are placed, centre +- sqrt(R) v_r, all of the same weight:
-their mean is the centre and their covariance is the sum of v_r v_r^T. The directions are those that matter most for the
-*outputs* (see `directions.py`), scaled up for the share of the outputs' variance that they leave out.
+their mean is the centre and their covariance is the sum of v_r v_r^T. The directions are those that
+together move the *outputs* as all of them would (see `directions.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SigmaPoints(Engine):
     """2 x rank deterministic, equally weighted passes.
 
     Args:
-        rank: R, how many directions; at most as many as the fit kept (16), or as there are batches.
+        rank: R, how many directions; where there are fewer (a fit keeps at most 32), all of them.
         vectorize: False runs the points one by one; the numbers are the same.
         chunk: Points per vectorised pass; None chooses by memory.
     """
@@ -45,18 +45,7 @@ class SigmaPoints(Engine):
     def outputs(self, posterior: Posterior, x: Any) -> Tensor:
         """Network outputs at each point, (2 rank, batch, *out)."""
         chosen = in_coordinates(posterior, "SigmaPoints")
-        step = self.directions(posterior) * (chosen.spread * self.rank**0.5)
+        directions = chosen.directions(self.rank)
+        step = directions * (chosen.spread * len(directions) ** 0.5)
         states = chosen.state(torch.cat([chosen.centre + step, chosen.centre - step]))
         return posterior.executable.run(states, x, vectorize=self.vectorize, chunk=self.chunk)
-
-    def directions(self, posterior: Posterior) -> Tensor:
-        """The scaled directions, (rank, 2C): output directions where the fit found them, else principal components."""
-        chosen = in_coordinates(posterior, "SigmaPoints")
-        found, explained = chosen.directions, chosen.explained
-        if found is None or explained is None:
-            found, explained = chosen.fluctuations.principal(self.rank)
-        if self.rank > len(found):
-            raise BayesNormError(
-                f"rank: {self.rank} was given and {len(found)} directions are known; fewer would work."
-            )
-        return found[: self.rank] / explained[self.rank - 1].sqrt()

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..batchnorm_posterior import BatchNormPosterior, Center, coordinates
-from ..engines.directions import output_directions
+from ..engines.directions import output_components
 from ..errors import BayesNormError
 from ..fluctuations import Fluctuations, stored
 from ..likelihoods import Gaussian, Likelihood
@@ -99,10 +99,10 @@ class BatchNormMethod(ABC):
             batch_size=float(statistics.batch_size),
             rows=statistics.rows,
         )
-        found = output_directions(posterior, statistics.example)
+        found = output_components(posterior, statistics.example)
         if found is None:
             return posterior
-        return replace(posterior, directions=stored(found[0]), explained=found[1])
+        return replace(posterior, components=stored(found[0]), sensitivities=stored(found[1]))
 
 
 def default_likelihood(executable: Executable, x: Any) -> Likelihood:

@@ -20,7 +20,7 @@ from .layers import BatchNormLayer, LayerChoice, choose_layers, find_batchnorm, 
 Progress = Callable[[int, int], None]
 """Called with (done, total)."""
 
-EXAMPLE_ROWS = 64
+EXAMPLE_ROWS, EXAMPLE_ELEMENTS = 64, 2**21
 """Training rows that a fit looks at the network's outputs on; they are not kept."""
 
 
@@ -147,12 +147,15 @@ def _visit(
     modules = find_batchnorm(network)
     chosen: tuple[str, ...] = ()
     found: list[Any] = []
+    examples: list[Tensor] = []
     with isolated_randomness(batches.seed, device):
         walk, total = (batches.epoch(), batches.rows // batches.batch_size) if whole_data else (batches, len(batches))
         for done, batch in enumerate(walk, start=1):
             x = as_input(batch, "train_data", device, dtype)
+            missing = min(EXAMPLE_ROWS, max(4, EXAMPLE_ELEMENTS // x[0].numel())) - sum(map(len, examples))
+            if missing > 0:
+                examples.append(x[:missing])
             if not chosen:
-                example = x[:EXAMPLE_ROWS]
                 chosen = _chosen(network, modules, x[:2], layers)
             found.append(look(network, {name: modules[name] for name in chosen}, x))
             if progress is not None:
@@ -164,7 +167,7 @@ def _visit(
         layers=tuple(BatchNormLayer(name, modules[name].num_features, modules[name].eps) for name in chosen),
         running_mean=torch.cat(running_mean).to(kept),
         running_var=torch.cat(running_var).to(kept),
-        example=example,
+        example=torch.cat(examples),
         found=found,
     )
 

@@ -1,0 +1,47 @@
+"""Figure 1 of the MCBN paper: its claim, and its picture."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+import bayesnorm as bn
+from bayesnorm.experiments.teye_figure1 import DRAWS, figure1
+
+
+@pytest.fixture(scope="module")
+def figure():
+    return figure1(epochs=150)
+
+
+def test_doubt_is_larger_outside_the_data(figure):
+    """At x = 6, outside the data, against every training point."""
+    x, _ = figure.points
+    engine = bn.MonteCarlo(DRAWS)
+    outside = figure.posterior.predict(torch.tensor([[6.0]]), engine).epistemic.item()
+    inside = figure.posterior.predict(x, engine).epistemic
+    assert x.max() < 5
+    assert outside > 2 * inside.median().item()
+    assert outside > inside.max().item()
+
+
+def test_bands_show_that_doubt(figure):
+    lower, upper = figure.bands.bands[0.95]
+    width = upper - lower
+    training = np.searchsorted(figure.bands.x, figure.points[0].numpy()[:, 0])
+    assert figure.bands.x[[0, -1]].tolist() == [-6, 6]
+    assert width[-1] > width[training].max()
+    assert figure.bands.constant_std > 0
+
+
+def test_the_picture_is_written(figure, tmp_path):
+    figure.save(tmp_path / "figure1.png")
+    assert (tmp_path / "figure1.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_same_seed_same_figure():
+    first, again, other = (figure1(epochs=3, seed=seed).bands.mean for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert not np.allclose(first, other)

@@ -1,0 +1,98 @@
+"""A function with its bands: the numbers first, then what is drawn of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import bayesnorm as bn
+from bayesnorm.errors import InputError
+
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+from bayesnorm.plots import FunctionBands, save_figure
+
+
+@pytest.fixture
+def posterior():
+    model = nn.Sequential(nn.Linear(1, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 1)).eval()
+    x = torch.linspace(-1, 1, 40)[:, None]
+    return bn.MCBN(batch_size=8, states=20).fit(model, x, bn.Gaussian(25.0))
+
+
+GRID = np.linspace(-2, 2, 31)
+
+
+def test_numbers_are_the_predictives(posterior):
+    engine = bn.MonteCarlo(30)
+    bands = FunctionBands.from_posterior(posterior, GRID, levels=(0.9, 0.3), engine=engine, seed=4, constant_std=0.5)
+    predictive = posterior.predict(GRID[:, None], engine, seed=4)
+    np.testing.assert_allclose(bands.x, GRID)
+    np.testing.assert_allclose(bands.mean, predictive.mean.numpy()[:, 0])
+    for level in (0.9, 0.3):
+        for found, expected in zip(bands.bands[level], predictive.interval(level), strict=True):
+            np.testing.assert_allclose(found, expected.numpy()[:, 0])
+    assert bands.constant_std == 0.5
+    assert (bands.bands[0.9][0] < bands.bands[0.3][0]).all()
+    assert (bands.bands[0.9][1] > bands.bands[0.3][1]).all()
+
+
+@pytest.mark.parametrize("x", [torch.linspace(-2, 2, 31), torch.linspace(-2, 2, 31)[:, None], GRID.tolist()])
+def test_x_of_any_kind(posterior, x):
+    bands = FunctionBands.from_posterior(posterior, x)
+    np.testing.assert_allclose(bands.x, GRID, atol=1e-6)
+    assert bands.mean.shape == (31,)
+
+
+def test_everything_is_drawn_and_labelled(posterior):
+    bands = FunctionBands.from_posterior(posterior, GRID, constant_std=0.5)
+    ax = bands.draw(points=(torch.zeros(3, 1), torch.ones(3, 1)))
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == [
+        "95% of targets",
+        "50% of targets",
+        "predictive mean",
+        "95% of targets, constant uncertainty",
+        "training points",
+    ]
+    mean, *edges = ax.get_lines()
+    np.testing.assert_allclose(mean.get_ydata(), bands.mean)
+    half = 1.959964 * 0.5
+    for line, sign in zip(edges, (-1, 1), strict=True):
+        np.testing.assert_allclose(line.get_ydata(), bands.mean + sign * half)
+    heights = [np.ptp(band.get_paths()[0].vertices[:, 1]) for band in ax.collections[:2]]
+    assert heights[0] > heights[1], "the wider band lies below"
+    np.testing.assert_allclose(ax.collections[2].get_offsets(), [[0, 1]] * 3)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", "y")
+
+
+def test_into_given_axes_and_without_extras(posterior):
+    from matplotlib.figure import Figure
+
+    given = Figure().add_subplot()
+    assert FunctionBands.from_posterior(posterior, GRID, levels=(0.8,)).draw(given) is given
+    assert len(given.collections) == 1
+    assert len(given.get_lines()) == 1
+
+
+def test_a_picture_is_written_whole(posterior, tmp_path):
+    path = tmp_path / "bands.png"
+    save_figure(FunctionBands.from_posterior(posterior, GRID).draw(), path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert [file.name for file in tmp_path.iterdir()] == ["bands.png"]
+
+
+def test_no_global_figures_are_made(posterior):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    before = pyplot.get_fignums()
+    FunctionBands.from_posterior(posterior, GRID).draw()
+    assert pyplot.get_fignums() == before
+
+
+@pytest.mark.parametrize(("outputs", "likelihood"), [(2, bn.Gaussian()), (3, bn.Categorical())])
+def test_only_one_real_output_can_be_shown(outputs, likelihood):
+    model = nn.Sequential(nn.Linear(1, 6), nn.BatchNorm1d(6), nn.Linear(6, outputs))
+    posterior = bn.MCBN(batch_size=8, states=20).fit(model, torch.linspace(-1, 1, 40)[:, None], likelihood)
+    with pytest.raises(InputError, match=r"posterior: predicts .*; one real output per row would work"):
+        FunctionBands.from_posterior(posterior, GRID)

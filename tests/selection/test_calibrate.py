@@ -1,0 +1,186 @@
+"""Calibration: never worse, true where the truth is known, and nothing else changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from scipy.optimize import minimize_scalar
+from torch import nn
+
+import bayesnorm as bn
+from bayesnorm.selection.calibrate import mean_score
+
+SIGMAS = 4.5
+N = 2000
+
+
+def noise(*shape, seed):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def regressor(outputs=1):
+    model = nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, outputs)).double()
+    return bn.MCBN(batch_size=16, states=64).fit(model.eval(), noise(200, 3, seed=0), bn.Gaussian())
+
+
+def sure(posterior):
+    """Next to no epistemic doubt, so that noise is all there is."""
+    return posterior.at_batch_size(1e12)
+
+
+def calibrated_noise(posterior, x, y, **options):
+    precision = bn.calibrate(posterior, x, y, batch_size=False, **options).likelihood.precision
+    return 1 / torch.tensor(precision, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", ["regression", "multi_output", "classification", "per_pixel"])
+def test_never_worse_on_the_same_data(make_task, name, seed):
+    task = make_task(name)
+    likelihood = bn.Gaussian(10.0 ** (seed - 1)) if task.regression else bn.Categorical(2.0 ** (seed - 1))
+    start = bn.MCBN(batch_size=8, states=24).fit(task.model, task.x, likelihood, seed=seed).at_batch_size(4.0**seed)
+    for score in ("crps", "pll") if task.regression else ("nll",):
+        options = {"score": score, "samples": 12, "seed": seed}
+        before = mean_score(start, task.new_x, task.new_y, **options)
+        for flags in ({}, {"batch_size": False}, {"noise": False}, {"batch_size": False, "noise": False}):
+            found = bn.calibrate(start, task.new_x, task.new_y, **options, **flags)
+            assert mean_score(found, task.new_x, task.new_y, **options) <= before
+
+
+def test_the_best_log_density_is_at_the_mean_squared_error():
+    """Without epistemic doubt the density of N(f, s^2) is highest at s^2 = mse, in closed form."""
+    posterior, x = sure(regressor()), noise(N, 3, seed=1)
+    y = posterior.executable.point(x) + 0.3 * noise(N, 1, seed=2)
+    found = calibrated_noise(posterior, x, y, score="pll").item()
+    mse = (y - posterior.executable.point(x)).square().mean().item()
+    assert found == pytest.approx(mse, rel=1e-6)
+    # The mean of N squares of normal numbers has relative standard error sqrt(2 / N).
+    assert abs(found / 0.09 - 1) < SIGMAS * math.sqrt(2 / N)
+
+
+def test_the_best_crps_is_scipys_and_near_the_truth():
+    posterior, x = sure(regressor()), noise(N, 3, seed=1)
+    y = posterior.executable.point(x) + 0.3 * noise(N, 1, seed=2)
+    found = calibrated_noise(posterior, x, y).item()
+    f = bn.MonteCarlo(64).outputs(posterior, x)
+    exact = minimize_scalar(
+        lambda u: bn.Gaussian(math.exp(-u)).predictive(f).crps(y).mean().item(),
+        bounds=(-6, 2),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
+    assert math.log(found) == pytest.approx(exact.x, abs=1e-4)
+    # d CRPS / d sigma = 2 phi(z) - 1/sqrt(pi), with mean square (2/sqrt(3) - 1)/pi = .0493 and mean slope
+    # 1/(2 sqrt(pi)) = .2821 at the truth, so sigma has relative variance .0493 / .2821^2 / N = .619 / N, and sigma^2
+    # four times that.
+    assert abs(found / 0.09 - 1) < SIGMAS * math.sqrt(4 * 0.619 / N)
+
+
+@pytest.mark.parametrize("score", ["crps", "pll"])
+def test_every_output_has_a_precision_of_its_own(score):
+    posterior, x = sure(regressor(3)), noise(N, 3, seed=1)
+    truth = torch.tensor([0.1, 1.0, 5.0], dtype=torch.float64)
+    y = posterior.executable.point(x) + truth * noise(N, 3, seed=2)
+    found = calibrated_noise(posterior, x, y, score=score)
+    assert found.shape == (3,)
+    assert ((found / truth.square() - 1).abs() < SIGMAS * math.sqrt(4 * 0.619 / N)).all()
+    one_by_one = [calibrated_noise(_only(posterior, k), x, y[:, k : k + 1], score=score).item() for k in range(3)]
+    torch.testing.assert_close(found, torch.tensor(one_by_one, dtype=torch.float64), rtol=1e-4, atol=0)
+
+
+def _only(posterior, k):
+    """The same posterior for a network with only the k-th output."""
+    model = nn.Sequential(*posterior.model[:3], nn.Linear(6, 1).double())
+    model[3].weight, model[3].bias = (
+        nn.Parameter(part.detach()[k : k + 1]) for part in (posterior.model[3].weight, posterior.model[3].bias)
+    )
+    fresh = bn.MCBN(batch_size=16, states=64).fit(model, noise(200, 3, seed=0), bn.Gaussian())
+    return sure(fresh)
+
+
+def test_the_temperature_is_scipys(classification):
+    posterior = bn.MCBN(batch_size=8, states=24).fit(classification.model, classification.x, bn.Categorical())
+    x, y = classification.x, classification.y
+    found = bn.calibrate(posterior, x, y, batch_size=False, samples=24).likelihood.temperature
+    f = bn.MonteCarlo(24).outputs(posterior, x)
+    exact = minimize_scalar(
+        lambda u: -bn.Categorical(math.exp(u)).predictive(f.double()).log_prob(y).mean().item(),
+        bounds=(-3, 3),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
+    # The score is in single precision, 1e-7 relative, so that near its flat minimum the place is known to about 3e-4.
+    assert math.log(found) == pytest.approx(exact.x, abs=3e-3)
+    assert abs(math.log(found)) > 0.05, "there was something to find"
+
+
+@pytest.mark.parametrize("truth", [4, 64])
+def test_the_batch_size_is_found_where_the_truth_is_known(truth):
+    """Every target comes from a draw of its own of the posterior at M' = truth, with little noise."""
+    posterior, n = regressor().with_likelihood(bn.Gaussian(1e8)), 800
+    x = noise(n, 3, seed=1)
+    true = posterior.at_batch_size(truth)
+    f = torch.cat([bn.MonteCarlo(64).outputs(true, x[k : k + 64], seed=k) for k in range(0, n, 64)], 1)
+    row = torch.arange(n)
+    y = f[row % 64, row]
+    found = bn.calibrate(posterior, x, y, noise=False).batch_size
+    # The variance scales as 1 / M', and its relative standard error from n targets is about sqrt(2 / n) = 5 %: less
+    # than the search's last step of sqrt(2). Neighbouring steps are as good as the right one where it lies between two.
+    assert abs(math.log2(found / truth)) <= 0.5 + 1e-9
+
+
+def test_noise_and_batch_size_can_be_left_alone():
+    posterior, x = regressor(), noise(50, 3, seed=1)
+    y = posterior.executable.point(x) + 0.3 * noise(50, 1, seed=2)
+    only_noise = bn.calibrate(posterior, x, y, batch_size=False)
+    assert only_noise.batch_size == posterior.batch_size
+    assert only_noise.likelihood != posterior.likelihood
+    only_size = bn.calibrate(posterior, x, y, noise=False)
+    assert only_size.likelihood == posterior.likelihood
+    neither = bn.calibrate(posterior, x, y, noise=False, batch_size=False)
+    assert (neither.batch_size, neither.likelihood) == (posterior.batch_size, posterior.likelihood)
+    assert (posterior.batch_size, posterior.likelihood) == (16, bn.Gaussian()), "the one it started from is unchanged"
+    for field in dataclasses.fields(posterior):
+        if field.name not in ("batch_size", "likelihood"):
+            assert getattr(only_noise, field.name) is getattr(posterior, field.name)
+
+
+def test_same_seed_same_choice_and_no_global_numbers():
+    posterior, x = regressor(), noise(50, 3, seed=1)
+    y = posterior.executable.point(x) + 0.3 * noise(50, 1, seed=2)
+    before = torch.get_rng_state()
+    first, again, other = (bn.calibrate(posterior, x, y, samples=8, seed=seed) for seed in (0, 0, 5))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert (first.batch_size, first.likelihood) == (again.batch_size, again.likelihood)
+    assert other.likelihood != first.likelihood
+
+
+def test_targets_may_lack_the_last_axis():
+    posterior, x = regressor(), noise(50, 3, seed=1)
+    y = posterior.executable.point(x) + 0.3 * noise(50, 1, seed=2)
+    flat, column = (bn.calibrate(posterior, x, target, samples=8) for target in (y[:, 0], y))
+    assert flat.likelihood == column.likelihood
+
+
+@pytest.mark.parametrize(
+    ("score", "works"), [("nll", '"crps" or "pll" would work'), ("rmse", '"crps" or "pll" would work')]
+)
+def test_a_score_that_does_not_fit_regression(score, works):
+    x = noise(10, 3, seed=1)
+    with pytest.raises(bn.BayesNormError, match=f"score: '{score}' was given for RegressionPredictive; {works}"):
+        bn.calibrate(regressor(), x, x[:, :1], score=score)
+
+
+def test_a_score_that_does_not_fit_classes(classification):
+    posterior = bn.MCBN(batch_size=8, states=4).fit(classification.model, classification.x, bn.Categorical())
+    with pytest.raises(bn.BayesNormError, match="score: 'crps' was given for ClassificationPredictive; \"nll\" would"):
+        bn.calibrate(posterior, classification.new_x, classification.new_y, score="crps")
+
+
+@pytest.mark.parametrize("shape", [(9, 1), (10, 2), (10, 10), (1, 10)])
+def test_targets_of_another_shape_are_refused(shape):
+    with pytest.raises(bn.BayesNormError, match="y: has shape"):
+        bn.calibrate(regressor(), noise(10, 3, seed=1), torch.zeros(shape))

@@ -1,0 +1,126 @@
+"""Choosing layers within a budget; costs are given, not measured, so that the choice is the same on every machine."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import bayesnorm as bn
+from bayesnorm.selection import layers as module
+from bayesnorm.selection.calibrate import mean_score
+from bayesnorm.selection.layers import _counts, prediction_cost
+
+COST = {1: 1.2, 2: 1.8, 4: 3.0, 5: 9.0}
+
+
+def rows(n, seed=0):
+    return torch.randn(n, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture
+def posterior():
+    parts = [part for _ in range(5) for part in (nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Tanh())]
+    model = nn.Sequential(*parts, nn.Linear(3, 1)).double().eval()
+    return bn.MCBN(batch_size=8, states=20).fit(model, rows(80), bn.Gaussian(20.0))
+
+
+@pytest.fixture
+def data(posterior):
+    x = rows(40, seed=1)
+    return x, posterior.executable.point(x) + 0.3 * torch.randn(40, 1, dtype=torch.float64)
+
+
+@pytest.fixture
+def timed(monkeypatch):
+    """Costs by number of layers; gives the list of those that were timed."""
+    seen = []
+
+    def cost(posterior, x, samples):
+        seen.append((len(posterior.layers), len(x), samples))
+        return COST[len(posterior.layers)]
+
+    monkeypatch.setattr(module, "prediction_cost", cost)
+    return seen
+
+
+@pytest.mark.parametrize(("budget", "affordable"), [(1.5, [1]), (2.0, [1, 2]), (3.0, [1, 2, 4]), (100, [1, 2, 4, 5])])
+def test_the_best_score_within_the_budget(posterior, data, timed, budget, affordable):
+    found = bn.suggest_layers(posterior, *data, budget=budget, samples=8)
+    within = [option for option in found.options if option.cost <= budget]
+    assert [option.layers for option in within] == affordable
+    assert found.best.score == min(option.score for option in within)
+    assert found.best in within
+    assert found.posterior is found.best.posterior
+    assert len(found.posterior.layers) == found.best.layers
+
+
+def test_every_option_is_listed_with_its_score_and_cost(posterior, data, timed):
+    found = bn.suggest_layers(posterior, *data, budget=100, samples=8, seed=3)
+    assert [(option.layers, option.cost) for option in found.options] == list(COST.items())
+    assert timed == [(count, 40, 8) for count in COST]
+    for option in found.options:
+        names = [layer.name for layer in option.posterior.layers]
+        assert names == [layer.name for layer in posterior.layers][-option.layers :]
+        assert option.score == mean_score(option.posterior, *data, samples=8, seed=3)
+        start = mean_score(posterior.at_layers(option.layers), *data, samples=8, seed=3)
+        assert option.score <= start
+        assert option.posterior.likelihood == posterior.likelihood, "noise=False leaves the noise alone"
+
+
+def test_the_score_decides_and_not_the_number_of_layers(posterior, data, timed, monkeypatch):
+    scores = {1: 0.5, 2: 0.1, 4: 0.3, 5: 0.2}
+    monkeypatch.setattr(module, "mean_score", lambda posterior, *_args: scores[len(posterior.layers)])
+    assert bn.suggest_layers(posterior, *data, budget=100, samples=4).best.layers == 2
+    assert bn.suggest_layers(posterior, *data, budget=1.3, samples=4).best.layers == 1
+
+
+def test_the_noise_is_chosen_on_request(posterior, data, timed):
+    found = bn.suggest_layers(posterior, *data, budget=1.5, samples=8, noise=True, score="pll")
+    assert found.posterior.likelihood != posterior.likelihood
+
+
+def test_layers_that_cost_far_too_much_end_the_search(posterior, data, timed):
+    found = bn.suggest_layers(posterior, *data, budget=1.25, samples=4)
+    assert [option.layers for option in found.options] == [1, 2, 4], (
+        "4 layers cost over twice the budget: 5 are not tried"
+    )
+
+
+def test_too_small_a_budget_names_the_cheapest(posterior, data, timed):
+    with pytest.raises(bn.BayesNormError, match=r"budget: 1.1 .* samples=8; the cheapest option costs 1.20. A larger"):
+        bn.suggest_layers(posterior, *data, budget=1.1, samples=8)
+
+
+@pytest.mark.parametrize("budget", [0, -1.0, float("nan")])
+def test_a_budget_is_positive(posterior, data, budget):
+    with pytest.raises(bn.BayesNormError, match=r"budget: .* a positive number of deterministic passes would work"):
+        bn.suggest_layers(posterior, *data, budget=budget)
+
+
+def test_a_posterior_without_layers_is_refused(data):
+    with pytest.raises(bn.BayesNormError, match="posterior: dict has no layers to choose"):
+        bn.suggest_layers({}, *data)
+
+
+@pytest.mark.parametrize(
+    ("layers", "counts"), [(1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (4, [1, 2, 4]), (31, [1, 2, 4, 8, 16, 31])]
+)
+def test_powers_of_two_and_all(layers, counts):
+    assert _counts(layers) == counts
+
+
+def test_costs_are_measured_in_deterministic_passes(posterior, monkeypatch):
+    """A clock that each pass moves on: 2 units for the deterministic one, 7 for the draws."""
+    clock = [0.0]
+    monkeypatch.setattr(module.time, "perf_counter", lambda: clock[0])
+    executable = posterior.executable
+    point, run = executable.point, executable.run
+
+    def tick(by, call, *args, **options):
+        clock[0] += by
+        return call(*args, **options)
+
+    monkeypatch.setattr(executable, "point", lambda x: tick(2, point, x))
+    monkeypatch.setattr(executable, "run", lambda *a, **k: tick(7, run, *a, **k))
+    assert prediction_cost(posterior, rows(4), samples=3) == 3.5

@@ -1,0 +1,210 @@
+"""The examples run, and README and docs say only what is true: Python is run, names and links are looked up.
+
+Python blocks of a page are run in order in one namespace, which begins with stand-ins for what a reader has: a trained
+network with its rows, and a classifier with its images. A block that needs more says so in a comment just before it:
+`<!-- needs: cuda -->` or `<!-- needs: data -->`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import bayesnorm as bn
+from bayesnorm.data import find
+from bayesnorm.errors import DataNotFoundError
+from bayesnorm.selection import layers
+
+ROOT = Path(__file__).parents[1]
+PAGES = ("README.md", "docs/gotchas.md", "docs/how_it_works.md")
+BLOCK = re.compile(r"(?:<!-- needs: (?P<needs>\w+) -->\n)?^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+RESNET_FILES = (
+    "resnet_cifar10/resnet32.safetensors",
+    "cifar10/labels.npz",
+    "cifar10/train_first5000.webp",
+    "cifar10/test_first2000.webp",
+)
+
+
+def missing(need: str) -> str | None:
+    """Why a block or example cannot be run here, or None."""
+    if need == "cuda":
+        return None if torch.cuda.is_available() else "needs a GPU"
+    assert need == "data", f"unknown need {need!r}"
+    try:
+        for file in RESNET_FILES:
+            find(file)
+    except DataNotFoundError as error:
+        return f"needs real data: {error}"
+    return None
+
+
+def blocks():
+    for page in PAGES:
+        for number, match in enumerate(BLOCK.finditer((ROOT / page).read_text(encoding="utf-8"))):
+            yield page, number, match["needs"], match["code"]
+
+
+def stand_ins() -> dict[str, object]:
+    """What the pages take for granted: `model` with rows, and `classifier` with images."""
+    torch.manual_seed(0)
+    x = torch.randn(400, 3)
+    y = torch.sin(2 * x[:, :1]) + 0.2 * torch.randn(400, 1)
+    model = nn.Sequential(
+        nn.Linear(3, 20), nn.BatchNorm1d(20), nn.ReLU(),
+        nn.Linear(20, 20), nn.BatchNorm1d(20), nn.ReLU(),
+        nn.Linear(20, 1),
+    )  # fmt: skip
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(200):
+        rows = torch.randperm(300)[:32]
+        optimiser.zero_grad()
+        nn.functional.mse_loss(model(x[rows]), y[rows]).backward()
+        optimiser.step()
+    pixels, labels = torch.randn(200, 3, 16, 16), torch.randint(5, (200,))
+    classifier = nn.Sequential(
+        nn.Conv2d(3, 32, 3), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 32, 3), nn.BatchNorm2d(32), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 5),
+    )  # fmt: skip
+    with torch.no_grad():
+        for _ in range(20):
+            classifier(pixels[torch.randperm(100)[:64]])
+    return {
+        "torch": torch,
+        "model": model.eval(),
+        "x_train": x[:300],
+        "y_train": y[:300],
+        "x_val": x[300:],
+        "y_val": y[300:],
+        "x_new": torch.randn(6, 3),
+        "classifier": classifier.eval(),
+        "train_loader": DataLoader(TensorDataset(pixels[:100], labels[:100]), batch_size=64),
+        "images": pixels[100:110],
+        "images_val": pixels[110:],
+        "labels_val": labels[110:],
+    }
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    # Costs are measured, and a busy machine is no fault of the page.
+    monkeypatch.setattr(layers, "prediction_cost", lambda posterior, _x, _samples: 1 + 0.5 * len(posterior.layers))
+    names, left_out = stand_ins(), []
+    found = [(number, need, code) for where, number, need, code in blocks() if where == page]
+    assert found, "a page has Python"
+    for number, need, code in found:
+        why = missing(need) if need else None
+        if why is None:
+            exec(compile(code, f"{page}, block {number}", "exec"), names)
+        else:
+            left_out.append((number, why))
+    assert len(left_out) < len(found)
+    for number, why in left_out:
+        assert why.startswith("needs"), f"block {number}"
+
+
+@pytest.mark.parametrize(
+    ("page", "number", "need"), [(page, number, need) for page, number, need, _ in blocks() if need]
+)
+def test_blocks_with_a_need(page, number, need):
+    """Shows, as a skip with its reason, what the test above had to leave out."""
+    why = missing(need)
+    if why is not None:
+        pytest.skip(f"{page}, block {number}: {why}")
+
+
+@pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_names_and_links_of_a_page_exist(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    names = set(re.findall(r"\bbn\.(\w+)", text)) - {"MyBN"}
+    assert not {name for name in names if not hasattr(bn, name)}
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", text):
+        file = (ROOT / page).parent / target if target else ROOT / page
+        assert file.is_file(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            anchors = {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+            assert anchor in anchors, anchor
+
+
+def test_the_table_of_attributes_is_whole_and_true():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = text.split("| attribute | regression |")[1].split("\n\n")[0]
+    kinds = {1: bn.RegressionPredictive, 2: bn.ClassificationPredictive}
+    said: dict[type, set[str]] = {kind: set() for kind in kinds.values()}
+    for row in table.splitlines()[2:]:
+        _, first, *cells, _ = row.split("|")
+        for column, kind in kinds.items():
+            if cells[column - 1].strip():
+                said[kind] |= set(re.findall(r"`(\w+)", first))
+    held = {"loc", "scale", "noise", "weights", "log_probs", "targets"}  # what a predictive is made of
+    for kind, names in said.items():
+        assert names == {name for name in dir(kind) if not name.startswith("_")} - held, kind.__name__
+
+
+def test_places_for_benchmark_tables_are_there():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name in ("inference-table", "frontier-table", "peers-table"):
+        assert re.search(rf"^<!-- {name} -->$.*^<!-- /{name} -->$", text, re.MULTILINE | re.DOTALL), name
+
+
+def test_the_skeleton_of_a_new_method_works(make_task, monkeypatch):
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    method, its_tests = (match["code"] for match in BLOCK.finditer(text))
+    module = types.ModuleType("bayesnorm.methods.my_bn")
+    module.__package__ = "bayesnorm.methods"
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(compile(method, "CONTRIBUTING.md, skeleton", "exec"), module.__dict__)
+    monkeypatch.setattr(bn, "MyBN", module.MyBN, raising=False)
+    tests: dict[str, object] = {}
+    exec(compile(its_tests, "CONTRIBUTING.md, its tests", "exec"), tests)
+    tests["test_draws_are_mcbns_shrunk_towards_the_centre"](make_task("regression"))
+    tests["test_a_shrink_that_is_none"](-1.0)
+
+
+def run(example: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", str(ROOT / "examples" / example), *arguments]
+    own = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    return subprocess.run(command, env=own, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_your_network():
+    done = run("your_network.py")
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()[2:8]]
+    doubt = {float(row[0]): float(row[3]) for row in rows}
+    assert doubt[4.0] > 2 * doubt[1.0] > 0, "more doubt where it has seen nothing"
+    assert all(float(row[4]) < float(row[1]) < float(row[6]) for row in rows)
+    assert "same predictions" in done.stdout
+
+
+def test_trained_resnet_says_in_one_line_what_is_missing(tmp_path):
+    done = run("trained_resnet.py", BAYESNORM_DATA="", XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert "resnet_cifar10/resnet32.safetensors" in line
+    assert "BAYESNORM_DATA" in line
+
+
+def test_trained_resnet():
+    why = missing("data")
+    if why is not None:
+        pytest.skip(why)
+    pytest.importorskip("PIL", reason="needs Pillow: pip install 'bayesnorm[data]'")
+    done = run("trained_resnet.py", "--images", "40", "--draws", "4", "--states", "8")
+    assert done.returncode == 0, done.stderr
+    table = [line for line in done.stdout.splitlines() if line.startswith(("softmax", "MCBN"))]
+    assert len(table) == 5
+    # 20 images at an error of about 7 %: more than 6 wrong has a probability below 0.001.
+    assert all(float(line.split()[-3]) >= 0.7 for line in table)
