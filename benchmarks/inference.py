@@ -246,7 +246,7 @@ def main() -> None:
     if "speed" not in options.skip:
         for name, parts in {"ResNet-32": resnet, "MLP 50-50": mlp}.items():
             batches = options.batches or [1, 16, 64, 256]
-            result["speed"] += speed(name, parts(options.device), options.device, batches, 256 if cuda else 16)
+            result["speed"] += speed(name, parts(options.device), options.device, batches, 256 if cuda else 1)
             out.write_text(json.dumps(result, indent=1))
     if "exactness" not in options.skip:
         reference, images = options.reference or (2000 if cuda else 256), options.images or (1750 if cuda else 128)

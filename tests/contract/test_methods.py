@@ -428,17 +428,7 @@ def test_engine_shapes_and_laws(cls, engine, task):
 
 
 @each_engine
-def test_engine_same_seed_same_result(cls, engine, task):
-    for posterior in variants(cls, task):
-        first, again = (numbers(predicted(posterior, engine, task.new_x, seed=3), task.new_y) for _ in range(2))
-        assert_same(first, again)
-        other = predicted(posterior, engine, task.new_x, seed=4)
-        never = isinstance(engine, bn.SigmaPoints) or (isinstance(engine, bn.Delta) and task.regression)
-        assert torch.equal(first["variance"], other.variance) == never
-
-
-@each_engine
-def test_engine_leaves_the_model_bit_identical(cls, engine, task, snapshot):
+def test_engine_same_seed_same_result_and_the_model_bit_identical(cls, engine, task, snapshot):
     task.model.train()
     next(task.model.parameters()).grad = torch.ones_like(next(task.model.parameters()))
     next(task.model.parameters()).requires_grad_(False)
@@ -446,7 +436,11 @@ def test_engine_leaves_the_model_bit_identical(cls, engine, task, snapshot):
     before, generator = snapshot(task.model), torch.get_rng_state()
     for posterior in variants(cls, task):
         assert snapshot(task.model) == before, "fit"
-        predicted(posterior, engine, task.new_x)
+        first, again = (numbers(predicted(posterior, engine, task.new_x, seed=3), task.new_y) for _ in range(2))
+        assert_same(first, again)
+        other = predicted(posterior, engine, task.new_x, seed=4)
+        never = isinstance(engine, bn.SigmaPoints) or (isinstance(engine, bn.Delta) and task.regression)
+        assert torch.equal(first["variance"], other.variance) == never
         assert snapshot(task.model) == before, "predict"
     assert torch.equal(torch.get_rng_state(), generator)
 
@@ -466,7 +460,7 @@ def test_engine_rows_are_independent_and_contexts_change_nothing(cls, engine, ta
 
 @each_engine
 def test_engine_doubt_falls_with_the_effective_batch_size(cls, engine, task):
-    for posterior in variants(cls, task):
+    for posterior in variants(cls, task)[-1:]:
         if not isinstance(posterior, CoordinatePosterior):
             pytest.skip("has no effective batch size")
         near, far = (posterior.at_batch_size(size).predict(task.new_x, engine) for size in (800, 80))

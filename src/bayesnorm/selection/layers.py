@@ -79,14 +79,14 @@ def suggest_layers(
     if not budget > 0:
         raise BayesNormError(f"budget: {budget!r} was given; a positive number of deterministic passes would work.")
     x = posterior.executable.input(x)
-    options = []
+    options: list[LayerOption] = []
     for count in _counts(len(posterior.layers)):
         candidate = posterior.at_layers(count)
         cost = prediction_cost(candidate, x[:TIMED_ROWS], samples)
+        if options and cost > 2 * budget:
+            break  # more layers cost more
         best = calibrate(candidate, x, y, noise=noise, score=score, samples=samples, seed=seed)
         options.append(LayerOption(count, best, mean_score(best, x, y, score, samples, seed), cost))
-        if cost > 2 * budget:
-            break  # more layers cost more
     within = [option for option in options if option.cost <= budget]
     if not within:
         cheapest = min(options, key=lambda option: option.cost)
