@@ -11,7 +11,7 @@ export BAYESNORM_DATA
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart lint format typecheck test bench-peers clean
+.PHONY: help install quickstart lint format typecheck test bench-inference bench-peers clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -41,6 +41,10 @@ typecheck: .venv/.installed ## Check the types of the package
 
 test: lint typecheck ## Style, format, types and tests
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+bench-inference: .venv/.installed ## Time and exactness of every way of predicting (needs BAYESNORM_DATA)
+	$(BIN)/python benchmarks/inference.py $(ARGS)
+	$(BIN)/python benchmarks/readme_tables.py
 
 # The peers want versions of their own, and none of them is needed for anything else.
 .venv-peers/.installed: pyproject.toml benchmarks/peers_requirements.txt

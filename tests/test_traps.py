@@ -1,6 +1,8 @@
-"""The traps of papers.md section 9, one test each. Each fails if its trap comes back."""
+"""Traps that implementations of MCBN fell into, one test each, which fails if its trap comes back."""
 
 from __future__ import annotations
+
+import math
 
 import pytest
 import torch
@@ -8,6 +10,7 @@ from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.errors import InputError
+from bayesnorm.nets import Rescaled
 from bayesnorm.network import mini_batches
 
 X = torch.randn(60, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -159,3 +162,17 @@ def test_trap_11_the_centre_is_no_live_buffer():
     model.train()
     model(X)
     assert torch.equal(posterior.running, kept)
+
+
+def test_trap_6_precision_and_scores_are_in_raw_units():
+    y = 50 + 20 * X.sum(1, keepdim=True)
+    inner = net()
+    raw = Rescaled.of(inner, X, y)
+    x_norm, y_norm = raw.standardise(X, y)
+    y_std = float(y.std(correction=0))
+    posterior = bn.MCBN(batch_size=8).fit(raw, X, bn.Gaussian(4.0 / y_std**2))
+    standardised = bn.MCBN(batch_size=8).fit(inner, x_norm, bn.Gaussian(4.0))
+    ours, theirs = posterior.predict(X), standardised.predict(x_norm)
+    torch.testing.assert_close(ours.aleatoric, theirs.aleatoric * y_std**2)
+    torch.testing.assert_close(ours.log_prob(y), theirs.log_prob(y_norm) - math.log(y_std))
+    torch.testing.assert_close(ours.crps(y), theirs.crps(y_norm) * y_std)

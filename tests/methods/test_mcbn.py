@@ -340,7 +340,7 @@ def test_resnet32_has_about_seven_percent_error(cifar):
 
 
 def test_the_centre_matters_on_real_images(cifar):
-    """papers.md, "the centre matters": centred MCBN keeps accuracy and lowers NLL; as published, less so."""
+    """The centre matters: centred MCBN keeps accuracy and lowers NLL; as published, less so."""
     model, train, x, y = cifar
     x, y = x[:SUBSET], y[:SUBSET]
     with torch.no_grad():

@@ -83,7 +83,7 @@ def test_gaussian_crps_without_spread_is_the_absolute_error():
 
 
 def test_crps_at_its_optimum():
-    """papers.md: for an error e the best sigma is |e| / sqrt(ln 2), where CRPS = 0.594904 |e|."""
+    """For an error e the best sigma is |e| / sqrt(ln 2), where CRPS = 0.594904 |e|."""
     e = torch.tensor(2.5, dtype=torch.float64)
     sigma = torch.linspace(0.5, 8, 20001, dtype=torch.float64)
     scores = gaussian_crps(e, torch.zeros_like(sigma), sigma)

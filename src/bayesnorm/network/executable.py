@@ -20,7 +20,7 @@ from torch.func import functional_call
 
 from ..errors import BayesNormWarning, NetworkError
 from .affine import AffineBatchNorm, State
-from .batches import isolated_randomness, isolated_torch_randomness
+from .batches import isolated_torch_randomness
 from .copying import device_of, dtype_of, private_copy, tensors_of, unwrap
 from .inputs import as_input, call
 from .prefix import PrefixCache
@@ -103,7 +103,7 @@ class Executable:
         return self._run(self._fitting(states), x, vectorize, chunk, block_bytes)
 
     def _run(self, states: State, x: Tensor, vectorize: bool, chunk: int | None, block_bytes: int | None) -> Tensor:
-        with isolated_randomness(0, x.device):  # a network may draw numbers of its own
+        with isolated_torch_randomness(0, x.device):  # a network may draw numbers of its own
             return self._plain_run(states, x, vectorize, chunk, block_bytes)
 
     def _plain_run(

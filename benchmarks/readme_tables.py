@@ -1,0 +1,81 @@
+"""Put the tables of results/ into README.md, between the marks that are there for them.
+
+python benchmarks/readme_tables.py
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def table(head: list[str], rows: list[list[object]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join("" if cell is None else str(cell) for cell in line) + " |" for line in lines)
+
+
+def read(name: str) -> dict | None:
+    path = ROOT / "results" / name
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def hardware(machine: dict) -> str:
+    threads = f", {machine['threads']} threads" if "NVIDIA" not in machine["device"] else ""
+    return f"{machine['device']}{threads}, torch {machine['torch']}, {machine['date']}"
+
+
+def inference() -> str:
+    parts = []
+    for name in ("inference_cpu.json", "inference_cuda.json"):
+        found = read(name)
+        if found is None:
+            continue
+        speed = {(row["network"], row["batch"], row["engine"]): row["passes"] for row in found["speed"]}
+        columns = sorted({key[:2] for key in speed}, key=lambda key: (key[0] != "ResNet-32", key[1]))
+        engines = list(dict.fromkeys(key[2] for key in speed))
+        rows = [[engine, *(speed.get((*column, engine)) for column in columns)] for engine in engines]
+        where = hardware(found["machine"])
+        parts.append(
+            f"Time in deterministic passes of the same network in the same mode, 32 draws unless said ({where}):"
+        )
+        parts.append(table(["", *(f"{network}, batch {batch}" for network, batch in columns)], rows))
+        if found["exactness"]:
+            keys = ["center", "engine", "passes", "per row", "per logit", "ratio", "MI ranks"]
+            parts.append(
+                f"Against all draws of the same posterior ({found['machine']['reference']}, ResNet-32, M = 32): "
+                "correlation of log-variances per row and per logit, median ratio of variances, rank correlation of "
+                "mutual information:"
+            )
+            parts.append(table(keys, [[row[key] for key in keys] for row in found["exactness"]]))
+    return "\n\n".join(parts)
+
+
+def frontier() -> str:
+    found = read("frontier.json")
+    if found is None:
+        return ""
+    keys = ["drawn", "M'", "cost, cpu", "cost", "accuracy", "NLL", "ECE", "AUROC SVHN", "NLL, temperature"]
+    head = ["drawn", "M'", "cost, CPU", "cost, H200", *keys[4:]]
+    machines = [hardware(found[key]) for key in ("machine", "machine, cpu") if key in found]
+    text = (
+        f"Scores with {found['draws']} draws; cost of 32 draws on 64 rows in deterministic passes "
+        f"({'; '.join(machines)}). SVHN digits are cropped from the street photos, so not pixel-identical to the "
+        "usual test file:"
+    )
+    return text + "\n\n" + table(head, [[row.get(key) for key in keys] for row in found["rows"]])
+
+
+def main() -> None:
+    readme = ROOT / "README.md"
+    text = readme.read_text()
+    for mark, content in {"inference-table": inference(), "frontier-table": frontier()}.items():
+        block = f"<!-- {mark} -->\n{content}\n<!-- /{mark} -->"
+        text = re.sub(rf"<!-- {mark} -->.*?<!-- /{mark} -->", lambda _, block=block: block, text, flags=re.S)
+    readme.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
