@@ -45,8 +45,8 @@ def inference() -> str:
         if found["exactness"]:
             keys = ["center", "engine", "passes", "per row", "per logit", "ratio", "MI ranks"]
             parts.append(
-                f"Against all draws of the same posterior ({found['machine']['reference']}, ResNet-32, M = 32, the default centre; "
-                f"the paper's is in `results/{name}`): "
+                f"Against all draws of the same posterior ({found['machine']['reference']}, ResNet-32, M = 32, default "
+                f"centre; the paper's is in `results/{name}`): "
                 "correlation of log-variances per row and per logit, median ratio of variances, rank correlation of "
                 "mutual information:"
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 import bayesnorm as bn
+from bayesnorm.data import find
+from bayesnorm.errors import DataNotFoundError
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -236,3 +239,29 @@ def reference() -> Callable[..., Tensor]:
             )
 
     return run
+
+
+@pytest.fixture
+def require() -> Callable[..., None]:
+    """`require("uci/boston.npz", ...)` skips the test, saying why, where one of the files is not found."""
+
+    def check(*relative_paths: str) -> None:
+        for relative_path in relative_paths:
+            if relative_path.endswith(".webp"):
+                pytest.importorskip("PIL", reason="needs Pillow: pip install 'bayesnorm[data]'")
+            try:
+                find(relative_path)
+            except DataNotFoundError as error:
+                pytest.skip(f"needs real data: {error}")
+
+    return check
+
+
+@pytest.fixture
+def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder that is the only one in `BAYESNORM_DATA`; the cache folder does not exist."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    monkeypatch.setenv("BAYESNORM_DATA", str(folder))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return folder

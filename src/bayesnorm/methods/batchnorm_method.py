@@ -13,7 +13,16 @@ from ..engines.directions import output_components
 from ..errors import BayesNormError
 from ..fluctuations import Fluctuations, stored
 from ..likelihoods import Gaussian, Likelihood
-from ..network import BatchStatistics, Executable, LayerChoice, Progress, TrainData, collect_statistics, mini_batches
+from ..network import (
+    BatchStatistics,
+    Executable,
+    LayerChoice,
+    MiniBatches,
+    Progress,
+    TrainData,
+    collect_statistics,
+    mini_batches,
+)
 from ..posterior import require_seed
 
 
@@ -70,21 +79,7 @@ class BatchNormMethod(ABC):
             progress: Called with (done, total) after every batch.
         """
         batches = mini_batches(train_data, self.batch_size, self.states, require_seed(seed))
-        statistics = collect_statistics(model, batches, self.layers, progress)
-        found = coordinates(statistics.mean, statistics.var, statistics.layers)
-        batch_mean = found.double().mean(0).to(found.dtype)
-        fluctuations = self.distribution(found - batch_mean)
-        return self._posterior(model, output, likelihood, statistics, batch_mean, fluctuations)
-
-    def _posterior(
-        self,
-        model: nn.Module,
-        output: str | int | None,
-        likelihood: Likelihood | None,
-        statistics: BatchStatistics,
-        batch_mean: Tensor,
-        fluctuations: Fluctuations,
-    ) -> BatchNormPosterior:
+        statistics, batch_mean, fluctuations = self.learned(model, batches, progress)
         executable = Executable(model, output)
         posterior = BatchNormPosterior(
             executable=executable,
@@ -103,6 +98,15 @@ class BatchNormMethod(ABC):
         if found is None:
             return posterior
         return replace(posterior, components=stored(found[0]), sensitivities=stored(found[1]))
+
+    def learned(
+        self, model: nn.Module, batches: MiniBatches, progress: Progress | None
+    ) -> tuple[BatchStatistics, Tensor, Fluctuations]:
+        """Statistics of the layers, their mean in coordinates (2C,), and the distribution of deviations from it."""
+        statistics = collect_statistics(model, batches, self.layers, progress)
+        found = coordinates(statistics.mean, statistics.var, statistics.layers)
+        batch_mean = found.double().mean(0).to(found.dtype)
+        return statistics, batch_mean, self.distribution(found - batch_mean)
 
 
 def default_likelihood(executable: Executable, x: Any) -> Likelihood:

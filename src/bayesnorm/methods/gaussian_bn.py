@@ -27,12 +27,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..batchnorm_posterior import BatchNormPosterior, coordinates
+from ..batchnorm_posterior import coordinates
 from ..errors import BayesNormError
-from ..fluctuations import LowRankGaussian
-from ..likelihoods import Likelihood
-from ..network import Progress, TrainData, collect_moments, mini_batches
-from ..posterior import require_seed
+from ..fluctuations import Fluctuations, LowRankGaussian
+from ..network import BatchStatistics, MiniBatches, Progress, collect_moments
 from .batchnorm_method import BatchNormMethod
 
 
@@ -62,25 +60,16 @@ class GaussianBN(BatchNormMethod):
         assert self.rank is not None
         return LowRankGaussian.of(deviations, self.rank)
 
-    def fit(
-        self,
-        model: nn.Module,
-        train_data: TrainData,
-        likelihood: Likelihood | None = None,
-        *,
-        output: str | int | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
-    ) -> BatchNormPosterior:
-        """Fit the Gaussian; see `MCBN.fit` for the arguments. The factorised form makes one pass over the data."""
+    def learned(
+        self, model: nn.Module, batches: MiniBatches, progress: Progress | None
+    ) -> tuple[BatchStatistics, Tensor, Fluctuations]:
+        """With a rank, as every method; without one, from the moments of one pass over the data."""
         if self.rank is not None:
-            return super().fit(model, train_data, likelihood, output=output, seed=seed, progress=progress)
-        batches = mini_batches(train_data, self.batch_size, self.states, require_seed(seed))
+            return super().learned(model, batches, progress)
         moments = collect_moments(model, batches, self.layers, progress)
         statistics = moments.statistics
         batch_mean = coordinates(statistics.mean[0], statistics.var[0], statistics.layers)
         eps = torch.cat([statistics.mean.new_full((layer.channels,), layer.eps) for layer in statistics.layers])
         relative = moments.square_std / (statistics.var[0] + eps)
         std = torch.cat([moments.mean_std, relative]) / statistics.batch_size**0.5
-        fluctuations = LowRankGaussian.independent(std)
-        return self._posterior(model, output, likelihood, statistics, batch_mean, fluctuations)
+        return statistics, batch_mean, LowRankGaussian.independent(std)

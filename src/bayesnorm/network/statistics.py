@@ -180,15 +180,7 @@ def statistics_dtype(dtype: torch.dtype) -> torch.dtype:
 def _chosen(network: nn.Module, modules: dict[str, _BatchNorm], x: Tensor, layers: LayerChoice) -> tuple[str, ...]:
     """Which layers to resample; a look at a pass over two rows tells which run, and in what order."""
     calls: list[str] = []
-    handles = [
-        module.register_forward_pre_hook(lambda _module, _args, name=name: calls.append(name))
-        for name, module in modules.items()
-    ]
-    try:
-        call(network, x.clone(), "train_data")
-    finally:
-        for handle in handles:
-            handle.remove()
+    _pass_with_hooks(network, modules, x, lambda name, *_: calls.append(name))
     chosen = choose_layers(network, tuple(dict.fromkeys(calls)), layers)
     for name in chosen:
         if calls.count(name) > 1:
@@ -246,15 +238,9 @@ def _normalised_by_batch(
         module._buffers["running_mean"], module._buffers["running_var"] = mean.to(dtype), var.to(dtype)
 
     kept: dict[str, dict[str, Any]] = {name: dict(module._buffers) for name, module in modules.items()}
-    handles = [
-        module.register_forward_pre_hook(partial(normalise_by_batch, name), with_kwargs=True)
-        for name, module in modules.items()
-    ]
     try:
-        call(network, x.clone(), "train_data")
+        _pass_with_hooks(network, modules, x, normalise_by_batch)
     finally:
-        for handle in handles:
-            handle.remove()
         for name, module in modules.items():
             module._buffers.update(kept[name])
     missing = [name for name in modules if name not in found]
@@ -265,6 +251,20 @@ def _normalised_by_batch(
         )
     means, variances = zip(*(found[name] for name in modules), strict=True)
     return torch.cat(means), torch.cat(variances), seen
+
+
+def _pass_with_hooks(
+    network: nn.Module, modules: dict[str, _BatchNorm], x: Tensor, hook: Callable[[str, nn.Module, Any, Any], None]
+) -> None:
+    """A pass in which `hook(name, module, args, kwargs)` sees every call of a layer before it is made."""
+    handles = [
+        module.register_forward_pre_hook(partial(hook, name), with_kwargs=True) for name, module in modules.items()
+    ]
+    try:
+        call(network, x.clone(), "train_data")
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def _mean_and_var(h: Tensor) -> tuple[Tensor, Tensor]:
