@@ -7,8 +7,8 @@ Two jobs: the trained ResNet-32 on CIFAR-10, and the MCBN paper's 50-50 perceptr
 thread). Then what each library can run at all (`peers_probes.py`). Each method is measured in a process of its own:
 - time: `passes` is the median time of a prediction over the median time of one deterministic pass over the same rows,
   the two taken in turns; `fit s` is what happens once.
-- memory: what the method adds to the process at its peak (resident set: Linux's VmHWM less VmRSS before), the larger of
-  fitting and predicting one batch.
+- memory: what predicting one batch, and fitting, add to the process at the peak (resident set: Linux's VmHWM less VmRSS
+  before).
 - scores: accuracy, NLL and ECE on test images 1000-1999; `NLL+T` with a temperature fitted on images 0-999 (`--images`
   takes fewer of both). For the perceptron RMSE and NLL in the target's units, mean over splits: `NLL` with noise from
   training rows (their mean squared error, or the library's own estimate), `NLL+T` with noise fitted on validation rows.
@@ -100,10 +100,7 @@ def cifar(options: Options) -> list[Task]:
 
 
 def boston(options: Options) -> list[Task]:
-    """50-50 perceptrons on the paper's splits; trained by the first process that asks."""
-    stored = Path(options.scratch) / "boston.pt"
-    if stored.exists():
-        return torch.load(stored, weights_only=False)
+    """50-50 perceptrons on the paper's splits, trained here."""
     x, y = (torch.from_numpy(values).float() for values in load_uci("boston"))
     tasks = []
     for split in range(1, options.splits + 1):
@@ -114,7 +111,6 @@ def boston(options: Options) -> list[Task]:
         train(model, xs[rows], ys[rows], loss=F.mse_loss, epochs=200, batch_size=32, weight_decay=2e-3, seed=split)
         parts = ((xs[part], ys[part]) for part in (rows, validation, test))
         tasks.append(Task(model, *parts, y_std=float(y_std), repeats=50))
-    torch.save(tasks, stored)
     return tasks
 
 
@@ -138,7 +134,8 @@ def point(task: Task, options: Options) -> Fitted:
 def tempered(task: Task, options: Options) -> Fitted:
     """One deterministic pass, with the temperature or noise that validation rows ask for."""
     predict = point(task, options).predict
-    return Fitted(predict, task.best_noise(predict(task.validation[0]), task.validation[1]))
+    outputs = torch.cat([predict(x)[0] for x in task.validation[0].split(options.batch)], 1), torch.zeros(())
+    return Fitted(predict, task.best_noise(outputs, task.validation[1]))
 
 
 def torch_uncertainty(task: Task, options: Options) -> Fitted:
@@ -209,7 +206,7 @@ METHODS: dict[str, dict[str, Method]] = {
         "bayesnorm centred, last block, M' = 2": mcbn(32, last=2, at=2),
         "bayesnorm centred, last layer, M' = 1, 2 T": mcbn(32, last=1, at=1, draws=2),
         "bayesnorm last block, calibrated (val)": mcbn(32, last=2, calibrate=(1000, 32)),
-        "bayesnorm all layers, calibrated (200 val)": mcbn(32, calibrate=(200, 32)),
+        "bayesnorm all layers, calibrated (200 val)": mcbn(32, calibrate=(200, 16)),
     },
     "boston": {"point network": point, "point network with noise (val)": tempered}
     | COMMON
@@ -254,7 +251,7 @@ def measure(task: Task, method: Method, chosen: bool, options: Options) -> dict[
     exact, batches = point(task, options).predict, task.test[0].split(options.batch)
     exact(batches[0][:2])
     (fit_s, fitted), fit_mib = peak_mib(seconds, method, task, options)
-    mib = max(fit_mib, peak_mib(fitted.predict, batches[0])[1])
+    mib = peak_mib(fitted.predict, batches[0])[1]
     exact(batches[0])
     turns = [(seconds(exact, x)[0], *seconds(fitted.predict, x)) for x in batches * task.repeats]
     one, many = (statistics.median(turn[part] for turn in turns) for part in (0, 1))
@@ -262,7 +259,7 @@ def measure(task: Task, method: Method, chosen: bool, options: Options) -> dict[
     if noise is None:
         noise = 1.0 if task.y_std is None else (over(task.train[0])[0].mean(0) - task.train[1]).square().mean()
     best = noise if chosen else task.best_noise(over(task.validation[0]), task.validation[1])
-    cost = {"passes": many / one, "fit_s": fit_s, "mib": mib, "pass_ms": 1000 * one}
+    cost = {"passes": many / one, "fit_s": fit_s, "fit_mib": fit_mib, "mib": mib, "pass_ms": 1000 * one}
     return cost | task.scores(test, noise) | {"nll_fitted": task.scores(test, best)["nll"], "note": fitted.note}
 
 
@@ -280,12 +277,15 @@ def worker(options: Options, script: str, *arguments: str) -> Any:
 def work(options: Options, scratch: str, network: str, label: str, out: str) -> None:
     """The other end of `worker`: measure one method; an error is a result too."""
     warnings.simplefilter("ignore")
-    options.scratch = scratch
     torch.manual_seed(0)
     torch.set_num_threads(options.threads if network == "cifar" else 1)
-    import_peers()  # in every process, so that none pays for it in time or memory
+    stored = Path(scratch) / f"{network}.pt"
+    if not stored.exists():  # the first process prepares the tasks for all
+        torch.save({"cifar": cifar, "boston": boston}[network](options), stored)
+    tasks = torch.load(stored, weights_only=False)
+    if label.startswith(LIBRARIES[1:]):
+        import_peers()  # counts neither in time nor in memory
     try:
-        tasks = {"cifar": cifar, "boston": boston}[network](options)
         rows = [measure(task, METHODS[network][label], "val)" in label, options) for task in tasks]
         means = {name: statistics.mean(row[name] for row in rows) for name in rows[0] if name != "note"}
         found = means | {"note": rows[0]["note"] if len(rows) == 1 else ""}
@@ -297,10 +297,11 @@ def work(options: Options, scratch: str, network: str, label: str, out: str) -> 
 def line(row: dict[str, Any], network: str) -> str:
     """One row of the table; the header where `row` is empty."""
     quality = {"accuracy": "accuracy", "ece": "ECE"} if network == "cifar" else {"rmse": "RMSE"}
-    columns = {"passes": "passes", "fit_s": "fit s", "mib": "MiB", "nll": "NLL", "nll_fitted": "NLL+T"} | quality
+    columns = {"passes": "passes", "mib": "MiB", "fit_s": "fit s", "fit_mib": "fit MiB"}
+    columns |= {"nll": "NLL", "nll_fitted": "NLL+T"} | quality
     if "error" in row:
         return f"{row['method']:<45}cannot run: {row['error']}"
-    digits = {"passes": 2, "fit_s": 1, "mib": 0}
+    digits = {"passes": 2, "fit_s": 1, "mib": 0, "fit_mib": 0}
     cells = (f"{row[key]:9.{digits.get(key, 3)}f}" if row else f"{title:>9}" for key, title in columns.items())
     return f"{row.get('method', ''):<45}" + "".join(cells) + "   " * bool(row.get("note")) + row.get("note", "")
 

@@ -106,6 +106,7 @@ def main() -> None:
     except ImportError as error:
         raise MissingExtraError("quickstart needs rich: pip install 'bayesnorm[cli]'.") from error
 
+    torch.set_num_threads(1)  # networks this small gain nothing from more, and wait for them on a busy machine
     console = Console()
     options.out.mkdir(parents=True, exist_ok=True)
     with Progress(console=console) as bars:
