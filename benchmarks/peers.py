@@ -79,8 +79,7 @@ class Task:
         if self.y_std is not None:
             rmse = self.y_std * float(metrics.rmse(predictive, y))
             return {"rmse": rmse, "nll": nll + float(torch.tensor(self.y_std).log())}
-        accuracy, ece = float(metrics.accuracy(predictive, y)), float(metrics.ece(predictive, y))
-        return {"accuracy": accuracy, "nll": nll, "ece": ece}
+        return {"nll": nll} | {name: float(getattr(metrics, name)(predictive, y)) for name in ("accuracy", "ece")}
 
     def best_noise(self, outputs: Outputs, y: Tensor) -> float:
         """The temperature (.05 to 20) or noise variance (1e-4 to 10) of the smallest NLL, to 3 %."""

@@ -70,10 +70,41 @@ def frontier() -> str:
     return text + "\n\n" + table(head, [[row.get(key) for key in keys] for row in found["rows"]])
 
 
+def peers() -> str:
+    found = read("peers.json")
+    if found is None:
+        return ""
+    versions = ", ".join(f"{name} {version}" for name, version in list(found["versions"].items())[:3])
+    hardware = f"{found['hardware']['cpu']}, {found['hardware']['threads']} threads"
+    rows = [
+        [row["method"], *(_number(row.get(key)) for key in ("passes", "accuracy", "nll", "ece", "nll_fitted"))]
+        for row in found["cifar"]
+    ]
+    libraries = list(found["probes"])
+    probes = [
+        [probe, *("yes" if found["probes"][name][probe]["runs"] else "no" for name in libraries)]
+        for probe in found["probes"][libraries[0]]
+    ]
+    return "\n\n".join(
+        [
+            f"ResNet-32, 1,000 CIFAR-10 test images, times in passes of the same run ({versions}; {hardware}, "
+            f'{found["date"][:10]}; other work shared the cores, so times are rough). "(val)": chosen on other test '
+            "images, as is the temperature of the last column:",
+            table(["", "passes", "accuracy", "NLL", "ECE", "NLL, temperature"], rows),
+            "What each can run (reasons in `results/peers.json`):",
+            table(["", *libraries], probes),
+        ]
+    )
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}" if value < 1 else f"{value:.1f}"
+
+
 def main() -> None:
     readme = ROOT / "README.md"
     text = readme.read_text()
-    for mark, content in {"inference-table": inference(), "frontier-table": frontier()}.items():
+    for mark, content in {"inference-table": inference(), "frontier-table": frontier(), "peers-table": peers()}.items():
         block = f"<!-- {mark} -->\n{content}\n<!-- /{mark} -->"
         text = re.sub(rf"<!-- {mark} -->.*?<!-- /{mark} -->", lambda _, block=block: block, text, flags=re.S)
     readme.write_text(text)
