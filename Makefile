@@ -14,7 +14,7 @@ endif
 .PHONY: help install quickstart lint format typecheck test bench-inference bench-peers clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
 
 install: .venv/.installed ## Make .venv with the package and everything its tests need
 
