@@ -87,10 +87,10 @@ def peers() -> str:
     ]
     return "\n\n".join(
         [
-            f"ResNet-32, 1,000 CIFAR-10 test images, 32 draws ({versions}; {hardware}, {found['date'][:10]}). Scores "
-            "only: the machine was busy during this run, and its times do not compare the libraries. The script has changed "
-            'since (memory is split, the 200-row calibration takes 16 draws). "(val)": chosen on other test images, as '
-            "is the temperature of the last column:",
+            f"ResNet-32, 1,000 CIFAR-10 test images, 32 draws ({versions}; {hardware}, {found['date'][:10]}). "
+            "Scores only: the machine was busy during this run, and its times do not compare the libraries. "
+            "The script has changed since (memory is split, the 200-row calibration takes 16 draws). "
+            '"(val)": chosen on other test images, as is the temperature of the last column:',
             table(["", "accuracy", "NLL", "ECE", "NLL, temperature"], rows),
             "What each can run (reasons in `results/peers.json`):",
             table(["", *libraries], probes),
