@@ -10,11 +10,16 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import settings
 from torch import Tensor, nn
 
 import bayesnorm as bn
 from bayesnorm.data import find
 from bayesnorm.errors import DataNotFoundError
+
+settings.register_profile("same-every-time", derandomize=True)
+settings.register_profile("explore", derandomize=False)  # pytest --hypothesis-profile explore
+settings.load_profile("same-every-time")
 
 
 @pytest.fixture(scope="session", autouse=True)

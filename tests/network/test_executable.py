@@ -233,6 +233,49 @@ def test_a_network_that_writes_into_its_input(network, vectorize, reference):
     torch.testing.assert_close(outputs, reference(model, posterior.sample(5), x), **TIGHT)
 
 
+LAYOUTS = []
+
+
+class SeesLayouts(nn.Module):
+    """A convolutional network that notes in LAYOUTS whether its features come channels-last."""
+
+    def __init__(self, flatten, features):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.conv2, self.bn2 = nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.flatten, self.head = flatten, nn.Linear(features, 1)
+
+    def forward(self, x):
+        h = self.conv2(torch.relu(self.bn1(self.conv1(x))))
+        LAYOUTS.append(h.stride(1) == 1)
+        return self.head(self.flatten(torch.relu(self.bn2(h))))
+
+
+FLATTENINGS = {
+    "mean": (lambda h: h.mean(dim=(2, 3)), 4, True),
+    "view": (lambda h: h.view(len(h), -1), 100, False),  # refuses any other layout
+    "adaptive pool": (lambda h: nn.functional.adaptive_avg_pool2d(h, 1).flatten(1), 4, True),  # warns under vmap
+}
+
+
+@pytest.mark.parametrize("layers", [None, 1])
+@pytest.mark.parametrize("kind", FLATTENINGS)
+def test_images_run_channels_last_where_the_network_takes_it(kind, layers, reference, recwarn):
+    flatten, features, taken = FLATTENINGS[kind]
+    model, x = SeesLayouts(flatten, features).double(), data(2, 5, 5)
+    posterior = fitted(model, x)
+    posterior = posterior if layers is None else posterior.at_layers(layers)
+    bn.MonteCarlo(samples=5).outputs(posterior, x)
+    LAYOUTS.clear()
+    outputs = bn.MonteCarlo(samples=5).outputs(posterior, x)
+    if layers:  # what comes before the drawn layer runs first, and once
+        assert LAYOUTS[0] is taken
+    torch.testing.assert_close(outputs, reference(model, posterior.sample(5), x), **TIGHT)
+    looped = bn.MonteCarlo(samples=5, vectorize=False).outputs(posterior, x)
+    torch.testing.assert_close(outputs, looped, **TIGHT)
+    assert not [str(w.message) for w in recwarn]
+
+
 class FlatOutput(nn.Module):
     def __init__(self):
         super().__init__()

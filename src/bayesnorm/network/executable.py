@@ -3,13 +3,14 @@
 A *state* overrides some of the network's parameters or buffers by name; n states are held in one dict with a
 leading axis of n. `torch.func.functional_call(model, one_state, x)` is the meaning of a draw, and the plain loop
 below computes just that. The vectorised way gives the same numbers: batch norm becomes one scale and one shift
-per draw, draws are a `vmap` axis, and what comes before the first drawn module is computed once.
+per draw, draws are a `vmap` axis, and what comes before the first drawn module is computed once. On a CPU, images run
+in the channels-last layout, in which convolutions are faster, as far as the network takes it.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -37,6 +38,10 @@ class _Plan:
     """What one look at an input of some shape told about running the network on such inputs."""
 
     vectorizable: bool
+    prefix_last: bool
+    """Whether what comes before the first drawn module runs channels-last."""
+    tail_last: bool
+    """Whether the rest does."""
     bytes_per_row: int
     output_shape: tuple[int, ...]
     output_dtype: torch.dtype
@@ -121,7 +126,9 @@ class Executable:
         drawn = frozenset(name.rpartition(".")[0] for name in states)
         for start in range(0, len(x), rows):
             part = x[start : start + rows]
-            self._prefix.record(partial(call, self._pass, part, "x"), drawn)
+            ahead = _channels_last(part) if plan.prefix_last else part
+            self._prefix.record(partial(call, self._pass, ahead, "x"), drawn, plan.prefix_last and not plan.tail_last)
+            part = ahead if plan.tail_last else part
             try:
                 self._fill(outputs[:, start : start + rows], states, part, chunk if vectorize else 1, plan)
             finally:
@@ -210,8 +217,11 @@ class Executable:
             outputs[draw] = self._looped(state, x)
 
     def _vectorised(self, states: State, x: Tensor) -> Tensor:
-        run = torch.vmap(lambda state: self._under(state, x), randomness="same")
-        return self._prefix.replay(lambda: run(states))
+        return self._prefix.replay(lambda: self._vmapped(states, x))
+
+    def _vmapped(self, states: State, x: Tensor) -> Tensor:
+        outputs: Tensor = torch.vmap(lambda state: self._under(state, x), randomness="same")(states)
+        return outputs
 
     def _looped(self, state: State, x: Tensor) -> Tensor:
         return self._prefix.replay(lambda: self._selected(state, x))
@@ -226,17 +236,27 @@ class Executable:
             two = {name: value[:1].expand(2, *value.shape[1:]) for name, value in states.items()}
             vectorizable = True
             try:
-                torch.vmap(lambda state: self._under(state, few), randomness="same")(two)
+                self._vmapped(two, few)
             except Exception as error:
                 vectorizable = False
                 self._say_once(error)
+            last = _channels_last(few) if self._convolves(few) else few
+            prefix_last = last is not few and _agrees(lambda: self._selected(one, last), output)
+            tail_last = prefix_last and vectorizable and _agrees(lambda: self._vmapped(two, last)[0], output)
             self._plans[key] = _Plan(
                 vectorizable=vectorizable,
+                prefix_last=prefix_last,
+                tail_last=tail_last,
                 bytes_per_row=max(1, self._prefix.largest_output * output.element_size() // len(few)),
                 output_shape=tuple(output.shape[1:]),
                 output_dtype=output.dtype,
             )
         return self._plans[key]
+
+    def _convolves(self, x: Tensor) -> bool:
+        """Whether a CPU would run this in fewer steps channels-last."""
+        images = x.dim() == 4 and x.device.type == "cpu" and x.is_floating_point()
+        return images and any(isinstance(module, nn.Conv2d) for module in self._network.modules())
 
     def _pass(self, x: Tensor) -> Any:
         return self._network(x.clone())  # a network may write into its input
@@ -300,3 +320,18 @@ class Executable:
                 BayesNormWarning,
                 stacklevel=2,
             )
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+def _agrees(run: Callable[[], Tensor], expected: Tensor) -> bool:
+    """Whether `run` gives `expected` up to rounding, without an error or a warning."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = run()
+    except Exception:
+        return False
+    return bool((found - expected).abs().max() <= 1e-3 * expected.abs().max())

@@ -69,14 +69,19 @@ class PrefixCache:
         for number, module in enumerate(list(self.network.modules())):
             module.forward = self._wrapped(number, module, module.forward)
 
-    def record(self, run: Callable[[], Any], drawn: frozenset[str]) -> None:
-        """Make one pass up to the first module in `drawn` and keep what was computed."""
+    def record(self, run: Callable[[], Any], drawn: frozenset[str], contiguous: bool = False) -> None:
+        """Make one pass up to the first module in `drawn` and keep what was computed (`contiguous`: laid out so)."""
         self._drawn = frozenset(self._numbers[name] for name in drawn)
         self._clone = False
         self._record(run)
         if self._altered():  # a later in-place operation wrote into a kept output: keep copies instead
             self._clone = True
             self._record(run)
+        if contiguous:
+            self._memo = {
+                key: kept if kept is _PASS_THROUGH else _recorded(_map(Tensor.contiguous, kept.output))
+                for key, kept in self._memo.items()
+            }
 
     def replay(self, run: Callable[[], Any]) -> Any:
         """Make a pass that skips what was recorded."""
@@ -161,13 +166,17 @@ class PrefixCache:
         key = number, self._calls[number]
         self._calls[number] += 1
         kept = _map(torch.clone, output) if self._clone else output
-        self._memo[key] = _Recorded(kept, tuple(t._version for t in _tensors(kept)))
+        self._memo[key] = _recorded(kept)
         self._keys.append(key)
         if parent is not None and type(parent.module).forward is nn.Sequential.forward:
             hooked = number in self._hooked  # a hook looks at what goes in and comes out
             if parent.last_child is not None and not hooked:
                 self._memo[parent.last_child] = _PASS_THROUGH
             parent.last_child = None if hooked else key
+
+
+def _recorded(output: Any) -> _Recorded:
+    return _Recorded(output, tuple(t._version for t in _tensors(output)))
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
