@@ -104,6 +104,7 @@ def _build(name: str) -> Task:
                 nn.Conv2d(4, 5, 3, padding=1),
                 nn.BatchNorm2d(5),
                 nn.ReLU(inplace=True),
+                nn.Dropout2d(0.3),
                 nn.Conv2d(5, 3, 1),
             )
             x = torch.randn(66, 2, 4, 5)

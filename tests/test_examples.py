@@ -25,7 +25,7 @@ from bayesnorm.errors import DataNotFoundError
 from bayesnorm.selection import layers
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/gotchas.md", "docs/how_it_works.md")
+PAGES = ("README.md", "docs/choosing.md", "docs/gotchas.md", "docs/how_it_works.md")
 BLOCK = re.compile(r"(?:<!-- needs: (?P<needs>\w+) -->\n)?^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 RESNET_FILES = (
     "resnet_cifar10/resnet32.safetensors",
@@ -186,6 +186,40 @@ def test_your_network():
     assert doubt[4.0] > 2 * doubt[1.0] > 0, "more doubt where it has seen nothing"
     assert all(float(row[4]) < float(row[1]) < float(row[6]) for row in rows)
     assert "same predictions" in done.stdout
+
+
+def test_how_good_is_my_doubt():
+    """The numbers of its output, with room for another machine's arithmetic over some thousand training steps."""
+    source = (ROOT / "examples" / "how_good_is_my_doubt.py").read_text(encoding="utf-8")
+    assert len(source.splitlines()) < 40
+    done = run("how_good_is_my_doubt.py")
+    assert done.returncode == 0, done.stderr
+    text = done.stdout
+
+    def numbers(pattern):
+        found = re.search(pattern, text)
+        assert found, pattern
+        return [float(number) for number in found.groups()]
+
+    noise_std, effective = numbers(r"noise std ([\d.]+), effective batch size (\d+)")
+    assert 15 < noise_std < 45
+    assert 2 <= effective <= 16
+    (elbo,) = numbers(r"would take (\d+)")
+    assert 8 <= elbo <= 64
+    rmse, crps = numbers(r"RMSE ([\d.]+), CRPS ([\d.]+)")
+    assert rmse == pytest.approx(62.8, abs=3)
+    assert crps == pytest.approx(36.0, abs=2)
+    (held,) = numbers(r"hold (\d+)%")
+    assert 84 <= held <= 98  # 95 % of 88 rows: a standard error of 2.3
+    by_crps, by_pll = numbers(r"CRPS (-?[\d.]+) %, PLL (-?[\d.]+) %")
+    assert 2 < by_crps < 15
+    assert 0 < by_pll < 15
+    lost = [float(number) for number in re.findall(r"would lose (\d+)% of the outputs' variance", text)]
+    assert len(lost) == 2
+    assert all(0 < share < 60 for share in lost)
+    theory = re.findall(r"^network\.(\d).*mean +(\d+)%", text, re.MULTILINE)
+    rejected = {layer: float(share) for layer, share in theory}
+    assert rejected["1"] < 40 < rejected["4"], "theory holds for the means of the first layer only"
 
 
 def test_trained_resnet_says_in_one_line_what_is_missing(tmp_path):

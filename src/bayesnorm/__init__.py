@@ -1,15 +1,37 @@
 """bayesnorm: the batch-normalised network you already trained, made Bayesian."""
 
+from .combined_posterior import combine as combine
 from .engines import Delta as Delta, Engine as Engine, MonteCarlo as MonteCarlo, SigmaPoints as SigmaPoints
 from .errors import BayesNormError as BayesNormError, BayesNormWarning as BayesNormWarning
-from .likelihoods import Categorical as Categorical, Gaussian as Gaussian, Likelihood as Likelihood
-from .methods import MCBN as MCBN, GaussianBN as GaussianBN, StochasticBN as StochasticBN
+from .likelihoods import (
+    Categorical as Categorical,
+    Gaussian as Gaussian,
+    Laplace as Laplace,
+    Likelihood as Likelihood,
+)
+from .methods import (
+    MCBN as MCBN,
+    MNF as MNF,
+    BayesByBackprop as BayesByBackprop,
+    DeepEnsemble as DeepEnsemble,
+    GaussianBN as GaussianBN,
+    MCDropout as MCDropout,
+    StochasticBN as StochasticBN,
+    ensemble as ensemble,
+)
+from .network import add_dropout as add_dropout
+from .point_posterior import point as point
 from .posterior import Posterior as Posterior, load as load
 from .predictive import (
     ClassificationPredictive as ClassificationPredictive,
     Predictive as Predictive,
     RegressionPredictive as RegressionPredictive,
 )
-from .selection import calibrate as calibrate, suggest_layers as suggest_layers
+from .selection import (
+    calibrate as calibrate,
+    diagnose as diagnose,
+    select_batch_size as select_batch_size,
+    suggest_layers as suggest_layers,
+)
 
 __version__ = "0.1.0"

@@ -21,8 +21,8 @@ from .engines.directions import mixed_directions
 from .errors import BayesNormError, BayesNormWarning, FileFormatError
 from .fluctuations import Fluctuations, fluctuations_from
 from .likelihoods import Likelihood
-from .network import BatchNormLayer, Executable, LayerChoice, State, choose_layers
-from .posterior import Posterior, require_seed
+from .network import BatchNormLayer, CompiledExecutable, Executable, LayerChoice, State, choose_layers
+from .posterior import Posterior, require_draws, require_seed
 
 Center = Literal["running", "batch"]
 
@@ -71,10 +71,12 @@ class BatchNormPosterior(Posterior):
         return math.sqrt(self.fitted_batch_size / self.batch_size)
 
     def sample(self, n: int, seed: int = 0) -> State:
-        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise BayesNormError(f"n: {n!r} was given; a whole number of at least 1 would work.")
         generator = torch.Generator().manual_seed(require_seed(seed))
-        return self.state(self.centre + self.spread * self.fluctuations.sample(n, generator))
+        return self.state(self.centre + self.spread * self.fluctuations.sample(require_draws(n), generator))
+
+    def compile(self, *, dtype: torch.dtype | None = None, tf32: bool = True, mode: str = "reduce-overhead") -> Self:
+        executable = CompiledExecutable(self.model, self.executable.output, dtype=dtype, tf32=tf32, mode=mode)
+        return dataclasses.replace(self, executable=executable)
 
     def state(self, coordinates: Tensor) -> State:
         """Running statistics by buffer name, from coordinates (..., 2C)."""

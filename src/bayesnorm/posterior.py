@@ -16,7 +16,7 @@ from . import files
 from .engines import Engine, MonteCarlo
 from .errors import BayesNormError, FileFormatError
 from .likelihoods import Likelihood, likelihood_from
-from .network import CompiledExecutable, Executable, State
+from .network import Executable, State
 from .predictive import Predictive
 
 _KINDS: dict[str, type[Posterior]] = {}
@@ -44,9 +44,36 @@ class Posterior(ABC):
         """The user's network."""
         return self.executable.model
 
+    @property
+    def network(self) -> nn.Module:
+        """The network whose state a draw overrides: `functional_call(posterior.network, draw, x)` is its meaning.
+
+        The user's own wherever it has that state; else a private copy, e.g. one whose dropout layers take a seed.
+        """
+        return self.executable.network
+
+    @property
+    def default_samples(self) -> int:
+        """How many draws a prediction takes where no engine is given."""
+        return MonteCarlo.samples
+
     @abstractmethod
     def sample(self, n: int, seed: int = 0) -> State:
         """n draws of the state: overrides by parameter or buffer name, each (n, *shape)."""
+
+    def outputs(
+        self,
+        n: int,
+        x: Any,
+        seed: int = 0,
+        *,
+        vectorize: bool = True,
+        chunk: int | None = None,
+        block_bytes: int | None = None,
+    ) -> Tensor:
+        """Network outputs under n draws, (n, batch, *out); see `MonteCarlo` for the arguments."""
+        states = self.drawn(n, seed)
+        return self.executable.run(states, x, vectorize=vectorize, chunk=chunk, block_bytes=block_bytes)
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
@@ -72,10 +99,11 @@ class Posterior(ABC):
 
         Args:
             x: Inputs, (batch, ...): a tensor or array; brought to the network's device and dtype.
-            engine: How to push the posterior through the network; None means `MonteCarlo()`, 64 draws.
+            engine: How to push the posterior through the network; None means `MonteCarlo()` with 64 draws, or as many
+                as there are.
             seed: Same seed, same result.
         """
-        return (engine or MonteCarlo()).predict(self, x, seed)
+        return (engine or MonteCarlo(self.default_samples)).predict(self, x, seed)
 
     def compile(self, *, dtype: torch.dtype | None = None, tf32: bool = True, mode: str = "reduce-overhead") -> Self:
         """The same posterior over a compiled copy of the network: `torch.compile`, with CUDA graphs on a GPU.
@@ -89,8 +117,10 @@ class Posterior(ABC):
             tf32: Let convolutions on a GPU use TF32.
             mode: Passed to `torch.compile`.
         """
-        executable = CompiledExecutable(self.model, self.executable.output, dtype=dtype, tf32=tf32, mode=mode)
-        return dataclasses.replace(self, executable=executable)
+        raise BayesNormError(
+            f"compile: is for posteriors over batch-norm statistics, and this is {type(self).__name__}; it predicts "
+            "without compiling."
+        )
 
     def drawn(self, n: int, seed: int) -> State:
         """As `sample`, but the last draws are kept, so that predicting again with the same seed costs no drawing."""
@@ -124,21 +154,31 @@ def load(path: str | os.PathLike[str], model: nn.Module) -> Posterior:
 
     Args:
         path: The file.
-        model: The network with its weights; the file holds only the posterior.
+        model: The network with its weights; the file holds only the posterior. Where a method trained networks of its
+            own (an ensemble, weights with a distribution), the file holds their weights and only the architecture of
+            `model` counts; for members of several architectures it is an `nn.ModuleList` of them.
     """
     tensors, config = files.read(Path(path))
     try:
-        kind, likelihood = config["kind"], likelihood_from(config["likelihood"])
-        if kind not in _KINDS:
-            raise FileFormatError(f"path: {path} holds a {kind!r} posterior; known are {', '.join(sorted(_KINDS))}.")
+        likelihood = likelihood_from(config["likelihood"])
         executable = Executable(model, config["output"])
-        require_architecture(executable.model, config["network"])
+        if not isinstance(model, nn.ModuleList):
+            require_architecture(executable.model, config["network"])
         placed = {name: tensor.to(executable.device) for name, tensor in tensors.items()}
-        return _KINDS[kind].restored(executable, likelihood, placed, config["posterior"])
+        return restored_posterior(config["kind"], executable, likelihood, placed, config["posterior"])
     except BayesNormError:
         raise
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise FileFormatError(f"path: {path} does not hold a whole posterior ({error!r}); save it again.") from error
+
+
+def restored_posterior(
+    kind: str, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
+) -> Posterior:
+    """A posterior of any kind from what its `tensors()` and `config()` gave."""
+    if kind not in _KINDS:
+        raise FileFormatError(f"path: holds a {kind!r} posterior; known are {', '.join(sorted(_KINDS))}.")
+    return _KINDS[kind].restored(executable, likelihood, tensors, config)
 
 
 def architecture(model: nn.Module) -> dict[str, list[int]]:
@@ -158,6 +198,19 @@ def require_architecture(model: nn.Module, expected: dict[str, list[int]]) -> No
                 f"{'absent' if there is None else tuple(there)} there and {'absent' if here is None else tuple(here)} "
                 "here. Load it for a network of the same architecture."
             )
+
+
+def require_draws(n: Any) -> int:
+    """A whole number of draws."""
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise BayesNormError(f"n: {n!r} was given; a whole number of at least 1 would work.")
+    return n
+
+
+def derived_seeds(seed: int, count: int) -> list[int]:
+    """Seeds for the parts of a posterior, all different and all from one."""
+    generator = torch.Generator().manual_seed(require_seed(seed))
+    return torch.randint(2**62, (count,), generator=generator).tolist()
 
 
 def require_seed(seed: Any) -> int:

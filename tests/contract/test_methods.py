@@ -20,7 +20,7 @@ import bayesnorm as bn
 from bayesnorm import methods
 from bayesnorm.engines.base import CoordinatePosterior
 
-SETTINGS = {"batch_size": 8, "states": 24, "members": 3}
+SETTINGS = {"batch_size": 8, "states": 24, "members": 3, "epochs": 3}
 """Small sizes, given to those methods that take them."""
 
 TOLERANCE = {torch.float32: {"rtol": 1e-4, "atol": 1e-5}, torch.float64: {"rtol": 1e-10, "atol": 1e-11}}
@@ -150,7 +150,7 @@ def test_same_seed_same_result_other_seed_other_result(cls, task):
 def test_chunked_is_unchunked_is_the_plain_loop(cls, task, dtype, reference):
     task = task.to(dtype)
     posterior = fit(cls, task)
-    expected = reference(task.model, posterior.sample(11, seed=2), task.new_x)
+    expected = reference(posterior.network, posterior.sample(11, seed=2), task.new_x)
     ways = [
         bn.MonteCarlo(samples=11),
         bn.MonteCarlo(samples=11, vectorize=False),
@@ -240,9 +240,10 @@ def test_two_posteriors_on_one_model_do_not_disturb_each_other(cls, task):
     first = fit(cls, task)
     alone = numbers(first.predict(task.new_x), task.new_y)
     second = fit(cls, dataclasses.replace(task, x=task.x[::2], y=task.y[::2]))
-    other = numbers(second.predict(task.new_x), task.new_y)
+    # Seven draws: no method's draws are all of a finite set, so that another seed gives another mean.
+    other = numbers(second.predict(task.new_x, bn.MonteCarlo(samples=7), seed=1), task.new_y)
     assert_same(alone, numbers(first.predict(task.new_x), task.new_y))
-    assert_same(other, numbers(second.predict(task.new_x), task.new_y))
+    assert_same(other, numbers(second.predict(task.new_x, bn.MonteCarlo(samples=7), seed=1), task.new_y))
     assert not torch.equal(alone["mean"], other["mean"])
 
 
@@ -261,7 +262,8 @@ def test_context_and_mode_change_nothing(cls, task, context):
     with context():
         posterior = fit(cls, task)
         found = numbers(posterior.predict(task.new_x), task.new_y)
-        looped = posterior.predict(task.new_x * 1.0, engine=bn.MonteCarlo(vectorize=False))
+        one_by_one = bn.MonteCarlo(posterior.default_samples, vectorize=False)
+        looped = posterior.predict(task.new_x * 1.0, engine=one_by_one)
     assert_same(expected, found)
     assert_same(expected, numbers(looped, task.new_y), exact=False)
     assert not any(value.requires_grad for value in found.values())
@@ -302,8 +304,9 @@ def test_hooks_never_survive(cls, task):
 
 
 def test_a_draw_is_an_override_of_the_networks_state(cls, task):
-    state = fit(cls, task).sample(5, seed=1)
-    own = {**dict(task.model.named_parameters()), **dict(task.model.named_buffers())}
+    posterior = fit(cls, task)
+    state = posterior.sample(5, seed=1)
+    own = {**dict(posterior.network.named_parameters()), **dict(posterior.network.named_buffers())}
     assert state
     for name, value in state.items():
         assert value.shape == (5, *own[name].shape), name
@@ -316,7 +319,7 @@ def test_draws_do_not_alias_what_the_posterior_keeps(cls, task):
     posterior = fit(cls, task)
     expected = numbers(posterior.predict(task.new_x), task.new_y)
     for value in posterior.sample(64).values():
-        value.fill_(float("nan"))
+        value.zero_()
     assert_same(expected, numbers(posterior.predict(task.new_x), task.new_y))
 
 

@@ -184,3 +184,59 @@ def test_a_score_that_does_not_fit_classes(classification):
 def test_targets_of_another_shape_are_refused(shape):
     with pytest.raises(bn.BayesNormError, match="y: has shape"):
         bn.calibrate(regressor(), noise(10, 3, seed=1), torch.zeros(shape))
+
+
+def fold(posterior, seed, rows=300, scale=0.3):
+    x = noise(rows, 3, seed=seed)
+    return posterior, x, posterior.executable.point(x) + scale * noise(rows, 1, seed=seed + 100)
+
+
+@pytest.mark.parametrize("score", ["crps", "pll"])
+def test_folds_are_one_validation_set(score):
+    """The same network in every fold: choosing over folds is choosing over all their rows."""
+    posterior = sure(regressor())
+    folds = [fold(posterior, seed, rows) for seed, rows in enumerate((200, 300, 250))]
+    x, y = torch.cat([f[1] for f in folds]), torch.cat([f[2] for f in folds])
+    together = bn.calibrate(posterior, x, y, score=score, batch_size=False)
+    found = bn.calibrate(posterior, folds=folds, score=score, batch_size=False)
+    assert found.likelihood.precision == pytest.approx(together.likelihood.precision, rel=1e-6)
+
+
+def test_folds_choose_the_batch_size_of_another_posterior():
+    """Fold networks choose; the posterior of the network that is kept gets the choice."""
+    final = regressor()
+    folds = []
+    for seed in range(3):
+        posterior, x = regressor(), noise(200, 3, seed=seed)
+        wide = posterior.at_batch_size(2.0)
+        rows = torch.arange(200)
+        drawn = bn.MonteCarlo(200).outputs(wide, x, seed=40 + seed)[rows, rows]  # each target another batch of two
+        folds.append((posterior, x, drawn + 0.01 * noise(200, 1, seed=seed + 9)))
+    found = bn.calibrate(final, folds=folds)
+    assert found.model is final.model
+    assert found.batch_size < 16
+    each = [mean_score(p.at_batch_size(found.batch_size).with_likelihood(found.likelihood), x, y) for p, x, y in folds]
+    start = [mean_score(p.at_batch_size(final.batch_size).with_likelihood(final.likelihood), x, y) for p, x, y in folds]
+    assert sum(each) <= sum(start)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "validation rows are needed once"),
+        ({"x": torch.zeros(3, 3)}, "validation rows are needed once"),
+        ({"x": torch.zeros(3, 3), "y": torch.zeros(3), "folds": [1]}, "validation rows are needed once"),
+        ({"folds": []}, "folds: is empty"),
+        ({"folds": [(torch.zeros(3, 3), torch.zeros(3))]}, r"entry 0 is tuple; \(posterior, x, y\) would work"),
+    ],
+)
+def test_bad_validation_data(given, message):
+    with pytest.raises(bn.BayesNormError, match=message):
+        bn.calibrate(regressor(), **given)
+
+
+def test_folds_of_another_kind():
+    posterior, x, y = fold(regressor(), 0)
+    point = bn.point(posterior.model, bn.Gaussian())
+    with pytest.raises(bn.BayesNormError, match="another kind of posterior"):
+        bn.calibrate(posterior, folds=[(point, x, y)])

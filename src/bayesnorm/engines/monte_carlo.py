@@ -42,9 +42,8 @@ class MonteCarlo(Engine):
 
     def outputs(self, posterior: Posterior, x: Any, seed: int = 0) -> Tensor:
         """Network outputs under each draw, (samples, batch, *out)."""
-        states = posterior.drawn(self.samples, seed)
-        return posterior.executable.run(
-            states, x, vectorize=self.vectorize, chunk=self.chunk, block_bytes=self.block_bytes
+        return posterior.outputs(
+            self.samples, x, seed, vectorize=self.vectorize, chunk=self.chunk, block_bytes=self.block_bytes
         )
 
     def predict(self, posterior: Posterior, x: Any, seed: int = 0) -> Predictive:

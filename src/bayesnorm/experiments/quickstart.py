@@ -54,6 +54,7 @@ def one_split(seed: int, progress: Callable[[int, int], None] | None = None) -> 
         weight_decay=WEIGHT_DECAY,
         evaluate=lambda _: float(mse_loss(network(x[validation]), y[validation])),
         evaluate_every=5,
+        patience=10,
         seed=seed,
         progress=progress,
     )

@@ -29,6 +29,17 @@ class Likelihood(ABC):
             weights: How much each draw counts, (n,); None for all the same.
         """
 
+    @abstractmethod
+    def loss(self, f: Tensor, y: Tensor) -> Tensor:
+        """Mean over the rows of -log p(y | f), a row's outputs and pixels summed: what a network is trained on.
+
+        In this scale, a penalty -log prior or a KL divergence is divided by the number of training rows.
+
+        Args:
+            f: Network outputs, (batch, *out).
+            y: Targets.
+        """
+
     def gaussian_predictive(self, mean: Tensor, variance: Tensor) -> Predictive | None:
         """The predictive where the output is N(mean, variance), if it has a closed form."""
         return None

@@ -1,5 +1,9 @@
 """One file = one method; `fit(...)` returns a posterior."""
 
+from .bayes_by_backprop import BayesByBackprop as BayesByBackprop
+from .deep_ensemble import DeepEnsemble as DeepEnsemble, ensemble as ensemble
 from .gaussian_bn import GaussianBN as GaussianBN
+from .mc_dropout import MCDropout as MCDropout, dropout_precision as dropout_precision
 from .mcbn import MCBN as MCBN
+from .mnf import MNF as MNF
 from .stochastic_bn import StochasticBN as StochasticBN

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..predictive import RegressionPredictive
 from ..predictive.base import weighted_mean
-from ..predictive.noise import NormalNoise
+from ..predictive.noise import Noise
 from ..predictive.regression import gaussian_crps
 from .arguments import check_form, finite_std, regression_targets
 from .points import MEMORY, map_points
@@ -26,7 +25,7 @@ def crps(predictive: RegressionPredictive, y: Any, *, form: str = "gaussian", me
         predictive: Predictions.
         y: One target per prediction, in the target's own units.
         form: "gaussian" (the MCBN paper's) takes F as the normal distribution with the mixture's mean and variance;
-            "mixture" takes the mixture itself and wants normal noise. n draws cost n (n + 1) / 2 times more.
+            "mixture" takes the mixture itself (normal or Laplace noise). n draws cost n (n + 1) / 2 times more.
         memory: Bytes that the mixture form may use on top of its arguments.
     """
     return crps_points(predictive, y, form=form, memory=memory).mean()
@@ -35,46 +34,39 @@ def crps(predictive: RegressionPredictive, y: Any, *, form: str = "gaussian", me
 def crps_points(predictive: RegressionPredictive, y: Any, *, form: str = "gaussian", memory: int = MEMORY) -> Tensor:
     """CRPS of every target, in the shape of the predictive mean; `crps` is their mean.
 
-    The mixture's closed form is that of Grimit et al. (2006):
+    The mixture's closed form is that of Grimit et al. (2006), and the same with the distances of other noise:
 
-        sum_i w_i A(y - mu_i, s_i^2) - 1/2 sum_ij w_i w_j A(mu_i - mu_j, s_i^2 + s_j^2),
-        A(m, s^2) = m (2 Phi(m / s) - 1) + 2 s phi(m / s).
+        sum_i w_i A(y - mu_i, s_i) - 1/2 sum_ij w_i w_j B(mu_i - mu_j, s_i, s_j),
+        A(d, s) = E|d + s noise|,  B(d, s, t) = E|d + s noise - t noise'|.
     """
     check_form(form)
     target = regression_targets(predictive, y)
     if form == "gaussian":
         return gaussian_crps(target, predictive.mean, finite_std(predictive))
-    if not isinstance(predictive.noise, NormalNoise):
+    noise, weights = predictive.noise, predictive.weights
+    if not hasattr(noise, "distance_of_two"):
         raise InputError(
-            f'form: "mixture" was given, but it has a closed form for normal noise only and this predictive has '
-            f'{type(predictive.noise).__name__}; "gaussian" would work.'
+            f'form: "mixture" was given, but it has a closed form for normal and Laplace noise only and this '
+            f'predictive has {type(noise).__name__}; "gaussian" would work.'
         )
-    weights = predictive.weights
 
     def score(loc: Tensor, scale: Tensor, y: Tensor) -> Tensor:
-        to_target = weighted_mean(_mean_distance(y - loc, scale), weights)
-        return (to_target - _half_spread(loc, scale, weights)).clamp_min(0)
+        to_target = weighted_mean(noise.distance(y - loc, scale), weights)
+        return (to_target - _half_spread(loc, scale, weights, noise)).clamp_min(0)
 
     return map_points(score, predictive, target, memory)
 
 
-def _half_spread(loc: Tensor, scale: Tensor, weights: Tensor) -> Tensor:
-    """Half the mean distance of two draws from the mixture: 1/2 sum_ij w_i w_j A(mu_i - mu_j, s_i^2 + s_j^2).
+def _half_spread(loc: Tensor, scale: Tensor, weights: Tensor, noise: Noise) -> Tensor:
+    """Half the mean distance of two draws from the mixture: 1/2 sum_ij w_i w_j B(mu_i - mu_j, s_i, s_j).
 
     Pairs are taken once, `lag` rows apart, so that nothing larger than `loc` is ever made.
     """
     shared = len(scale) == 1
-    total = weighted_mean(scale.expand_as(loc), weights.square()) / math.sqrt(math.pi)  # i = j: A(0, 2 s^2) / 2
-    both = math.sqrt(2) * scale
+    same = noise.distance_of_two(torch.zeros_like(scale), scale, scale) / 2
+    total = weighted_mean(same.expand_as(loc), weights.square())
     for lag in range(1, len(loc)):
-        if not shared:
-            both = torch.hypot(scale[lag:], scale[:-lag])
-        distance = _mean_distance(loc[lag:] - loc[:-lag], both)
+        first, second = (scale, scale) if shared else (scale[lag:], scale[:-lag])
+        distance = noise.distance_of_two(loc[lag:] - loc[:-lag], first, second)
         total = total + weighted_mean(distance, weights[lag:] * weights[:-lag])
     return total
-
-
-def _mean_distance(difference: Tensor, std: Tensor) -> Tensor:
-    """E|difference + std * noise|, the A of Grimit et al.; |difference| where std is 0."""
-    z = difference * (math.sqrt(0.5) / std.clamp_min(torch.finfo(std.dtype).tiny))
-    return difference * torch.erf(z) + math.sqrt(2 / math.pi) * std * torch.exp(-z.square())

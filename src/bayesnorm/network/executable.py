@@ -10,7 +10,7 @@ in the channels-last layout, in which convolutions are faster, as far as the net
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ from .affine import AffineBatchNorm, State
 from .batches import isolated_torch_randomness
 from .copying import device_of, dtype_of, private_copy, tensors_of, unwrap
 from .inputs import as_input, call
+from .outputs import select_output
 from .prefix import PrefixCache
 
 CPU_BLOCK_BYTES = 4 * 2**20
@@ -70,6 +71,16 @@ class Executable:
     def dtype(self) -> torch.dtype:
         self._refresh()
         return self._dtype
+
+    @property
+    def network(self) -> nn.Module:
+        """The network whose tensors states override."""
+        return self.model
+
+    @property
+    def states_known(self) -> int:
+        """How many tensors a state may override."""
+        return len(self._known)
 
     def input(self, x: Any) -> Tensor:
         """`x` on the network's device and in its dtype."""
@@ -126,6 +137,7 @@ class Executable:
         drawn = frozenset(name.rpartition(".")[0] for name in states)
         for start in range(0, len(x), rows):
             part = x[start : start + rows]
+            self._about_to_run(start, len(part))
             ahead = _channels_last(part) if plan.prefix_last else part
             self._prefix.record(partial(call, self._pass, ahead, "x"), drawn, plan.prefix_last and not plan.tail_last)
             part = ahead if plan.tail_last else part
@@ -134,6 +146,9 @@ class Executable:
             finally:
                 self._prefix.forget()
         return outputs
+
+    def _about_to_run(self, start: int, rows: int) -> None:
+        """Told before `rows` rows of the input from row `start` on are run under every draw."""
 
     def derivable(self, state: State, x: Tensor) -> Tensor:
         """Outputs under one state, with derivatives by it: (batch, *out).
@@ -181,6 +196,9 @@ class Executable:
         self._affine = AffineBatchNorm(self._network)
         self._plans: dict[Any, _Plan] = {}
         self._device, self._dtype = device_of(self.model), dtype_of(self.model)
+        own = tensors_of(self.model).values()
+        self._first = next((tensor for tensor in own if tensor.is_floating_point()), next(iter(own)))
+        self._first_was = self._first.device, self._first.dtype
         self._known = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors_of(self._network).items()}
         self._held = [
             (mapping, key, value)
@@ -196,7 +214,9 @@ class Executable:
 
     def _refresh(self) -> None:
         """Follow a network that was moved or had modules replaced since the private copy was made."""
-        if any(mapping.get(key) is not value for mapping, key, value in self._held):
+        # Moving changes a parameter's values in place, and replaces buffers only: a network may have none.
+        moved = (self._first.device, self._first.dtype) != self._first_was
+        if moved or any(mapping.get(key) is not value for mapping, key, value in self._held):
             self._build()
 
     def _fill(self, outputs: Tensor, states: State, x: Tensor, chunk: int, plan: _Plan) -> None:
@@ -271,24 +291,7 @@ class Executable:
         return self._select(call(self._pass, x, "x"), len(x))
 
     def _select(self, result: Any, rows: int) -> Tensor:
-        """The chosen entry of what the network returned, checked to hold one output per row."""
-        entries: dict[Any, Any] = {}
-        if isinstance(result, Mapping):
-            entries = dict(result)
-        elif isinstance(result, tuple | list):
-            entries = dict(enumerate(result))
-        result = entries.get(self.output, result)
-        if not isinstance(result, Tensor):
-            raise NetworkError(
-                f"output: {self.output!r} was given and the network returns {type(result).__name__} with entries "
-                f"{', '.join(map(repr, entries)) or 'unknown'}; name one of them with output=."
-            )
-        if result.dim() == 0 or result.shape[0] != rows:
-            raise NetworkError(
-                f"model: returned shape {tuple(result.shape)} for {rows} inputs; the first axis must hold one entry "
-                "per input."
-            )
-        return result
+        return select_output(result, self.output, rows)
 
     def _fitting(self, states: State) -> State:
         """States in the dtypes of what they override, or an error where they belong to another architecture."""

@@ -24,5 +24,54 @@ class NormalNoise:
     def icdf(self, level: Tensor) -> Tensor:
         return torch.special.ndtri(level)
 
+    def distance(self, difference: Tensor, scale: Tensor) -> Tensor:
+        """E|difference + scale * noise|; |difference| where the scale is 0."""
+        z = difference * (math.sqrt(0.5) / scale.clamp_min(torch.finfo(scale.dtype).tiny))
+        return difference * torch.erf(z) + math.sqrt(2 / math.pi) * scale * torch.exp(-z.square())
 
-Noise = NormalNoise
+    def distance_of_two(self, difference: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """E|difference + first * noise - second * noise'| of two independent noises."""
+        return self.distance(difference, math.sqrt(2) * first if first is second else torch.hypot(first, second))
+
+
+@dataclass(frozen=True)
+class LaplaceNoise:
+    """The Laplace distribution exp(-|z|) / 2."""
+
+    variance: float = 2.0
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        return -z.abs() - math.log(2)
+
+    def cdf(self, z: Tensor) -> Tensor:
+        tail = 0.5 * torch.exp(-z.abs())
+        return torch.where(z < 0, tail, 1 - tail)
+
+    def icdf(self, level: Tensor) -> Tensor:
+        return torch.where(level < 0.5, torch.log(2 * level), -torch.log(2 * (1 - level)))
+
+    def distance(self, difference: Tensor, scale: Tensor) -> Tensor:
+        """E|difference + scale * noise| = |d| + s exp(-|d| / s)."""
+        far = difference.abs()
+        return far + scale * torch.exp(-far / scale.clamp_min(torch.finfo(scale.dtype).tiny))
+
+    def distance_of_two(self, difference: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """E|difference + first * noise - second * noise'| of two independent noises.
+
+        |d| + (a^3 exp(-|d| / a) - b^3 exp(-|d| / b)) / (a^2 - b^2), and |d| + (3 s + |d|) exp(-|d| / s) / 2 where both
+        scales are s. Nearly equal ones would cancel, so their mean is taken for both; the error is of second order.
+        """
+        far = difference.abs()
+        a, b = torch.maximum(first, second), torch.minimum(first, second)
+        tiny = torch.finfo(a.dtype).tiny
+        middle = ((a + b) / 2).clamp_min(tiny)
+        equal = (3 * middle + far) / 2 * torch.exp(-far / middle)
+        if first is second:
+            return far + equal
+        near = a - b <= torch.finfo(a.dtype).eps ** (1 / 3) * a
+        apart = torch.where(near, 1.0, a.square() - b.square())
+        tails = a**3 * torch.exp(-far / a.clamp_min(tiny)) - b**3 * torch.exp(-far / b.clamp_min(tiny))
+        return far + torch.where(near, equal, tails / apart)
+
+
+Noise = NormalNoise | LaplaceNoise

@@ -1,90 +1,249 @@
-"""A plain mini-batch training loop on tensors, deterministic from a seed."""
+"""One plain mini-batch training loop: deterministic from a seed, and a killed run goes on where it was."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import contextlib
+import math
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from ..errors import BayesNormError
-from ..network.batches import isolated_torch_randomness
+from ..errors import BayesNormError, InputError
+from ..network import Progress
+from ..network.batches import isolated_randomness
+from ..network.copying import device_of, dtype_of, unwrap
+from ..posterior import require_seed
+from .batches import Batches, training_batches, validation_rows
+from .checkpoint import Checkpoint, described
+from .objective import Loss, Objective, Penalty, Step, half_precision
+from .progress import progress_bar
+from .run import History, Run, new_run
 
-
-@dataclass
-class Training:
-    """What happened: `epochs` of the network kept, and (epoch, score) at every evaluation."""
-
-    epochs: int = 0
-    scores: list[tuple[int, float]] = field(default_factory=list)
+LOOK_EVERY = 1000
+"""Steps between looks at the losses, which wait for the device; an epoch's end is one too."""
 
 
 def train(
     model: nn.Module,
-    x: Tensor,
-    y: Tensor,
+    data: Any,
+    y: Any = None,
     *,
-    loss: Callable[[Tensor, Tensor], Tensor],
+    loss: Loss,
     epochs: int,
-    batch_size: int,
-    learning_rate: float = 1e-3,
+    batch_size: int | None = None,
+    optimiser: Callable[[list[Tensor]], Optimizer] | None = None,
+    learning_rate: float | None = None,
+    schedule: Callable[[Any], LRScheduler] | None = None,
+    schedule_every: str = "epoch",
     weight_decay: float = 0.0,
+    penalties: Sequence[Penalty] = (),
+    parameters: Iterable[Tensor] | None = None,
+    validation: tuple[Any, Any] | None = None,
     evaluate: Callable[[nn.Module], float] | None = None,
-    evaluate_every: int = 20,
-    patience: int = 10,
+    evaluate_every: int = 1,
+    patience: int | None = None,
+    mixed_precision: bool | torch.dtype = False,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
-) -> Training:
-    """Train `model` in place with Adam; rows left over at an epoch's end, fewer than a batch, are dropped.
+    on_epoch: Callable[[int, nn.Module], None] | None = None,
+    progress: Progress | bool | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: float = 60.0,
+) -> History:
+    """Train `model` in place, on the device it is on, and leave it in evaluation mode.
 
     Args:
-        model: The network; left in evaluation mode.
-        x: Inputs, (N, ...).
+        model: The network. All of it is put into training mode.
+        data: x of shape (N, ...) with `y` beside it, or a pair (x, y): tensors or arrays, brought to the network's
+            device whole. Or a `DataLoader` or `Dataset` of such pairs, whose batches are brought there one by one.
         y: Targets, (N, ...).
-        loss: `loss(model(x), y)`, a scalar.
+        loss: `loss(model(x), y)`, a scalar: a mean over rows.
         epochs: Most passes over the data.
-        batch_size: Rows per step.
-        learning_rate: Adam's step size.
-        weight_decay: lambda in the penalty lambda/2 |W|^2 over weight matrices and kernels (not biases or batch norm).
-        evaluate: A score of the network in evaluation mode, lower is better; the best network is kept.
-        evaluate_every: Epochs between evaluations.
-        patience: Evaluations without improvement before training stops; an equal score is an improvement.
-        seed: Decides the order of rows, and what dropout draws.
-        progress: Called with (epoch, epochs).
+        batch_size: Rows per step, in random order; None takes a `DataLoader`'s own batches in its own order. Rows left
+            over at an epoch's end, fewer than a batch, are dropped; of data with fewer rows, all make one batch.
+        optimiser: Makes the optimiser of a list of parameters; None means Adam.
+        learning_rate: Adam's step size; None means 1e-3.
+        schedule: Makes the learning rate's schedule of an optimiser. `ReduceLROnPlateau` is told the last score.
+        schedule_every: "epoch" or "step": after each of which the schedule moves on.
+        weight_decay: lambda in the penalty lambda/2 |W|^2 over weight matrices and kernels (not biases or batch norm),
+            which is added to the loss under any optimiser.
+        penalties: Further terms of the loss: `penalty(model, at)`, a scalar, with `at.epoch`, `at.epochs`, `at.step`
+            and `at.steps` for terms that change as training goes on. Called at every step, in full precision.
+        parameters: What to train; None means all of the network's parameters that require gradients. Others stay as
+            they are, except that batch norm follows its batches.
+        validation: A pair (x, y), whose loss in evaluation mode, without penalties, is the network's score; the network
+            with the lowest score is kept.
+        evaluate: As `validation`, with a score of your own: `evaluate(model)` in evaluation mode, lower is better.
+        evaluate_every: Epochs between scores; the last epoch gets one too.
+        patience: Scores without improvement before training stops; an equal score is an improvement. None: never.
+        mixed_precision: On a GPU, run the network in bfloat16 (float16 with scaled gradients where the GPU has no
+            bfloat16, or where that dtype is given). Weights stay as they are. Does nothing on a CPU.
+        seed: Decides the order of rows and what dropout, noise in the network and random transforms draw. The global
+            generators are left alone.
+        on_epoch: Called with (epoch, model) after each epoch, with the network in evaluation mode. It cannot change
+            what training draws.
+        progress: Called with (epoch, epochs) after each epoch; True shows a bar.
+        checkpoint: A file that the whole state is written to as training goes on. The same call goes on from it, with
+            the same result as a run that was never interrupted (on a GPU as far as its own kernels repeat themselves);
+            if that run is over, its result comes back at once. More epochs than then may be asked for; another network,
+            other data or settings are refused.
+        checkpoint_every: Seconds between checkpoints, which are written at the end of an epoch; 0 means every epoch.
     """
-    if not 2 <= batch_size <= len(x):
-        raise BayesNormError(f"batch_size: {batch_size} for {len(x)} rows; 2 to {len(x)} would work.")
-    generator = torch.Generator().manual_seed(seed)
-    weights = [parameter for parameter in model.parameters() if parameter.dim() >= 2]
-    optimiser = torch.optim.Adam(model.parameters(), lr=learning_rate)
-    record, best, kept, waited = Training(epochs=epochs), float("inf"), None, 0
-    with isolated_torch_randomness(seed, x.device):
-        for epoch in range(1, epochs + 1):
+    started = time.perf_counter()
+    device, dtype, seed = device_of(unwrap(model)), dtype_of(unwrap(model)), require_seed(seed)
+    for name, count in {"epochs": epochs, "evaluate_every": evaluate_every, "patience": patience}.items():
+        if (name, count) != ("patience", None) and (type(count) is not int or count < 1):
+            raise BayesNormError(f"{name}: {count!r} was given; a whole number from 1 would work.")
+    for name, number in {"weight_decay": weight_decay, "checkpoint_every": checkpoint_every}.items():
+        if not isinstance(number, int | float) or not 0 <= number < math.inf:
+            raise BayesNormError(f"{name}: {number!r} was given; a number from 0 would work.")
+    if schedule_every not in ("epoch", "step"):
+        raise BayesNormError(f"schedule_every: {schedule_every!r} was given; 'epoch' or 'step' would work.")
+    if validation is not None and evaluate is not None:
+        raise BayesNormError("evaluate: was given beside validation, but one score decides; choose one of them.")
+    if patience is not None and validation is None and evaluate is None:
+        raise BayesNormError("patience: was given, but nothing to score the network by; validation=(x, y) would work.")
+
+    batches = training_batches(data, y, batch_size, device, dtype, seed)
+    trained = _trained(model, parameters)
+    half = half_precision(mixed_precision, device)
+    objective = Objective(model, loss, penalties, weight_decay, trained, half)
+    run = new_run(model, trained, optimiser, learning_rate, schedule, half, device, seed)
+    if schedule_every == "step" and isinstance(run.schedule, ReduceLROnPlateau):
+        raise BayesNormError("schedule_every: 'step' does not go with ReduceLROnPlateau; 'epoch' would work.")
+    if validation is not None:
+        rows = validation_rows(validation, device, dtype)
+        evaluate = partial(objective.validation_loss, rows, batches.batch_size or 1)
+    store = None
+    if checkpoint is not None:
+        settings = {
+            **{name: f"{tuple(tensor.shape)} {tensor.dtype}" for name, tensor in run.tensors().items()},
+            "seed": seed,
+            "data": batches.describe(),
+            "batch_size": batches.batch_size,
+            "schedule": described(run.schedule, run.schedule.state_dict() if run.schedule else None),
+            "optimiser": described(run.optimiser, run.optimiser.state_dict()["param_groups"]),
+            "schedule_every": schedule_every,
+            "weight_decay": weight_decay,
+            "penalties": len(penalties),
+            "evaluate_every": evaluate_every if evaluate else None,
+            "patience": patience,
+            "mixed_precision": half,
+        }
+        store = Checkpoint(Path(checkpoint), {name: str(value) for name, value in settings.items()})
+
+    with isolated_randomness(seed, device), _frozen(model, trained), _told(progress) as tell:
+        state = store.read() if store else None
+        if state is not None:
+            run.restore(state, epochs)
+            tell(run.history.stopped, epochs)
+        history, before, written = run.history, run.history.seconds, started
+        over = history.stopped == epochs or run.waited >= (patience or math.inf)
+        try:
             model.train()
-            order = torch.randperm(len(x), generator=generator).to(x.device)
-            for rows in order[: len(x) // batch_size * batch_size].view(-1, batch_size):
-                objective = loss(model(x[rows]), y[rows])
-                if weight_decay:
-                    objective = objective + 0.5 * weight_decay * torch.stack([w.square().sum() for w in weights]).sum()
-                optimiser.zero_grad(set_to_none=True)
-                objective.backward()
-                optimiser.step()
-            if progress is not None:
-                progress(epoch, epochs)
-            if evaluate is not None and (epoch % evaluate_every == 0 or epoch == epochs):
-                with torch.no_grad():
-                    score = evaluate(model.eval())
-                record.scores.append((epoch, score))
-                if score <= best:
-                    best, kept, waited = score, copy.deepcopy(model.state_dict()), 0
-                    record.epochs = epoch
-                else:
-                    waited += 1
-                    if waited >= patience:
-                        break
-    if kept is not None:
-        model.load_state_dict(kept)
+            while not over:
+                epoch = history.stopped + 1
+                history.losses.append(_epoch(run, objective, batches, epoch, epochs, schedule_every == "step"))
+                if evaluate is not None and (epoch % evaluate_every == 0 or epoch == epochs):
+                    with _looking_at(model, seed, device):
+                        score = float(evaluate(model))
+                    run.see(epoch, score)
+                if schedule_every == "epoch":
+                    run.step_schedule()
+                if on_epoch is not None:
+                    with _looking_at(model, seed, device):
+                        on_epoch(epoch, model)
+                history.seconds = before + time.perf_counter() - started
+                over = epoch == epochs or run.waited >= (patience or math.inf)
+                if over or (store and time.perf_counter() - written >= checkpoint_every):
+                    run.require_finite()
+                    if store:
+                        store.write(run.state())
+                    written = time.perf_counter()
+                tell(epoch, epochs)
+        finally:
+            model.eval()
+            for tensor in trained:
+                tensor.grad = None
+        return run.finish()
+
+
+def _epoch(run: Run, objective: Objective, batches: Batches, epoch: int, epochs: int, schedule_steps: bool) -> float:
+    """One pass over the data: the mean of what was minimised."""
+    waiting: list[Tensor] = []
+    values: list[float] = []
+    steps = batches.steps
+    for step, batch in enumerate(batches.epoch(epoch, run.order), 1):
+        waiting.append(run.step(partial(objective, batch, Step(epoch, epochs, step, steps))))
+        if schedule_steps:
+            run.step_schedule()
+        if len(waiting) == LOOK_EVERY:
+            values += _finite(waiting, epoch, len(values))
+            waiting.clear()
+    values += _finite(waiting, epoch, len(values))
+    if not values:
+        raise InputError(f"data: gave no batch in epoch {epoch}; at least one is needed.")
+    return math.fsum(values) / len(values)
+
+
+def _finite(waiting: list[Tensor], epoch: int, steps_before: int) -> list[float]:
+    values: list[float] = torch.stack(waiting).tolist() if waiting else []
+    for step, value in enumerate(values, steps_before + 1):
+        if not math.isfinite(value):
+            raise BayesNormError(
+                f"loss: is {value} at step {step} of epoch {epoch}, and the network is of no use any more; a smaller "
+                "learning rate, standardised inputs and targets, or a loss without logarithms of zero would help."
+            )
+    return values
+
+
+def _trained(model: nn.Module, parameters: Iterable[Tensor] | None) -> list[Tensor]:
+    name = "model" if parameters is None else "parameters"
+    chosen = list(parameters if parameters is not None else filter(lambda p: p.requires_grad, model.parameters()))
+    if not chosen:
+        raise BayesNormError(f"{name}: holds no parameter that requires gradients; nothing could be trained.")
+    for i, tensor in enumerate(chosen):
+        if not isinstance(tensor, Tensor) or not tensor.requires_grad or not tensor.is_leaf:
+            found = "no leaf that requires gradients" if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise BayesNormError(f"parameters: entry {i} is {found}; parameters of the network would work.")
+    return chosen
+
+
+def _told(progress: Progress | bool | None) -> contextlib.AbstractContextManager[Progress]:
+    if progress is True:
+        return progress_bar()
+    return contextlib.nullcontext(progress if callable(progress) else lambda _done, _total: None)
+
+
+@contextlib.contextmanager
+def _frozen(model: nn.Module, trained: list[Tensor]) -> Iterator[None]:
+    """No gradients for parameters that are not trained."""
+    chosen = {id(tensor) for tensor in trained}
+    others = [p for p in model.parameters() if p.requires_grad and id(p) not in chosen]
+    for parameter in others:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in others:
+            parameter.requires_grad_(True)
+
+
+@contextlib.contextmanager
+def _looking_at(model: nn.Module, seed: int, device: torch.device) -> Iterator[None]:
+    """Evaluation mode, no gradients and random numbers of its own: training goes on as if nobody had looked."""
+    modes = [(module, module.training) for module in model.modules()]
     model.eval()
-    return record
+    try:
+        with torch.no_grad(), isolated_randomness(seed, device):
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training

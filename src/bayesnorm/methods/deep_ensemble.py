@@ -1,0 +1,164 @@
+"""Deep ensembles (Lakshminarayanan, Pritzel and Blundell, NeurIPS 2017).
+
+K networks of one architecture, trained on the same rows from different initial weights and in different orders, are
+taken for K equal draws from a posterior:
+
+    p(y | x)  ~  1/K  sum_k  p(y | f_k(x)).
+
+Gotchas:
+- The cost is K trainings and K passes per prediction; nothing is had post hoc from one trained network.
+- There are only K draws: a prediction takes each of them once, and asking for more repeats them.
+- `method=` makes every member Bayesian in its turn (Atanov et al. 2018: stochastic batch norm on top of an ensemble);
+  draws then go round the members.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..ensemble_posterior import EnsemblePosterior
+from ..errors import BayesNormError, NetworkError
+from ..likelihoods import Likelihood
+from ..network import Executable, Progress, isolated_torch_randomness, select_output
+from ..point_posterior import point
+from ..posterior import Posterior, derived_seeds
+from ..training import train
+from .batchnorm_method import BatchNormMethod, default_likelihood
+
+Factory = Callable[[int], nn.Module]
+"""Gives a network with fresh weights for a seed."""
+
+
+@dataclass(frozen=True)
+class DeepEnsemble:
+    """Networks of one architecture from different initial weights, with equal weight.
+
+    Args:
+        members: K, how many networks.
+        method: A method that makes each trained member Bayesian, e.g. `MCBN(batch_size=32)`; None leaves it as it is.
+        epochs: Of every member's training.
+        batch_size: Rows per training step.
+        learning_rate: Of Adam.
+        weight_decay: lambda of loss + lambda / 2 |W|^2 over the weight matrices.
+    """
+
+    members: int = 5
+    method: BatchNormMethod | None = None
+    epochs: int = 100
+    batch_size: int = 32
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.members, bool) or not isinstance(self.members, int) or self.members < 2:
+            raise BayesNormError(f"members: {self.members!r} was given; a whole number of at least 2 would work.")
+
+    @torch.inference_mode(False)
+    @torch.enable_grad()
+    def fit(
+        self,
+        model: nn.Module | Factory,
+        train_data: Any,
+        likelihood: Likelihood | None = None,
+        *,
+        output: str | int | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> EnsemblePosterior:
+        """Train the members.
+
+        Args:
+            model: A network, of which only the architecture is used (each member starts from fresh weights); or a
+                callable that gives a fresh network for a seed, for members that differ in more than weights.
+            train_data: Rows with their targets.
+            likelihood: Its `loss` is what members are trained on; None means `Gaussian()` for one real output.
+            output: Which entry to use where the network returns a dict or a tuple.
+            seed: Same seed, same members.
+            progress: Called with (done, total) after every member.
+        """
+        networks = []
+        for number, own_seed in enumerate(derived_seeds(seed, self.members)):
+            network = _fresh(model, own_seed)
+            if likelihood is None:
+                likelihood = default_likelihood(Executable(network, output), _one_row(train_data))
+            self._train(network, train_data, likelihood, output, own_seed)
+            networks.append(network)
+            if progress is not None:
+                progress(number + 1, self.members)
+        assert likelihood is not None
+        made: list[Posterior] = [point(network, likelihood, output=output) for network in networks]
+        if self.method is not None:
+            made = [self.method.fit(n, train_data, likelihood, output=output, seed=seed) for n in networks]
+        template = model if isinstance(model, nn.Module) else networks[0]
+        return EnsemblePosterior(Executable(template, output), likelihood, tuple(made))
+
+    def _train(
+        self, network: nn.Module, train_data: Any, likelihood: Likelihood, output: str | int | None, seed: int
+    ) -> None:
+        def loss(result: Any, y: Tensor) -> Tensor:
+            return likelihood.loss(select_output(result, output, len(y)), y)
+
+        train(
+            network,
+            train_data,
+            loss=loss,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            seed=seed,
+        )
+
+
+def ensemble(members: Sequence[nn.Module | Posterior], likelihood: Likelihood | None = None) -> EnsemblePosterior:
+    """Trained networks, or posteriors over them, with equal weight.
+
+    Args:
+        members: Two or more; architectures may differ, outputs must agree in shape. The networks are not modified.
+        likelihood: For plain networks; posteriors bring their own, the first one's is taken.
+    """
+    if likelihood is None:
+        likelihood = next((member.likelihood for member in members if isinstance(member, Posterior)), None)
+    if likelihood is None:
+        raise BayesNormError("likelihood: none was given for plain networks; Gaussian() or Categorical() would work.")
+    made = tuple(
+        member.with_likelihood(likelihood) if isinstance(member, Posterior) else point(member, likelihood)
+        for member in members
+    )
+    if len(made) < 2:
+        raise BayesNormError(f"members: {len(made)} was given; two or more would make an ensemble.")
+    return EnsemblePosterior(made[0].executable, likelihood, made)
+
+
+def _fresh(model: nn.Module | Factory, seed: int) -> nn.Module:
+    """A network with initial weights of its own; torch's own initialisation, without touching the global generator."""
+    with isolated_torch_randomness(seed):
+        if not isinstance(model, nn.Module):
+            return model(seed)
+        network = copy.deepcopy(model)
+        for name, module in network.named_modules():
+            if any(True for _ in module.parameters(recurse=False)) and not hasattr(module, "reset_parameters"):
+                raise NetworkError(
+                    f"model: {name or type(module).__name__} has parameters but no reset_parameters(), so that no "
+                    "member can start afresh; pass a callable seed -> network instead."
+                )
+            if hasattr(module, "reset_parameters"):
+                module.reset_parameters()
+    for parameter in network.parameters():
+        parameter.requires_grad_(True)
+        parameter.grad = None
+    return network
+
+
+def _one_row(data: Any) -> Any:
+    """Some input rows, to see what a network gives for them."""
+    if isinstance(data, tuple | list):
+        return data[0][:2]
+    first = next(iter(data))
+    return first[0] if isinstance(first, tuple | list) else first

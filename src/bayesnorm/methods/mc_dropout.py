@@ -1,0 +1,166 @@
+"""Monte Carlo Dropout (Gal and Ghahramani, ICML 2016).
+
+Training with dropout draws a mask m of units at every step. MC dropout takes a network under a random mask for a draw
+from an approximate posterior, keeps dropping out when it predicts, and averages:
+
+    p(y | x)  ~  1/T  sum_t  p(y | f(x; m_t)),     m_t ~ Bernoulli(1 - p) for every unit.
+
+The predictive variance is the spread of f plus 1/precision. For a loss 1/N sum 1/2 (y - f)^2 + lambda |W|^2, a keep
+rate q = 1 - p and a prior length-scale l, the paper ties them together: precision = l^2 q / (2 N lambda).
+
+A draw holds one seed per dropout layer; the mask is a function of it (see `network/seeded_dropout.py`).
+
+Gotchas:
+- Everything but dropout is in evaluation mode, batch norm too.
+- `consistent=True` gives all rows of a draw the same masks: a draw is then one function, smooth in x, and a row's
+  prediction does not depend on the rows beside it. `consistent=False` gives every row masks of its own, as training
+  does; a single row's draws have the same distribution either way, but those of two rows are then uncorrelated, and a
+  row's masks go with its position in the batch.
+- A layer that runs several times in a pass gets another mask each time.
+- Rates are those that the network was trained with, unless you mean to change the doubt; `p` overrides them.
+- Dropout that a forward calls itself (`F.dropout`, the `dropout` argument of an LSTM or of attention) has no layer to
+  draw the mask of and is refused; `p={"module": 0}` says that it may stay off.
+- The network must have been trained with dropout for any of this to mean much. `add_dropout` puts some in.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import BayesNormError, FileFormatError
+from ..likelihoods import Likelihood
+from ..network import (
+    SEEDS,
+    DropoutExecutable,
+    Executable,
+    Progress,
+    RateChoice,
+    State,
+    TrainData,
+    dropout_rates,
+    example_rows,
+)
+from ..posterior import Posterior, require_draws, require_seed
+from .batchnorm_method import default_likelihood
+
+
+@dataclass(frozen=True)
+class MCDropout:
+    """Monte Carlo dropout: draws are networks under random dropout masks.
+
+    Args:
+        p: The rate of all dropout layers, rates by layer name (the others keep their own; 0 leaves one off), or None
+            for the layers' own.
+        consistent: Whether all rows of a draw share its masks.
+    """
+
+    p: RateChoice = None
+    consistent: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.consistent, bool):
+            raise BayesNormError(f"consistent: {self.consistent!r} was given; True or False would work.")
+
+    def fit(
+        self,
+        model: nn.Module,
+        train_data: TrainData | None = None,
+        likelihood: Likelihood | None = None,
+        *,
+        output: str | int | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> DropoutPosterior:
+        """Find the network's dropout layers; nothing is learned.
+
+        Args:
+            model: The trained network; never modified.
+            train_data: Two of its rows are looked at, to find the default likelihood and dropout that cannot be drawn;
+                None leaves the second to the first prediction.
+            likelihood: How outputs become distributions of targets; None means `Gaussian()` for a network with one
+                real output, and classification wants `Categorical()`.
+            output: Which entry to use where the network returns a dict or a tuple.
+            seed: For the random transforms that the rows may go through. Masks come from the seed of a prediction.
+            progress: Called with (1, 1) when done.
+        """
+        require_seed(seed)
+        rates = dropout_rates(model, self.p)
+        executable = DropoutExecutable(model, output, rates=rates, consistent=self.consistent)
+        if train_data is not None:
+            example = example_rows(train_data, seed)
+            executable.look(example)
+            likelihood = likelihood or default_likelihood(executable, example)
+        if likelihood is None:
+            raise BayesNormError(
+                "likelihood: none was given, and no train_data to look at the outputs for; pass Gaussian() for real "
+                "targets or Categorical() for classes."
+            )
+        if progress is not None:
+            progress(1, 1)
+        return DropoutPosterior(executable, likelihood, rates, self.consistent)
+
+
+@dataclass(frozen=True, eq=False)
+class DropoutPosterior(Posterior):
+    """Independent random masks in the dropout layers of a network.
+
+    Args:
+        rates: By layer; 0 for what stays off.
+        consistent: Whether all rows of a draw share its masks.
+    """
+
+    kind: ClassVar[str] = "dropout"
+
+    rates: dict[str, float]
+    consistent: bool
+
+    def sample(self, n: int, seed: int = 0) -> State:
+        names = [name for name, rate in self.rates.items() if rate > 0]
+        generator = torch.Generator().manual_seed(require_seed(seed))
+        seeds = torch.randint(SEEDS, (require_draws(n), len(names)), generator=generator)
+        columns = seeds.T.contiguous().to(self.executable.device)
+        return {f"{name}.seed": column for name, column in zip(names, columns, strict=True)}
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {}
+
+    def config(self) -> dict[str, Any]:
+        return {"rates": dict(self.rates), "consistent": self.consistent}
+
+    @classmethod
+    def restored(
+        cls, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
+    ) -> Self:
+        rates = {str(name): float(rate) for name, rate in config["rates"].items()}
+        consistent = config["consistent"]
+        if not isinstance(consistent, bool) or not all(0 <= rate <= 1 for rate in rates.values()):
+            raise FileFormatError(f"path: dropout rates {rates} with consistent {consistent!r} are none.")
+        own = DropoutExecutable(executable.model, executable.output, rates=rates, consistent=consistent)
+        return cls(own, likelihood, rates, consistent)
+
+
+def dropout_precision(length_scale: float, keep: float, rows: int, weight_decay: float) -> float:
+    """The precision that weight decay stands for: l^2 q / (2 N lambda).
+
+    It is in the units that the network was trained in: for targets divided by s, divide it by s^2.
+
+    Args:
+        length_scale: l, the prior length-scale of the functions; larger for smoother ones.
+        keep: q = 1 - p, the probability of a unit to be kept.
+        rows: N, how many rows the network was trained on.
+        weight_decay: lambda of the loss 1/N sum 1/2 (y - f)^2 + lambda |W|^2. A torch optimiser's `weight_decay` is
+            2 lambda where the loss is half the mean squared error, and 4 lambda where it is the whole.
+    """
+    for name, value in (("length_scale", length_scale), ("weight_decay", weight_decay)):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+            raise BayesNormError(f"{name}: {value!r} was given; a positive number would work.")
+    if isinstance(keep, bool) or not isinstance(keep, int | float) or not 0 < keep <= 1:
+        raise BayesNormError(f"keep: {keep!r} was given; a probability above 0 and up to 1 would work.")
+    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+        raise BayesNormError(f"rows: {rows!r} was given; a whole number of at least 1 would work.")
+    return length_scale**2 * keep / (2 * rows * weight_decay)

@@ -1,0 +1,169 @@
+"""Q-Q plots of batch statistics: quantiles of real batches against those of a normal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+import torch
+
+from ..errors import BayesNormError
+from ..selection import BatchSizeDiagnosis, Diagnosis, Normality
+from ..selection.diagnosis import normal_quantiles
+from ..selection.kolmogorov_smirnov import critical_distance, fitted_critical_distance
+from . import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Statistic = Literal["mean", "std"]
+NAMES = {"mean": "batch means", "std": "batch standard deviations"}
+LOOKS = ((style.BLUE, "-"), (style.ORANGE, "--"), (style.GREEN, "-."), (style.VERMILION, ":"), (style.PURPLE, "-"))
+"""Colours and strokes of curves: either tells them apart."""
+
+
+@dataclass(frozen=True)
+class QQPlot:
+    """What is drawn; S batches.
+
+    Args:
+        theoretical: Quantiles of the standard normal, (S,).
+        curves: Empirical quantiles by label, each (S,).
+        critical: The Kolmogorov-Smirnov distance that is rejected at 5 %; a curve leaves the band where it is larger.
+        title: What the curves are of.
+        fitted: Whether values are standardised by their own moments, and not by those of theory.
+        others: Curves in the background, (S, any number).
+    """
+
+    theoretical: np.ndarray
+    curves: dict[str, np.ndarray]
+    critical: float
+    title: str
+    fitted: bool = False
+    others: np.ndarray | None = field(default=None, repr=False)
+
+    @classmethod
+    def of_units(
+        cls,
+        diagnosis: Diagnosis,
+        layer: str,
+        statistic: Statistic = "mean",
+        *,
+        batch_size: int | None = None,
+        units: Sequence[int] | None = None,
+        fitted: bool = False,
+    ) -> Self:
+        """Units of a layer, over all the others.
+
+        Args:
+            diagnosis: What `diagnose` found.
+            layer: The layer's name.
+            statistic: "mean" or "std".
+            batch_size: Which of the diagnosis; None where it has only one.
+            units: Their numbers; None takes those of the smallest, the median and the largest distance.
+            fitted: Against a normal of the values' own moments, and not of theory's.
+        """
+        size = diagnosis.at(batch_size)
+        found = statistic_of(size, layer, statistic)
+        distance, p_value = (found.fitted_distance, found.fitted_p_value) if fitted else (found.distance, found.p_value)
+        varying = [int(unit) for unit in distance.argsort() if not bool(distance[unit].isnan())]
+        if not varying:
+            raise BayesNormError(f"layer: no unit of {layer!r} varies from batch to batch; there is nothing to draw.")
+        if units is None:
+            names = {varying[0]: "closest", varying[len(varying) // 2]: "median", varying[-1]: "farthest"}
+        else:
+            names = dict.fromkeys(units, "")
+        curves = {}
+        for unit, name in names.items():
+            quantiles = found.quantiles(unit, fitted)[1].numpy()
+            curves[f"{name} unit {unit}, p = {float(p_value[unit]):.2g}".strip()] = quantiles
+        others = [found.quantiles(unit, fitted)[1] for unit in varying if unit not in names]
+        return cls(
+            **_common(size, f"{layer}: {NAMES[statistic]}, M = {size.batch_size}", fitted),
+            curves=curves,
+            others=torch.stack(others, dim=1).numpy() if others else None,
+        )
+
+    @classmethod
+    def over_batch_sizes(
+        cls, diagnosis: Diagnosis, layer: str, unit: int, statistic: Statistic = "mean", *, fitted: bool = False
+    ) -> Self:
+        """One unit at every batch size of a diagnosis."""
+        curves = {
+            f"M = {size.batch_size}": statistic_of(size, layer, statistic).quantiles(unit, fitted)[1].numpy()
+            for size in diagnosis.sizes
+        }
+        return cls(**_common(diagnosis.sizes[0], f"{layer}, unit {unit}: {NAMES[statistic]}", fitted), curves=curves)
+
+    @classmethod
+    def over_epochs(
+        cls,
+        found: Mapping[int, Diagnosis],
+        layer: str,
+        unit: int,
+        statistic: Statistic = "mean",
+        *,
+        batch_size: int | None = None,
+        fitted: bool = False,
+    ) -> Self:
+        """One unit at every epoch that was looked at: `found` of `diagnose_each`."""
+        if not found:
+            raise BayesNormError("found: is empty; diagnoses of at least one epoch would work.")
+        sizes = {epoch: diagnosis.at(batch_size) for epoch, diagnosis in found.items()}
+        first = next(iter(sizes.values()))
+        curves = {
+            f"epoch {epoch}": statistic_of(size, layer, statistic).quantiles(unit, fitted)[1].numpy()
+            for epoch, size in sizes.items()
+        }
+        title = f"{layer}, unit {unit}: {NAMES[statistic]}, M = {first.batch_size}"
+        return cls(**_common(first, title, fitted), curves=curves)
+
+    def draw(self, ax: Axes | None = None) -> Axes:
+        """Draw into `ax` (or a new figure)."""
+        ax = style.axes(ax, (5.4, 4.6))
+        reach = float(self.theoretical[-1]) + 0.8
+        band = style.BLACK
+        lower, upper = self.band()
+        ax.fill_between(self.theoretical, lower, upper, color=band, alpha=0.1, linewidth=0, label="not rejected at 5 %")
+        if self.others is not None:
+            lines = ax.plot(self.theoretical, self.others, color=style.SKY, linewidth=0.5, alpha=0.45)
+            lines[0].set_label("other units")
+        ax.plot([-reach, reach], [-reach, reach], color=style.BLACK, linewidth=1.0)
+        for index, (label, values) in enumerate(self.curves.items()):
+            colour, stroke = LOOKS[index % len(LOOKS)]
+            ax.plot(self.theoretical, values, color=colour, linestyle=stroke, linewidth=1.8, label=label)
+        ax.set_xlim(-reach, reach)
+        ax.set_ylim(-reach - 0.4, reach + 0.4)
+        ax.set_title(self.title, fontsize="medium")
+        ax.set_xlabel("standard normal quantile")
+        ax.set_ylabel("batches' quantile, " + ("own moments" if self.fitted else "by theory's moments"))
+        ax.legend(frameon=False, fontsize="small", loc="upper left")
+        return ax
+
+    def band(self) -> tuple[np.ndarray, np.ndarray]:
+        """Between which every empirical quantile of a sample lies that is not rejected, each (S,)."""
+        batches = len(self.theoretical)
+        middle = torch.special.ndtr(torch.as_tensor(self.theoretical))
+        half = self.critical - 0.5 / batches  # a step of the empirical distribution has its quantile in its middle
+        edges = (torch.special.ndtri((middle + sign * half).clamp(0, 1)).clamp(-9, 9) for sign in (-1, 1))
+        lower, upper = (edge.numpy() for edge in edges)
+        return lower, upper
+
+
+def statistic_of(size: BatchSizeDiagnosis, layer: str, statistic: Statistic) -> Normality:
+    """One statistic of a layer."""
+    if statistic not in NAMES:
+        raise BayesNormError(f'statistic: {statistic!r} was given; "mean" or "std" would work.')
+    found: Normality = getattr(size.layer(layer), statistic)
+    return found
+
+
+def _common(size: BatchSizeDiagnosis, title: str, fitted: bool) -> dict[str, Any]:
+    return {
+        "theoretical": normal_quantiles(size.batches).numpy(),
+        "critical": (fitted_critical_distance if fitted else critical_distance)(size.batches),
+        "title": title,
+        "fitted": fitted,
+    }

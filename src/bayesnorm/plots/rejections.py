@@ -1,0 +1,94 @@
+"""Share of units whose batch statistics are rejected as normal, over batch sizes or epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from ..errors import BayesNormError
+from ..selection import BatchSizeDiagnosis, Diagnosis
+from ..selection.diagnosis import LEVEL
+from . import style
+from .qq import LOOKS, NAMES, Statistic, statistic_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True)
+class RejectionPlot:
+    """What is drawn.
+
+    Args:
+        at: Batch sizes or epochs.
+        axis: What `at` are.
+        theory: Share of units rejected against the normal of theory, by layer, each as long as `at`.
+        fitted: The same against a normal of the values' own moments.
+        title: What the shares are of.
+    """
+
+    at: tuple[int, ...]
+    axis: str
+    theory: dict[str, np.ndarray]
+    fitted: dict[str, np.ndarray]
+    title: str
+
+    @classmethod
+    def over_batch_sizes(cls, diagnosis: Diagnosis, statistic: Statistic = "mean") -> Self:
+        """Every batch size of a diagnosis."""
+        sizes = {size.batch_size: size for size in diagnosis.sizes}
+        return cls._of(sizes, "batch size M", statistic, "all units")
+
+    @classmethod
+    def over_epochs(
+        cls, found: Mapping[int, Diagnosis], statistic: Statistic = "mean", *, batch_size: int | None = None
+    ) -> Self:
+        """Every epoch that was looked at: `found` of `diagnose_each`."""
+        if not found:
+            raise BayesNormError("found: is empty; diagnoses of at least one epoch would work.")
+        sizes = {epoch: diagnosis.at(batch_size) for epoch, diagnosis in found.items()}
+        size = next(iter(sizes.values())).batch_size
+        return cls._of(sizes, "epoch", statistic, f"all units, M = {size}")
+
+    @classmethod
+    def _of(cls, sizes: dict[int, BatchSizeDiagnosis], axis: str, statistic: Statistic, which: str) -> Self:
+        layers = [layer.name for layer in next(iter(sizes.values())).layers]
+        by_layer = {name: [statistic_of(size, name, statistic) for size in sizes.values()] for name in layers}
+        return cls(
+            at=tuple(sizes),
+            axis=axis,
+            theory={name: np.array([one.rejected for one in found]) for name, found in by_layer.items()},
+            fitted={name: np.array([one.fitted_rejected for one in found]) for name, found in by_layer.items()},
+            title=f"{NAMES[statistic]}, {which}",
+        )
+
+    def draw(self, ax: Axes | None = None) -> Axes:
+        """Draw into `ax` (or a new figure): a colour per layer, filled for theory's normal, hollow for the fitted."""
+        ax = style.axes(ax, (5.4, 4.6))
+        places = np.arange(len(self.at))
+        for index, layer in enumerate(self.theory):
+            colour = LOOKS[index % len(LOOKS)][0]
+            for shares, name, stroke, face in (
+                (self.theory[layer], "theory's normal", "-", colour),
+                (self.fitted[layer], "any normal", "--", "white"),
+            ):
+                ax.plot(
+                    places,
+                    100 * shares,
+                    color=colour,
+                    linestyle=stroke,
+                    marker="os^Dv"[index % len(LOOKS)],
+                    markerfacecolor=face,
+                    label=f"{layer}, {name}",
+                )
+        ax.axhline(100 * LEVEL, color=style.BLACK, linewidth=1.0, linestyle=":", label="expected by chance")
+        ax.set_xticks(places, [str(value) for value in self.at])
+        ax.set_ylim(-3, 103)
+        ax.set_xlabel(self.axis)
+        ax.set_ylabel("units rejected at 5 % (%)")
+        ax.set_title(self.title, fontsize="medium")
+        ax.legend(frameon=False, fontsize="small")
+        return ax

@@ -1,0 +1,206 @@
+"""Choose the batch size by the evidence lower bound (Mukhoti, Dokania, Torr and Gal, 2020).
+
+The batch size is a variational parameter of MCBN: q_M has the batch statistics' variances, which fall as 1/M. With N
+training rows,
+
+    ELBO(M) = sum_i E_q[log p(y_i | x_i, w)]  -  KL(q_M || p),
+
+where q_M is the central-limit Gaussian of every unit and p the prior that weight decay implies (flat on means, whose
+constant is left out: it is the same for all M). The first term is estimated on some training rows and scaled to all
+of them.
+
+Which criterion serves which purpose: the ELBO needs training data only and asks which q_M is nearest to the exact
+posterior over the statistics, given the network; it tends to the batch size that the network was trained with.
+Validation scores ask which doubt is most honest on new data, and may well want more of it: where validation rows are at
+hand, use `calibrate`. See docs/how_it_works.md for both on a real network.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..batchnorm_posterior import BatchNormPosterior
+from ..engines import MonteCarlo
+from ..errors import BayesNormError, InputError
+from ..likelihoods import Gaussian, Likelihood
+from ..predictive import ClassificationPredictive
+from .calibrate import mean_score
+from .priors import GaussianPrior, kl_divergence, weight_decay_prior
+from .unit_gaussians import unit_gaussians
+
+BATCH_SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
+
+Source = BatchNormPosterior | Callable[[int], BatchNormPosterior]
+
+
+@dataclass(frozen=True)
+class BatchSizeRow:
+    """What one batch size gives.
+
+    Args:
+        batch_size: M.
+        elbo: `log_likelihood - kl`.
+        log_likelihood: Sum over all N training rows of E_q[log p(y | x, w)], in nats.
+        kl: KL(q_M || p) over all units, less the flat prior's constant, in nats.
+        doubt: Mean mutual information (classification, nats) or mean epistemic variance (regression) on those rows.
+        validation: Mean validation NLL (classification) or CRPS (regression), or None.
+    """
+
+    batch_size: float
+    elbo: float
+    log_likelihood: float
+    kl: float
+    doubt: float
+    validation: float | None
+
+
+@dataclass(frozen=True)
+class BatchSizeChoice:
+    """The batch size with the greatest ELBO, and the curves it was chosen from."""
+
+    posterior: BatchNormPosterior
+    rows: tuple[BatchSizeRow, ...]
+
+    @property
+    def best(self) -> BatchSizeRow:
+        return max(self.rows, key=lambda row: row.elbo)
+
+    @property
+    def batch_size(self) -> float:
+        """The choice."""
+        return self.best.batch_size
+
+    @property
+    def interior(self) -> bool:
+        """Whether the choice is neither the smallest nor the largest size that was looked at."""
+        sizes = sorted(row.batch_size for row in self.rows)
+        return sizes[0] < self.batch_size < sizes[-1]
+
+    def table(self) -> str:
+        """The curves as text, the choice marked."""
+        validated = self.rows[0].validation is not None
+        head = f"{'M':>8} {'ELBO':>14} {'log-likelihood':>15} {'KL':>12} {'doubt':>10}"
+        lines = [head + (f" {'validation':>11}" if validated else "")]
+        for row in self.rows:
+            line = (
+                f"{row.batch_size:>8g} {row.elbo:>14.1f} {row.log_likelihood:>15.1f} {row.kl:>12.1f} {row.doubt:>10.3g}"
+            )
+            line += f" {row.validation:>11.4f}" if row.validation is not None else ""
+            lines.append(line + (" <- chosen" if row is self.best else ""))
+        return "\n".join(lines)
+
+    __str__ = table
+
+
+def select_batch_size(
+    source: Source,
+    data: Any,
+    *,
+    batch_sizes: Sequence[float] = BATCH_SIZES,
+    weight_decay: float = 1e-4,
+    prior: GaussianPrior | None = None,
+    train_rows: int | None = None,
+    validation: tuple[Any, Any] | None = None,
+    samples: int = 40,
+    seed: int = 0,
+) -> BatchSizeChoice:
+    """The batch size that maximises the ELBO, with the curves.
+
+    Args:
+        source: A posterior, whose effective batch size is varied (post hoc, one trained network); or a callable that
+            gives the posterior of a batch size: one fitted with real batches of that size, or of a network retrained
+            with it.
+        data: Training rows (x, y) to estimate the bound on; a few thousand are enough.
+        batch_sizes: M to look at.
+        weight_decay: lambda that the network was trained with, for the prior: loss in nats per row + lambda / 2 |W|^2,
+            as torch's optimisers and `train` mean it. It moves the bound, but not its maximum.
+        prior: A prior to take instead of the one that weight decay implies.
+        train_rows: N of the bound; None takes how many rows the posterior was fitted on.
+        validation: Validation rows (x, y), scored beside the bound.
+        samples: Draws.
+        seed: Same seed, same result.
+    """
+    sizes = _require_sizes(batch_sizes)
+    x, y = _require_pair("data", data)
+    found: list[tuple[BatchSizeRow, BatchNormPosterior]] = []
+    known: tuple[int, int] | None = None
+    units: Any = None
+    for size in sizes:
+        posterior = source.at_batch_size(size) if isinstance(source, BatchNormPosterior) else source(int(size))
+        if not isinstance(posterior, BatchNormPosterior):
+            raise BayesNormError(
+                f"source: gave {type(posterior).__name__}; a posterior over batch-norm statistics, or a callable that "
+                "gives one per batch size, would work."
+            )
+        key = (id(posterior.model), posterior.fitted_batch_size)
+        if key != known:  # effective sizes of one network share its moments
+            rows = min(posterior.fitted_batch_size, len(x) - 1)
+            units = unit_gaussians(posterior.model, x, rows, layers=[layer.name for layer in posterior.layers])
+            known = key
+        total = train_rows or posterior.rows
+        against = prior or weight_decay_prior(total, _precision(posterior.likelihood), weight_decay / 2)
+        kl = float(kl_divergence(units.at_batch_size(posterior.batch_size), against).sum())
+        f = MonteCarlo(samples).outputs(posterior, x, seed)
+        fit = total * _expected_log_likelihood(posterior.likelihood, f, y)
+        row = BatchSizeRow(
+            batch_size=float(size),
+            elbo=fit - kl,
+            log_likelihood=fit,
+            kl=kl,
+            doubt=_doubt(posterior.likelihood, f),
+            validation=_validation(posterior, validation, samples, seed),
+        )
+        found.append((row, posterior))
+    best = max(found, key=lambda pair: pair[0].elbo)
+    return BatchSizeChoice(best[1], tuple(row for row, _ in found))
+
+
+def _expected_log_likelihood(likelihood: Likelihood, f: Tensor, y: Any) -> float:
+    """Mean over draws and rows of log p(y | f): each draw by itself, not their mixture."""
+    target = torch.as_tensor(y, device=f.device)
+    target = target.to(f.dtype) if target.is_floating_point() else target
+    if len(target) != f.shape[1]:
+        raise InputError(f"data: y has {len(target)} rows and x {f.shape[1]}; they must agree.")
+    repeated = target.expand(len(f), *target.shape).flatten(0, 1)
+    return -float(likelihood.loss(f.flatten(0, 1), repeated))
+
+
+def _doubt(likelihood: Likelihood, f: Tensor) -> float:
+    predictive = likelihood.predictive(f)
+    if isinstance(predictive, ClassificationPredictive):
+        return float(predictive.mutual_information.mean())
+    return float(predictive.epistemic.mean())
+
+
+def _validation(posterior: BatchNormPosterior, rows: Any, samples: int, seed: int) -> float | None:
+    if rows is None:
+        return None
+    x, y = _require_pair("validation", rows)
+    return mean_score(posterior, x, y, samples=samples, seed=seed)
+
+
+def _precision(likelihood: Likelihood) -> float:
+    """tau of the prior; the loss of classes is in nats as it is."""
+    if not isinstance(likelihood, Gaussian):
+        return 1.0
+    numbers = likelihood.precision if isinstance(likelihood.precision, tuple) else (likelihood.precision,)
+    return math.fsum(numbers) / len(numbers)
+
+
+def _require_sizes(batch_sizes: Sequence[float]) -> list[float]:
+    sizes = list(batch_sizes)
+    if len(sizes) < 2 or not all(isinstance(size, int | float) and 0 < size < math.inf for size in sizes):
+        raise BayesNormError(f"batch_sizes: {batch_sizes!r} was given; two or more positive numbers would work.")
+    return sorted(sizes)
+
+
+def _require_pair(name: str, data: Any) -> tuple[Any, Any]:
+    if not isinstance(data, tuple | list) or len(data) != 2 or len(data[0]) != len(data[1]):
+        raise InputError(f"{name}: {type(data).__name__} was given; a pair (x, y) with as many targets as rows.")
+    return data[0], data[1]

@@ -1,0 +1,118 @@
+"""Gaussian priors on batch statistics, and the divergence of batch norm's own q from them (Teye et al. 2018).
+
+Appendix 1.2: for factorised Gaussians the divergence is a sum over units of, for mean and standard deviation alike,
+
+    KL(q || p) = ln(s_p / s_q) + (s_q^2 + (m_q - m_p)^2) / (2 s_p^2) - 1/2.
+
+The infinite constant of a flat prior is dropped, which leaves minus the entropy of q, -ln(2 pi e s_q^2) / 2. So
+differences between batch sizes or networks are right, and the value itself means nothing; it may be negative.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import BayesNormError
+from .unit_gaussians import UnitGaussians
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianPrior:
+    """Independent Gaussians over batch means and batch standard deviations: one for all units, or one for each.
+
+    Args:
+        mean_loc: Prior means of batch means: a number, or (C,) over the units of all chosen layers in running order.
+        mean_std: Their prior standard deviations; None is a flat prior, for which `mean_loc` does not matter.
+        std_loc: Prior means of batch standard deviations.
+        std_std: Their prior standard deviations.
+    """
+
+    mean_loc: float | Tensor
+    mean_std: float | Tensor | None
+    std_loc: float | Tensor
+    std_std: float | Tensor
+
+    def __post_init__(self) -> None:
+        _require_numbers("mean_loc", self.mean_loc)
+        if self.mean_std is not None:
+            _require_numbers("mean_std", self.mean_std, positive=True)
+        _require_numbers("std_loc", self.std_loc)
+        _require_numbers("std_std", self.std_std, positive=True)
+
+
+def weight_decay_prior(rows: int, precision: float, weight_decay: float | Tensor) -> GaussianPrior:
+    """The prior that weight decay implies: flat on means, N(0, variance 1 / (2 N tau lambda)) on standard deviations.
+
+    Appendix 1.4, for networks without scale and shift, batch norm in all layers, independent inputs to each, large N
+    and M. There the divergence grows with a layer's weights as N tau lambda |W|^2 does.
+
+    Args:
+        rows: N, training rows.
+        precision: tau, of the Gaussian noise; 1 for classification.
+        weight_decay: lambda of the objective `mean of (y - f)^2 / 2 + lambda |W|^2` (or cross entropy + lambda |W|^2),
+            one number or one per unit. Where the penalty is `lambda / 2 |W|^2`, as in `train` and in torch's
+            optimisers, pass half of it.
+    """
+    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+        raise BayesNormError(f"rows: {rows!r} was given; the number of training rows, at least 1, would work.")
+    _require_numbers("precision", precision, positive=True)
+    _require_numbers("weight_decay", weight_decay, positive=True)
+    variance = 1 / (2 * rows * precision * weight_decay)
+    return GaussianPrior(mean_loc=0.0, mean_std=None, std_loc=0.0, std_std=variance**0.5)
+
+
+def kl_divergence(q: UnitGaussians, prior: GaussianPrior) -> Tensor:
+    """KL(q || prior) of every unit, its mean and its standard deviation together, (C,); the sum is that of all units.
+
+    Differentiable. A flat prior's constant is left out, so that only differences mean something.
+    """
+    if not isinstance(q, UnitGaussians):
+        raise BayesNormError(f"q: a {type(q).__name__} was given; UnitGaussians would work.")
+    prior = require_prior(prior)
+    mean_loc = _per_unit("mean_loc", prior.mean_loc, q.mean_loc)
+    mean_std = None if prior.mean_std is None else _per_unit("mean_std", prior.mean_std, q.mean_loc)
+    std_loc, std_std = _per_unit("std_loc", prior.std_loc, q.std_loc), _per_unit("std_std", prior.std_std, q.std_loc)
+    return _divergence(q.mean_loc, q.mean_var, mean_loc, mean_std) + _divergence(q.std_loc, q.std_var, std_loc, std_std)
+
+
+def require_prior(prior: Any) -> GaussianPrior:
+    """A `GaussianPrior`, or an error."""
+    if not isinstance(prior, GaussianPrior):
+        raise BayesNormError(f"prior: a {type(prior).__name__} was given; a GaussianPrior would work.")
+    return prior
+
+
+def _divergence(loc: Tensor, var: Tensor, prior_loc: Tensor, prior_std: Tensor | None) -> Tensor:
+    if prior_std is None:
+        return -0.5 * (math.log(2 * math.pi * math.e) + var.log())
+    log_ratio = prior_std.log() - 0.5 * var.log()
+    return log_ratio + 0.5 * (var / prior_std.square() + ((loc - prior_loc) / prior_std).square() - 1)
+
+
+def _per_unit(name: str, value: float | Tensor, like: Tensor) -> Tensor:
+    """A prior's parameter, one number or (C,), in the dtype and on the device of q."""
+    if not isinstance(value, Tensor):
+        return like.new_full((), value)  # on the device at once, with nothing to wait for
+    if value.dim() and value.shape != like.shape:
+        raise BayesNormError(
+            f"prior: {name} has {len(value)} numbers for {len(like)} units; one number, or one per unit of the chosen "
+            "layers in running order, would work."
+        )
+    return value.to(like)
+
+
+def _require_numbers(name: str, value: Any, positive: bool = False) -> None:
+    works = f"a {'positive ' if positive else ''}finite number, or a flat tensor of one per unit, would work"
+    if isinstance(value, bool) or not isinstance(value, int | float | Tensor):
+        raise BayesNormError(f"{name}: {value!r} was given; {works}.")
+    numbers = torch.as_tensor(value)
+    if numbers.dim() > 1 or numbers.is_complex() or numbers.numel() == 0:
+        raise BayesNormError(f"{name}: has shape {tuple(numbers.shape)} and {numbers.dtype}; {works}.")
+    good = torch.isfinite(numbers) & (numbers > 0 if positive else True)
+    if not bool(good.all()):
+        raise BayesNormError(f"{name}: {numbers[~good].flatten()[0].item()} was given; {works}.")

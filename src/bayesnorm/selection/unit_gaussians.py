@@ -1,0 +1,145 @@
+"""q of the MCBN paper's appendix 1.3: what batch norm itself makes of a unit's statistics (Teye et al. 2018).
+
+A unit with pre-activation mean mu, variance s^2 and fourth central moment m4 has, by the central limit theorem,
+
+    mean_B ~ N(mu, s^2 / M),     std_B ~ N(s, (m4 - s^4) / (4 s^2 M)).
+
+For a convolution it is a batch's M images that are independent, not their pixels: s^2 / M and m4 - s^4 become the
+variances of the images' own averages of h and of (h - mu)^2, as in `GaussianBN`.
+
+Gotchas:
+- Units without spread (dead ones, or batches of two rows, for which m4 = s^4) would make q a point and its divergence
+  from any prior infinite. So s^2 counts as at least `VARIANCE_FLOOR`, and both variances of q, times M, as at least
+  `RELATIVE_FLOOR` of s^2. A unit below the first floor is at all of them, and only its mean has a gradient.
+- q's variances are those of independent rows. Batches out of N rows without replacement have (N - M) / (N - 1) of them,
+  which is left out here as in the paper.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import BayesNormError
+from ..network import BatchNormLayer, LayerChoice, Progress, TrainData, collect_moments, mini_batches
+from ..posterior import require_seed
+
+VARIANCE_FLOOR = 1e-12
+"""Least variance of a unit, in its own squared units."""
+
+RELATIVE_FLOOR = 1e-6
+"""Least M * (variance of q), for means and standard deviations, as a share of the unit's variance."""
+
+STREAM_BATCHES = 256
+"""How many batches are taken from training data that can only be streamed."""
+
+
+@dataclass(frozen=True, eq=False)
+class UnitGaussians:
+    """q: independent Gaussians over the batch mean and the batch standard deviation of C units.
+
+    Moments of real batches fit in as well: means and variances, over batches, of their means and standard deviations.
+
+    Args:
+        layers: The layers that the units belong to, in running order.
+        mean_loc: Expected batch means, (C,).
+        mean_var: Their variances, (C,).
+        std_loc: Expected batch standard deviations, (C,).
+        std_var: Their variances, (C,).
+        batch_size: M, which the variances belong to; any positive number.
+    """
+
+    layers: tuple[BatchNormLayer, ...] = dataclasses.field(repr=False)
+    mean_loc: Tensor = dataclasses.field(repr=False)
+    mean_var: Tensor = dataclasses.field(repr=False)
+    std_loc: Tensor = dataclasses.field(repr=False)
+    std_var: Tensor = dataclasses.field(repr=False)
+    batch_size: float
+
+    def __post_init__(self) -> None:
+        require_batch_size(self.batch_size)
+        units = sum(layer.channels for layer in self.layers)
+        for name in ("mean_loc", "mean_var", "std_loc", "std_var"):
+            shape = tuple(getattr(self, name).shape)
+            if shape != (units,):
+                raise BayesNormError(f"{name}: has shape {shape} for layers of {units} units; ({units},) would work.")
+
+    def at_batch_size(self, batch_size: float) -> Self:
+        """q of another M, whole or not: both variances are proportional to 1 / M, so no pass over data is needed."""
+        scale = self.batch_size / require_batch_size(batch_size)
+        return dataclasses.replace(
+            self, mean_var=scale * self.mean_var, std_var=scale * self.std_var, batch_size=float(batch_size)
+        )
+
+    def floored(self) -> Self:
+        """The same with floors for units without spread, so that every divergence is finite; see the module's notes."""
+        std = self.std_loc.clamp_min(math.sqrt(VARIANCE_FLOOR))
+        least = RELATIVE_FLOOR / self.batch_size * std.square()
+        return dataclasses.replace(
+            self,
+            mean_var=torch.maximum(self.mean_var, least),
+            std_loc=std,
+            std_var=torch.maximum(self.std_var, least),
+        )
+
+
+def unit_gaussians(
+    model: nn.Module,
+    train_data: TrainData,
+    batch_size: int | None = None,
+    *,
+    layers: LayerChoice = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> UnitGaussians:
+    """q of a network by one pass over its training data; `at_batch_size` gives it for any other M.
+
+    Args:
+        model: The network; never modified.
+        train_data: The rows that it was trained on, of any kind that a method's `fit` takes.
+        batch_size: M, and rows per batch of the pass, which later layers' moments depend on; None takes a
+            `DataLoader`'s own.
+        layers: Which batch-norm layers: names, a predicate, the last k as they run, or None for all.
+        seed: Decides which rows share a batch.
+        progress: Called with (done, total) after every batch.
+    """
+    batches = mini_batches(train_data, batch_size, STREAM_BATCHES, require_seed(seed))
+    found = collect_moments(model, batches, layers, progress)
+    statistics = found.statistics
+    return central_limit(
+        statistics.layers,
+        statistics.mean[0].double(),
+        statistics.var[0].double(),
+        found.mean_std.double().square(),
+        found.square_std.double().square(),
+        statistics.batch_size,
+    )
+
+
+def central_limit(
+    layers: tuple[BatchNormLayer, ...],
+    mean: Tensor,
+    var: Tensor,
+    mean_var: Tensor,
+    square_var: Tensor,
+    batch_size: float,
+) -> UnitGaussians:
+    """q from a unit's mean and variance, and the variances over rows of their averages of h and of (h - mean)^2."""
+    alive = var > VARIANCE_FLOOR  # of the others, further moments are rounding errors
+    mean_var, square_var = torch.where(alive, mean_var, 0), torch.where(alive, square_var, 0)
+    var = var.clamp_min(VARIANCE_FLOOR)  # before the root, whose gradient at 0 is infinite
+    std_var = square_var / (4 * var)
+    q = UnitGaussians(layers, mean, mean_var / batch_size, var.sqrt(), std_var / batch_size, float(batch_size))
+    return q.floored()
+
+
+def require_batch_size(batch_size: Any) -> float:
+    """A positive number, or an error."""
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int | float) or not 0 < batch_size < math.inf:
+        raise BayesNormError(f"batch_size: {batch_size!r} was given; a positive number would work.")
+    return batch_size

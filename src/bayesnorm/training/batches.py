@@ -1,0 +1,215 @@
+"""Training data of every kind as (x, y) batches on the network's device, in an order that a seed decides."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+from ..errors import InputError
+from ..network.inputs import as_input, as_tensor
+
+Pair = tuple[Tensor, Tensor]
+
+DIGEST_ROWS, DIGEST_ELEMENTS = 256, 2**20
+"""Most rows and numbers that arrays are recognised by."""
+
+
+class Batches(Protocol):
+    """Batches of training rows; rows left over at an epoch's end, fewer than a batch, are dropped."""
+
+    @property
+    def batch_size(self) -> int | None:
+        """Rows per step; None where the data alone know."""
+
+    @property
+    def steps(self) -> int | None:
+        """Batches in an epoch; None for a stream of unknown length."""
+
+    def epoch(self, epoch: int, order: torch.Generator) -> Iterator[Pair]:
+        """All rows once, in an order that `order` draws."""
+
+    def describe(self) -> str:
+        """What a checkpoint recognises the data by."""
+
+
+def training_batches(
+    data: Any, y: Any, batch_size: int | None, device: torch.device, dtype: torch.dtype, seed: int
+) -> Batches:
+    """`data` (a pair, x with `y` beside it, a `DataLoader` or a `Dataset`) as batches on the network's device."""
+    if isinstance(data, DataLoader):
+        if y is not None:
+            raise InputError("y: was given beside a DataLoader, whose batches hold their own; leave it out.")
+        if batch_size not in (None, _batch_size(data)):
+            raise InputError(
+                f"batch_size: {batch_size} was given beside a DataLoader with its own ({_batch_size(data)}); leave it "
+                "out, or make the loader with that batch size."
+            )
+        return _LoaderBatches(data, device, dtype, seed)
+    if batch_size is None:
+        raise InputError(
+            f"batch_size: None takes a DataLoader's own, but data is {type(data).__name__}; a number would work."
+        )
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 2:
+        raise InputError(f"batch_size: {batch_size!r} was given; a whole number from 2 would work.")
+    if isinstance(data, TensorDataset) and len(data.tensors) == 2:
+        data = data.tensors
+    if y is not None or isinstance(data, tuple | list):
+        x, y = _pair(data, y, "data", device, dtype)
+        if len(x) < 2:
+            raise InputError("data: holds 1 row; at least 2 are needed.")
+        return _ArrayBatches(x, y, min(batch_size, len(x)))
+    if isinstance(data, IterableDataset):
+        return _LoaderBatches(DataLoader(data, batch_size=batch_size), device, dtype, seed)
+    if isinstance(data, Tensor | np.ndarray) or hasattr(data, "to_numpy"):
+        raise InputError(f"y: none was given beside data of type {type(data).__name__}; the targets would work.")
+    rows = len(data) if hasattr(data, "__len__") and hasattr(data, "__getitem__") else None
+    if rows is None or isinstance(data, str | bytes | Mapping):
+        raise InputError(
+            f"data: {type(data).__name__} was given; a pair (x, y), a DataLoader or a Dataset of such pairs would work."
+        )
+    if rows < 2:
+        raise InputError(f"data: holds {rows} rows; at least 2 are needed.")
+    return _DatasetBatches(data, min(batch_size, rows), device, dtype, seed)
+
+
+def validation_rows(validation: Any, device: torch.device, dtype: torch.dtype) -> Pair:
+    """A pair (x, y) on the network's device."""
+    if not isinstance(validation, tuple | list):
+        raise InputError(
+            f"validation: {type(validation).__name__} was given; a pair (x, y) would work, and evaluate= takes a "
+            "function that scores the network in any other way."
+        )
+    return _pair(validation, None, "validation", device, dtype)
+
+
+def _pair(data: Any, y: Any, name: str, device: torch.device, dtype: torch.dtype) -> Pair:
+    if y is None:
+        if len(data) != 2:
+            raise InputError(f"{name}: a {type(data).__name__} of {len(data)} entries; a pair (x, y) would work.")
+        data, y = data
+    x = as_input(data, name, device, dtype)
+    target = _placed(as_tensor(y, "y" if name == "data" else f"{name}'s y"), device, dtype)
+    if len(x) != len(target):
+        raise InputError(f"{name}: x has {len(x)} rows and y {len(target)}; they must agree.")
+    return x, target
+
+
+def _placed(value: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
+    return value.detach().to(device, dtype if value.is_floating_point() else None, non_blocking=True)
+
+
+def _order(rows: int, batch_size: int, order: torch.Generator) -> Tensor:
+    """A new order of all rows in whole batches, (steps, batch_size)."""
+    steps = rows // batch_size
+    return torch.randperm(rows, generator=order)[: steps * batch_size].view(steps, batch_size)
+
+
+@dataclass(frozen=True)
+class _ArrayBatches:
+    """Rows that lie on the network's device already."""
+
+    x: Tensor
+    y: Tensor
+    batch_size: int
+
+    @property
+    def steps(self) -> int:
+        return len(self.x) // self.batch_size
+
+    def epoch(self, epoch: int, order: torch.Generator) -> Iterator[Pair]:
+        for rows in _order(len(self.x), self.batch_size, order).to(self.x.device):
+            yield self.x.index_select(0, rows), self.y.index_select(0, rows)
+
+    def describe(self) -> str:
+        """Shapes, and a digest of rows from all over the data."""
+        most = min(DIGEST_ROWS, max(2, DIGEST_ELEMENTS // max(1, self.x[0].numel())), len(self.x))
+        rows = torch.linspace(0, len(self.x) - 1, most, dtype=torch.float64).long().to(self.x.device)
+        digest = hashlib.sha256()
+        for values in (self.x, self.y):
+            digest.update(values[rows].cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        return f"x {tuple(self.x.shape)}, y {tuple(self.y.shape)}, sha256 {digest.hexdigest()[:16]}"
+
+
+@dataclass(frozen=True)
+class _DatasetBatches:
+    """A map-style data set, fetched row by row in the order that arrays would have."""
+
+    dataset: Any
+    batch_size: int
+    device: torch.device
+    dtype: torch.dtype
+    seed: int
+
+    @property
+    def steps(self) -> int:
+        return len(self.dataset) // self.batch_size
+
+    def epoch(self, epoch: int, order: torch.Generator) -> Iterator[Pair]:
+        rows = _order(len(self.dataset), self.batch_size, order).tolist()
+        loader: DataLoader[Any] = DataLoader(self.dataset, batch_sampler=rows, generator=torch.Generator())
+        yield from _LoaderBatches(loader, self.device, self.dtype, self.seed).epoch(epoch, order)
+
+    def describe(self) -> str:
+        return f"{type(self.dataset).__name__} of {len(self.dataset)} rows"
+
+
+@dataclass(frozen=True)
+class _LoaderBatches:
+    """A loader's own batches, in its own order: a shuffling one draws it anew from the seed in every epoch."""
+
+    loader: DataLoader[Any]
+    device: torch.device
+    dtype: torch.dtype
+    seed: int
+
+    @property
+    def batch_size(self) -> int | None:
+        return _batch_size(self.loader)
+
+    @property
+    def steps(self) -> int | None:
+        try:
+            batches = len(self.loader)
+        except TypeError:
+            return None
+        sampler: Any = self.loader.sampler
+        return batches if self.batch_size is None else max(1, min(batches, len(sampler) // self.batch_size))
+
+    def epoch(self, epoch: int, order: torch.Generator) -> Iterator[Pair]:
+        # Transforms may draw from the global generators; each epoch has its own seed, so that none need be stored.
+        seed = (self.seed + 1_000_003 * epoch) % 2**32
+        random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
+        samplers = (self.loader.sampler, self.loader.batch_sampler, getattr(self.loader.batch_sampler, "sampler", None))
+        for owner in (self.loader, *samplers):
+            generator = getattr(owner, "generator", None)
+            if isinstance(generator, torch.Generator):
+                generator.manual_seed(seed)
+        size = self.batch_size or 0
+        for step, batch in enumerate(self.loader):
+            pair = list(batch[:2]) if isinstance(batch, tuple | list) else []
+            if len(pair) != 2 or not all(isinstance(value, Tensor) for value in pair):
+                raise InputError(f"data: a batch is {_kind(batch)}; a pair of tensors (x, y) would work.")
+            if step == 0 or len(pair[0]) >= size:
+                yield _placed(pair[0], self.device, self.dtype), _placed(pair[1], self.device, self.dtype)
+
+    def describe(self) -> str:
+        return f"{type(self.loader.dataset).__name__} in {self.steps} batches"
+
+
+def _batch_size(loader: DataLoader[Any]) -> int | None:
+    return loader.batch_size or getattr(loader.batch_sampler, "batch_size", None)
+
+
+def _kind(batch: Any) -> str:
+    if isinstance(batch, tuple | list):
+        return f"{type(batch).__name__}({', '.join(type(value).__name__ for value in batch)})"
+    return type(batch).__name__

@@ -1,0 +1,127 @@
+"""The file that an interrupted training goes on from: safetensors and JSON, written whole or not at all, no pickle."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+from ..errors import BayesNormError, FileFormatError
+from ..files import write_bytes
+
+FORMAT = "bayesnorm-training"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One file, of one run.
+
+    Args:
+        path: The file; its folder exists.
+        settings: What makes a run this one, as text by name; a file of another run is refused.
+    """
+
+    path: Path
+    settings: dict[str, str]
+
+    def __post_init__(self) -> None:
+        if not self.path.parent.is_dir():
+            raise FileFormatError(f"checkpoint: the folder {self.path.parent} does not exist; make it first.")
+        if self.path.is_dir():
+            raise FileFormatError(f"checkpoint: {self.path} is a folder; give a file name.")
+
+    def write(self, state: Any) -> None:
+        """Replace the file's content: another process, or a resumed one, sees the old state or this one, never a part.
+
+        Args:
+            state: Dicts, lists and tuples of tensors and plain values, nested in any way.
+        """
+        tensors: dict[str, Tensor] = {}
+        content = {"settings": self.settings, "state": _packed(state, tensors, "state")}
+        header = {"format": FORMAT, "version": str(VERSION), "content": json.dumps(content, allow_nan=False)}
+        write_bytes(self.path, to_bytes(tensors, metadata=header))
+
+    def read(self) -> Any:
+        """The state that `write` was given, its tensors on the CPU; None where there is no file yet."""
+        if not self.path.exists():
+            return None
+        again = "delete it to train from the start, or give another path."
+        try:
+            with safe_open(self.path, framework="pt") as file:
+                header = file.metadata() or {}
+                if (header.get("format"), header.get("version")) != (FORMAT, str(VERSION)):
+                    raise FileFormatError(
+                        f"checkpoint: {self.path} is no training checkpoint of this version of bayesnorm (format "
+                        f"{header.get('format')!r}, version {header.get('version')!r}); {again}"
+                    )
+                # Cloned, because sums over memory that is aligned in another way may differ in the last bit.
+                tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+            content = json.loads(header["content"])
+            settings, state = content["settings"], _unpacked(content["state"], tensors)
+        except (SafetensorError, OSError, LookupError, AttributeError, TypeError) as error:
+            raise FileFormatError(f"checkpoint: {self.path} is truncated or foreign ({error!r}); {again}") from error
+        except ValueError as error:
+            if isinstance(error, BayesNormError):
+                raise
+            raise FileFormatError(f"checkpoint: {self.path} does not hold JSON ({error}); {again}") from error
+        for name in [*settings, *self.settings]:
+            there, here = settings.get(name, "absent"), self.settings.get(name, "absent")
+            if there != here:
+                raise FileFormatError(
+                    f"checkpoint: {self.path} is another run's: {name} is {there} there and {here} here; the same "
+                    f"call as then would go on from it. Else {again}"
+                )
+        return state
+
+
+def described(value: object, state: Any) -> str:
+    """An optimiser or schedule as text: its class and its plain values."""
+    if value is None:
+        return "None"
+    return f"{type(value).__name__} {json.dumps(state, default=lambda other: type(other).__name__)}"
+
+
+def _packed(value: Any, tensors: dict[str, Tensor], name: str) -> Any:
+    """`value` as JSON that refers to its tensors, which are copied into `tensors`, by name."""
+    if isinstance(value, Tensor):
+        key = f"{len(tensors)} {name}"
+        tensors[key] = value.detach().to("cpu", copy=True).contiguous()
+        return {"tensor": key}
+    if isinstance(value, Mapping):
+        pairs = [[key, _packed(entry, tensors, f"{name}.{key}")] for key, entry in value.items()]
+        return {"counter" if isinstance(value, Counter) else "dict": pairs}
+    if isinstance(value, tuple | list):
+        entries = [_packed(entry, tensors, f"{name}.{i}") for i, entry in enumerate(value)]
+        return {"tuple" if isinstance(value, tuple) else "list": entries}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise BayesNormError(
+        f"checkpoint: {name} is {type(value).__name__}, which no file can hold; tensors, numbers, text, and dicts, "
+        "lists and tuples of them would work."
+    )
+
+
+def _unpacked(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = value.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "float":
+        return float(content)
+    if kind in ("dict", "counter"):
+        pairs = {key: _unpacked(entry, tensors) for key, entry in content}
+        return Counter(pairs) if kind == "counter" else pairs
+    entries = [_unpacked(entry, tensors) for entry in content]
+    return tuple(entries) if kind == "tuple" else entries

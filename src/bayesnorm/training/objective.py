@@ -1,0 +1,115 @@
+"""What training minimises: a loss in the precision that was asked for, penalties and weight decay."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import BayesNormError
+from .batches import Pair
+
+VALIDATION_ELEMENTS = 2**20
+"""Most input numbers of a validation batch, where that is more than a training batch."""
+
+
+class Step(NamedTuple):
+    """Where training is, for penalties that change as it goes on; all count from 1.
+
+    Args:
+        epoch: The epoch.
+        epochs: Most epochs.
+        step: The step within the epoch.
+        steps: Steps in an epoch; None for a stream of unknown length.
+    """
+
+    epoch: int
+    epochs: int
+    step: int
+    steps: int | None
+
+
+Loss = Callable[[Any, Tensor], Tensor]
+"""`loss(model(x), y)`, a scalar: a mean over rows."""
+
+Penalty = Callable[[nn.Module, Step], Tensor]
+"""`penalty(model, at)`, a scalar."""
+
+
+class Objective:
+    """The sum of all terms.
+
+    Args:
+        model: The network.
+        loss: Of its output.
+        penalties: Further terms.
+        weight_decay: lambda in lambda/2 |W|^2 over those of `trained` that have two dimensions or more.
+        trained: The tensors that are trained.
+        half: What the network and the loss run in under autocast; None means the network's own dtype.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        penalties: Sequence[Penalty],
+        weight_decay: float,
+        trained: list[Tensor],
+        half: torch.dtype | None,
+    ) -> None:
+        for name, function in [("loss", loss), *((f"penalties[{i}]", entry) for i, entry in enumerate(penalties))]:
+            if not callable(function):
+                raise BayesNormError(f"{name}: {type(function).__name__} was given; a function would work.")
+        self.model, self.loss, self.penalties, self.weight_decay = model, loss, penalties, weight_decay
+        self.matrices = [tensor for tensor in trained if tensor.dim() >= 2] if weight_decay else []
+        self.half = half
+
+    def __call__(self, batch: Pair, at: Step) -> Tensor:
+        with self._precision():
+            value = self.loss(self.model(batch[0]), batch[1])
+        _require_scalar(value, "loss")
+        for i, penalty in enumerate(self.penalties):
+            term = penalty(self.model, at)
+            _require_scalar(term, f"penalties[{i}]")
+            value = value + term
+        if self.matrices:
+            value = value + 0.5 * self.weight_decay * torch.stack([w.square().sum() for w in self.matrices]).sum()
+        if not value.requires_grad:
+            raise BayesNormError("loss: depends on nothing that is trained; a function of the output would work.")
+        return value
+
+    def validation_loss(self, rows: Pair, batch_size: int, model: nn.Module) -> float:
+        """The network's loss over all rows, without penalties, in batches as large as is cheap."""
+        x, y = rows
+        size = max(batch_size, VALIDATION_ELEMENTS // max(1, x[0].numel()))
+        with self._precision():
+            parts = [
+                len(part) * self.loss(model(part), target).double()
+                for part, target in zip(x.split(size), y.split(size), strict=True)
+            ]
+        return float(torch.stack(parts).sum() / len(x))
+
+    def _precision(self) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext() if self.half is None else torch.autocast("cuda", self.half)
+
+
+def half_precision(mixed_precision: bool | torch.dtype, device: torch.device) -> torch.dtype | None:
+    """The dtype to run the network in; None means its own."""
+    if mixed_precision not in (False, True, torch.bfloat16, torch.float16):
+        raise BayesNormError(
+            f"mixed_precision: {mixed_precision!r} was given; True, False, torch.bfloat16 or torch.float16 would work."
+        )
+    if device.type != "cuda" or mixed_precision is False:
+        return None
+    if isinstance(mixed_precision, torch.dtype):
+        return mixed_precision
+    return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+
+
+def _require_scalar(value: Any, name: str) -> None:
+    if not isinstance(value, Tensor) or value.dim():
+        found = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise BayesNormError(f"{name}: gave {found}; a tensor without dimensions would work, such as a mean over rows.")

@@ -1,0 +1,101 @@
+"""Laplace noise: SciPy's numbers, and CRPS in closed form for one draw and for mixtures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scoringrules
+import torch
+from scipy import integrate, stats
+
+import bayesnorm as bn
+from bayesnorm import metrics
+from bayesnorm.predictive import RegressionPredictive
+from bayesnorm.predictive.noise import LaplaceNoise
+
+Z = torch.tensor([-40.0, -3.0, -0.2, 0.0, 1e-9, 0.7, 5.0, 30.0], dtype=torch.float64)
+
+
+def test_the_standard_form_is_scipys():
+    noise = LaplaceNoise()
+    np.testing.assert_allclose(noise.log_prob(Z), stats.laplace.logpdf(Z), rtol=1e-12)
+    np.testing.assert_allclose(noise.cdf(Z), stats.laplace.cdf(Z), rtol=1e-12)
+    levels = torch.tensor([1e-9, 0.1, 0.5, 0.8, 0.999], dtype=torch.float64)
+    np.testing.assert_allclose(noise.icdf(levels), stats.laplace.ppf(levels), rtol=1e-10, atol=1e-15)
+    assert noise.variance == stats.laplace.var()
+
+
+@pytest.mark.parametrize(("first", "second"), [(1.0, 1.0), (1.0, 1.0 + 1e-9), (1.0, 1.001), (2.0, 0.3), (0.5, 4.0)])
+@pytest.mark.parametrize("difference", [0.0, 0.4, -3.0])
+def test_distances_are_those_of_quadrature(first, second, difference):
+    noise = LaplaceNoise()
+    d, a, b = (torch.tensor(value, dtype=torch.float64) for value in (difference, first, second))
+
+    def one(z):
+        return abs(difference + first * z) * stats.laplace.pdf(z)
+
+    edges = [-difference / first]
+    exact = sum(integrate.quad(one, *ends)[0] for ends in [(-60, edges[0]), (edges[0], 60)])
+    assert float(noise.distance(d, a)) == pytest.approx(exact, rel=1e-7)
+
+    def two(z):  # E over the other noise in closed form
+        return float(noise.distance(d + first * z, b)) * stats.laplace.pdf(z)
+
+    exact = sum(integrate.quad(two, *ends)[0] for ends in [(-60, edges[0]), (edges[0], 0.0), (0.0, 60)])
+    # Nearly equal scales are taken as equal: an error of second order, below 1e-6.
+    assert float(noise.distance_of_two(d, a, b)) == pytest.approx(exact, rel=2e-6)
+
+
+def test_crps_of_one_draw_is_scoringrules():
+    f = torch.randn(1, 50, 1, dtype=torch.float64)
+    y = torch.randn(50, 1, dtype=torch.float64) * 3
+    found = metrics.crps_points(bn.Laplace(0.7).predictive(f), y, form="mixture")
+    np.testing.assert_allclose(found, scoringrules.crps_laplace(y.numpy(), f[0].numpy(), 0.7), rtol=1e-9)
+
+
+def test_crps_of_a_mixture_is_the_integral():
+    loc = torch.tensor([-1.0, 0.2, 2.0], dtype=torch.float64).view(3, 1)
+    scale = torch.tensor([0.5, 1.0, 0.3], dtype=torch.float64).view(3, 1)
+    predictive = RegressionPredictive(loc, scale, noise=LaplaceNoise())
+    y = torch.tensor([0.6], dtype=torch.float64)
+
+    def gap(u):
+        at = torch.tensor([u], dtype=torch.float64)
+        return (float(predictive.cdf(at)) - (u >= 0.6)) ** 2
+
+    exact = sum(integrate.quad(gap, *ends, limit=200)[0] for ends in [(-25, 0.6), (0.6, 25)])
+    found = metrics.crps(predictive, y, form="mixture").item()
+    assert found == pytest.approx(exact, rel=1e-6)
+
+
+def test_the_loss_is_the_mean_negative_log_density():
+    f, y = torch.randn(6, 2), torch.randn(6, 2)
+    likelihood = bn.Laplace((0.5, 2.0))
+    expected = -likelihood.predictive(f[None]).log_prob(y).sum(1).mean()
+    torch.testing.assert_close(likelihood.loss(f, y), expected)
+
+
+def test_calibrating_finds_the_scale():
+    """The likeliest scale is the mean absolute error; CRPS finds the true one too, within its standard error."""
+    rows, scale = 4000, 0.4
+    model = torch.nn.Linear(1, 1).double()
+    x = torch.randn(rows, 1, dtype=torch.float64)
+    noise = torch.distributions.Laplace(0.0, scale).sample((rows, 1)).double()
+    y = model(x).detach() + noise
+    posterior = bn.point(model, bn.Laplace())
+    found = bn.calibrate(posterior, x, y, score="pll").likelihood.scale
+    assert found == pytest.approx(noise.abs().mean().item(), rel=1e-6)
+    # |noise| has standard deviation `scale`, so that its mean is off by scale / sqrt(rows); CRPS is less efficient.
+    by_crps = bn.calibrate(posterior, x, y).likelihood.scale
+    assert abs(by_crps / scale - 1) < 4.5 * 1.5 / rows**0.5
+
+
+@pytest.mark.parametrize("scale", [0, -1.0, float("nan"), "wide", (), (1.0, 0.0)])
+def test_bad_scales(scale):
+    with pytest.raises(bn.BayesNormError, match="scale: "):
+        bn.Laplace(scale)
+
+
+def test_scales_for_other_outputs():
+    with pytest.raises(bn.BayesNormError, match=r"scale: 3 numbers for outputs"):
+        bn.Laplace((1.0, 2.0, 3.0)).predictive(torch.zeros(2, 4, 2))

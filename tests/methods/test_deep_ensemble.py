@@ -1,0 +1,82 @@
+"""Deep ensembles: members differ in initial weights and orders, and what is trained is not the user's network."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import bayesnorm as bn
+
+
+def fit(task, **options):
+    return bn.DeepEnsemble(**({"members": 3, "epochs": 4, "batch_size": 16} | options)).fit(
+        task.model, (task.x, task.y), task.likelihood
+    )
+
+
+def test_members_are_trained_from_weights_of_their_own(task):
+    untrained, trained = fit(task, epochs=1), fit(task, epochs=30)
+    weights = [dict(member.model.named_parameters())["0.weight"] for member in trained.members]
+    own = dict(task.model.named_parameters())["0.weight"]
+    assert not any(torch.equal(a, b) for i, a in enumerate(weights) for b in [own, *weights[:i]])
+
+    def loss(posterior):
+        return sum(task.likelihood.loss(m.model(task.x), task.y).item() for m in posterior.members)
+
+    assert loss(trained) < loss(untrained)
+
+
+def test_a_factory_may_give_several_architectures(regression):
+    widths = iter([4, 9, 6])
+
+    def network(seed):
+        width = next(widths)
+        return nn.Sequential(nn.Linear(3, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Linear(width, 1))
+
+    method = bn.DeepEnsemble(members=3, epochs=2, batch_size=16)
+    posterior = method.fit(network, (regression.x, regression.y))
+    assert not posterior.alike
+    assert posterior.predict(regression.new_x).mean.shape == (6, 1)
+
+
+def test_every_member_can_be_made_bayesian(regression):
+    posterior = fit(regression, method=bn.MCBN(8, states=16))
+    assert {type(member).__name__ for member in posterior.members} == {"BatchNormPosterior"}
+    plain = fit(regression)
+    assert posterior.predict(regression.new_x).epistemic.mean() > plain.predict(regression.new_x).epistemic.mean()
+
+
+def test_progress_and_outputs_by_name(regression):
+    class Several(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(5, 1))
+
+        def forward(self, x):
+            return {"y": self.body(x), "other": x}
+
+    seen = []
+    bn.DeepEnsemble(members=2, epochs=1, batch_size=16).fit(
+        Several(), (regression.x, regression.y), output="y", progress=lambda *step: seen.append(step)
+    )
+    assert seen == [(1, 2), (2, 2)]
+
+
+def test_parameters_that_cannot_start_afresh(regression):
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale, self.head = nn.Parameter(torch.ones(3)), nn.Linear(3, 1)
+
+        def forward(self, x):
+            return self.head(self.scale * x)
+
+    with pytest.raises(bn.BayesNormError, match=r"no reset_parameters\(\).*seed -> network"):
+        bn.DeepEnsemble(members=2, epochs=1).fit(Scaled(), (regression.x, regression.y))
+
+
+@pytest.mark.parametrize("members", [1, 0, 2.0, True, None])
+def test_bad_members(members):
+    with pytest.raises(bn.BayesNormError, match="members: "):
+        bn.DeepEnsemble(members=members)

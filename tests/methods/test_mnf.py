@@ -1,0 +1,254 @@
+"""Multiplicative normalising flows: densities against autograd and quadrature, and the bound against closed forms.
+
+Statistical tests draw with fixed seeds and allow `SIGMAS` standard errors, each derived where it is used.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.distributions import MultivariateNormal, Normal, kl_divergence
+
+import bayesnorm as bn
+from bayesnorm.methods.flows import Flow, MaskedStep
+from bayesnorm.methods.mnf import FlowWeights
+from bayesnorm.methods.weight_distributions import WeightPrior
+
+SIGMAS = 4.5
+"""Two-sided probability 7e-6 of a false alarm per comparison, at most some hundreds of which are made here."""
+
+
+def stirred(module, std=0.5):
+    """The module with parameters far from where they start, so that nothing is the identity."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(std * torch.randn_like(parameter))
+    return module
+
+
+def flow_weights(shape, axis, *, squash=True, std=0.2, center=None, **options):
+    mean = nn.Parameter(torch.randn(*shape, dtype=torch.float64))
+    sizes = {"flows": 2, "auxiliary_flows": 2, "hidden": 4, **options}
+    return FlowWeights(mean, torch.full_like(mean, std).detach(), axis, center, squash=squash, **sizes)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_log_determinants_are_those_of_the_jacobian(size, steps):
+    flow = stirred(Flow(torch.ones(size, dtype=torch.float64), steps, hidden=6))
+    z = torch.randn(4, size, dtype=torch.float64)
+    moved, log_det = flow(z)
+    assert moved.shape == z.shape
+    for row, found in zip(z, log_det, strict=True):
+        jacobian = torch.func.jacrev(lambda one: flow(one[None])[0][0])(row)
+        torch.testing.assert_close(found, torch.linalg.slogdet(jacobian).logabsdet)
+        assert torch.linalg.slogdet(jacobian).sign > 0
+
+
+def test_a_step_is_the_papers_formula():
+    mask = torch.tensor([1.0, 0.0, 1.0, 0.0], dtype=torch.float64)
+    step = stirred(MaskedStep(mask, 3))
+    z = torch.randn(2, 4, dtype=torch.float64)
+    mu, gate = step.outer(torch.tanh(step.inner(mask * z))).chunk(2, 1)
+    g = torch.sigmoid(gate)
+    torch.testing.assert_close(step(z)[0], mask * z + (1 - mask) * (g * z + (1 - g) * mu))
+    torch.testing.assert_close(step(z)[1], ((1 - mask) * g.log()).sum(1))
+
+
+def test_two_steps_transform_every_entry():
+    flow = Flow(torch.ones(9), 4, hidden=3)
+    first, second, third, fourth = (step.mask for step in flow.steps)
+    assert torch.equal(first + second, torch.ones(9))
+    assert torch.equal(third + fourth, torch.ones(9))
+    assert not torch.equal(first, third)
+
+
+@pytest.mark.parametrize("center", [None, 0.3])
+@pytest.mark.parametrize(("shape", "axis"), [((3, 4), 1), ((3, 2, 2, 2), 0)])
+def test_divergence_given_z_is_torchs_own(shape, axis, center):
+    own = None if center is None else torch.full(shape, center, dtype=torch.float64)
+    weights = stirred(flow_weights(shape, axis, center=own))
+    z = torch.randn(5, shape[axis], dtype=torch.float64)
+    found = weights.kl_given(z, WeightPrior.of(0.7))
+    for one, value in zip(z, found, strict=True):
+        along = one.view(*(-1 if i == axis else 1 for i in range(len(shape))))
+        q = Normal(along * weights.mean, weights.std)
+        torch.testing.assert_close(value, kl_divergence(q, Normal(center or 0.0, 0.7)).sum())
+
+
+def test_q_of_z_integrates_to_one_and_matches_its_draws():
+    """One entry, where the flow is an affine map of a Gaussian."""
+    weights = stirred(flow_weights((2, 1), 1), std=0.3)
+    with torch.no_grad():
+        z, log_q = weights.draw_z(20_000)
+    mean, std = z.mean(), z.std()
+    expected = Normal(mean, std).log_prob(z[:, 0])
+    # Mean and standard deviation are those of 20,000 draws: relative errors 1 / sqrt(n), which enter at z of some sigmas.
+    assert (log_q - expected).abs().max() < SIGMAS * 20 / 20_000**0.5
+
+
+def test_r_is_a_density():
+    weights = stirred(flow_weights((2, 1), 1), std=0.3)
+    grid = torch.linspace(-60, 60, 400_001, dtype=torch.float64)
+    with torch.no_grad():
+        for a in (-0.8, 0.0, 0.5):
+            density = weights.log_r(grid[:, None], torch.tensor([[a]], dtype=torch.float64)).exp()
+            assert torch.trapezoid(density, grid).item() == pytest.approx(1, abs=1e-6)
+    pair = stirred(flow_weights((2, 2), 1), std=0.3)
+    axis = torch.linspace(-15, 15, 1201, dtype=torch.float64)
+    points = torch.cartesian_prod(axis, axis)
+    with torch.no_grad():
+        density = pair.log_r(points, torch.tensor([[0.4]], dtype=torch.float64)).exp().view(1201, 1201)
+    assert torch.trapezoid(torch.trapezoid(density, axis), axis).item() == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize(("shape", "axis", "squash"), [((3, 4), 1, True), ((3, 2, 2, 2), 0, False)])
+def test_what_r_sees_is_drawn_as_from_whole_weights(shape, axis, squash):
+    """c^T W by its Gaussian has the distribution of c^T W from drawn W: means and variances of a agree."""
+    weights, n = flow_weights(shape, axis, squash=squash, std=0.4), 4000
+    with torch.no_grad():
+        weights.c.normal_()
+        z = torch.randn(1, shape[axis], dtype=torch.float64).expand(n, -1)
+        found = weights.draw_a(z)[:, 0]
+        along = z[0].view(*(-1 if i == axis else 1 for i in range(len(shape))))
+        drawn = along * weights.mean + weights.std * torch.randn(n, *shape, dtype=torch.float64)
+        projected = torch.einsum("c,nco->no", weights.c, drawn.movedim(axis + 1, 1).flatten(2))
+        expected = (torch.tanh(projected) if squash else projected).mean(1)
+    assert abs(found.mean() - expected.mean()) < SIGMAS * math.sqrt((found.var() + expected.var()) / n)
+    # Nearly Gaussian: relative standard error of a variance sqrt(2 / n), of a ratio of two sqrt(2) of it.
+    assert abs(found.var() / expected.var() - 1) < SIGMAS * math.sqrt(4 / n)
+
+
+def test_the_bound_lies_above_the_true_divergence():
+    """One weight, W = z M + sigma eps with an affine Gaussian z: q(W) is Gaussian, and its divergence closed."""
+    weights, prior = stirred(flow_weights((1, 1), 1), std=0.3), WeightPrior.of(1.3)
+    with torch.no_grad():
+        drawn = weights.draws(200_000).flatten()
+        exact = kl_divergence(Normal(drawn.mean(), drawn.std()), Normal(0.0, 1.3))
+        bounds = torch.stack([weights.kl(prior, 500) for _ in range(40)])
+    error = bounds.std() / 40**0.5
+    assert bounds.mean() > exact - SIGMAS * error
+    # The auxiliary r, trained, comes near: the gap is E KL(q(z | W) || r(z | W)).
+    optimiser = torch.optim.Adam([p for name, p in weights.named_parameters() if name in R_NAMES or "aux" in name], 0.02)
+    for _ in range(300):
+        optimiser.zero_grad()
+        weights.kl(prior, 200).backward()
+        optimiser.step()
+    with torch.no_grad():
+        closer = torch.stack([weights.kl(prior, 500) for _ in range(40)])
+    assert exact - SIGMAS * closer.std() / 40**0.5 < closer.mean() < bounds.mean()
+    assert closer.mean() < exact + 0.15
+
+
+R_NAMES = ("r_mean", "r_log_std", "c", "b_1", "b_2")
+
+
+def test_the_divergence_of_a_pass_is_that_of_its_own_z():
+    weights, prior = stirred(flow_weights((2, 3), 1), std=0.2), WeightPrior.of(1.0)
+    z = weights.multipliers(6)
+    assert z.shape == (6, 3)
+    weights.kl(prior).backward()
+    assert weights._latest is None
+    assert all(parameter.grad is not None for parameter in weights.parameters())
+    assert weights.kl(prior).shape == ()
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((3, 4), 1), ((3, 2, 2), 0)])
+def test_drawn_weights_have_z_along_their_axis(shape, axis):
+    weights = stirred(flow_weights(shape, axis, std=1e-12), std=0.2)
+    with torch.no_grad():
+        ratio = (weights.draws(3) / weights.mean).movedim(axis + 1, 1).flatten(2)
+    torch.testing.assert_close(ratio, ratio[:, :, :1].expand_as(ratio), rtol=1e-6, atol=1e-8)
+    assert (ratio[0, :, 0] - ratio[1, :, 0]).abs().min() > 1e-6
+
+
+def correlated_regression(rows=40, width=3, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.linalg.qr(torch.randn(rows, width, dtype=torch.float64, generator=generator))[0] * rows**0.5
+    x = x + 0.8 * x.sum(1, keepdim=True)
+    w = torch.randn(width, 1, dtype=torch.float64, generator=generator)
+    y = x @ w + torch.randn(rows, 1, dtype=torch.float64, generator=generator) / 2
+    covariance = 1.5**2 * x @ x.T + torch.eye(rows) / 4
+    evidence = MultivariateNormal(torch.zeros(rows, dtype=torch.float64), covariance).log_prob(y[:, 0])
+    return x, y, evidence.item()
+
+
+def bound(posterior, x, y):
+    """The bound and its standard error, from ten independent estimates."""
+    bounds = torch.tensor([posterior.elbo(x, y, samples=1000, seed=seed) for seed in range(10)])
+    return bounds.mean().item(), bounds.std().item() / 10**0.5
+
+
+def test_the_bound_is_at_least_as_tight_as_that_of_independent_gaussians():
+    x, y, evidence = correlated_regression()
+    options = {"epochs": 1500, "batch_size": 40, "learning_rate": 0.02, "prior": 1.5, "initial_std": 0.1}
+    model = nn.Linear(3, 1, bias=False).double()
+    independent = bn.BayesByBackprop(**options).fit(model, (x, y), bn.Gaussian(4.0))
+    flows = bn.MNF(**options, hidden=16).fit(model, (x, y), bn.Gaussian(4.0))
+    (loose, loose_error), (tight, tight_error) = bound(independent, x, y), bound(flows, x, y)
+    assert tight > loose - SIGMAS * math.hypot(loose_error, tight_error)
+    assert tight < evidence + SIGMAS * tight_error
+    assert loose < evidence + SIGMAS * loose_error
+
+
+def test_starting_from_trained_weights_stays_near_them(regression):
+    method = bn.MNF(start="trained", prior_center="trained", epochs=2, batch_size=16, learning_rate=1e-4)
+    posterior = method.fit(regression.model, (regression.x, regression.y), regression.likelihood)
+    with torch.no_grad():
+        exact = regression.model(regression.new_x)
+    mean = posterior.predict(regression.new_x, bn.MonteCarlo(samples=400)).mean
+    assert (mean - exact).abs().max() < 0.3 * exact.std()
+
+
+@pytest.mark.parametrize("estimator", ["local", "weights"])
+def test_it_learns(regression, estimator):
+    method = bn.MNF(epochs=40, batch_size=16, learning_rate=0.02, prior=0.5, hidden=8, estimator=estimator)
+    posterior = method.fit(regression.model, (regression.x, regression.y), regression.likelihood)
+    error = (posterior.predict(regression.x).mean - regression.y).square().mean()
+    assert error < 0.6 * regression.y.var()
+    kinds = {name: weights.kind for name, weights in posterior.weights.items()}
+    assert kinds == {"0.weight": "flow", "3.weight": "flow", "3.bias": "gaussian", "7.weight": "flow", "7.bias": "gaussian"}
+
+
+def test_convolutions_have_one_z_per_filter(make_task):
+    task = make_task("per_pixel")
+    posterior = bn.MNF(epochs=2, batch_size=16, hidden=4).fit(task.model, (task.x, task.y), task.likelihood)
+    assert {name: len(w.z_mean) for name, w in posterior.weights.items() if w.kind == "flow"} == {
+        "0.weight": 4,
+        "3.weight": 5,
+        "7.weight": 3,
+    }
+
+
+def test_loading_brings_the_bound_along(regression, tmp_path):
+    method = bn.MNF(epochs=2, batch_size=16, hidden=4, start="trained", prior_center="trained")
+    posterior = method.fit(regression.model, (regression.x, regression.y), regression.likelihood)
+    posterior.save(tmp_path / "posterior")
+    loaded = bn.load(tmp_path / "posterior", regression.model)
+    assert loaded.kl(16) == posterior.kl(16)
+    assert loaded.config() == posterior.config()
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"prior": (0.5, 1.0, 0.1)}, r"prior: \(0.5, 1.0, 0.1\) was given, and MNF's is a Gaussian"),
+        ({"flows": -1}, r"flows: -1 was given; a whole number of at least 0"),
+        ({"auxiliary_flows": 1.5}, r"auxiliary_flows: 1.5"),
+        ({"hidden": 0}, r"hidden: 0 was given; a whole number of at least 1"),
+        ({"epochs": 0}, r"epochs: 0"),
+    ],
+)
+def test_bad_options(options, match):
+    with pytest.raises(bn.BayesNormError, match=match):
+        bn.MNF(**options)
+
+
+def test_no_flows_at_all(regression):
+    posterior = bn.MNF(epochs=1, batch_size=16, flows=0, auxiliary_flows=0).fit(
+        regression.model, (regression.x, regression.y), regression.likelihood
+    )
+    assert torch.isfinite(posterior.predict(regression.new_x).mean).all()

@@ -1,0 +1,159 @@
+"""Q-Q plots and shares of rejected units: the numbers first, then what is drawn of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import bayesnorm as bn
+from bayesnorm.selection import diagnose
+
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+from bayesnorm.plots import QQPlot, RejectionPlot, save_figure
+
+X = torch.randn(300, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).exp()
+
+
+@pytest.fixture(scope="module")
+def diagnosis():
+    """Skewed inputs: of 12 + 6 units some are rejected, and some are not."""
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Linear(2, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 6), nn.BatchNorm1d(6), nn.Linear(6, 1)
+    )
+    return diagnose(model.double(), X, (8, 40), batches=100)
+
+
+@pytest.fixture(scope="module")
+def epochs(diagnosis):
+    return {1: diagnosis, 10: diagnosis}
+
+
+def test_curves_are_the_units_quantiles(diagnosis):
+    plot = QQPlot.of_units(diagnosis, "1", "std", batch_size=40, units=[3, 0])
+    found = diagnosis.at(40).layer("1").std
+    labels = [f"unit {unit}, p = {float(found.p_value[unit]):.2g}" for unit in (3, 0)]
+    assert list(plot.curves) == labels
+    theoretical, empirical = found.quantiles(3)
+    np.testing.assert_array_equal(plot.theoretical, theoretical)
+    np.testing.assert_array_equal(plot.curves[labels[0]], empirical)
+    assert plot.others.shape == (100, 10)
+    assert plot.title == "1: batch standard deviations, M = 40"
+
+
+def test_the_units_shown_are_not_hand_picked(diagnosis):
+    plot = QQPlot.of_units(diagnosis, "1", batch_size=8)
+    distance = diagnosis.at(8).layer("1").mean.distance
+    closest, median, farthest = plot.curves
+    assert closest.startswith(f"closest unit {int(distance.argmin())},")
+    assert farthest.startswith(f"farthest unit {int(distance.argmax())},")
+    assert median.startswith(f"median unit {int(distance.argsort()[6])},")
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+@pytest.mark.parametrize("statistic", ["mean", "std"])
+def test_a_curve_leaves_the_band_where_its_unit_is_rejected(diagnosis, statistic, fitted):
+    outcomes = set()
+    for size in (8, 40):
+        for layer, units in (("1", 12), ("4", 6)):
+            found = getattr(diagnosis.at(size).layer(layer), statistic)
+            p_value = found.fitted_p_value if fitted else found.p_value
+            for unit in range(units):
+                plot = QQPlot.of_units(diagnosis, layer, statistic, batch_size=size, units=[unit], fitted=fitted)
+                (curve,) = plot.curves.values()
+                lower, upper = plot.band()
+                outside = bool(((curve < lower - 1e-9) | (curve > upper + 1e-9)).any())
+                assert outside == (float(p_value[unit]) < 0.05)
+                outcomes.add(outside)
+    assert outcomes == {True, False}, "else nothing was compared"
+
+
+def test_one_unit_over_batch_sizes_and_epochs(diagnosis, epochs):
+    over_sizes = QQPlot.over_batch_sizes(diagnosis, "4", 2, "std", fitted=True)
+    assert list(over_sizes.curves) == ["M = 8", "M = 40"]
+    expected = diagnosis.at(40).layer("4").std.quantiles(2, fitted=True)[1]
+    np.testing.assert_array_equal(over_sizes.curves["M = 40"], expected)
+    over_epochs = QQPlot.over_epochs(epochs, "4", 2, batch_size=8)
+    assert list(over_epochs.curves) == ["epoch 1", "epoch 10"]
+    np.testing.assert_array_equal(over_epochs.curves["epoch 10"], diagnosis.at(8).layer("4").mean.quantiles(2)[1])
+    assert over_epochs.title == "4, unit 2: batch means, M = 8"
+    assert over_sizes.critical < over_epochs.critical, "a fitted normal lies closer"
+
+
+def test_everything_is_drawn_and_labelled(diagnosis):
+    plot = QQPlot.of_units(diagnosis, "1", batch_size=8, units=[4])
+    ax = plot.draw()
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["not rejected at 5 %", "other units", *plot.curves]
+    *others, diagonal, curve = ax.get_lines()
+    assert len(others) == 11
+    np.testing.assert_array_equal(diagonal.get_xdata(), diagonal.get_ydata())
+    np.testing.assert_array_equal(curve.get_ydata(), plot.curves[labels[-1]])
+    assert ax.get_title() == plot.title
+    assert ax.get_xlabel() == "standard normal quantile"
+    assert ax.get_ylabel() == "batches' quantile, by theory's moments"
+
+
+def test_shares_are_the_diagnosis(diagnosis, epochs):
+    plot = RejectionPlot.over_batch_sizes(diagnosis, "std")
+    assert plot.at == (8, 40)
+    for layer in ("1", "4"):
+        sizes = [diagnosis.at(size).layer(layer).std for size in (8, 40)]
+        assert plot.theory[layer].tolist() == [found.rejected for found in sizes]
+        assert plot.fitted[layer].tolist() == [found.fitted_rejected for found in sizes]
+    plot = RejectionPlot.over_epochs(epochs, batch_size=40)
+    assert plot.at == (1, 10)
+    assert plot.theory["1"].tolist() == [diagnosis.at(40).layer("1").mean.rejected] * 2
+    assert plot.title == "batch means, all units, M = 40"
+
+
+def test_shares_are_drawn_and_labelled(diagnosis):
+    plot = RejectionPlot.over_batch_sizes(diagnosis)
+    ax = plot.draw()
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == [
+        "1, theory's normal",
+        "1, any normal",
+        "4, theory's normal",
+        "4, any normal",
+        "expected by chance",
+    ]
+    np.testing.assert_allclose(ax.get_lines()[0].get_ydata(), 100 * plot.theory["1"])
+    np.testing.assert_allclose(ax.get_lines()[-1].get_ydata(), 5)
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["8", "40"]
+    assert ax.get_xlabel() == "batch size M"
+
+
+def test_into_given_axes(diagnosis, tmp_path):
+    from matplotlib.figure import Figure
+
+    for plot in (QQPlot.over_batch_sizes(diagnosis, "1", 0), RejectionPlot.over_batch_sizes(diagnosis)):
+        given = Figure().add_subplot()
+        assert plot.draw(given) is given
+        save_figure(given, tmp_path / "plot.png")
+        assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_bad_arguments(diagnosis):
+    with pytest.raises(bn.BayesNormError, match=r'statistic: \'var\' was given; "mean" or "std" would work'):
+        QQPlot.of_units(diagnosis, "1", "var", batch_size=8)
+    with pytest.raises(bn.BayesNormError, match=r"statistic: 'var' was given"):
+        RejectionPlot.over_batch_sizes(diagnosis, "var")
+    with pytest.raises(bn.BayesNormError, match=r"batch_size: None was not diagnosed; 8, 40"):
+        QQPlot.of_units(diagnosis, "1")
+    with pytest.raises(bn.BayesNormError, match=r"name: 'x' was not diagnosed"):
+        QQPlot.over_batch_sizes(diagnosis, "x", 0)
+    with pytest.raises(bn.BayesNormError, match=r"unit: 12 was given for a layer of 12"):
+        QQPlot.of_units(diagnosis, "1", batch_size=8, units=[12])
+    for over_epochs in (lambda: QQPlot.over_epochs({}, "1", 0), lambda: RejectionPlot.over_epochs({})):
+        with pytest.raises(bn.BayesNormError, match="found: is empty"):
+            over_epochs()
+
+
+def test_a_layer_that_never_varies():
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1)).double()
+    model[0].weight.data.zero_()
+    with pytest.raises(bn.BayesNormError, match=r"layer: no unit of '1' varies"):
+        QQPlot.of_units(diagnose(model, X, 8, batches=20), "1")

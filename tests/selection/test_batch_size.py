@@ -1,0 +1,136 @@
+"""The ELBO over batch sizes: against sums by hand, and where its maximum lies."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import bayesnorm as bn
+from bayesnorm.plots import BatchSizeCurve
+from bayesnorm.selection import GaussianPrior, kl_divergence, unit_gaussians, weight_decay_prior
+
+SIZES = (2, 8, 32, 128, 512)
+
+
+def fitted(task, **options):
+    method = bn.MCBN(batch_size=8, states=32, **options)
+    return method.fit(task.model, (task.x, task.y), task.likelihood)
+
+
+def choose(source, task, **options):
+    return bn.select_batch_size(source, (task.x, task.y), **({"batch_sizes": SIZES, "samples": 16} | options))
+
+
+def test_both_terms_by_hand(task, snapshot):
+    task = task.to(torch.float64)
+    before = snapshot(task.model)
+    posterior = fitted(task)
+    choice = choose(posterior, task, weight_decay=1e-3)
+    assert snapshot(task.model) == before
+    row = choice.rows[1]
+    f = bn.MonteCarlo(16).outputs(posterior, task.x)
+    each = torch.stack([task.likelihood.predictive(draw[None]).log_prob(task.y) for draw in f])
+    fit = each.flatten(2).sum(2).mean(0).sum() if each.dim() > 2 else each.mean(0).sum()
+    assert row.batch_size == 8
+    assert row.log_likelihood == pytest.approx(fit.item(), rel=1e-9)
+    precision = getattr(task.likelihood, "precision", 1.0)
+    tau = sum(precision) / len(precision) if isinstance(precision, tuple) else precision
+    q = unit_gaussians(task.model, task.x, 8)
+    kl = kl_divergence(q, weight_decay_prior(len(task.x), tau, 1e-3 / 2)).sum().item()
+    assert row.kl == pytest.approx(kl, rel=1e-9)
+    assert row.elbo == row.log_likelihood - row.kl
+
+
+def test_the_divergence_grows_by_the_logarithm_of_the_size_per_unit(regression):
+    """Flat prior on means, wide on standard deviations: each of both gives ln(M'/M) / 2."""
+    wide = GaussianPrior(0.0, None, 0.0, 1e6)
+    rows = choose(fitted(regression), regression, prior=wide).rows
+    units = 8 + 6
+    for first, second in itertools.pairwise(rows):
+        grown = second.kl - first.kl
+        assert grown == pytest.approx(units * math.log(second.batch_size / first.batch_size), rel=1e-6)
+
+
+def test_the_maximum_balances_fit_and_divergence(regression):
+    """Many rows want a good fit (large M), few want a q near the prior (small M)."""
+    posterior = fitted(regression)
+    few, many = (choose(posterior, regression, train_rows=rows) for rows in (1, 10**9))
+    assert few.batch_size == min(SIZES)
+    assert many.batch_size == max(SIZES)
+    assert not few.interior
+    assert not many.interior
+    middle = choose(posterior, regression, train_rows=100)
+    assert middle.posterior.batch_size == middle.batch_size
+    assert middle.posterior.likelihood == posterior.likelihood
+
+
+def test_real_sizes_through_a_callable(classification):
+    task = classification
+
+    def real(size):
+        return bn.MCBN(size, states=32).fit(task.model, task.x, task.likelihood)
+
+    choice = choose(real, task, batch_sizes=(4, 8, 16), validation=(task.new_x, task.new_y))
+    effective = choose(real(8), task, batch_sizes=(4, 8, 16), validation=(task.new_x, task.new_y))
+    assert choice.rows[1] == effective.rows[1]
+    assert choice.rows[0] != effective.rows[0]
+    assert [row.doubt for row in choice.rows] == sorted((row.doubt for row in choice.rows), reverse=True)
+    assert all(row.validation is not None for row in choice.rows)
+
+
+def test_retrained_networks_have_moments_of_their_own(regression):
+    models = []
+
+    def retrained(size):
+        with torch.random.fork_rng():
+            torch.manual_seed(size)
+            models.append(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)))
+        return bn.MCBN(size, states=16).fit(models[-1], regression.x, regression.likelihood)
+
+    rows = choose(retrained, regression, batch_sizes=(4, 8), weight_decay=1e-2).rows
+    for row, model, size in zip(rows, models, (4, 8), strict=True):
+        q = unit_gaussians(model, regression.x, size)
+        prior = weight_decay_prior(len(regression.x), regression.likelihood.precision, 1e-2 / 2)
+        assert row.kl == pytest.approx(kl_divergence(q, prior).sum().item(), rel=1e-6)
+
+
+def test_the_table_and_the_picture(regression):
+    choice = choose(fitted(regression), regression, validation=(regression.new_x, regression.new_y))
+    text = str(choice)
+    assert len(text.splitlines()) == 1 + len(SIZES)
+    assert text.count("<- chosen") == 1
+    assert "validation" in text
+    curve = BatchSizeCurve.from_choice(choice)
+    assert curve.elbo.max() == 0
+    assert len(curve.draw().get_figure().axes) == 2
+    alone = BatchSizeCurve.from_choice(choose(fitted(regression), regression))
+    assert alone.validation is None
+    assert len(alone.draw().get_figure().axes) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_sizes": (8,)}, "batch_sizes: "),
+        ({"batch_sizes": (8, -1)}, "batch_sizes: "),
+        ({"weight_decay": 0.0}, "weight_decay: "),
+        ({"validation": torch.zeros(3)}, "validation: "),
+    ],
+)
+def test_bad_input(regression, options, message):
+    with pytest.raises(bn.BayesNormError, match=message):
+        choose(fitted(regression), regression, **options)
+
+
+def test_bad_data(regression):
+    posterior = fitted(regression)
+    with pytest.raises(bn.BayesNormError, match=r"data: Tensor was given; a pair \(x, y\)"):
+        bn.select_batch_size(posterior, regression.x)
+    with pytest.raises(bn.BayesNormError, match="data: tuple was given"):
+        bn.select_batch_size(posterior, (regression.x, regression.y[:-1]))
+    with pytest.raises(bn.BayesNormError, match="source: gave int"):
+        choose(lambda size: size, regression)

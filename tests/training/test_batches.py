@@ -1,0 +1,212 @@
+"""Data of every kind give the same training; bad data are refused by name."""
+
+from __future__ import annotations
+
+import copy
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy, mse_loss
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler, TensorDataset
+
+from bayesnorm.errors import InputError
+from bayesnorm.training import train
+
+ROWS, SIZE = 43, 8
+X = torch.randn(ROWS, 3, generator=torch.Generator().manual_seed(0))
+Y = X[:, :1] - X[:, 1:2]
+EPOCHS, SEED = 3, 7
+
+
+class Pairs(Dataset):
+    def __len__(self):
+        return ROWS
+
+    def __getitem__(self, row):
+        return X[row], Y[row]
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(zip(X, Y, strict=True))
+
+
+class Jittered(Pairs):
+    """A random transform out of all three global generators."""
+
+    def __getitem__(self, row):
+        noise = random.random() + np.random.rand() + torch.rand(()).item()  # noqa: NPY002
+        return X[row] + 0.1 * noise, Y[row]
+
+
+class SameOrder:
+    """A sampler with the order that tensors are taken in."""
+
+    def __init__(self):
+        self.order = torch.Generator().manual_seed(SEED)
+
+    def __len__(self):
+        return ROWS
+
+    def __iter__(self):
+        return iter(torch.randperm(ROWS, generator=self.order).tolist())
+
+
+def network():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(3, 6, bias=False), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 1))
+
+
+def global_states():
+    numbers = np.random.get_state()[1].tolist()  # noqa: NPY002
+    return torch.get_rng_state().tolist(), random.getstate(), numbers
+
+
+def weights(model):
+    return torch.cat([value.detach().flatten().double().cpu() for value in model.state_dict().values()])
+
+
+def trained(data, y=None, model=None, **options):
+    model = copy.deepcopy(model or network())
+    train(model, data, y, **{"loss": mse_loss, "epochs": EPOCHS, "seed": SEED, **options})
+    return weights(model)
+
+
+def frames():
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame(X.double().numpy()), pandas.DataFrame(Y.numpy())
+
+
+SAME = {
+    "pair": lambda: ((X, Y), SIZE),
+    "list": lambda: ([X, Y], SIZE),
+    "arrays of doubles": lambda: ((X.double().numpy(), Y.double().numpy()), SIZE),
+    "data frames": lambda: (frames(), SIZE),
+    "TensorDataset": lambda: (TensorDataset(X, Y), SIZE),
+    "Dataset": lambda: (Pairs(), SIZE),
+    "loader": lambda: (DataLoader(Pairs(), SIZE, sampler=SameOrder()), None),
+    "loader without leftovers": lambda: (DataLoader(Pairs(), SIZE, sampler=SameOrder(), drop_last=True), SIZE),
+    "batch sampler": lambda: (DataLoader(Pairs(), batch_sampler=BatchSampler(SameOrder(), SIZE, False)), None),
+}
+
+
+@pytest.mark.parametrize("kind", SAME)
+def test_every_kind_of_data_trains_the_same(kind):
+    data, batch_size = SAME[kind]()
+    assert torch.equal(trained(data, batch_size=batch_size), trained(X, Y, batch_size=SIZE))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("kind", SAME)
+def test_data_are_brought_to_the_network(kind):
+    data, batch_size = SAME[kind]()
+    found = trained(data, batch_size=batch_size, model=network().cuda())
+    torch.testing.assert_close(found, trained(X, Y, batch_size=SIZE), rtol=1e-3, atol=1e-4)
+
+
+def test_a_stream_is_taken_as_it_comes():
+    in_order = DataLoader(Pairs(), SIZE, shuffle=False)
+    assert torch.equal(trained(Stream(), batch_size=SIZE), trained(in_order))
+    assert torch.equal(trained(DataLoader(Stream(), SIZE)), trained(in_order))
+
+
+LOADERS = {
+    "shuffled": lambda: DataLoader(Pairs(), SIZE, shuffle=True),
+    "its own generator": lambda: DataLoader(Pairs(), SIZE, shuffle=True, generator=torch.Generator().manual_seed(1)),
+    "its sampler's generator": lambda: DataLoader(
+        Pairs(), SIZE, sampler=RandomSampler(Pairs(), generator=torch.Generator().manual_seed(1))
+    ),
+    "random transform": lambda: DataLoader(Jittered(), SIZE, shuffle=True),
+    "random data set": Jittered,
+}
+
+
+@pytest.mark.parametrize("kind", LOADERS)
+def test_the_seed_decides_what_a_loader_draws(kind):
+    made = LOADERS[kind]()
+    batch_size = SIZE if kind == "random data set" else None
+    before = global_states()
+    first = trained(made, batch_size=batch_size)
+    assert global_states() == before
+    assert torch.equal(first, trained(made, batch_size=batch_size)), "again with the same loader"
+    assert torch.equal(first, trained(LOADERS[kind](), batch_size=batch_size))
+    assert not torch.allclose(first, trained(made, batch_size=batch_size, seed=SEED + 1))
+
+
+@pytest.mark.parametrize(
+    ("loader", "sizes"),
+    [
+        (lambda: DataLoader(Pairs(), 10), [10] * 4),
+        (lambda: DataLoader(Pairs(), 100), [43]),
+        (lambda: DataLoader(Pairs(), batch_sampler=[[0, 1, 2], [3, 4]]), [3, 2]),
+    ],
+)
+def test_a_loaders_leftovers_are_dropped(loader, sizes):
+    seen, steps = [], []
+    model = network()
+    model.register_forward_pre_hook(lambda _module, args: seen.append(len(args[0])))
+
+    def penalty(_model, at):
+        steps.append(at.steps)
+        return torch.zeros(())
+
+    train(model, loader(), loss=mse_loss, epochs=1, penalties=[penalty])
+    assert seen == sizes
+    assert steps == [len(sizes)] * len(sizes)
+
+
+def test_epochs_of_a_shuffled_loader_differ():
+    seen = []
+    model = network()
+    model.register_forward_pre_hook(lambda _module, args: seen.append(args[0][0].tolist()))
+    train(model, DataLoader(Pairs(), ROWS, shuffle=True, generator=torch.Generator()), loss=mse_loss, epochs=4)
+    assert len({tuple(row) for row in seen}) > 1
+
+
+def test_class_labels_stay_whole_numbers():
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)).double()
+    history = train(model, X.numpy(), (Y[:, 0] > 0).long().numpy(), loss=cross_entropy, epochs=2, batch_size=SIZE)
+    assert history.stopped == 2
+
+
+BAD = {
+    "no batch size": ((X, Y), None, {}, "batch_size: None takes a DataLoader's own, but data is tuple"),
+    "batch of one": ((X, Y), None, {"batch_size": 1}, "batch_size: 1 was given; a whole number from 2"),
+    "half a row": ((X, Y), None, {"batch_size": 2.5}, "batch_size: 2.5 was given"),
+    "another batch size": (DataLoader(Pairs(), 8), None, {"batch_size": 9}, r"batch_size: 9 .*its own \(8\)"),
+    "targets of a loader": (DataLoader(Pairs(), 8), Y, {}, "y: was given beside a DataLoader"),
+    "no targets": (X, None, {"batch_size": 8}, "y: none was given beside data of type Tensor"),
+    "three": ((X, Y, Y), None, {"batch_size": 8}, r"data: a tuple of 3 entries; a pair \(x, y\)"),
+    "rows that disagree": (X, Y[1:], {"batch_size": 8}, "data: x has 43 rows and y 42; they must agree"),
+    "NaN": (X.log(), Y, {"batch_size": 8}, "data: holds .* NaN or infinite values"),
+    "words": (X, ["a"] * ROWS, {"batch_size": 8}, "y: holds <U1"),
+    "one row": (X[:1], Y[:1], {"batch_size": 8}, "data: holds 1 row; at least 2"),
+    "nothing": ("data.csv", None, {"batch_size": 8}, "data: str was given"),
+    "a number": (3, None, {"batch_size": 8}, "data: int was given"),
+    "x alone in a loader": (DataLoader(X, 8), None, {}, "data: a batch is Tensor; a pair of tensors"),
+    "names in a loader": (
+        DataLoader([(X[0], "a"), (X[1], "b")], 2),
+        None,
+        {},
+        r"data: a batch is (list|tuple)\(Tensor, (list|tuple)\); a pair of tensors",
+    ),
+    "empty loader": (DataLoader(Pairs(), batch_sampler=[]), None, {}, "data: gave no batch in epoch 1"),
+    "validation by loader": ((X, Y), None, {"batch_size": 8, "validation": Pairs()}, r"validation: Pairs .*evaluate="),
+    "validation rows": (
+        (X, Y),
+        None,
+        {"batch_size": 8, "validation": (X, Y[1:])},
+        "validation: x has 43 rows and y 42",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_data(case):
+    data, y, options, message = BAD[case]
+    with pytest.raises(InputError, match=message):
+        train(network(), data, y, loss=mse_loss, epochs=1, **options)
