@@ -201,7 +201,7 @@ class BatchNormPosterior(Posterior):
                 "model: its running statistics differ from those of the network that the posterior was fitted on, so "
                 "its weights are probably others; fit again for this network.",
                 BayesNormWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
 

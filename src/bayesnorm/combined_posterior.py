@@ -85,10 +85,13 @@ def combine(*posteriors: Posterior) -> CombinedPosterior:
                 f"posteriors: {sorted(twice)[0]!r} is drawn by two of them; each may draw its own part."
             )
         seen |= names
-    return CombinedPosterior(_widest(posteriors), posteriors[0].likelihood, tuple(posteriors))
+    executable = _widest(posteriors)
+    if unknown := seen - executable.names:
+        raise BayesNormError(f"posteriors: no one copy of the network has the state of all ({sorted(unknown)[0]!r}).")
+    return CombinedPosterior(executable, posteriors[0].likelihood, tuple(posteriors))
 
 
 def _widest(parts: Any) -> Executable:
     """The executable that knows the state of all parts: the one that knows most."""
-    widest: Executable = max((part.executable for part in parts), key=lambda executable: executable.states_known)
+    widest: Executable = max((part.executable for part in parts), key=lambda executable: len(executable.names))
     return widest

@@ -43,6 +43,11 @@ class EnsemblePosterior(Posterior):
             raise BayesNormError(f"members: {len(self.members)} was given; two or more would make an ensemble.")
 
     @property
+    def network(self) -> nn.Module:
+        """A network with all the state that a member draws; its own weights do not count, draws override them all."""
+        return self.members[0].network
+
+    @property
     def alike(self) -> bool:
         """Whether all members' networks have one architecture."""
         first = architecture(self.model)
@@ -85,7 +90,8 @@ class EnsemblePosterior(Posterior):
         first: State | None = None
         for member, rows, own_seed in self._shares(n, seed):
             draws = member.sample(len(rows), own_seed)
-            whole = {name: value.detach().expand(len(rows), *value.shape) for name, value in _tensors(member).items()}
+            own = tensors_of(member.network)
+            whole = {name: value.detach().expand(len(rows), *value.shape) for name, value in own.items()}
             if first is None:
                 first = {name: value.new_empty(n, *value.shape[1:]) for name, value in whole.items()}
             for name, value in (whole | draws).items():

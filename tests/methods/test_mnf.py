@@ -5,6 +5,7 @@ Statistical tests draw with fixed seeds and allow `SIGMAS` standard errors, each
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -19,6 +20,9 @@ from bayesnorm.methods.weight_distributions import WeightPrior
 
 SIGMAS = 4.5
 """Two-sided probability 7e-6 of a false alarm per comparison, at most some hundreds of which are made here."""
+
+
+R_NAMES = ("r_mean", "r_log_std", "c", "b_1", "b_2")
 
 
 def stirred(module, std=0.5):
@@ -79,29 +83,29 @@ def test_divergence_given_z_is_torchs_own(shape, axis, center):
         torch.testing.assert_close(value, kl_divergence(q, Normal(center or 0.0, 0.7)).sum())
 
 
-def test_q_of_z_integrates_to_one_and_matches_its_draws():
-    """One entry, where the flow is an affine map of a Gaussian."""
+def test_the_density_of_z_is_that_of_an_affine_gaussian():
+    """With one entry the flow is an affine map, so that z is Gaussian."""
     weights = stirred(flow_weights((2, 1), 1), std=0.3)
     with torch.no_grad():
-        z, log_q = weights.draw_z(20_000)
-    mean, std = z.mean(), z.std()
-    expected = Normal(mean, std).log_prob(z[:, 0])
-    # Mean and standard deviation are those of 20,000 draws: relative errors 1 / sqrt(n), which enter at z of some sigmas.
-    assert (log_q - expected).abs().max() < SIGMAS * 20 / 20_000**0.5
+        z, log_q = weights.draw_z(100)
+        at_zero, at_one = weights.flow(torch.tensor([[0.0], [1.0]], dtype=torch.float64))[0][:, 0]
+        slope = at_one - at_zero
+        expected = Normal(at_zero + slope * weights.z_mean, slope * weights.z_log_std.exp())
+    torch.testing.assert_close(log_q, expected.log_prob(z)[:, 0])
 
 
 def test_r_is_a_density():
     weights = stirred(flow_weights((2, 1), 1), std=0.3)
-    grid = torch.linspace(-60, 60, 400_001, dtype=torch.float64)
+    grid = torch.linspace(-60, 60, 100_001, dtype=torch.float64)
     with torch.no_grad():
         for a in (-0.8, 0.0, 0.5):
             density = weights.log_r(grid[:, None], torch.tensor([[a]], dtype=torch.float64)).exp()
             assert torch.trapezoid(density, grid).item() == pytest.approx(1, abs=1e-6)
     pair = stirred(flow_weights((2, 2), 1), std=0.3)
-    axis = torch.linspace(-15, 15, 1201, dtype=torch.float64)
+    axis = torch.linspace(-15, 15, 601, dtype=torch.float64)
     points = torch.cartesian_prod(axis, axis)
     with torch.no_grad():
-        density = pair.log_r(points, torch.tensor([[0.4]], dtype=torch.float64)).exp().view(1201, 1201)
+        density = pair.log_r(points, torch.tensor([[0.4]], dtype=torch.float64)).exp().view(601, 601)
     assert torch.trapezoid(torch.trapezoid(density, axis), axis).item() == pytest.approx(1, abs=1e-4)
 
 
@@ -132,18 +136,12 @@ def test_the_bound_lies_above_the_true_divergence():
     error = bounds.std() / 40**0.5
     assert bounds.mean() > exact - SIGMAS * error
     # The auxiliary r, trained, comes near: the gap is E KL(q(z | W) || r(z | W)).
-    optimiser = torch.optim.Adam([p for name, p in weights.named_parameters() if name in R_NAMES or "aux" in name], 0.02)
-    for _ in range(300):
-        optimiser.zero_grad()
-        weights.kl(prior, 200).backward()
-        optimiser.step()
+    r = [p for name, p in weights.named_parameters() if name in R_NAMES or name.startswith("auxiliary")]
+    descend(lambda: weights.kl(prior, 200), r, 400, 0.05)
     with torch.no_grad():
         closer = torch.stack([weights.kl(prior, 500) for _ in range(40)])
     assert exact - SIGMAS * closer.std() / 40**0.5 < closer.mean() < bounds.mean()
-    assert closer.mean() < exact + 0.15
-
-
-R_NAMES = ("r_mean", "r_log_std", "c", "b_1", "b_2")
+    assert closer.mean() < exact + 0.05
 
 
 def test_the_divergence_of_a_pass_is_that_of_its_own_z():
@@ -165,33 +163,105 @@ def test_drawn_weights_have_z_along_their_axis(shape, axis):
     assert (ratio[0, :, 0] - ratio[1, :, 0]).abs().min() > 1e-6
 
 
-def correlated_regression(rows=40, width=3, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.linalg.qr(torch.randn(rows, width, dtype=torch.float64, generator=generator))[0] * rows**0.5
-    x = x + 0.8 * x.sum(1, keepdim=True)
-    w = torch.randn(width, 1, dtype=torch.float64, generator=generator)
-    y = x @ w + torch.randn(rows, 1, dtype=torch.float64, generator=generator) / 2
-    covariance = 1.5**2 * x @ x.T + torch.eye(rows) / 4
-    evidence = MultivariateNormal(torch.zeros(rows, dtype=torch.float64), covariance).log_prob(y[:, 0])
-    return x, y, evidence.item()
+@dataclasses.dataclass
+class CorrelatedRegression:
+    """y = x w + N(0, 1/4) with w ~ N(0, 1.5^2) and inputs that move together: a posterior with strong correlations."""
+
+    x: torch.Tensor
+    y: torch.Tensor
+
+    @classmethod
+    def of(cls, width, correlation, rows=40):
+        generator = torch.Generator().manual_seed(0)
+        x = torch.linalg.qr(torch.randn(rows, width, dtype=torch.float64, generator=generator))[0] * rows**0.5
+        x = x + correlation * x.sum(1, keepdim=True)
+        return cls(x, x.sum(1, keepdim=True) + torch.randn(rows, 1, dtype=torch.float64, generator=generator) / 2)
+
+    @property
+    def precision_matrix(self):
+        return 4 * self.x.T @ self.x + torch.eye(self.x.shape[1]) / 1.5**2
+
+    @property
+    def log_evidence(self):
+        rows = len(self.x)
+        covariance = 1.5**2 * self.x @ self.x.T + torch.eye(rows) / 4
+        return MultivariateNormal(torch.zeros(rows, dtype=torch.float64), covariance).log_prob(self.y[:, 0]).item()
+
+    @property
+    def mean_field_bound(self):
+        """The best bound of independent Gaussians."""
+        matrix = self.precision_matrix
+        return self.log_evidence - 0.5 * (matrix.diag().log().sum() - torch.logdet(matrix)).item()
+
+    def negative_bound(self, weights, n):
+        """Minus the bound, from n draws, with derivatives."""
+        error = self.y[:, 0] - weights.draws(n)[:, 0] @ self.x.T
+        log_likelihood = -2 * error.square().sum(1) + 0.5 * len(self.x) * math.log(4 / (2 * math.pi))
+        return weights.kl(WeightPrior.of(1.5), n) - log_likelihood.mean()
+
+
+def descend(objective, parameters, steps, learning_rate):
+    optimiser = torch.optim.Adam(parameters, learning_rate, fused=True)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        objective().backward()
+        optimiser.step()
+        schedule.step()
+
+
+def test_the_bound_goes_beyond_independent_gaussians_and_not_beyond_the_evidence():
+    """From a z that is correlated as the posterior is, training keeps it so: nearly all of mean field's gap is closed.
+
+    Any error in a determinant or density would leave the gap, or break through the evidence.
+    """
+    task = CorrelatedRegression.of(width=2, correlation=3.0)
+    weights = flow_weights((1, 2), 1, std=0.016)
+    with torch.no_grad():
+        weights.mean.copy_(torch.linalg.solve(task.precision_matrix, 4 * task.x.T @ task.y).T)
+        weights.z_log_std.copy_(torch.tensor([0.06, 0.01]).log())
+        first, second = weights.flow.steps
+        first.mask.copy_(torch.tensor([1.0, 0.0]))
+        second.mask.copy_(torch.tensor([0.0, 1.0]))
+        first.inner.weight[:, 0], first.inner.bias[:] = 0.5, -0.5  # z_2 is about 1 - (z_1 - 1)
+        first.outer.weight[1], first.outer.bias[3] = -0.5, -3.0
+    r = [p for name, p in weights.named_parameters() if name in R_NAMES or name.startswith("auxiliary")]
+    descend(lambda: weights.kl(WeightPrior.of(1.5), 64), r, 400, 0.03)
+    descend(lambda: task.negative_bound(weights, 64), list(weights.parameters()), 500, 0.01)
+    with torch.no_grad():
+        bounds = torch.stack([-task.negative_bound(weights, 1000) for _ in range(20)])
+    error = bounds.std() / 20**0.5
+    assert task.mean_field_bound < task.log_evidence - 1
+    assert bounds.mean() > task.mean_field_bound + 0.6
+    assert bounds.mean() < task.log_evidence + SIGMAS * error
 
 
 def bound(posterior, x, y):
     """The bound and its standard error, from ten independent estimates."""
-    bounds = torch.tensor([posterior.elbo(x, y, samples=1000, seed=seed) for seed in range(10)])
+    bounds = torch.tensor([posterior.elbo(x, y, samples=500, seed=seed) for seed in range(10)])
     return bounds.mean().item(), bounds.std().item() / 10**0.5
 
 
-def test_the_bound_is_at_least_as_tight_as_that_of_independent_gaussians():
-    x, y, evidence = correlated_regression()
-    options = {"epochs": 1500, "batch_size": 40, "learning_rate": 0.02, "prior": 1.5, "initial_std": 0.1}
-    model = nn.Linear(3, 1, bias=False).double()
-    independent = bn.BayesByBackprop(**options).fit(model, (x, y), bn.Gaussian(4.0))
-    flows = bn.MNF(**options, hidden=16).fit(model, (x, y), bn.Gaussian(4.0))
+def test_linear_regression_from_scratch_comes_down_to_independent_gaussians():
+    """With one output z has nothing to share and shrinks, at last slowly: a tenth of a nat is left to go."""
+    task = CorrelatedRegression.of(width=3, correlation=0.8)
+    method = bn.MNF(epochs=1000, batch_size=40, learning_rate=0.05, prior=1.5, initial_std=0.1, hidden=8)
+    posterior = method.fit(nn.Linear(3, 1, bias=False).double(), (task.x, task.y), bn.Gaussian(4.0))
+    found, error = bound(posterior, task.x, task.y)
+    assert found > task.mean_field_bound - 0.25 - SIGMAS * error
+    assert found < task.log_evidence + SIGMAS * error
+
+
+def test_the_bound_of_a_network_is_tighter_than_that_of_independent_gaussians():
+    generator = torch.Generator().manual_seed(0)
+    x = 4 * torch.rand(120, 1, generator=generator) - 2
+    y = torch.sin(3 * x) + 0.1 * torch.randn(120, 1, generator=generator)
+    model = nn.Sequential(nn.Linear(1, 30), nn.Tanh(), nn.Linear(30, 30), nn.Tanh(), nn.Linear(30, 1))
+    options = {"epochs": 250, "batch_size": 60, "learning_rate": 0.02}
+    independent = bn.BayesByBackprop(**options).fit(model, (x, y), bn.Gaussian(50.0))
+    flows = bn.MNF(**options, hidden=16).fit(model, (x, y), bn.Gaussian(50.0))
     (loose, loose_error), (tight, tight_error) = bound(independent, x, y), bound(flows, x, y)
     assert tight > loose - SIGMAS * math.hypot(loose_error, tight_error)
-    assert tight < evidence + SIGMAS * tight_error
-    assert loose < evidence + SIGMAS * loose_error
 
 
 def test_starting_from_trained_weights_stays_near_them(regression):

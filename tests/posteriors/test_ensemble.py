@@ -123,3 +123,12 @@ def test_one_network_is_no_ensemble(members):
 def test_outputs_of_other_shapes():
     with pytest.raises(bn.BayesNormError, match="members: give outputs of shape"):
         bn.ensemble([mlp(0), nn.Linear(3, 2).double()], bn.Gaussian()).predict(X)
+
+
+def test_an_ensemble_of_dropout_networks(reference):
+    networks = [bn.add_dropout(mlp(seed), 0.3) for seed in range(2)]
+    posterior = bn.ensemble([bn.MCDropout().fit(network, likelihood=bn.Gaussian()) for network in networks])
+    outputs = bn.MonteCarlo(9).outputs(posterior, X, seed=4)
+    expected = reference(posterior.network, posterior.sample(9, seed=4), X)
+    torch.testing.assert_close(outputs, expected, rtol=1e-9, atol=1e-10)
+    assert len(outputs[:, 0, 0].unique()) > 2, "draws differ within members too"

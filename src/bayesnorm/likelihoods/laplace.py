@@ -34,9 +34,9 @@ class Laplace(Likelihood):
         return ((like_outputs(y, f) - f).abs() / scale + (2 * scale).log()).sum() / len(f)
 
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
-        """Scales about the mean absolute error, one per output where a row has several."""
+        """Scales about the mean absolute error, from a tenth of it on, one per output where a row has several."""
         error = per_output((like_mean(y, f.mean(0)) - f.mean(0)).abs())
-        return error * 1e-3, error * 10
+        return error * 0.1, error * 10
 
     def with_noise(self, noise: Tensor) -> Laplace:
         return Laplace(as_numbers(noise))

@@ -54,8 +54,8 @@ def dropout_rates(model: nn.Module, p: RateChoice = None) -> dict[str, float]:
         raise NetworkError(
             "model: has no dropout layer (looked for Dropout, Dropout1d/2d/3d, AlphaDropout and FeatureAlphaDropout; "
             f"found {', '.join(kinds[:12])}{', ...' if len(kinds) > 12 else ''}). "
-            "bayesnorm.add_dropout(model, p) gives a copy that has some; dropout that a forward calls itself must become "
-            "an nn.Dropout layer."
+            "bayesnorm.add_dropout(model, p) gives a copy that has some; dropout that a forward calls itself must "
+            "become an nn.Dropout layer."
         )
     if not any(rates.values()):
         raise NetworkError(

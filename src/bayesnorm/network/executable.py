@@ -78,9 +78,9 @@ class Executable:
         return self.model
 
     @property
-    def states_known(self) -> int:
-        """How many tensors a state may override."""
-        return len(self._known)
+    def names(self) -> frozenset[str]:
+        """Names of the tensors that a state may override."""
+        return frozenset(self._known)
 
     def input(self, x: Any) -> Tensor:
         """`x` on the network's device and in its dtype."""
