@@ -1,4 +1,4 @@
-"""Put the tables of results/ into README.md, between the marks that are there for them.
+"""Put the tables of results/ into README.md and docs/, between the marks that are there for them.
 
 python benchmarks/readme_tables.py
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -97,17 +98,45 @@ def peers() -> str:
     )
 
 
+def methods() -> str:
+    found = read("methods.json")
+    if found is None:
+        return ""
+    machine = found["machine"]
+    where = f"{machine['device']}, {machine['threads']} thread, torch {machine['torch']}, {machine['date']}"
+    parts = [f"Means of {found['splits']} splits, gains ± standard errors ({where}):"]
+    head = ["", "RMSE", "CRPS", "PLL", "gain CRPS %", "gain PLL %", "95 %", "far/near", "train s", "draws/s"]
+    for name in ("toy", "yacht", "concrete", "energy"):
+        rows = []
+        for method, runs in found.get(name, {}).items():
+            columns = {key: [run[key] for run in runs] for key in runs[0]}
+            mean = {key: statistics.fmean(values) for key, values in columns.items()}
+            gains = [
+                f"{mean[key]:.1f} ± {statistics.stdev(columns[key]) / len(runs) ** 0.5:.1f}"
+                for key in ("gain_crps", "gain_pll")
+            ]
+            shown = [f"{mean['rmse']:.3f}", f"{mean['crps']:.3f}", f"{mean['pll']:.2f}", *gains]
+            shown += [f"{mean['coverage']:.2f}", f"{mean['growth']:.1f}", f"{mean['train_seconds']:.1f}"]
+            rows.append([method, *shown, f"{mean['draws_per_second']:.0f}"])
+        parts += [f"**{name}**", table(head, rows)]
+    return "\n\n".join(parts)
+
+
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}" if value < 1 else f"{value:.1f}"
 
 
 def main() -> None:
-    readme = ROOT / "README.md"
-    text = readme.read_text()
-    for mark, content in {"inference-table": inference(), "frontier-table": frontier(), "peers-table": peers()}.items():
-        block = f"<!-- {mark} -->\n{content}\n<!-- /{mark} -->"
-        text = re.sub(rf"<!-- {mark} -->.*?<!-- /{mark} -->", lambda _, block=block: block, text, flags=re.S)
-    readme.write_text(text)
+    pages = {
+        "README.md": {"inference-table": inference(), "frontier-table": frontier(), "peers-table": peers()},
+        "docs/methods.md": {"methods-table": methods()},
+    }
+    for page, tables in pages.items():
+        text = (ROOT / page).read_text()
+        for mark, content in tables.items():
+            block = f"<!-- {mark} -->\n{content}\n<!-- /{mark} -->"
+            text = re.sub(rf"<!-- {mark} -->.*?<!-- /{mark} -->", lambda _, block=block: block, text, flags=re.S)
+        (ROOT / page).write_text(text)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,14 @@ from .errors import BayesNormError as BayesNormError, BayesNormWarning as BayesN
 from .likelihoods import (
     Categorical as Categorical,
     Gaussian as Gaussian,
+    HeteroscedasticGaussian as HeteroscedasticGaussian,
+    HeteroscedasticLaplace as HeteroscedasticLaplace,
     Laplace as Laplace,
+    LearnedNoise as LearnedNoise,
     Likelihood as Likelihood,
+    LogitNoise as LogitNoise,
+    MultiTask as MultiTask,
+    StudentT as StudentT,
 )
 from .methods import (
     MCBN as MCBN,
@@ -19,11 +25,16 @@ from .methods import (
     StochasticBN as StochasticBN,
     ensemble as ensemble,
 )
-from .network import add_dropout as add_dropout
+from .network import (
+    add_dropout as add_dropout,
+    joined_outputs as joined_outputs,
+    with_noise_head as with_noise_head,
+)
 from .point_posterior import point as point
 from .posterior import Posterior as Posterior, load as load
 from .predictive import (
     ClassificationPredictive as ClassificationPredictive,
+    MultiTaskPredictive as MultiTaskPredictive,
     Predictive as Predictive,
     RegressionPredictive as RegressionPredictive,
 )

@@ -91,9 +91,10 @@ def gaussian(posterior, name="weight"):
 def test_linear_regression_has_the_closed_form_optimum(correlation, estimator):
     """Means are the exact posterior's; variances are 1 / diag(precision matrix)."""
     task = LinearRegression.of(correlation=correlation)
-    mean, var = gaussian(task.fit(linear_method(estimator=estimator)))
-    # What is left of the gradient's noise when the learning rate has fallen to zero; "weights" has the most of it. A mean
-    # off by its standard deviation costs .5 nats, a variance off by a factor of 2 costs .15 (or .1).
+    longer = {"epochs": 1500, "learning_rate": 0.02} if estimator == "weights" else {}
+    mean, var = gaussian(task.fit(linear_method(estimator=estimator, **longer)))
+    # What is left of the gradient's noise when the learning rate has fallen to zero; "weights" has the most of it. A
+    # mean off by its standard deviation costs .5 nats, a variance off by a factor of 2 costs .15 (or .1).
     assert task.gap(mean, var) < {"local": 0.02, "flipout": 0.04, "weights": 0.1}[estimator]
     if correlation == 0 and estimator == "local":
         torch.testing.assert_close(var, torch.linalg.inv(task.precision_matrix).diag(), rtol=0.15, atol=0)
@@ -227,8 +228,8 @@ def test_starting_from_trained_weights_stays_near_them(regression, prior_center)
     steps = 2 * (len(regression.x) // 16)
     trained = dict(model.named_parameters())
     for name, weights in posterior.weights.items():
-        # A step of Adam moves a parameter by at most about its learning rate (here, by 1 / sqrt(1 - .999) of it at worst).
-        assert (weights.mean - trained[name]).abs().max() < 10 * steps * 1e-4
+        # A step of Adam moves a parameter by at most (1 - .9) / sqrt(1 - .999) = 3.2 times the learning rate.
+        assert (weights.mean - trained[name]).abs().max() < 3.2 * steps * 1e-4
         expected = (0.05 * trained[name].abs()).clamp_min(1e-4)
         torch.testing.assert_close(weights.std, expected, rtol=0.02, atol=0)
         assert (weights.center is None) == (prior_center == "zero")

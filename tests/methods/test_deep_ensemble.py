@@ -72,7 +72,7 @@ def test_parameters_that_cannot_start_afresh(regression):
         def forward(self, x):
             return self.head(self.scale * x)
 
-    with pytest.raises(bn.BayesNormError, match=r"no reset_parameters\(\).*seed -> network"):
+    with pytest.raises(bn.BayesNormError, match=r"no reset_parameters\(\).*a callable seed -> network would work"):
         bn.DeepEnsemble(members=2, epochs=1).fit(Scaled(), (regression.x, regression.y))
 
 

@@ -243,12 +243,12 @@ def bound(posterior, x, y):
 
 
 def test_linear_regression_from_scratch_comes_down_to_independent_gaussians():
-    """With one output z has nothing to share and shrinks, at last slowly: a tenth of a nat is left to go."""
+    """With one output z has nothing to share and shrinks, at last slowly: some tenths of a nat are left to go."""
     task = CorrelatedRegression.of(width=3, correlation=0.8)
     method = bn.MNF(epochs=1000, batch_size=40, learning_rate=0.05, prior=1.5, initial_std=0.1, hidden=8)
     posterior = method.fit(nn.Linear(3, 1, bias=False).double(), (task.x, task.y), bn.Gaussian(4.0))
     found, error = bound(posterior, task.x, task.y)
-    assert found > task.mean_field_bound - 0.25 - SIGMAS * error
+    assert found > task.mean_field_bound - 0.5 - SIGMAS * error
     assert found < task.log_evidence + SIGMAS * error
 
 
@@ -261,7 +261,7 @@ def test_the_bound_of_a_network_is_tighter_than_that_of_independent_gaussians():
     independent = bn.BayesByBackprop(**options).fit(model, (x, y), bn.Gaussian(50.0))
     flows = bn.MNF(**options, hidden=16).fit(model, (x, y), bn.Gaussian(50.0))
     (loose, loose_error), (tight, tight_error) = bound(independent, x, y), bound(flows, x, y)
-    assert tight > loose - SIGMAS * math.hypot(loose_error, tight_error)
+    assert tight > loose + SIGMAS * math.hypot(loose_error, tight_error)
 
 
 def test_starting_from_trained_weights_stays_near_them(regression):
@@ -280,7 +280,13 @@ def test_it_learns(regression, estimator):
     error = (posterior.predict(regression.x).mean - regression.y).square().mean()
     assert error < 0.6 * regression.y.var()
     kinds = {name: weights.kind for name, weights in posterior.weights.items()}
-    assert kinds == {"0.weight": "flow", "3.weight": "flow", "3.bias": "gaussian", "7.weight": "flow", "7.bias": "gaussian"}
+    assert kinds == {
+        "0.weight": "flow",
+        "3.weight": "flow",
+        "3.bias": "gaussian",
+        "7.weight": "flow",
+        "7.bias": "gaussian",
+    }
 
 
 def test_convolutions_have_one_z_per_filter(make_task):

@@ -13,7 +13,8 @@ from torch import nn
 from torch.nn import functional
 
 from bayesnorm.errors import NetworkError
-from bayesnorm.network.variational import NoisyNetwork, RandomWeights, own_copy, restart, weight_tensors
+from bayesnorm.network.copying import own_copy, restart
+from bayesnorm.network.variational import NoisyNetwork, RandomWeights, weight_tensors
 
 SIGMAS = 4.5
 """Two-sided probability 7e-6 of a false alarm per comparison, at most some hundreds of which are made here."""
@@ -278,15 +279,15 @@ def test_restart_draws_anew_and_leaves_frozen_parameters():
     model[1].running_mean.fill_(3.0)
     model[2].requires_grad_(False)
     before = copy.deepcopy(model.state_dict())
-    restart(model)
+    restart(model, "another way")
     after = model.state_dict()
     assert not torch.equal(before["0.weight"], after["0.weight"])
     assert not torch.equal(before["3.in_proj_weight"], after["3.in_proj_weight"])
     assert torch.equal(before["2.weight"], after["2.weight"])
     assert torch.equal(after["1.running_mean"], torch.zeros(4))
     model.register_parameter("token", nn.Parameter(torch.zeros(2)))
-    with pytest.raises(NetworkError, match=r"model: Sequential has parameters but no reset_parameters.*start=\"trained\""):
-        restart(model)
+    with pytest.raises(NetworkError, match=r"Sequential has parameters but no reset.*another way would work"):
+        restart(model, "another way")
 
 
 def test_a_copy_shares_nothing():

@@ -3,23 +3,20 @@
     python -m bayesnorm.experiments.compare_methods [--sets toy yacht concrete energy] [--splits 3] [--out results]
 
 One network shape (two hidden layers of 50) and one set of training choices for all methods and sets: nothing is tuned
-per method. Of the training rows, a fifth are validation rows: they stop the training and choose each method's noise by
-CRPS. Test rows are scored once. Each method is judged against constant uncertainty about *its own* mean: 0 % is one
-variance for all rows, chosen on validation rows; 100 % is the best variance for every single row; below 0 the
-method's doubt is worse than none. UCI sets need the data folder (BAYESNORM_DATA).
+per method. Of the training rows, a fifth are validation rows: they choose the best of a deterministic network's epochs,
+and each method's noise by CRPS. Test rows are scored once. Each method is judged against constant uncertainty about
+*its own* mean: 0 % is one variance for all rows, chosen on validation rows; 100 % is the best variance for every single
+row; below 0 the method's doubt is worse than none. UCI sets need the data folder (BAYESNORM_DATA).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from datetime import date
 from functools import cached_property
 from pathlib import Path
 
@@ -41,9 +38,10 @@ from ..posterior import Posterior
 from ..predictive import RegressionPredictive
 from ..selection import calibrate
 from ..training import train
+from .machine import machine
 
 SETS = ("toy", "yacht", "concrete", "energy")
-BATCH_SIZE, EPOCHS, WEIGHT_DECAY, DROPOUT, MEMBERS, DRAWS = 32, 400, 1e-3, 0.05, 5, 200
+BATCH_SIZE, STEPS, WEIGHT_DECAY, DROPOUT, MEMBERS, DRAWS = 32, 4000, 1e-3, 0.05, 5, 200
 FAR = 3.0
 """Inputs away from the data are test inputs, this many times as far from the training mean."""
 
@@ -95,8 +93,10 @@ class Score:
 class Workshop:
     """Trains what methods need on one split, each network once, and notes how long it took."""
 
-    def __init__(self, split: Split, epochs: int = EPOCHS) -> None:
-        self.split, self.epochs = split, epochs
+    def __init__(self, split: Split, steps: int = STEPS) -> None:
+        self.split = split
+        self.batch_size = min(BATCH_SIZE, len(split.train[0]) // 2)
+        self.epochs = -(-steps // (len(split.train[0]) // self.batch_size))
         self.seconds: dict[str, float] = {}
 
     @cached_property
@@ -129,9 +129,10 @@ class Workshop:
         with torch.no_grad():
             return Gaussian(1 / float(mse_loss(self.normalised(x), y)))
 
-    def weights(self, method: BayesByBackprop | MNF) -> Posterior:
+    def weights(self, method: type[BayesByBackprop | MNF]) -> Posterior:
         """A posterior over the weights of a network without batch norm."""
-        return method.fit(Rescaled.of(self._plain(), *self.split.train), self.split.train, self.noise)
+        network = Rescaled.of(self._plain(), *self.split.train)
+        return method(epochs=self.epochs, batch_size=self.batch_size).fit(network, self.split.train, self.noise)
 
     def _plain(self) -> nn.Module:
         layers = [layer for layer in paper_mlp(self._features, seed=self.split.seed) if not _normalises(layer)]
@@ -149,11 +150,10 @@ class Workshop:
             network.standardise(*self.split.train),
             loss=lambda f, y: 0.5 * mse_loss(f, y),
             epochs=self.epochs,
-            batch_size=min(BATCH_SIZE, len(self.split.train[0]) - 1),
+            batch_size=self.batch_size,
             weight_decay=WEIGHT_DECAY,
             validation=network.standardise(*self.split.validation),
-            evaluate_every=20,
-            patience=10,
+            evaluate_every=max(1, self.epochs // 20),
             seed=self.split.seed if seed is None else seed,
         )
         self.seconds[name] = time.perf_counter() - started
@@ -167,23 +167,19 @@ def _normalises(layer: nn.Module) -> bool:
 Maker = Callable[[Workshop], Posterior]
 
 
-def makers(epochs: int = EPOCHS) -> dict[str, tuple[tuple[str, ...], Maker]]:
+def makers() -> dict[str, tuple[tuple[str, ...], Maker]]:
     """Methods by name: the networks that each needs trained, and how it makes its posterior of them."""
 
-    def rows(shop: Workshop) -> int:
-        return min(BATCH_SIZE, len(shop.split.train[0]) // 2)
-
     def of(method: Callable[..., object], **options: object) -> Maker:
-        return lambda shop: method(rows(shop), **options).fit(shop.normalised, shop.split.train)  # type: ignore[attr-defined]
+        return lambda shop: method(shop.batch_size, **options).fit(shop.normalised, shop.split.train)  # type: ignore[attr-defined]
 
     def with_dropout(shop: Workshop) -> Posterior:
-        statistics = MCBN(rows(shop)).fit(shop.both, shop.split.train)
+        statistics = MCBN(shop.batch_size).fit(shop.both, shop.split.train)
         return combine(statistics, MCDropout().fit(shop.both, shop.split.train))
 
     def of_members(shop: Workshop) -> Posterior:
-        return ensemble([MCBN(rows(shop)).fit(member, shop.split.train) for member in shop.members])
+        return ensemble([MCBN(shop.batch_size).fit(member, shop.split.train) for member in shop.members])
 
-    variational = {"epochs": epochs, "batch_size": BATCH_SIZE}
     return {
         "constant": (("normalised",), lambda shop: point(shop.normalised, Gaussian())),
         "MCBN (paper)": (("normalised",), of(MCBN, center="batch")),
@@ -196,8 +192,8 @@ def makers(epochs: int = EPOCHS) -> dict[str, tuple[tuple[str, ...], Maker]]:
         "MCBN + dropout": (("both",), with_dropout),
         "deep ensemble": (("members",), lambda shop: ensemble(shop.members, Gaussian())),
         "ensemble of MCBN": (("members",), of_members),
-        "Bayes by Backprop": ((), lambda shop: shop.weights(BayesByBackprop(**variational))),  # type: ignore[arg-type]
-        "MNF": ((), lambda shop: shop.weights(MNF(**variational))),  # type: ignore[arg-type]
+        "Bayes by Backprop": ((), lambda shop: shop.weights(BayesByBackprop)),
+        "MNF": ((), lambda shop: shop.weights(MNF)),
     }
 
 
@@ -261,13 +257,13 @@ def _median_seconds(run: Callable[[], object], repeats: int = 5) -> float:
 
 
 def compare(
-    name: str, count: int, epochs: int = EPOCHS, progress: Callable[[str], None] | None = None
+    name: str, count: int, steps: int = STEPS, progress: Callable[[str], None] | None = None
 ) -> dict[str, list[Score]]:
     """Scores of all methods on some splits of a set."""
     found: dict[str, list[Score]] = {}
     for split in splits(name, count):
-        shop = Workshop(split, epochs)
-        for method, (needs, maker) in makers(epochs).items():
+        shop = Workshop(split, steps)
+        for method, (needs, maker) in makers().items():
             if progress is not None:
                 progress(f"{name}, split {split.seed}: {method}")
             found.setdefault(method, []).append(score(method, shop, needs, maker))
@@ -307,15 +303,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)  # networks this small only wait for a second core
     options.out.mkdir(parents=True, exist_ok=True)
-    machine = {
-        "cpu": platform.machine(),
-        "cores": os.cpu_count(),
-        "threads": 1,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "date": date.today().isoformat(),
-    }
-    result: dict[str, object] = {"machine": machine, "splits": options.splits}
+    result: dict[str, object] = {"machine": machine(), "splits": options.splits}
     for name in options.sets:
         found = compare(name, options.splits, progress=lambda text: print(f"\r\033[K{text}", end="", flush=True))
         print(f"\r\033[K{table(name, found)}\n", flush=True)

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 from dataclasses import asdict, dataclass
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +26,7 @@ from ..methods import MCBN
 from ..nets import load_cifar_resnet
 from ..plots import BatchSizeCurve, save_figure
 from ..selection import BatchSizeChoice, select_batch_size
+from .machine import machine
 
 FITTED, TRAIN_ROWS, WEIGHT_DECAY = 32, 50_000, 1e-4
 
@@ -113,14 +112,8 @@ def main() -> None:
     found = compare(network, rows("train", slice(options.images)), rows("test", slice(None)), samples=options.draws)
     print(found.table())
     options.out.mkdir(parents=True, exist_ok=True)
-    machine = {
-        "device": torch.cuda.get_device_name() if options.device == "cuda" else platform.machine(),
-        "torch": torch.__version__,
-        "date": date.today().isoformat(),
-        "draws": options.draws,
-        "training images": options.images,
-    }
-    content = {"machine": machine, **found.as_json()}
+    settings = {"draws": options.draws, "training images": options.images}
+    content = {"machine": machine(options.device), **settings, **found.as_json()}
     write_bytes(options.out / "batch_size.json", json.dumps(content, indent=1).encode())
     ax = BatchSizeCurve.from_choice(found.real).draw()
     ax.set_title("ResNet-32, trained with M = 128: the bound and test NLL")

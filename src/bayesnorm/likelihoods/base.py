@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from torch import Tensor
 
@@ -17,8 +17,12 @@ _KINDS: dict[str, type[Likelihood]] = {}
 class Likelihood(ABC):
     """Turns network outputs `f` into p(y | f). A frozen dataclass whose fields are plain numbers."""
 
+    least_outputs: ClassVar[int] = 1
+    """Outputs of a row with one target, or of two classes."""
+
     def __init_subclass__(cls) -> None:
-        _KINDS[cls.__name__] = cls
+        if ABC not in cls.__bases__:  # those say that they are no likelihood yet
+            _KINDS[cls.__name__] = cls
 
     @abstractmethod
     def predictive(self, f: Tensor, weights: Tensor | None = None) -> Predictive:
@@ -30,19 +34,26 @@ class Likelihood(ABC):
         """
 
     @abstractmethod
-    def loss(self, f: Tensor, y: Tensor) -> Tensor:
+    def loss(self, f: Tensor, y: Any, noise: Tensor | None = None) -> Tensor:
         """Mean over the rows of -log p(y | f), a row's outputs and pixels summed: what a network is trained on.
 
         In this scale, a penalty -log prior or a KL divergence is divided by the number of training rows.
 
         Args:
             f: Network outputs, (batch, *out).
-            y: Targets.
+            y: Targets. One that cannot be is an error where looking is free; on a GPU, which would have to be waited
+                for, the loss is NaN instead.
+            noise: To take instead of the likelihood's own, of the same shape, with derivatives: see `LearnedNoise`.
         """
 
     def gaussian_predictive(self, mean: Tensor, variance: Tensor) -> Predictive | None:
         """The predictive where the output is N(mean, variance), if it has a closed form."""
         return None
+
+    @property
+    @abstractmethod
+    def noise(self) -> Tensor:
+        """How noisy it is: a variance, scale or temperature, in double precision; `with_noise(noise)` is the same."""
 
     @abstractmethod
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
@@ -52,12 +63,18 @@ class Likelihood(ABC):
         """
 
     @abstractmethod
-    def with_noise(self, noise: Tensor) -> Likelihood:
+    def with_noise(self, noise: Tensor) -> Self:
         """The same likelihood with other noise: a variance, scale or temperature, of the shape of `noise_range`'s."""
+
+    @abstractmethod
+    def target_columns(self, outputs: int) -> int:
+        """How many numbers a row's target has where the network has so many outputs."""
 
     def config(self) -> dict[str, Any]:
         """The likelihood as plain JSON values; `likelihood_from` reads it back."""
-        return {"kind": type(self).__name__, **dataclasses.asdict(self)}  # type: ignore[call-overload]
+        fields: Any = dataclasses.fields(self)  # type: ignore[arg-type]
+        shown = [field for field in fields if not (field.kw_only and getattr(self, field.name) == field.default)]
+        return {"kind": type(self).__name__, **{field.name: getattr(self, field.name) for field in shown}}
 
 
 def likelihood_from(config: dict[str, Any]) -> Likelihood:

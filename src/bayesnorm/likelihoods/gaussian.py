@@ -2,37 +2,51 @@
 
 from __future__ import annotations
 
-import math
+import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
+import torch
 from torch import Tensor
 
-from ..predictive import GaussianPredictive, RegressionPredictive
-from ..predictive.regression import like_mean
-from .base import Likelihood
-from .scales import as_numbers, like_outputs, on_outputs, per_output, positive_numbers
+from ..predictive import GaussianPredictive
+from ..predictive.noise import NormalNoise
+from .real_targets import FixedScale
+from .scales import as_numbers, on_outputs, per_output, positive_numbers
 
 
 @dataclass(frozen=True)
-class Gaussian(Likelihood):
+class Gaussian(FixedScale):
     """y ~ N(f, 1 / precision), in the targets' own units.
 
     Args:
-        precision: Inverse noise *variance* (the papers' tau): one number, or one per entry of the last output
-            axis. The default of 1 is what a plain squared-error loss assumes; measure it on validation data for
-            honest intervals.
+        precision: Inverse noise *variance* (the papers' tau): one number, or one per entry of an output axis. The
+            default of 1 is what a plain squared-error loss assumes; measure it on validation data for honest intervals,
+            or learn it with the network (`LearnedNoise`).
+        axis: Of outputs (batch, *out), the one that several precisions lie along: the last, or 1 for the channels of
+            maps (batch, D, h, w).
+        missing: Whether NaN stands for a missing target, which then counts for nothing.
     """
 
     precision: float | tuple[float, ...] = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "precision", positive_numbers("precision", self.precision))
 
-    def loss(self, f: Tensor, y: Tensor) -> Tensor:
-        precision = self._precision(f[None])
-        squares = precision * (like_outputs(y, f) - f).square()
-        return 0.5 * (squares - precision.log() + math.log(2 * math.pi)).sum() / len(f)
+    _name = "precision"
+
+    @property
+    def family(self) -> NormalNoise:
+        return NormalNoise()
+
+    @property
+    def noise(self) -> Tensor:
+        """The variance."""
+        return 1 / torch.tensor(self.precision, dtype=torch.float64)
+
+    def _log_scale(self, noise: Tensor) -> Tensor:
+        return 0.5 * noise.log()
 
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
         """Variances about the mean squared error, one per output where a row has several.
@@ -40,17 +54,12 @@ class Gaussian(Likelihood):
         From a hundredth of it on, where the MCBN paper's own ranges end: CRPS does not mind if the draws alone are wide
         enough, but a mixture with hardly any noise is a row of spikes, between which the density is nil.
         """
-        mse = per_output((like_mean(y, f.mean(0)) - f.mean(0)).square())
+        mse = per_output(self.errors(f.mean(0), y).square())
         return mse * 1e-2, mse * 1e2
 
-    def with_noise(self, noise: Tensor) -> Gaussian:
-        return Gaussian(as_numbers(1 / noise.double()))
-
-    def predictive(self, f: Tensor, weights: Tensor | None = None) -> RegressionPredictive:
-        return RegressionPredictive(f, self._precision(f).rsqrt(), weights)
+    def with_noise(self, noise: Tensor) -> Self:
+        return dataclasses.replace(self, precision=as_numbers(1 / noise.double()))
 
     def gaussian_predictive(self, mean: Tensor, variance: Tensor) -> GaussianPredictive:
-        return GaussianPredictive(mean, variance, 1 / self._precision(mean[None]))
-
-    def _precision(self, f: Tensor) -> Tensor:
-        return on_outputs("precision", self.precision, f)
+        noise = on_outputs("precision", self.noise, mean[None], self.axis)
+        return GaussianPredictive(mean, variance, noise, self.missing)

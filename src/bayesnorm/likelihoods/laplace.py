@@ -2,44 +2,54 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
+import torch
 from torch import Tensor
 
-from ..predictive import RegressionPredictive
 from ..predictive.noise import LaplaceNoise
-from ..predictive.regression import like_mean
-from .base import Likelihood
-from .scales import as_numbers, like_outputs, on_outputs, per_output, positive_numbers
+from .real_targets import FixedScale
+from .scales import as_numbers, per_output, positive_numbers
 
 
 @dataclass(frozen=True)
-class Laplace(Likelihood):
+class Laplace(FixedScale):
     """p(y) = exp(-|y - f| / scale) / (2 scale), in the targets' own units; its variance is 2 scale^2.
 
     Heavier tails than a Gaussian's: outliers cost less. The natural choice for networks trained on absolute errors.
 
     Args:
-        scale: One positive number, or one per entry of the last output axis.
+        scale: One positive number, or one per entry of an output axis.
+        axis: Of outputs (batch, *out), the one that several scales lie along: the last, or 1 for the channels of maps.
+        missing: Whether NaN stands for a missing target, which then counts for nothing.
     """
 
     scale: float | tuple[float, ...] = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "scale", positive_numbers("scale", self.scale))
 
-    def loss(self, f: Tensor, y: Tensor) -> Tensor:
-        scale = on_outputs("scale", self.scale, f[None])
-        return ((like_outputs(y, f) - f).abs() / scale + (2 * scale).log()).sum() / len(f)
+    _name = "scale"
+
+    @property
+    def family(self) -> LaplaceNoise:
+        return LaplaceNoise()
+
+    @property
+    def noise(self) -> Tensor:
+        """The scale."""
+        return torch.tensor(self.scale, dtype=torch.float64)
+
+    def _log_scale(self, noise: Tensor) -> Tensor:
+        return noise.log()
 
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
         """Scales about the mean absolute error, from a tenth of it on, one per output where a row has several."""
-        error = per_output((like_mean(y, f.mean(0)) - f.mean(0)).abs())
+        error = per_output(self.errors(f.mean(0), y).abs())
         return error * 0.1, error * 10
 
-    def with_noise(self, noise: Tensor) -> Laplace:
-        return Laplace(as_numbers(noise))
-
-    def predictive(self, f: Tensor, weights: Tensor | None = None) -> RegressionPredictive:
-        return RegressionPredictive(f, on_outputs("scale", self.scale, f), weights, LaplaceNoise())
+    def with_noise(self, noise: Tensor) -> Self:
+        return dataclasses.replace(self, scale=as_numbers(noise))

@@ -1,4 +1,4 @@
-"""Numbers of a likelihood: one, or one per entry of the last output axis."""
+"""Numbers of a likelihood: one, or one per entry of an output axis; and predicted ones, kept within limits."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ import torch
 from torch import Tensor
 
 from ..errors import BayesNormError, InputError
+
+LOG_STD_LIMIT = 15.0
+"""Logarithms of standard deviations or scales up to this size are taken as they are: from 3e-7 to 3e6."""
+
+LOG_STD_BOUND = 20.0
+"""What larger ones come close to, ever more slowly: never below 2e-9 or above 5e8, and with a slope everywhere."""
 
 
 def positive_numbers(name: str, given: Any) -> float | tuple[float, ...]:
@@ -25,34 +31,93 @@ def positive_numbers(name: str, given: Any) -> float | tuple[float, ...]:
     return numbers if several else numbers[0]
 
 
+def require_axis(axis: Any) -> None:
+    """An output axis: one of (batch, *out) that is not the batch's."""
+    if isinstance(axis, bool) or not isinstance(axis, int) or axis == 0:
+        raise BayesNormError(f"axis: {axis!r} was given; -1 (the last), or 1 (channels of maps), would work.")
+
+
+def require_flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise BayesNormError(f"{name}: {value!r} was given; True or False would work.")
+
+
+def require_count(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise BayesNormError(f"{name}: {value!r} was given; a whole number of at least {least} would work.")
+
+
 def as_numbers(noise: Tensor) -> float | tuple[float, ...]:
     """A tensor of no or one axis as plain numbers."""
     numbers = noise.double().tolist()
     return tuple(numbers) if isinstance(numbers, list) else numbers
 
 
-def on_outputs(name: str, numbers: float | tuple[float, ...], f: Tensor) -> Tensor:
-    """Numbers as a tensor that broadcasts over outputs (n, batch, *out)."""
-    tensor = torch.as_tensor(numbers, dtype=f.dtype, device=f.device)
-    if tensor.dim() and (f.dim() < 3 or f.shape[-1] != len(tensor)):
+def output_axis(f: Tensor, axis: int) -> int:
+    """Where the axis `axis` of (batch, *out) is in outputs (n, batch, *out)."""
+    position = axis + 1 if axis > 0 else f.dim() + axis
+    if not 2 <= position < f.dim():
+        raise InputError(
+            f"f: outputs of shape {tuple(f.shape[1:])} have no axis {axis} beside the rows'; (batch, outputs) would "
+            "work, and so would another axis=."
+        )
+    return position
+
+
+def on_outputs(name: str, numbers: float | tuple[float, ...] | Tensor, f: Tensor, axis: int = -1) -> Tensor:
+    """Numbers as a tensor that broadcasts over outputs (n, batch, *out), several of them along `axis`."""
+    tensor = torch.as_tensor(numbers).to(f)
+    if not tensor.dim():
+        return tensor
+    position = axis + 1 if axis > 0 else f.dim() + axis
+    if not 2 <= position < f.dim() or f.shape[position] != len(tensor):
+        where = "the last axis" if axis == -1 else f"axis {axis}"
         raise InputError(
             f"{name}: {len(tensor)} numbers for outputs of shape {tuple(f.shape[1:])}; one number, or one per entry of "
-            "the last axis, would work."
+            f"{where}, would work."
         )
-    return tensor
+    return tensor.view(-1, *[1] * (f.dim() - 1 - position))
+
+
+def bounded(log: Tensor, limit: float, bound: float) -> Tensor:
+    """`log` where its size is at most `limit`; beyond, it comes close to `bound` and never reaches it.
+
+    The slope goes from 1 down to 0 as 1 / distance^2, so that what has strayed can be trained back.
+    """
+    # Squares of what half precision can hold.
+    share = min(1.0, 0.45 * math.log(torch.finfo(log.dtype).max) / LOG_STD_BOUND)
+    limit, room = limit * share, (bound - limit) * share
+    over = (log.abs() - limit).clamp_min(0)
+    return log.clamp(-limit, limit) + log.sign() * over / (1 + over / room)
 
 
 def like_outputs(y: Tensor, f: Tensor) -> Tensor:
     """Targets in the shape of the outputs; only an axis of one may be missing."""
     if y.shape == f.shape:
         return y
-    if f.numel() != y.numel() or len(f) != len(y):
+    if len(f) != len(y) or _longer_than_one(y) != _longer_than_one(f):
         raise InputError(f"y: has shape {tuple(y.shape)} for outputs {tuple(f.shape)}; one target per output.")
     return y.reshape(f.shape)
 
 
+def _longer_than_one(tensor: Tensor) -> list[int]:
+    return [size for size in tensor.shape[1:] if size != 1]
+
+
 def per_output(error: Tensor) -> Tensor:
-    """Mean over the rows, for each output where a row has several, else over everything."""
+    """Mean over the rows, for each output where a row has several, else over everything; NaN is passed over."""
     several = error.dim() == 2 and error.shape[-1] > 1
-    mean = (error.mean(0) if several else error.mean()).double()
+    mean = (error.nanmean(0) if several else error.nanmean()).double()
+    if bool(mean.isnan().any()):
+        raise InputError("y: some output has no target at all; at least one that is not NaN would work.")
     return mean.clamp_min(torch.finfo(error.dtype).tiny ** 0.5)
+
+
+def holds(condition: Tensor) -> bool:
+    """Whether a condition is known to hold without waiting: on a GPU, or inside `vmap`, it is not."""
+    if condition.device.type != "cpu":
+        return False
+    try:
+        return bool(condition)
+    except RuntimeError:
+        return False

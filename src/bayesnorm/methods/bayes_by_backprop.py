@@ -13,9 +13,9 @@ weights, sigma at `delta` times their size, and the prior lies about them.
 
 Gotchas:
 - Only weights and biases of linear and convolutional layers (their subclasses too) have a distribution. Batch norm and
-  all other parameters are trained along as points, which leaves the optimum of the bound as it is (Mukhoti et al. 2020).
-- Independent weights cannot be sure of a sum of weights alone: q is narrower than the exact posterior wherever inputs
-  are correlated (the variance is that of a weight given all others).
+  all other parameters are trained along as points; that this is legitimate is shown by Mukhoti et al. (2020).
+- The best independent Gaussians have the variance that a weight has *given all others*: where the exact posterior is
+  correlated, q is narrower than its marginals.
 - With many weights per row the divergence wins: weights that the data do not need go back to the prior, and the mean
   prediction is smoother than the trained network's. A smaller `prior`, `start="trained"` or `kl_warmup` helps.
 - sigma moves slowly, by about the learning rate per step in rho: with few steps it stays near where it started.

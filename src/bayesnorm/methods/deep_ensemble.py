@@ -14,7 +14,6 @@ Gotchas:
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,9 +22,10 @@ import torch
 from torch import Tensor, nn
 
 from ..ensemble_posterior import EnsemblePosterior
-from ..errors import BayesNormError, NetworkError
+from ..errors import BayesNormError
 from ..likelihoods import Likelihood
 from ..network import Executable, Progress, isolated_torch_randomness, select_output
+from ..network.copying import own_copy, restart, unwrap
 from ..point_posterior import point
 from ..posterior import Posterior, derived_seeds
 from ..training import train
@@ -141,18 +141,8 @@ def _fresh(model: nn.Module | Factory, seed: int) -> nn.Module:
     with isolated_torch_randomness(seed):
         if not isinstance(model, nn.Module):
             return model(seed)
-        network = copy.deepcopy(model)
-        for name, module in network.named_modules():
-            if any(True for _ in module.parameters(recurse=False)) and not hasattr(module, "reset_parameters"):
-                raise NetworkError(
-                    f"model: {name or type(module).__name__} has parameters but no reset_parameters(), so that no "
-                    "member can start afresh; pass a callable seed -> network instead."
-                )
-            if hasattr(module, "reset_parameters"):
-                module.reset_parameters()
-    for parameter in network.parameters():
-        parameter.requires_grad_(True)
-        parameter.grad = None
+        network = own_copy(unwrap(model))
+        restart(network, "a callable seed -> network")
     return network
 
 

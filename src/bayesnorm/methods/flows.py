@@ -5,8 +5,8 @@ One step transforms the entries outside its mask m, given those inside:
     h = tanh(A (m z) + a),   mu = B h + b,   g = sigmoid(C h + c),
     z' = m z + (1 - m) (g z + (1 - g) mu),   ln |det dz'/dz| = sum (1 - m) ln g.
 
-Masks are drawn once, each entry with chance 1/2, and every second step has the complement of the one before, so that two
-steps transform every entry. c starts at 2, so that g is about .88 and a step is near the identity.
+Masks are drawn once, each entry with chance 1/2, and every second step has the complement of the one before, so that
+two steps transform every entry. c starts at 2, so that g is about .88 and a step is near the identity.
 """
 
 from __future__ import annotations
@@ -45,9 +45,8 @@ class MaskedStep(nn.Module):
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Transformed z, (n, size), and ln |det| of each row, (n,)."""
         mu, gate = self.outer(torch.tanh(self.inner(self.mask * z))).chunk(2, dim=-1)
-        free = 1 - self.mask
-        moved = z + free * torch.sigmoid(-gate) * (mu - z)
-        return moved, functional.logsigmoid(gate) @ free
+        log_g = functional.logsigmoid(gate) * (1 - self.mask)  # inside the mask g = 1
+        return torch.lerp(mu, z, log_g.exp()), log_g.sum(-1)
 
 
 class Flow(nn.Module):

@@ -19,11 +19,13 @@ is one z and one W per layer, shared by all rows.
 Gotchas:
 - The bound, and `posterior.kl` and `posterior.elbo` with it, is looser than the true divergence by as much as r(z | W)
   misses q(z | W).
-- r's own mean and scale, mu_r and s_r, are not in the paper. Without them r(z | W) is wide wherever a is near 0, as a mean
-  over many outputs is, and the bound pays for it.
+- r's own mean and scale, mu_r and s_r, are not in the paper. Without them r(z | W) is wide wherever a is near 0, as a
+  mean over many outputs is, and the bound pays for it.
 - Masks of the flows are drawn once and kept, each followed by its complement; the paper draws them anew in every pass,
   which makes the density that of a mixture and the bound looser.
-- There are two flows per layer with a hidden layer of 50 each: for small layers they are most of the parameters.
+- Each layer has flows of its own: for small layers they are most of the parameters and most of the time.
+- Where a layer has one output, z has nothing to share among weights; training lets its spread go to zero, and what
+  remains is `BayesByBackprop`.
 - The prior is a Gaussian: the divergence given z is closed only there.
 """
 

@@ -25,12 +25,17 @@ from torch.utils.data import DataLoader
 
 from ..errors import BayesNormError, InputError
 from ..likelihoods import Likelihood
-from ..network import Executable, Progress, TrainData, mini_batches, tensors_of
-from ..network.batches import isolated_randomness, isolated_torch_randomness
-from ..network.copying import require_finite_weights, unwrap
-from ..network.inputs import as_tensor
-from ..network.outputs import select_output
-from ..network.variational import Estimator, NoisyNetwork, WeightTensor, own_copy, restart, weight_tensors
+from ..network import (
+    Executable,
+    Progress,
+    TrainData,
+    example_rows,
+    isolated_torch_randomness,
+    select_output,
+    tensors_of,
+)
+from ..network.copying import own_copy, require_finite_weights, restart, unwrap
+from ..network.variational import Estimator, NoisyNetwork, WeightTensor, weight_tensors
 from ..posterior import require_seed
 from ..training import train
 from .batchnorm_method import default_likelihood
@@ -87,7 +92,7 @@ class VariationalMethod(ABC):
         WeightPrior.of(self.prior)
         if self.kl_warmup >= self.epochs:
             raise BayesNormError(
-                f"kl_warmup: {self.kl_warmup} of {self.epochs} epochs, so that the divergence would never count in full; "
+                f"kl_warmup: {self.kl_warmup} of {self.epochs} epochs, and the divergence would never count in full; "
                 f"at most {self.epochs - 1} would work."
             )
         if self.prior_center == "trained" and self.start == "fresh":
@@ -128,7 +133,7 @@ class VariationalMethod(ABC):
         """
         require_finite_weights(unwrap(model))
         executable = Executable(model, output)
-        rows, example = _rows(train_data), executable.input(_example(train_data, require_seed(seed)))
+        rows, example = _rows(train_data), executable.input(example_rows(train_data, require_seed(seed)))
         given = likelihood or default_likelihood(executable, example)
         network = own_copy(executable.model)
         with isolated_torch_randomness(seed, executable.device):
@@ -163,7 +168,7 @@ class VariationalMethod(ABC):
         fresh, made = self.start == "fresh", {}
         found = weight_tensors(network)
         if fresh:
-            restart(network)
+            restart(network, 'start="trained"')
         for tensor in found:
             mean = tensor.parameter.detach()
             std = torch.full_like(mean, self.initial_std) if fresh else (self.delta * mean.abs()).clamp_min(LEAST_STD)
@@ -185,14 +190,6 @@ def _rows(data: Any) -> int:
             f"train_data: {type(data).__name__} does not tell how many rows there are, by which the prior is weighed; "
             "a pair (x, y), or a data set with a length, would work."
         ) from error
-
-
-def _example(data: Any, seed: int) -> Any:
-    """Two input rows, to see what the network does with them."""
-    if isinstance(data, tuple | list):
-        return as_tensor(data[0], "train_data")[:2]
-    with isolated_randomness(seed):
-        return next(iter(mini_batches(data, 2, 1, seed)))
 
 
 def _require_count(name: str, value: Any, least: int) -> None:

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from ..errors import FileFormatError, InputError
 from ..likelihoods import Likelihood
-from ..network import Executable, State, tensors_of
-from ..network.batches import isolated_torch_randomness
+from ..network import Executable, State, isolated_torch_randomness, tensors_of
 from ..network.inputs import as_tensor
 from ..posterior import Posterior, require_draws, require_seed
 from .weight_distributions import WeightDistribution, WeightPrior, weights_from
@@ -99,7 +98,9 @@ class VariationalPosterior(Posterior):
         expected = {name: tensor.shape for name, tensor in tensors_of(executable.model).items()}
         if found != expected:
             odd = sorted(found.items() ^ expected.items())[0][0]
-            raise FileFormatError(f"path: the tensors in it are not those of the network, first {odd!r}; save it again.")
+            raise FileFormatError(
+                f"path: the tensors in it are not those of the network, first {odd!r}; save it again."
+            )
         prior = WeightPrior(**config["prior"])
         return cls(executable, likelihood, config["method"], weights, points, prior, int(config["rows"]))
 

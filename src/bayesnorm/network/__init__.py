@@ -22,6 +22,7 @@ from .layers import (
     LayerChoice as LayerChoice,
     choose_layers as choose_layers,
 )
+from .noise_head import joined_outputs as joined_outputs, with_noise_head as with_noise_head
 from .outputs import select_output as select_output
 from .seeded_dropout import SEEDS as SEEDS
 from .statistics import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -82,3 +83,38 @@ def _tensors(module: nn.Module) -> Iterator[Tensor]:
     yield from (p for p in module._parameters.values() if p is not None)
     yield from (b for b in module._buffers.values() if b is not None)
     yield from (value for value in vars(module).values() if isinstance(value, Tensor))
+
+
+def own_copy(model: nn.Module) -> nn.Module:
+    """A copy of a network that shares nothing with it, in evaluation mode."""
+    try:
+        return copy.deepcopy(private_copy(model))
+    except NetworkError:
+        raise
+    except Exception as error:
+        raise NetworkError(
+            f"model: {type(model).__name__} cannot be copied with copy.deepcopy ({error}), which is needed to leave it "
+            "untouched; remove the attribute that refuses, or give its class a __deepcopy__."
+        ) from error
+
+
+@torch.no_grad()
+def restart(network: nn.Module, otherwise: str) -> None:
+    """Draw initial weights anew, from the global generator; parameters without gradient keep their values.
+
+    Args:
+        network: A network of one's own.
+        otherwise: What would work where some parameters cannot start afresh.
+    """
+    frozen = [(parameter, parameter.clone()) for parameter in network.parameters() if not parameter.requires_grad]
+    for name, module in network.named_modules():
+        reset: Any = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
+        if callable(reset):
+            reset()
+        elif any(parameter is not None and parameter.requires_grad for parameter in module._parameters.values()):
+            raise NetworkError(
+                f"model: {name or type(module).__name__} has parameters but no reset_parameters(), so that training "
+                f"cannot start afresh; {otherwise} would work."
+            )
+    for parameter, value in frozen:
+        parameter.copy_(value)

@@ -10,14 +10,13 @@ distribution, so that the mean loss over rows is an unbiased estimate of the exp
 - "local" (Kingma et al. 2015): the outputs of a linear layer are drawn from the Gaussian that they have given its
   input, N((x m) M, x^2 sigma^2), independently for every row. Costs two maps, and has the least noise.
 
-"local" is exact where a row meets the weights once. Where it meets them at many places (pixels of a convolution, steps of
-a sequence), noise that is independent between places is not that of any weights, and flipout takes over. Where a weight
-is shared by several layers, a layer called several times, or a subclass has a forward of its own, "weights" does.
+"local" is exact where a row meets the weights once. Where it meets them at many places (pixels of a convolution, steps
+of a sequence), noise that is independent between places is not that of any weights, and flipout takes over. Where a
+weight is shared by several layers, a layer called several times, or a subclass has its own forward, "weights" does.
 """
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -110,40 +109,10 @@ def weight_tensors(network: nn.Module) -> list[WeightTensor]:
         kinds = sorted({type(module).__name__ for module in network.modules()})
         raise NetworkError(
             "model: has no linear or convolutional layer with a weight that requires a gradient (found "
-            f"{', '.join(kinds[:12])}{', ...' if len(kinds) > 12 else ''}); a network of Linear or Conv1d/2d/3d layers, "
-            "not all of them frozen, would work."
+            f"{', '.join(kinds[:12])}{', ...' if len(kinds) > 12 else ''}); a network of Linear or Conv1d/2d/3d "
+            "layers, not all of them frozen, would work."
         )
     return found
-
-
-def own_copy(model: nn.Module) -> nn.Module:
-    """A copy of a network that shares nothing with it, in evaluation mode."""
-    try:
-        return copy.deepcopy(private_copy(model))
-    except NetworkError:
-        raise
-    except Exception as error:
-        raise NetworkError(
-            f"model: {type(model).__name__} cannot be copied with copy.deepcopy ({error}), which is needed to leave it "
-            "untouched; remove the attribute that refuses, or give its class a __deepcopy__."
-        ) from error
-
-
-@torch.no_grad()
-def restart(network: nn.Module) -> None:
-    """Draw initial weights anew, from the global generator; parameters without gradient keep their values."""
-    frozen = [(parameter, parameter.clone()) for parameter in network.parameters() if not parameter.requires_grad]
-    for name, module in network.named_modules():
-        reset: Any = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
-        if callable(reset):
-            reset()
-        elif any(parameter is not None and parameter.requires_grad for parameter in module._parameters.values()):
-            raise NetworkError(
-                f"model: {name or type(module).__name__} has parameters but no reset_parameters(), so that training "
-                'cannot start afresh; start="trained" would work.'
-            )
-    for parameter, value in frozen:
-        parameter.copy_(value)
 
 
 class NoisyNetwork(nn.Module):
@@ -250,13 +219,17 @@ class _NoisyLayer:
     def _map(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if isinstance(self.module, nn.Linear):
             return functional.linear(x, weight, bias)
-        return self.module._conv_forward(x, weight, bias)  # type: ignore[operator, no-any-return]
+        return self.module._conv_forward(x, weight, bias)  # type: ignore[operator]
 
     def _along(self, values: Tensor, h: Tensor) -> Tensor:
         """Values per channel, (channels,) or (rows, channels), in a shape that goes along the channels of `h`."""
         *rows, channels = values.shape
         ones = [1] * (h.dim() - 2)
-        return values.view(*rows, *ones, channels) if isinstance(self.module, nn.Linear) else values.view(*values.shape, *ones)
+        return (
+            values.view(*rows, *ones, channels)
+            if isinstance(self.module, nn.Linear)
+            else values.view(*values.shape, *ones)
+        )
 
 
 def _signs(like: Tensor, rows: int, channels: int) -> Tensor:

@@ -20,6 +20,7 @@ class ClassificationPredictive(Predictive):
     Args:
         log_probs: Log probabilities of the classes under each draw, (n, batch, class, *pixels).
         weights: How much each draw counts, (n,); None for all the same.
+        ignore_index: A class number that stands for a missing target, whose log probability is 0; None: there is none.
 
     `entropy == mutual_information + expected_entropy`, in nats; mutual information is the part that more
     data could take away.
@@ -27,10 +28,12 @@ class ClassificationPredictive(Predictive):
 
     log_probs: Tensor
     weights: Tensor
+    ignore_index: int | None
 
-    def __init__(self, log_probs: Tensor, weights: Tensor | None = None) -> None:
+    def __init__(self, log_probs: Tensor, weights: Tensor | None = None, ignore_index: int | None = None) -> None:
         object.__setattr__(self, "log_probs", log_probs)
         object.__setattr__(self, "weights", draw_weights(weights, log_probs))
+        object.__setattr__(self, "ignore_index", ignore_index)
 
     @cached_property
     def probs(self) -> Tensor:
@@ -80,7 +83,13 @@ class ClassificationPredictive(Predictive):
 
     def log_prob(self, y: Any) -> Tensor:
         """Log probability of the classes `y`, (batch, *pixels)."""
-        return mixture_log(self.log_probs, self.weights).gather(1, self.targets(y)[:, None])[:, 0]
+        log_probs = mixture_log(self.log_probs, self.weights)
+        if self.ignore_index is None:
+            return log_probs.gather(1, self.targets(y)[:, None])[:, 0]
+        target = as_targets(y, self.probs.device)
+        seen = target != self.ignore_index
+        target = self.targets(torch.where(seen, target, torch.zeros_like(target)))
+        return torch.where(seen, log_probs.gather(1, target[:, None])[:, 0], 0)
 
     def sample(self, n: int, seed: int = 0) -> Tensor:
         shape = tuple(self.label.shape)

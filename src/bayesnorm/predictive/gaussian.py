@@ -16,10 +16,11 @@ class GaussianPredictive(RegressionPredictive):
         mean: (batch, *out).
         epistemic: Variance from the posterior, (batch, *out).
         aleatoric: Variance of the noise, broadcast to the shape of `mean`.
+        missing: Whether NaN stands for a missing target.
     """
 
-    def __init__(self, mean: Tensor, epistemic: Tensor, aleatoric: Tensor) -> None:
-        super().__init__(mean[None], (epistemic + aleatoric).sqrt()[None])
+    def __init__(self, mean: Tensor, epistemic: Tensor, aleatoric: Tensor, missing: bool = False) -> None:
+        super().__init__(mean[None], (epistemic + aleatoric).sqrt()[None], missing=missing)
         object.__setattr__(self, "_parts", (epistemic, aleatoric.expand_as(mean)))
 
     _parts: tuple[Tensor, Tensor]

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .student_t import StudentTNoise
+
 
 @dataclass(frozen=True)
 class NormalNoise:
@@ -23,6 +25,9 @@ class NormalNoise:
 
     def icdf(self, level: Tensor) -> Tensor:
         return torch.special.ndtri(level)
+
+    def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        return self.icdf(_levels(shape, generator))
 
     def distance(self, difference: Tensor, scale: Tensor) -> Tensor:
         """E|difference + scale * noise|; |difference| where the scale is 0."""
@@ -50,6 +55,9 @@ class LaplaceNoise:
     def icdf(self, level: Tensor) -> Tensor:
         return torch.where(level < 0.5, torch.log(2 * level), -torch.log(2 * (1 - level)))
 
+    def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        return self.icdf(_levels(shape, generator))
+
     def distance(self, difference: Tensor, scale: Tensor) -> Tensor:
         """E|difference + scale * noise| = |d| + s exp(-|d| / s)."""
         far = difference.abs()
@@ -74,4 +82,8 @@ class LaplaceNoise:
         return far + torch.where(near, equal, tails / apart)
 
 
-Noise = NormalNoise | LaplaceNoise
+Noise = NormalNoise | LaplaceNoise | StudentTNoise
+
+
+def _levels(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    return torch.rand(shape, generator=generator, dtype=torch.float64).clamp_(1e-12, 1 - 1e-12)

@@ -27,6 +27,7 @@ class RegressionPredictive(Predictive):
         scale: Scale of the noise, broadcast to the shape of `loc`.
         weights: How much each draw counts, (n,); None for all the same.
         noise: The family of the noise in standard form.
+        missing: Whether NaN stands for a missing target: its log density and CRPS are 0. Else it is an error.
 
     With several outputs per row, every method gives one value per output (the marginals).
     """
@@ -35,12 +36,21 @@ class RegressionPredictive(Predictive):
     scale: Tensor
     weights: Tensor
     noise: Noise
+    missing: bool
 
-    def __init__(self, loc: Tensor, scale: Tensor, weights: Tensor | None = None, noise: Noise | None = None) -> None:
+    def __init__(
+        self,
+        loc: Tensor,
+        scale: Tensor,
+        weights: Tensor | None = None,
+        noise: Noise | None = None,
+        missing: bool = False,
+    ) -> None:
         object.__setattr__(self, "loc", loc)
         object.__setattr__(self, "scale", scale.expand_as(loc))
         object.__setattr__(self, "weights", draw_weights(weights, loc))
         object.__setattr__(self, "noise", noise or NormalNoise())
+        object.__setattr__(self, "missing", missing)
 
     @cached_property
     def mean(self) -> Tensor:
@@ -56,8 +66,10 @@ class RegressionPredictive(Predictive):
 
     def log_prob(self, y: Any) -> Tensor:
         """Log density of the mixture at `y`, in the shape of `mean`."""
-        z = (self.targets(y) - self.loc) / self.scale
-        return mixture_log(self.noise.log_prob(z) - self.scale.log(), self.weights)
+        target, seen = self.observed(y)
+        z = (target - self.loc) / self.scale
+        found = mixture_log(self.noise.log_prob(z) - self.scale.log(), self.weights)
+        return found if seen is None else torch.where(seen, found, 0)
 
     def cdf(self, y: Any) -> Tensor:
         """Probability of a target at or below `y`, in the shape of `mean`."""
@@ -89,12 +101,18 @@ class RegressionPredictive(Predictive):
 
         In the targets' units and lower is better. `bayesnorm.metrics.crps` also has the mixture's own.
         """
-        return gaussian_crps(self.targets(y), self.mean, self.std)
+        if math.isinf(self.noise.variance):
+            raise InputError(
+                f"y: no Gaussian has the moments of {type(self.noise).__name__} of infinite variance; log_prob would "
+                'work, and so would metrics.crps with form="mixture".'
+            )
+        target, seen = self.observed(y)
+        found = gaussian_crps(target, self.mean, self.std)
+        return found if seen is None else torch.where(seen, found, 0)
 
     def sample(self, n: int, seed: int = 0) -> Tensor:
         chosen, generator = choose_draws(n, self.weights, tuple(self.mean.shape), seed)
-        level = torch.rand(chosen.shape, generator=generator, dtype=torch.float64).clamp_(1e-12, 1 - 1e-12)
-        noise = self.noise.icdf(level).to(self.loc)
+        noise = self.noise.sample(tuple(chosen.shape), generator).to(self.loc)
         return self.loc.gather(0, chosen) + self.scale.gather(0, chosen) * noise
 
     def _cdf(self, y: Tensor) -> Tensor:
@@ -104,26 +122,47 @@ class RegressionPredictive(Predictive):
         """`y` in the shape, dtype and device of `mean`; a missing last axis of one is put in."""
         return like_mean(y, self.mean)
 
+    def observed(self, y: Any) -> tuple[Tensor, Tensor | None]:
+        """As `targets`, with the mean in place of missing ones, and which are there (None: all of them)."""
+        return observed(y, self.mean, self.missing)
 
-def like_mean(y: Any, mean: Tensor) -> Tensor:
-    """Targets brought to the predictive mean's shape, or an error: never a silent broadcast."""
+
+def observed(y: Any, mean: Tensor, missing: bool) -> tuple[Tensor, Tensor | None]:
+    """Targets in the mean's shape, the mean itself in place of missing ones, and which are there (None: all)."""
+    target = like_mean(y, mean, missing)
+    if not missing:
+        return target, None
+    seen = ~target.isnan()
+    return torch.where(seen, target, mean), seen
+
+
+def like_mean(y: Any, mean: Tensor, missing: bool = False) -> Tensor:
+    """Targets brought to the predictive mean's shape, or an error: never a silent broadcast.
+
+    An axis of one may be lacking: the last, or that of channels.
+    """
     target = as_targets(y, mean.device).to(mean.dtype)
     if target.shape == mean.shape:
-        return _finite(target)
+        return _finite(target, missing)
     if mean.shape[-1] == 1 and target.shape == mean.shape[:-1]:
-        return _finite(target.unsqueeze(-1))
+        return _finite(target.unsqueeze(-1), missing)
+    if mean.dim() > 2 and mean.shape[1] == 1 and target.shape == (mean.shape[0], *mean.shape[2:]):
+        return _finite(target.unsqueeze(1), missing)
     if target.shape == (*mean.shape, 1):
-        return _finite(target.squeeze(-1))
+        return _finite(target.squeeze(-1), missing)
     raise InputError(
         f"y: has shape {tuple(target.shape)}, but the predictions have {tuple(mean.shape)}; one target per prediction "
         "would work."
     )
 
 
-def _finite(target: Tensor) -> Tensor:
-    if not torch.isfinite(target).all():
-        bad = int((~torch.isfinite(target)).sum())
-        raise InputError(f"y: holds {bad} NaN or infinite values out of {target.numel()}; drop those rows.")
+def _finite(target: Tensor, missing: bool) -> Tensor:
+    bad = target.isinf() if missing else ~torch.isfinite(target)
+    if bool(bad.any()):
+        raise InputError(
+            f"y: holds {int(bad.sum())} {'' if missing else 'NaN or '}infinite values out of {target.numel()}; drop "
+            "those rows. (Where NaN stands for a missing target, a likelihood with missing=True passes over it.)"
+        )
     return target
 
 

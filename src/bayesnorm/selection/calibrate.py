@@ -182,6 +182,9 @@ def _score(predictive: Predictive, y: Any, score: Score | None) -> Tensor:
         raise BayesNormError(f"score: {score!r} was given for {type(predictive).__name__}; {works} would work.")
     if isinstance(predictive, RegressionPredictive) and score == "crps":
         # The paper's matched Gaussian would pass over the shape of noise that is not normal.
-        normal = isinstance(predictive.noise, NormalNoise)
-        return predictive.crps(y) if normal else crps_points(predictive, y, form="mixture")
+        if isinstance(predictive.noise, NormalNoise):
+            return predictive.crps(y)
+        target, seen = predictive.observed(y)
+        found = crps_points(predictive, target, form="mixture")
+        return found if seen is None else torch.where(seen, found, 0)
     return -predictive.log_prob(y)

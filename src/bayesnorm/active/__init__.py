@@ -1,0 +1,27 @@
+"""Which rows are worth a label? Acquisition functions of a predictive, and a loop that asks, keeps and goes on.
+
+`bald(predictive)` and the other scores give one number per row, higher where a label would teach more. `BatchBALD`,
+`VarianceReduction` and `Random` choose a whole batch. `ActiveLearner` takes either.
+"""
+
+from .batch_bald import BatchBALD as BatchBALD, batch_bald as batch_bald
+from .choosing import (
+    Acquisition as Acquisition,
+    BatchAcquisition as BatchAcquisition,
+    GreedyBatch as GreedyBatch,
+    Random as Random,
+    choose as choose,
+)
+from .learner import ActiveLearner as ActiveLearner
+from .scores import (
+    bald as bald,
+    entropy as entropy,
+    epistemic_variance as epistemic_variance,
+    predictive_variance as predictive_variance,
+    random_scores as random_scores,
+)
+from .variance_reduction import (
+    VarianceReduction as VarianceReduction,
+    greedy_variance_reduction as greedy_variance_reduction,
+    variance_reduction as variance_reduction,
+)

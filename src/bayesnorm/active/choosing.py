@@ -1,0 +1,128 @@
+"""From an acquisition to rows: the best by score, or whatever a batch acquisition chooses together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from ..errors import BayesNormError, InputError
+from ..posterior import require_seed
+from ..predictive import Predictive
+
+
+@runtime_checkable
+class BatchAcquisition(Protocol):
+    """Chooses rows together, so that they do not all ask the same."""
+
+    def choose(
+        self, predictive: Predictive, count: int, *, seed: int = 0, reference: Predictive | None = None
+    ) -> Tensor:
+        """Row numbers, (count,), none twice.
+
+        Args:
+            predictive: Predictions of the candidates.
+            count: How many to choose.
+            seed: Same seed, same rows.
+            reference: Predictions, by the same draws, of rows that matter, where there are such.
+        """
+        ...
+
+
+Acquisition = Callable[[Predictive], Tensor] | BatchAcquisition
+"""A score per row, whose highest are taken; or an object that chooses a batch."""
+
+
+@dataclass(frozen=True)
+class GreedyBatch:
+    """Rows chosen one after the other, each for what it adds to those before it.
+
+    Args:
+        rows: Row numbers, (count,).
+        gains: What each added, (count,); their sum is the batch's worth.
+    """
+
+    rows: Tensor
+    gains: Tensor
+
+
+@dataclass(frozen=True)
+class Random:
+    """The baseline: any rows, all with the same chance."""
+
+    def choose(
+        self, predictive: Predictive, count: int, *, seed: int = 0, reference: Predictive | None = None
+    ) -> Tensor:
+        generator = torch.Generator().manual_seed(require_seed(seed))
+        return torch.randperm(len(predictive), generator=generator)[:count]
+
+
+def choose(
+    acquisition: Acquisition,
+    predictive: Predictive,
+    count: int,
+    *,
+    seed: int = 0,
+    reference: Predictive | None = None,
+) -> Tensor:
+    """The rows of a predictive that an acquisition wants labelled, (count,), the most wanted first.
+
+    Args:
+        acquisition: A function of a predictive that gives one score per row, or a `BatchAcquisition`.
+        predictive: Predictions of the candidates.
+        count: How many rows, at most as many as there are.
+        seed: Given to a batch acquisition.
+        reference: Likewise.
+    """
+    require_count("count", count, len(predictive), "rows")
+    if not isinstance(acquisition, BatchAcquisition):
+        scores = _scores(acquisition, predictive)
+        return scores.sort(descending=True, stable=True).indices[:count].cpu()
+    rows = torch.as_tensor(acquisition.choose(predictive, count, seed=seed, reference=reference)).cpu()
+    if rows.shape != (count,) or rows.is_floating_point():
+        raise InputError(
+            f"acquisition: {type(acquisition).__name__} chose rows of shape {tuple(rows.shape)} and {rows.dtype}; "
+            f"{count} row numbers would work."
+        )
+    require_rows("acquisition", rows, len(predictive))
+    return rows.long()
+
+
+def require_count(name: str, count: Any, most: int | None = None, of: str = "") -> int:
+    """A whole number from 1, up to what there is."""
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1 or (most is not None and count > most):
+        there, bound = ("", "") if most is None else (f" for {most} {of}", f" to {most}")
+        raise BayesNormError(f"{name}: {count!r} was given{there}; a whole number from 1{bound} would work.")
+    return count
+
+
+def require_rows(name: str, rows: Tensor, most: int) -> None:
+    """Row numbers of a table with `most` rows, none twice."""
+    if bool(((rows < 0) | (rows >= most)).any()):
+        raise InputError(f"{name}: holds row {int(rows[(rows < 0) | (rows >= most)][0])}; 0 to {most - 1} would work.")
+    found, counts = rows.unique(return_counts=True)
+    if bool((counts > 1).any()):
+        raise InputError(f"{name}: holds row {int(found[counts > 1][0])} twice; every row once would work.")
+
+
+def _scores(acquisition: Callable[[Predictive], Tensor], predictive: Predictive) -> Tensor:
+    if not callable(acquisition):
+        raise BayesNormError(
+            f"acquisition: {type(acquisition).__name__} was given; a function of a predictive such as active.bald, or "
+            "an object with `choose` such as active.BatchBALD(), would work."
+        )
+    scores = torch.as_tensor(acquisition(predictive)).detach()
+    if scores.shape != (len(predictive),):
+        raise InputError(
+            f"acquisition: gave scores of shape {tuple(scores.shape)} for {len(predictive)} rows; one per row would "
+            "work."
+        )
+    if bool(torch.isnan(scores).any()):
+        raise InputError(
+            f"acquisition: gave {int(torch.isnan(scores).sum())} NaN scores of {len(scores)}; a network with finite "
+            "outputs would work."
+        )
+    return scores

@@ -1,0 +1,140 @@
+"""What an active learner knows: the rows that it chose, their labels as they come, and the file that keeps both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import files
+from ..errors import BayesNormError, FileFormatError, InputError
+
+KIND = "active-learner"
+
+
+@dataclass
+class Labels:
+    """Rows in the order in which they were chosen; those of the last round may still wait for a label.
+
+    Args:
+        path: The file that holds all of this, or None.
+        settings: What makes a run this one, as text by name; a file of another run is refused.
+    """
+
+    path: Path | None
+    settings: dict[str, str]
+    rows: list[int] = field(default_factory=list)
+    values: dict[int, Tensor] = field(default_factory=dict)
+    """Labels by row of the pool."""
+    rounds: list[int] = field(default_factory=list)
+    """How many rows each round chose."""
+
+    @property
+    def waiting(self) -> list[int]:
+        """Rows that were chosen and have no label yet."""
+        return [row for row in self.rows if row not in self.values]
+
+    def labelled(self) -> tuple[Tensor, Tensor]:
+        """Rows with a label, (k,), and their labels, (k, ...), in the order in which they were chosen."""
+        rows = [row for row in self.rows if row in self.values]
+        if not rows:
+            return torch.zeros(0, dtype=torch.long), torch.zeros(0)
+        dtype = self.values[rows[0]].dtype
+        for row in rows:
+            dtype = torch.promote_types(dtype, self.values[row].dtype)
+        return torch.tensor(rows), torch.stack([self.values[row].to(dtype) for row in rows])
+
+    def choose(self, rows: Sequence[int]) -> None:
+        """A new round: its rows wait for labels, also if the process dies now."""
+        self.rows += rows
+        self.rounds.append(len(rows))
+        self.write()
+
+    def answer(self, rows: Sequence[int], labels: Any) -> None:
+        """Keep the labels of some rows. Good ones among bad ones are kept before the error is raised."""
+        found = _as_labels(labels)
+        if found.dim() == 0 or len(found) != len(rows):
+            raise InputError(
+                f"oracle: gave labels of shape {tuple(found.shape)} for {len(rows)} rows; one label per row, "
+                f"({len(rows)}, ...), would work."
+            )
+        known = next(iter(self.values.values()), None)
+        if known is not None and known.shape != found.shape[1:]:
+            raise InputError(
+                f"oracle: gave labels of shape {tuple(found.shape[1:])} per row, but those before had "
+                f"{tuple(known.shape)}; labels of one shape would work."
+            )
+        good = torch.isfinite(found).reshape(len(rows), -1).all(1)
+        kept = {row: label for row, label, is_good in zip(rows, found, good.tolist(), strict=True) if is_good}
+        if kept:
+            self.values.update(kept)
+            self.write()
+        if len(kept) < len(rows):
+            bad = [row for row in rows if row not in kept]
+            raise InputError(
+                f"oracle: gave NaN or infinite labels for {len(bad)} of {len(rows)} rows, {_some(bad)}; finite labels "
+                f"would work. The other {len(kept)} are kept."
+            )
+
+    def write(self) -> None:
+        """Replace the file by what is known now."""
+        if self.path is None:
+            return
+        rows, labels = self.labelled()
+        tensors = {"chosen": torch.tensor(self.rows), "rows": rows, "labels": labels}
+        files.write(self.path, tensors, {"kind": KIND, "settings": self.settings, "rounds": self.rounds})
+
+    def resume(self) -> None:
+        """Take over what an earlier run wrote, where there is a file."""
+        if self.path is None or not self.path.exists():
+            return
+        again = "delete it to begin anew, or give another path"
+        try:
+            tensors, config = files.read(self.path)
+            if config.get("kind") != KIND:
+                raise FileFormatError(f"kind {config.get('kind')!r}")
+            chosen, rows, labels = (tensors[name] for name in ("chosen", "rows", "labels"))
+            settings, rounds = dict(config["settings"]), [int(size) for size in config["rounds"]]
+            values = dict(zip(rows.tolist(), labels, strict=True))
+        except (LookupError, TypeError, ValueError) as error:
+            raise FileFormatError(
+                f"path: {self.path} holds no labels that an ActiveLearner wrote ({error}); {again}."
+            ) from error
+        for name in [*self.settings, *settings]:
+            there, here = settings.get(name, "absent"), self.settings.get(name, "absent")
+            if there != here:
+                raise FileFormatError(
+                    f"path: {self.path} is another run's: {name} is {there} there and {here} here; the same pool and "
+                    f"settings as then would go on from it. Else {again}."
+                )
+        self.rows, self.values, self.rounds = chosen.tolist(), values, rounds
+
+
+def _as_labels(labels: Any) -> Tensor:
+    try:
+        found = torch.as_tensor(labels if isinstance(labels, Tensor) else np.array(labels)).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"oracle: gave {type(labels).__name__}, which is no array of numbers ({error}); one label per row would "
+            "work."
+        ) from error
+    if found.is_complex():
+        raise InputError(f"oracle: gave labels of {found.dtype}; real numbers would work.")
+    return found.clone()
+
+
+def _some(rows: list[int]) -> str:
+    return ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+
+
+def require_writable(path: Path) -> None:
+    """Better now than after the first labels were paid for."""
+    if not path.parent.is_dir():
+        raise BayesNormError(f"path: the folder {path.parent} does not exist; make it first.")
+    if path.is_dir():
+        raise BayesNormError(f"path: {path} is a folder; give a file name.")

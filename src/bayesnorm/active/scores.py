@@ -1,0 +1,74 @@
+"""Acquisition functions that judge each row by itself: a predictive in, one score per row out, higher is wanted more.
+
+Several outputs or pixels of a row count by their mean, in the targets' own units.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..posterior import require_seed
+from ..predictive import ClassificationPredictive, Predictive
+
+
+def predictive_variance(predictive: Predictive) -> Tensor:
+    """Total variance, (batch,): epistemic + aleatoric. Also wanted where the noise is large, which no label mends."""
+    return _row_means(_checked(predictive).variance)
+
+
+def epistemic_variance(predictive: Predictive) -> Tensor:
+    """Variance of the draws' means, (batch,): the part of the variance that labels could take away."""
+    return _row_means(_checked(predictive).epistemic)
+
+
+def entropy(predictive: Predictive) -> Tensor:
+    """Entropy of the class probabilities, (batch,), in nats. Also wanted where classes overlap."""
+    return _row_means(require_classification(predictive).entropy)
+
+
+def bald(predictive: Predictive) -> Tensor:
+    """Bayesian active learning by disagreement (Houlsby et al. 2011): I(y; w), (batch,), in nats, never negative.
+
+    What a row's label is expected to tell about the posterior's draw w. Exact over the draws for classes; in
+    regression that of Gaussians with the same moments, 1/2 log(1 + epistemic / aleatoric).
+    """
+    if isinstance(predictive, ClassificationPredictive):
+        return _row_means(require_classification(predictive).mutual_information)
+    _checked(predictive)
+    noise = predictive.aleatoric.clamp_min(torch.finfo(predictive.aleatoric.dtype).tiny)
+    return _row_means(0.5 * torch.log1p(predictive.epistemic / noise))
+
+
+def random_scores(predictive: Predictive, seed: int = 0) -> Tensor:
+    """The baseline that any acquisition should beat: uniform numbers, (batch,)."""
+    generator = torch.Generator().manual_seed(require_seed(seed))
+    return torch.rand(len(_checked(predictive)), generator=generator, dtype=torch.float64)
+
+
+def require_classification(predictive: Any) -> ClassificationPredictive:
+    if not isinstance(predictive, ClassificationPredictive):
+        raise InputError(
+            f"predictive: a {type(predictive).__name__} was given; a ClassificationPredictive, as a posterior with "
+            "the Categorical likelihood predicts, would work. For regression there are predictive_variance, "
+            "epistemic_variance, bald and variance_reduction."
+        )
+    _checked(predictive)
+    return predictive
+
+
+def _checked(predictive: Any) -> Predictive:
+    if not isinstance(predictive, Predictive):
+        raise InputError(
+            f"predictive: a {type(predictive).__name__} was given; what posterior.predict gives would work."
+        )
+    if predictive.mean.numel() == 0:
+        raise InputError(f"predictive: has shape {tuple(predictive.mean.shape)}; at least one row would work.")
+    return predictive
+
+
+def _row_means(values: Tensor) -> Tensor:
+    return values.flatten(1).mean(1) if values.dim() > 1 else values

@@ -1,0 +1,150 @@
+"""Expected variance reduction: by how much would the doubt about rows that matter fall if a row were labelled?
+
+With Gaussian outputs f and noise S the answer does not depend on the label (Cohn, Ghahramani and Jordan 1996):
+
+    reduction of row i  =  mean over reference outputs r of  c_ri (C_ii + S_i)^-1 c_ir,
+
+where C and c are the draws' covariances. Labelling a row then changes the covariance in closed form too, so that a
+batch can be built greedily. All is computed in the space of the n draws: with a_i the draws' deviations at row i,
+c_ij = a_i^T M a_j, M the identity before any label; no matrix over pairs of rows is formed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..metrics.arguments import check_regression, wide
+from ..predictive import Predictive, RegressionPredictive
+from .choosing import GreedyBatch, require_count
+
+BLOCK_BYTES = 2**26
+"""Most memory of the matrices of a block of rows."""
+
+
+@dataclass(frozen=True)
+class VarianceReduction:
+    """Greedy expected variance reduction as an acquisition; the reference is the candidates where none is given."""
+
+    def choose(
+        self, predictive: Predictive, count: int, *, seed: int = 0, reference: Predictive | None = None
+    ) -> Tensor:
+        return greedy_variance_reduction(predictive, count, reference).rows
+
+
+def variance_reduction(predictive: Predictive, reference: Predictive | None = None) -> Tensor:
+    """Expected fall of the mean variance over a reference set if the row were labelled, (batch,).
+
+    In squared units of the targets; never negative. Exact where outputs and noise are Gaussian (a linear model, a
+    Gaussian process); else the best that a linear update of the draws gives.
+
+    Args:
+        predictive: Predictions of the candidates in regression, by Monte Carlo draws.
+        reference: Predictions of the rows that matter by the *same* draws (same posterior, engine and seed); None for
+            the candidates themselves.
+    """
+    draws, wanted = _checked(predictive, reference)
+    return draws.gains(torch.eye(draws.n, dtype=wanted.dtype, device=wanted.device), wanted)
+
+
+def greedy_variance_reduction(predictive: Predictive, count: int, reference: Predictive | None = None) -> GreedyBatch:
+    """Rows that together make the reference's mean variance fall most, greedily: each counts what is left of it.
+
+    Args:
+        predictive: As in `variance_reduction`.
+        count: How many rows.
+        reference: As in `variance_reduction`.
+    """
+    draws, wanted = _checked(predictive, reference)
+    require_count("count", count, draws.rows, "rows")
+    inner = torch.eye(draws.n, dtype=wanted.dtype, device=wanted.device)
+    rows: list[int] = []
+    gains: list[Tensor] = []
+    for _ in range(count):
+        found = draws.gains(inner, wanted)
+        found[rows] = -torch.inf
+        rows.append(int(found.argmax()))
+        gains.append(found[rows[-1]])
+        inner = draws.labelled(inner, rows[-1])
+    return GreedyBatch(torch.tensor(rows), torch.stack(gains))
+
+
+@dataclass(frozen=True)
+class _Draws:
+    """The candidates' outputs.
+
+    Args:
+        deviations: Of each draw from the mean, times the root of its weight, (n, rows, outputs).
+        noise: Variance of each output's noise, (rows, outputs).
+    """
+
+    deviations: Tensor
+    noise: Tensor
+
+    @property
+    def n(self) -> int:
+        return len(self.deviations)
+
+    @property
+    def rows(self) -> int:
+        return self.deviations.shape[1]
+
+    def gains(self, inner: Tensor, wanted: Tensor) -> Tensor:
+        """Reduction by each row, (rows,), where covariances are a^T inner a and the reference's sum a a^T is given."""
+        outputs = self.deviations.shape[2]
+        side = min(outputs, self.n)
+        step = max(1, BLOCK_BYTES // (8 * (3 * side * side + 3 * self.n * outputs)))
+        goal = inner @ wanted @ inner
+        found = []
+        for a, noise in zip(self.deviations.split(step, 1), self.noise.split(step), strict=True):
+            a = a.movedim(1, 0)
+            if outputs <= self.n:
+                covariance = a.mT @ (inner @ a) + torch.diag_embed(noise)
+                change = torch.linalg.solve(covariance, a.mT @ (goal @ a))
+            else:
+                told = (a / noise[:, None]) @ a.mT
+                change = torch.linalg.solve(torch.eye(self.n).to(a) + told @ inner, told @ goal)
+            found.append(change.diagonal(dim1=1, dim2=2).sum(1))
+        return torch.cat(found).clamp_min(0)
+
+    def labelled(self, inner: Tensor, row: int) -> Tensor:
+        """`inner` once the row is labelled."""
+        a, noise = self.deviations[:, row], self.noise[row]
+        if a.shape[1] > self.n:
+            return torch.linalg.solve(torch.eye(self.n).to(a) + inner @ (a / noise) @ a.T, inner)
+        known = inner @ a
+        return inner - known @ torch.linalg.solve(a.T @ known + torch.diag(noise), known.T)
+
+
+def _checked(predictive: Any, reference: Any) -> tuple[_Draws, Tensor]:
+    """The candidates' draws, and the mean over reference outputs of a a^T, (n, n)."""
+    candidates = _deviations("predictive", predictive)
+    others = candidates if reference is None else _deviations("reference", reference)
+    if reference is not None and not torch.equal(reference.weights, predictive.weights):
+        raise InputError(
+            f"reference: has {len(others)} draws and predictive {len(candidates)}, or other weights; predictions of "
+            "one posterior by the same engine and seed would work."
+        )
+    noise = wide(predictive.aleatoric).reshape(candidates.shape[1:])
+    # Without noise a second label of a row would be divided by nothing.
+    least = torch.finfo(noise.dtype).eps * candidates.square().sum(0).max() + torch.finfo(noise.dtype).tiny
+    flat = others.flatten(1)
+    return _Draws(candidates, noise.clamp_min(least)), flat @ flat.T / flat.shape[1]
+
+
+def _deviations(name: str, predictive: Any) -> Tensor:
+    check_regression(predictive)
+    assert isinstance(predictive, RegressionPredictive)
+    if len(predictive.loc) < 2:
+        raise InputError(
+            f"{name}: has {len(predictive.loc)} draw, which says nothing of how rows vary together; predictions by "
+            "MonteCarlo() with at least 2 would work."
+        )
+    loc = wide(predictive.loc)
+    weights = wide(predictive.weights)
+    mean = torch.tensordot(weights, loc, dims=1)
+    return (loc - mean).flatten(1).mul(weights.sqrt()[:, None]).view(len(loc), loc.shape[1], -1)

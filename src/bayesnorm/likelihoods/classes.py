@@ -1,0 +1,106 @@
+"""What likelihoods of classes share: log probabilities by class, a temperature, targets that may be void."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.nn.functional import nll_loss
+
+from ..errors import BayesNormError, InputError
+from ..predictive import ClassificationPredictive
+from .base import Likelihood
+from .scales import holds
+
+
+@dataclass(frozen=True)
+class ClassTargets(Likelihood, ABC):
+    """Classes along the first output axis; further axes are pixels.
+
+    Args:
+        temperature: Above 1 softens the probabilities, below 1 sharpens them.
+        ignore_index: A class number, such as -100, that stands for a missing target: it adds nothing to the loss, and
+            its log probability is 0. None: there is none.
+    """
+
+    temperature: float = 1.0
+    ignore_index: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        number = self.temperature
+        if not isinstance(number, int | float) or not math.isfinite(number) or number <= 0:
+            raise BayesNormError(f"temperature: {number!r} was given; a positive, finite number would work.")
+        object.__setattr__(self, "temperature", float(number))
+        ignored = self.ignore_index
+        if ignored is not None and (isinstance(ignored, bool) or not isinstance(ignored, int)):
+            raise BayesNormError(f"ignore_index: {ignored!r} was given; a whole number such as -100 would work.")
+
+    @abstractmethod
+    def log_probs(self, f: Tensor, temperature: Tensor) -> Tensor:
+        """Log probabilities (n, batch, class, *pixels) of outputs (n, batch, outputs, *pixels)."""
+
+    @property
+    def noise(self) -> Tensor:
+        """The temperature."""
+        return torch.tensor(self.temperature, dtype=torch.float64)
+
+    def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
+        """Temperatures from sharp to very soft.
+
+        Of several draws none is sharpened more than twofold: beyond that they become votes, and a class that no draw
+        votes for has probability 0, which few validation rows do not show.
+        """
+        return torch.tensor(0.05 if len(f) == 1 else 0.5, device=f.device), torch.tensor(20.0, device=f.device)
+
+    def with_noise(self, noise: Tensor) -> Self:
+        return dataclasses.replace(self, temperature=float(noise))
+
+    def target_columns(self, outputs: int) -> int:
+        return 1
+
+    def loss(self, f: Tensor, y: Any, noise: Tensor | None = None) -> Tensor:
+        if f.dtype in (torch.float16, torch.bfloat16):
+            f = f.float()
+        f = (f if f.dim() > 1 else f.unsqueeze(-1))[None]
+        log_probs = self.log_probs(f, (self.noise if noise is None else noise).to(f))[0]
+        target, known, ignored = self._targets(y, log_probs)
+        cost = nll_loss(log_probs, target, reduction="none")
+        cost = torch.where(known, cost, math.nan)
+        if ignored is not None:
+            cost = torch.where(ignored, 0, cost)
+        return cost.sum() / len(log_probs)
+
+    def predictive(self, f: Tensor, weights: Tensor | None = None) -> ClassificationPredictive:
+        if f.dim() < 3:
+            if f.dim() != 2:
+                raise InputError(f"f: outputs of shape {tuple(f.shape)}; (n, batch, class, ...) would work.")
+            f = f.unsqueeze(-1)
+        return ClassificationPredictive(self.log_probs(f, self.noise.to(f)), weights, self.ignore_index)
+
+    def _targets(self, y: Tensor, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Class numbers (batch, *pixels), 0 for what is none; which are one; and which stand for missing ones."""
+        shape, classes = (len(log_probs), *log_probs.shape[2:]), log_probs.shape[1]
+        if y.numel() != math.prod(shape) or len(y) != len(log_probs):
+            raise InputError(f"y: has shape {tuple(y.shape)}; whole class numbers of shape {shape} would work.")
+        y = y.reshape(shape)
+        known = (y >= 0) & (y < classes)
+        if y.is_floating_point():
+            known &= y == y.round()
+        ignored = None if self.ignore_index is None else y == self.ignore_index
+        bad = ~known if ignored is None else ~(known | ignored)
+        if holds(bad.any()):
+            raise InputError(
+                f"y: holds {float(y[bad][0]):g} among {int(bad.sum())} that are no class; 0 to {classes - 1} would work. "
+                "A number for missing ones, such as -100, is said to the likelihood as ignore_index=-100."
+            )
+        return torch.where(known, y, 0).long(), known, ignored
+
+
+def with_zero(f: Tensor) -> Tensor:
+    """The one output (n, batch, 1, *pixels) of a binary classifier as that of class 1, beside a zero of class 0."""
+    return torch.cat([torch.zeros_like(f), f], dim=2) if f.shape[2] == 1 else f

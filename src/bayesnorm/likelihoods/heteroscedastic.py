@@ -1,0 +1,138 @@
+"""Noise that the network predicts beside the mean (Kendall and Gal 2017)."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..predictive import GaussianPredictive
+from ..predictive.noise import LaplaceNoise, NormalNoise
+from .real_targets import RealTargets
+from .scales import (
+    LOG_STD_BOUND,
+    LOG_STD_LIMIT,
+    as_numbers,
+    bounded,
+    on_outputs,
+    output_axis,
+    per_output,
+    positive_numbers,
+)
+
+
+@dataclass(frozen=True)
+class Heteroscedastic(RealTargets, ABC):
+    """What likelihoods with predicted noise share."""
+
+    least_outputs: ClassVar[int] = 2
+
+    scale: float | tuple[float, ...] = 1.0
+    axis: int = field(default=1, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "scale", positive_numbers("scale", self.scale))
+
+    @abstractmethod
+    def log_scale_of(self, output: Tensor) -> Tensor:
+        """Logarithm of the noise's scale, within limits, from what the network says of it."""
+
+    @property
+    def noise(self) -> Tensor:
+        """What the predicted scale is multiplied by."""
+        return torch.tensor(self.scale, dtype=torch.float64)
+
+    def with_noise(self, noise: Tensor) -> Self:
+        return dataclasses.replace(self, scale=as_numbers(noise))
+
+    def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
+        """Factors about the mean error in units of the predicted noise, one per output where a row has several."""
+        location, log_scale = self.split(f, torch.ones((), dtype=torch.float64))
+        units = self.errors(location.mean(0), y) * (-log_scale.mean(0)).exp()
+        mean = per_output(units.square()).sqrt()
+        return mean * 0.1, mean * 10
+
+    def split(self, f: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        location, output = halves(f, self.axis)
+        factor = on_outputs("scale", self.noise if noise is None else noise, location, self.axis)
+        return location, self.log_scale_of(output) + factor.log()
+
+    def target_columns(self, outputs: int) -> int:
+        return outputs // 2
+
+    def _hint(self, y: Tensor, location: Tensor) -> str:
+        return (
+            f"Half of the outputs along axis {self.axis} are noise: axis=1 is for maps (batch, 2 D, h, w), axis=-1 for "
+            "sequences (batch, time, 2 D)."
+        )
+
+
+@dataclass(frozen=True)
+class HeteroscedasticGaussian(Heteroscedastic):
+    """y ~ N(mean, scale^2 exp(s)): of 2 D outputs the first D are means, the others their log-variances s.
+
+    `with_noise_head(model)` makes such a network of one that predicts means alone, and `joined_outputs` of one with two
+    heads. Log-variances between -30 and 30 are taken as they are; beyond, they come close to -40 and 40. Targets in
+    units of such a size want to be standardised.
+
+    Args:
+        scale: What predicted standard deviations are multiplied by: one number, or one per target. `calibrate` finds it
+            on validation data.
+        axis: Of outputs (batch, *out), the one that holds means and log-variances: 1, as in (batch, 2 D) and in maps
+            (batch, 2 D, h, w), or -1 for sequences (batch, time, 2 D).
+        missing: Whether NaN stands for a missing target, which then counts for nothing.
+    """
+
+    @property
+    def family(self) -> NormalNoise:
+        return NormalNoise()
+
+    def log_scale_of(self, output: Tensor) -> Tensor:
+        return 0.5 * bounded(output, 2 * LOG_STD_LIMIT, 2 * LOG_STD_BOUND)
+
+    def gaussian_predictive(self, mean: Tensor, variance: Tensor) -> GaussianPredictive:
+        """The Gaussian with the mean and variance of y: E exp(s) = exp(mean + variance / 2) is that of a log-normal."""
+        location, output = halves(mean[None], self.axis)
+        epistemic, spread = halves(variance[None], self.axis)
+        factor = on_outputs("scale", self.noise, location, self.axis)
+        aleatoric = (2 * (self.log_scale_of(output + spread / 2) + factor.log())).exp()
+        return GaussianPredictive(location[0], epistemic[0], aleatoric[0], self.missing)
+
+
+@dataclass(frozen=True)
+class HeteroscedasticLaplace(Heteroscedastic):
+    """Laplace noise of scale b, times `scale`: of 2 D outputs the first D are locations, the others their log b.
+
+    Log-scales between -15 and 15 are taken as they are; beyond, they come close to -20 and 20. See
+    `HeteroscedasticGaussian` for the network and for the arguments.
+
+    Args:
+        scale: What predicted scales are multiplied by: one number, or one per target.
+        axis: The one of outputs (batch, *out) that holds locations and log-scales.
+        missing: Whether NaN stands for a missing target, which then counts for nothing.
+    """
+
+    @property
+    def family(self) -> LaplaceNoise:
+        return LaplaceNoise()
+
+    def log_scale_of(self, output: Tensor) -> Tensor:
+        return bounded(output, LOG_STD_LIMIT, LOG_STD_BOUND)
+
+
+def halves(f: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    """Outputs (n, batch, *out) cut in two along an axis of (batch, *out)."""
+    position = output_axis(f, axis)
+    if f.shape[position] % 2 or not f.shape[position]:
+        raise InputError(
+            f"f: {f.shape[position]} outputs along axis {axis} of {tuple(f.shape[1:])}; an even number, the first half "
+            "means and the second their noise, would work: with_noise_head(model) makes such a network."
+        )
+    first, second = f.chunk(2, dim=position)
+    return first, second

@@ -1,0 +1,150 @@
+"""Several tasks on one network, each with its own likelihood (Kendall, Gal and Cipolla 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from ..errors import BayesNormError, FileFormatError, InputError
+from ..predictive import MultiTaskPredictive
+from .base import Likelihood, likelihood_from
+from .classes import ClassTargets
+from .scales import output_axis, require_axis, require_count
+
+Task = tuple[str, Likelihood, int]
+"""A name, a likelihood and how many outputs it takes."""
+
+
+@dataclass(frozen=True, init=False)
+class MultiTask(Likelihood):
+    """The tasks' losses added up, each with its own noise, by which they are weighted.
+
+        MultiTask({"depth": HeteroscedasticGaussian(), "label": (Categorical(), 12)})
+
+    takes 2 + 12 outputs of the network, in this order. (A network that returns them apart becomes such a one by
+    `joined_outputs`.) Targets are a dict by task, or one tensor with the tasks' targets beside each other, of classes
+    one column with their numbers: what `train` takes.
+
+    What a task's noise is decides its weight in the sum: a variance that is four times as large divides a squared error
+    by four. `LearnedNoise(MultiTask(...))` learns it with the network, one number per task, and so the weights.
+
+    Args:
+        tasks: Likelihoods by name; (likelihood, outputs) where there is more than one target, or more than two classes.
+        axis: Of outputs (batch, *out), the one that the tasks' outputs lie along; 1 is that of columns, classes and
+            channels.
+    """
+
+    tasks: tuple[Task, ...]
+    axis: int = field(default=1, kw_only=True)
+
+    def __init__(self, tasks: Mapping[str, Likelihood | tuple[Likelihood, int]], *, axis: int = 1) -> None:
+        require_axis(axis)
+        if not isinstance(tasks, Mapping) or not tasks:
+            raise BayesNormError(f"tasks: {tasks!r} was given; a dict of likelihoods by name would work.")
+        object.__setattr__(self, "tasks", tuple(_task(str(name), given) for name, given in tasks.items()))
+        object.__setattr__(self, "axis", axis)
+
+    def __getitem__(self, name: str) -> Likelihood:
+        return self._by_name[name]
+
+    def predictive(self, f: Tensor, weights: Tensor | None = None) -> MultiTaskPredictive:
+        parts = self._outputs(f)
+        found = {name: task.predictive(parts[name], weights) for name, task, _ in self.tasks}
+        return MultiTaskPredictive(found, self._targets)
+
+    def gaussian_predictive(self, mean: Tensor, variance: Tensor) -> MultiTaskPredictive | None:
+        means, variances = self._outputs(mean[None]), self._outputs(variance[None])
+        found = {}
+        for name, task, _ in self.tasks:
+            exact = task.gaussian_predictive(means[name][0], variances[name][0])
+            if exact is None:
+                return None
+            found[name] = exact
+        return MultiTaskPredictive(found, self._targets)
+
+    def loss(self, f: Tensor, y: Any, noise: Tensor | None = None) -> Tensor:
+        parts, targets = self._outputs(f[None]), self._targets(y)
+        losses = []
+        for k, (name, task, _) in enumerate(self.tasks):
+            own = None if noise is None else task.noise.to(noise) * noise[k]
+            losses.append(task.loss(parts[name][0], targets[name], own))
+        return torch.stack(losses).sum()
+
+    @property
+    def noise(self) -> Tensor:
+        """What the tasks' own noise is multiplied by, one number each."""
+        return torch.ones(len(self.tasks), dtype=torch.float64)
+
+    def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
+        """Factors of every task's own noise."""
+        parts, targets, ends = self._outputs(f), self._targets(y), []
+        for name, task, _ in self.tasks:
+            low, high = task.noise_range(parts[name], targets[name])
+            own = task.noise.to(low.device)
+            ends.append(((low / own).amin(), (high / own).amax()))
+        return torch.stack([low for low, _ in ends]), torch.stack([high for _, high in ends])
+
+    def with_noise(self, noise: Tensor) -> Self:
+        factors = noise.double().cpu()
+        changed = {name: (task.with_noise(task.noise * factors[k]), n) for k, (name, task, n) in enumerate(self.tasks)}
+        return type(self)(changed, axis=self.axis)
+
+    def target_columns(self, outputs: int) -> int:
+        return sum(task.target_columns(own) for _, task, own in self.tasks)
+
+    def config(self) -> dict[str, Any]:
+        tasks = {name: [task.config(), outputs] for name, task, outputs in self.tasks}
+        return {"kind": type(self).__name__, "tasks": tasks, **({"axis": self.axis} if self.axis != 1 else {})}
+
+    @property
+    def _by_name(self) -> dict[str, Likelihood]:
+        return {name: task for name, task, _ in self.tasks}
+
+    def _outputs(self, f: Tensor) -> dict[str, Tensor]:
+        """Every task's part of outputs (n, batch, *out)."""
+        position = output_axis(f, self.axis)
+        widths = [outputs for _, _, outputs in self.tasks]
+        if f.shape[position] != sum(widths):
+            wanted = " + ".join(f"{outputs} ({name})" for name, _, outputs in self.tasks)
+            raise InputError(
+                f"f: {f.shape[position]} outputs along axis {self.axis} of {tuple(f.shape[1:])}, but the tasks take "
+                f"{wanted}; (likelihood, outputs) says how many a task takes, and axis= where they lie."
+            )
+        return dict(zip(self._by_name, f.split(widths, dim=position), strict=True))
+
+    def _targets(self, y: Any) -> dict[str, Any]:
+        """Every task's targets: from a dict, or columns of one tensor."""
+        if isinstance(y, Mapping):
+            if set(y) != set(self._by_name):
+                raise InputError(f"y: has targets for {list(y)}; for each of {list(self._by_name)} would work.")
+            return dict(y)
+        columns = [task.target_columns(outputs) for _, task, outputs in self.tasks]
+        shape = tuple(getattr(y, "shape", ()))
+        if len(shape) < 2 or not -len(shape) <= self.axis < len(shape) or shape[self.axis] != sum(columns):
+            raise InputError(
+                f"y: {type(y).__name__} of shape {shape}; a dict by task, or a tensor with {sum(columns)} columns "
+                f"along axis {self.axis}, would work."
+            )
+        parts = torch.as_tensor(y).split(columns, dim=self.axis)
+        found = zip(self.tasks, parts, strict=True)
+        return {n: part.squeeze(self.axis) if isinstance(task, ClassTargets) else part for (n, task, _), part in found}
+
+
+def _task(name: str, given: Any) -> Task:
+    likelihood, outputs = given if isinstance(given, tuple | list) and len(given) == 2 else (given, None)
+    if isinstance(likelihood, Mapping):  # as `config` wrote it
+        likelihood = likelihood_from(dict(likelihood))
+        if outputs is None:
+            raise FileFormatError(f"likelihood: task {name!r} does not say how many outputs it takes.")
+    if not isinstance(likelihood, Likelihood) or isinstance(likelihood, MultiTask):
+        raise BayesNormError(
+            f"tasks: {name!r} is {type(likelihood).__name__}; a likelihood or a pair (likelihood, outputs) would work."
+        )
+    if outputs is None:
+        outputs = likelihood.least_outputs
+    require_count(f"tasks: outputs of {name!r}", outputs, likelihood.least_outputs)
+    return name, likelihood, outputs

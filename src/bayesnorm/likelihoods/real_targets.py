@@ -1,0 +1,106 @@
+"""Likelihoods of real targets, y = location + scale * noise."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..predictive import RegressionPredictive
+from ..predictive.noise import Noise
+from ..predictive.regression import observed
+from .base import Likelihood
+from .scales import holds, like_outputs, on_outputs, require_axis, require_flag
+
+
+@dataclass(frozen=True)
+class RealTargets(Likelihood, ABC):
+    """What likelihoods of real targets share.
+
+    Args:
+        axis: Of outputs (batch, *out), the one that entries of several targets lie along; 1 is that of channels.
+        missing: Whether NaN stands for a target that is missing: it adds nothing to the loss, and its log density
+            and CRPS are 0. Else it is an error.
+    """
+
+    axis: int = field(default=-1, kw_only=True)
+    missing: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        require_axis(self.axis)
+        require_flag("missing", self.missing)
+
+    @property
+    @abstractmethod
+    def family(self) -> Noise:
+        """The noise in standard form."""
+
+    @abstractmethod
+    def split(self, f: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Location, and logarithm of the scale (which broadcasts to it), of outputs (n, batch, *out)."""
+
+    def loss(self, f: Tensor, y: Any, noise: Tensor | None = None) -> Tensor:
+        if f.dtype in (torch.float16, torch.bfloat16):
+            f = f.float()
+        location, log_scale = self.split(f[None], noise)
+        location, log_scale = location[0], log_scale[0] if log_scale.dim() == location.dim() else log_scale
+        target, seen = self._seen(y, location)
+        cost = log_scale - self.family.log_prob((target - location) * (-log_scale).exp())
+        if seen is not None:
+            cost = torch.where(seen, cost, 0)
+        return cost.sum() / len(f)
+
+    def predictive(self, f: Tensor, weights: Tensor | None = None) -> RegressionPredictive:
+        location, log_scale = self.split(f)
+        return RegressionPredictive(location, log_scale.exp(), weights, self.family, self.missing)
+
+    def target_columns(self, outputs: int) -> int:
+        return outputs
+
+    def errors(self, location: Tensor, y: Any) -> Tensor:
+        """Target less location (batch, *out); NaN where the target is missing."""
+        target, seen = observed(y, location, self.missing)
+        return target - location if seen is None else torch.where(seen, target - location, math.nan)
+
+    def _seen(self, y: Tensor, location: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Targets in the shape of the outputs, and which of them are there."""
+        try:
+            target = like_outputs(y, location)
+        except InputError as error:
+            raise InputError(f"{error} {self._hint(y, location)}".rstrip()) from None
+        unknown = target.isnan()
+        if self.missing:
+            return torch.where(unknown, location.detach().to(target.dtype), target), ~unknown
+        if holds(unknown.any()):
+            raise InputError(
+                f"y: holds {int(unknown.sum())} NaN out of {y.numel()}; drop those rows, or say missing=True of "
+                f"{type(self).__name__}."
+            )
+        return target, None
+
+    def _hint(self, y: Tensor, location: Tensor) -> str:
+        return ""
+
+
+@dataclass(frozen=True)
+class FixedScale(RealTargets, ABC):
+    """Noise of one scale, or of one per output, whatever the input."""
+
+    _name: ClassVar[str]
+    """Of the number that says how noisy it is."""
+
+    @abstractmethod
+    def _log_scale(self, noise: Tensor) -> Tensor:
+        """The scale's logarithm from what `noise` is."""
+
+    def split(self, f: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return f, on_outputs(self._name, self._log_scale(self.noise if noise is None else noise), f, self.axis)
+
+    def predictive(self, f: Tensor, weights: Tensor | None = None) -> RegressionPredictive:
+        scale = on_outputs(self._name, self._log_scale(self.noise).exp(), f, self.axis)
+        return RegressionPredictive(f, scale, weights, self.family, self.missing)

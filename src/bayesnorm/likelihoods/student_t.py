@@ -1,0 +1,64 @@
+"""Student's t noise of known scale: some targets are far off, and say little about the rest."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from ..errors import BayesNormError
+from ..predictive.student_t import LEAST_DF, StudentTNoise
+from .real_targets import FixedScale
+from .scales import as_numbers, per_output, positive_numbers
+
+
+@dataclass(frozen=True)
+class StudentT(FixedScale):
+    """(y - f) / scale ~ Student's t with `df` degrees of freedom; its variance is scale^2 df / (df - 2).
+
+    A robust regression: beyond some scales, an outlier pulls the less the farther away it is.
+
+    Args:
+        df: Degrees of freedom, from 1.1. The variance is infinite up to 2; above 30 it is all but a Gaussian.
+        scale: One positive number, or one per entry of an output axis, in the targets' own units.
+        axis: Of outputs (batch, *out), the one that several scales lie along: the last, or 1 for the channels of maps.
+        missing: Whether NaN stands for a missing target, which then counts for nothing.
+    """
+
+    df: float = 4.0
+    scale: float | tuple[float, ...] = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.df, bool) or not isinstance(self.df, int | float) or not LEAST_DF <= self.df < math.inf:
+            raise BayesNormError(
+                f"df: {self.df!r} was given; a finite number from {LEAST_DF} would work (a mean needs more than 1)."
+            )
+        object.__setattr__(self, "df", float(self.df))
+        object.__setattr__(self, "scale", positive_numbers("scale", self.scale))
+
+    _name = "scale"
+
+    @property
+    def family(self) -> StudentTNoise:
+        return StudentTNoise(self.df)
+
+    @property
+    def noise(self) -> Tensor:
+        """The scale."""
+        return torch.tensor(self.scale, dtype=torch.float64)
+
+    def _log_scale(self, noise: Tensor) -> Tensor:
+        return noise.log()
+
+    def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
+        """Scales below the mean absolute error, of which outliers may be the most, one per output of several."""
+        error = per_output(self.errors(f.mean(0), y).abs())
+        return error * 0.02, error * 10
+
+    def with_noise(self, noise: Tensor) -> Self:
+        return dataclasses.replace(self, scale=as_numbers(noise))

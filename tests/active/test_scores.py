@@ -1,0 +1,111 @@
+"""Scores of single rows: cases that can be done by hand, and what must always hold."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, strategies as st
+
+import bayesnorm as bn
+from bayesnorm import ClassificationPredictive, RegressionPredictive, active
+from bayesnorm.errors import InputError
+from bayesnorm.predictive import GaussianPredictive
+
+HALF = math.log(2)
+
+
+@pytest.fixture
+def three_rows():
+    """Two draws of two classes: both sure and agreed; both unsure; each sure of another class."""
+    probs = [[[1.0, 0.0], [0.5, 0.5], [1.0, 0.0]], [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]]
+    return ClassificationPredictive(torch.tensor(probs, dtype=torch.float64).log())
+
+
+def test_entropy_sees_doubt_and_bald_only_disagreement(three_rows):
+    assert active.entropy(three_rows).tolist() == pytest.approx([0, HALF, HALF])
+    assert active.bald(three_rows).tolist() == pytest.approx([0, 0, HALF])
+    assert active.choose(active.bald, three_rows, 1).tolist() == [2]
+
+
+def test_variances_by_hand():
+    predictive = RegressionPredictive(
+        torch.tensor([[[0.0], [1.0]], [[2.0], [1.0]]]), torch.tensor([[1.0], [3.0]])[None], None
+    )
+    assert active.epistemic_variance(predictive).tolist() == pytest.approx([1, 0])
+    assert active.predictive_variance(predictive).tolist() == pytest.approx([2, 9])
+    assert active.bald(predictive).tolist() == pytest.approx([0.5 * HALF, 0])
+    assert active.choose(active.epistemic_variance, predictive, 1).tolist() == [0]
+    assert active.choose(active.predictive_variance, predictive, 1).tolist() == [1], "noise no label can mend"
+
+
+def test_a_closed_gaussian_has_the_same_scores():
+    predictive = GaussianPredictive(torch.zeros(2, 1), torch.tensor([[3.0], [0.0]]), torch.tensor(1.0))
+    assert active.epistemic_variance(predictive).tolist() == pytest.approx([3, 0])
+    assert active.bald(predictive).tolist() == pytest.approx([HALF, 0])
+
+
+def test_several_outputs_and_pixels_count_by_their_mean(make_task):
+    outputs = RegressionPredictive(torch.tensor([[[0.0, 0.0]], [[2.0, 4.0]]]), torch.tensor(1.0))
+    assert active.epistemic_variance(outputs).tolist() == pytest.approx([(1 + 4) / 2])
+    task = make_task("per_pixel")
+    predictive = bn.MCBN(16, states=8).fit(task.model, task.x, task.likelihood).predict(task.new_x)
+    for score, whole in ((active.bald, predictive.mutual_information), (active.entropy, predictive.entropy)):
+        assert torch.equal(score(predictive), whole.flatten(1).mean(1))
+        assert score(predictive).shape == (6,)
+
+
+def test_one_number_per_row_without_an_axis_of_outputs():
+    predictive = RegressionPredictive(torch.tensor([[0.0, 1.0], [2.0, 1.0]]), torch.tensor(1.0))
+    assert active.epistemic_variance(predictive).tolist() == pytest.approx([1, 0])
+    assert active.variance_reduction(predictive).tolist() == pytest.approx([1 / 2 / (1 + 1), 0])
+
+
+def test_random_scores_are_seeded(make_classes):
+    predictive = make_classes(2, 50, 3)
+    first = active.random_scores(predictive, 1)
+    assert torch.equal(first, active.random_scores(predictive, 1))
+    assert not torch.equal(first, active.random_scores(predictive, 2))
+    assert sorted(active.Random().choose(predictive, 50).tolist()) == list(range(50))
+
+
+@given(st.integers(0, 10**6), st.integers(1, 6), st.integers(2, 5), st.floats(0.01, 60))
+def test_mutual_information_is_between_0_and_entropy(seed, draws, classes, sharpness):
+    generator = torch.Generator().manual_seed(seed)
+    logits = sharpness * torch.randn(draws, 4, classes, generator=generator)
+    predictive = ClassificationPredictive(logits.log_softmax(2))
+    found = active.bald(predictive)
+    assert bool((found >= 0).all())
+    assert bool((found <= active.entropy(predictive) + 1e-5).all())
+
+
+def test_wrong_predictives_are_refused(make_classes):
+    regression = RegressionPredictive(torch.zeros(2, 3, 1), torch.tensor(1.0))
+    with pytest.raises(InputError, match=r"predictive: a RegressionPredictive.*epistemic_variance"):
+        active.entropy(regression)
+    with pytest.raises(InputError, match=r"predictive: a Tensor"):
+        active.bald(torch.zeros(3))
+    with pytest.raises(InputError, match="at least one row"):
+        active.bald(ClassificationPredictive(torch.zeros(2, 0, 3)))
+
+
+def test_what_choosing_refuses(make_classes):
+    predictive = make_classes(2, 4, 3)
+    with pytest.raises(bn.BayesNormError, match=r"count: 5 was given for 4 rows.*1 to 4"):
+        active.choose(active.bald, predictive, 5)
+    with pytest.raises(InputError, match=r"scores of shape \(4, 3\) for 4 rows"):
+        active.choose(lambda p: p.probs, predictive, 1)
+    with pytest.raises(InputError, match="2 NaN scores of 4"):
+        active.choose(lambda p: torch.tensor([0.0, math.nan, 1.0, math.nan]), predictive, 1)
+    with pytest.raises(bn.BayesNormError, match="acquisition: str"):
+        active.choose("bald", predictive, 1)
+
+    class Twice:
+        def choose(self, predictive, count, *, seed=0, reference=None):
+            return [1, 1]
+
+    with pytest.raises(InputError, match="row 1 twice"):
+        active.choose(Twice(), predictive, 2)
+    with pytest.raises(InputError, match="3 row numbers"):
+        active.choose(Twice(), predictive, 3)

@@ -1,0 +1,93 @@
+"""The learning curves at a small size, and the bandit: that they run and say what they claim to say."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bayesnorm import active
+from bayesnorm.experiments import active_digits
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "thompson_sampling.py"
+
+
+@pytest.fixture(scope="module")
+def curves():
+    torch.set_num_threads(1)
+    pytest.importorskip("sklearn", reason="needs scikit-learn")
+    return active_digits.learning_curves(2, budget=50, steps=100)
+
+
+def test_curves_rise_with_labels(curves):
+    assert curves.labels.tolist() == [20, 30, 40, 50]
+    for name in active_digits.ACQUISITIONS:
+        assert curves.accuracy[name].shape == curves.nll[name].shape == (2, 4)
+        assert curves.accuracy[name][:, -1].mean() > curves.accuracy[name][:, 0].mean() + 0.05, name
+        assert curves.nll[name][:, -1].mean() < curves.nll[name][:, 0].mean(), name
+
+
+def test_acquisitions_begin_alike_and_then_differ(curves):
+    starts = np.stack([runs[:, 0] for runs in curves.accuracy.values()])
+    assert (starts == starts[0]).all()
+    ends = np.stack([runs[:, -1] for runs in curves.nll.values()])
+    assert len(np.unique(ends[:, 0])) == len(ends)
+
+
+def test_areas_by_hand():
+    ramp, flat = np.array([[0.0, 1.0, 1.0], [0.0, 0.5, 1.0]]), np.full((2, 3), 0.5)
+    made = active_digits.LearningCurves(np.array([0, 10, 20]), {"random": flat, "x": ramp}, {"random": flat, "x": ramp})
+    assert made.area("accuracy")["x"].tolist() == pytest.approx([0.75, 0.5])
+    gain = made.against_random("accuracy")["x"]
+    assert gain.mean == pytest.approx(0.125)
+    assert gain.standard_error == pytest.approx(0.125)
+
+
+def test_the_table_compares_every_acquisition_with_random(curves):
+    text = curves.table()
+    for score in ("accuracy", "NLL"):
+        assert f"test {score}" in text
+    for name in active_digits.ACQUISITIONS:
+        lines = re.findall(rf"^  {name} .*$", text, re.MULTILINE)
+        assert len(lines) == 2
+        compared = [re.search(r"[+-]0\.\d{4} ± 0\.\d{4}", line) is not None for line in lines]
+        assert compared == [name != "random"] * 2
+
+
+def test_the_picture_names_its_curves_and_axes(curves, tmp_path):
+    ax = curves.draw()
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == list(active_digits.ACQUISITIONS)
+    assert ax.get_xlabel() == "labelled images"
+    active_digits.save_figure(ax, tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_bald_asks_for_images_that_tell_more():
+    images, digits = active_digits.load_digits()
+    assert images.shape == (1797, 64)
+    assert len(digits.unique()) == 10
+    posterior = active_digits.fit(images[:40], digits[:40], seed=0, steps=100)
+    predictive = posterior.predict(images[40:400])
+    information = active.bald(predictive)
+    chosen = active.choose(active.bald, predictive, 10)
+    assert float(information[chosen].min()) >= float(information.sort().values[-10])
+    together = active.batch_bald(predictive, 10, configurations=256)
+    assert float(together.gains.sum()) < float(information[chosen].sum()), "together they tell less"
+
+
+def test_thompson_sampling():
+    assert len(EXAMPLE.read_text(encoding="utf-8").splitlines()) < 90
+    command = [sys.executable, "-W", "error", str(EXAMPLE), "--rounds", "240", "--seeds", "1"]
+    own = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    regret = dict(re.findall(r"^(\w+) .* (\d+) ± 0$", done.stdout, re.MULTILINE))
+    assert list(regret) == ["thompson", "epsilon_greedy", "greedy"]
+    for name, wrong in regret.items():
+        assert 0 < int(wrong) < 0.9 * 240 - 2 * (240 * 0.09) ** 0.5, f"{name} learns: fewer than by chance"

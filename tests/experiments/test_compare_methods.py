@@ -1,0 +1,49 @@
+"""Every method on one small set: scores are there, the baseline is the baseline, and doubt grows away from the data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+
+import pytest
+
+from bayesnorm.experiments.compare_methods import SETS, compare, makers, splits, table
+
+
+@pytest.fixture(scope="module")
+def toy():
+    return compare("toy", 1, steps=160)
+
+
+def test_every_method_is_scored(toy):
+    assert toy.keys() == makers().keys()
+    for name, (score,) in toy.items():
+        assert all(math.isfinite(value) for value in asdict(score).values()), name
+        assert score.crps > 0
+        assert score.draws_per_second > 0
+
+
+def test_constant_uncertainty_is_where_gains_start(toy):
+    (constant,) = toy["constant"]
+    assert constant.growth == 0
+    # Its own noise was found by the same score on the same rows.
+    assert constant.gain_crps == pytest.approx(0, abs=0.2)
+
+
+def test_doubt_grows_away_from_the_data(toy):
+    for name, (score,) in toy.items():
+        if name != "constant":
+            assert score.growth > 1.2, name
+
+
+def test_the_table_has_a_line_for_each(toy):
+    lines = table("toy", toy).splitlines()
+    assert len(lines) == 2 + len(toy)
+    assert all(line.startswith(name) for line, name in zip(lines[2:], toy, strict=True))
+
+
+def test_splits_are_disjoint_and_the_papers():
+    (split,) = splits("toy", 1)
+    rows = [tuple(row) for part in (split.train, split.validation, split.test) for row in part[0].tolist()]
+    assert len(set(rows)) == len(rows)
+    assert SETS == ("toy", "yacht", "concrete", "energy")
