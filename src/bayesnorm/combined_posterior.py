@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .ensemble_posterior import require_sized
 from .errors import BayesNormError
+from .files import under
 from .likelihoods import Likelihood
 from .network import Executable, State
 from .posterior import Posterior, derived_seeds, restored_posterior
@@ -61,9 +62,11 @@ class CombinedPosterior(Posterior):
     ) -> Self:
         parts = []
         for i, described in enumerate(config["parts"]):
-            prefix = f"{i}."
-            own = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-            parts.append(restored_posterior(described["kind"], executable, likelihood, own, described["posterior"]))
+            parts.append(
+                restored_posterior(
+                    described["kind"], executable, likelihood, under(f"{i}.", tensors), described["posterior"]
+                )
+            )
         return cls(_widest(parts), likelihood, tuple(parts))
 
 

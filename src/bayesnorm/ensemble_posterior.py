@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from .errors import BayesNormError, FileFormatError
+from .files import under
 from .likelihoods import Likelihood
 from .network import Executable, State, tensors_of
 from .point_posterior import PointPosterior
@@ -176,8 +177,8 @@ class EnsemblePosterior(Posterior):
             raise FileFormatError(f"model: {len(networks)} networks for {count} members; one each would work.")
         members = []
         for i, (described, network) in enumerate(zip(config["members"], networks, strict=True)):
-            own = _with_tensors(network, _under(f"{i}.network.", tensors))
-            parts = _under(f"{i}.posterior.", tensors)
+            own = _with_tensors(network, under(f"{i}.network.", tensors))
+            parts = under(f"{i}.posterior.", tensors)
             members.append(
                 restored_posterior(
                     described["kind"], Executable(own, executable.output), likelihood, parts, described["posterior"]
@@ -197,10 +198,6 @@ def require_sized(posterior: Posterior) -> Any:
 
 def _tensors(member: Posterior) -> dict[str, Tensor]:
     return tensors_of(member.model)
-
-
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def _with_tensors(network: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:

@@ -74,6 +74,11 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, config
 
 
+def under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin with `prefix`, by the rest of their names."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
 def _digest(tensors: dict[str, Tensor], text: str) -> str:
     digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):

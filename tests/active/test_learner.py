@@ -199,6 +199,25 @@ def test_an_interrupted_fit_or_choice_goes_on_in_the_same_way(tmp_path):
     assert resumed.rows.tolist() == whole.rows.tolist()
 
 
+def test_rows_that_were_asked_for_are_asked_for_again(tmp_path):
+    """Someone may be labelling them already; another fit, which need not be deterministic, may not change them."""
+    asked = []
+
+    def whim(predictive):
+        return torch.rand(len(predictive))
+
+    def oracle(rows, x):
+        asked.append(rows.tolist())
+        if len(asked) == 2:
+            raise Broken
+        return truth(rows, x)
+
+    with pytest.raises(Broken):
+        learner(oracle, acquisition=whim, path=tmp_path / "labels").run()
+    learner(oracle, acquisition=whim, path=tmp_path / "labels").run()
+    assert asked[2] == asked[1]
+
+
 SCRIPT = """
 import os, signal, sys, torch
 from bayesnorm import RegressionPredictive, active

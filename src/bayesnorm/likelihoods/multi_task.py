@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from ..errors import BayesNormError, FileFormatError, InputError
+from ..errors import BayesNormError, InputError
 from ..predictive import MultiTaskPredictive
 from .base import Likelihood, likelihood_from
 from .classes import ClassTargets
@@ -43,6 +43,8 @@ class MultiTask(Likelihood):
 
     def __init__(self, tasks: Mapping[str, Likelihood | tuple[Likelihood, int]], *, axis: int = 1) -> None:
         require_axis(axis)
+        if isinstance(tasks, list):  # as `config` wrote them, and JSON keeps their order
+            tasks = {name: (likelihood_from(config), outputs) for name, config, outputs in tasks}
         if not isinstance(tasks, Mapping) or not tasks:
             raise BayesNormError(f"tasks: {tasks!r} was given; a dict of likelihoods by name would work.")
         object.__setattr__(self, "tasks", tuple(_task(str(name), given) for name, given in tasks.items()))
@@ -97,7 +99,7 @@ class MultiTask(Likelihood):
         return sum(task.target_columns(own) for _, task, own in self.tasks)
 
     def config(self) -> dict[str, Any]:
-        tasks = {name: [task.config(), outputs] for name, task, outputs in self.tasks}
+        tasks = [[name, task.config(), outputs] for name, task, outputs in self.tasks]
         return {"kind": type(self).__name__, "tasks": tasks, **({"axis": self.axis} if self.axis != 1 else {})}
 
     @property
@@ -136,10 +138,6 @@ class MultiTask(Likelihood):
 
 def _task(name: str, given: Any) -> Task:
     likelihood, outputs = given if isinstance(given, tuple | list) and len(given) == 2 else (given, None)
-    if isinstance(likelihood, Mapping):  # as `config` wrote it
-        likelihood = likelihood_from(dict(likelihood))
-        if outputs is None:
-            raise FileFormatError(f"likelihood: task {name!r} does not say how many outputs it takes.")
     if not isinstance(likelihood, Likelihood) or isinstance(likelihood, MultiTask):
         raise BayesNormError(
             f"tasks: {name!r} is {type(likelihood).__name__}; a likelihood or a pair (likelihood, outputs) would work."

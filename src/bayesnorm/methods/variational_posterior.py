@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import FileFormatError, InputError
+from ..files import under
 from ..likelihoods import Likelihood
 from ..network import Executable, State, isolated_torch_randomness, tensors_of
 from ..network.inputs import as_tensor
@@ -91,9 +92,9 @@ class VariationalPosterior(Posterior):
     ) -> Self:
         with isolated_torch_randomness(0, executable.device):
             weights = {
-                name: weights_from(own, _under(f"weights/{name}/", tensors)) for name, own in config["weights"].items()
+                name: weights_from(own, under(f"weights/{name}/", tensors)) for name, own in config["weights"].items()
             }
-        points = _under("points/", tensors)
+        points = under("points/", tensors)
         found = {name: w.mean.shape for name, w in weights.items()} | {name: p.shape for name, p in points.items()}
         expected = {name: tensor.shape for name, tensor in tensors_of(executable.model).items()}
         if found != expected:
@@ -108,7 +109,3 @@ class VariationalPosterior(Posterior):
     def _device(self) -> torch.device:
         """Where draws are made."""
         return next(iter(self.weights.values())).mean.device
-
-
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

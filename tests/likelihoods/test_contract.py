@@ -1,0 +1,309 @@
+"""The contract of every likelihood. Likelihoods are found by inspection; none is treated specially."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate
+from torch import nn
+
+import bayesnorm as bn
+from bayesnorm import likelihoods, metrics
+from bayesnorm.errors import InputError
+from bayesnorm.likelihoods import likelihood_from
+from bayesnorm.likelihoods.base import _KINDS
+from bayesnorm.selection.calibrate import mean_score
+
+SIGMAS = 4.5
+"""Two-sided probability 7e-6 of a false alarm per comparison."""
+
+
+def test_every_likelihood_has_a_case(case):
+    found = [cls for _, cls in inspect.getmembers(likelihoods, inspect.isclass) if issubclass(cls, bn.Likelihood)]
+    concrete = {cls for cls in found if not inspect.isabstract(cls)}
+    assert concrete == set(_KINDS.values())
+    cases = inspect.getmodule(type(case))
+    assert {type(one.likelihood) for one in [*cases.VECTORS, *cases.MAPS]} == concrete
+    assert getattr(bn, type(case.likelihood).__name__) is type(case.likelihood)
+
+
+def test_it_is_what_its_config_says(case):
+    again = likelihood_from(json.loads(json.dumps(case.likelihood.config())))
+    assert again == case.likelihood
+    assert hash(again) == hash(case.likelihood)
+
+
+def test_it_is_frozen(case):
+    with pytest.raises(AttributeError):
+        case.likelihood.axis = 3
+
+
+def test_its_own_noise_changes_nothing(case):
+    likelihood, f, y = case.likelihood, case.f(1)[0], case.y()
+    assert (likelihood.noise > 0).all()
+    again = likelihood.with_noise(likelihood.noise)
+    assert type(again) is type(likelihood)
+    torch.testing.assert_close(again.loss(f, y), likelihood.loss(f, y))
+    torch.testing.assert_close(likelihood.loss(f, y, likelihood.noise), likelihood.loss(f, y))
+    other = likelihood.with_noise(2 * likelihood.noise)
+    torch.testing.assert_close(likelihood.loss(f, y, 2 * likelihood.noise), other.loss(f, y))
+    assert not torch.equal(other.loss(f, y), likelihood.loss(f, y))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+def test_the_loss_is_minus_the_log_density_of_one_draw(case, dtype):
+    f, y = case.f(1, dtype=dtype), case.y(dtype=dtype)
+    predictive = case.likelihood.predictive(f)
+    expected = -predictive.log_prob(y).flatten(1).sum(1).mean() if not case.classes else -predictive.log_prob(y).sum() / 5
+    found = case.likelihood.loss(f[0], y)
+    assert found.dtype == expected.dtype == dtype
+    torch.testing.assert_close(found, expected)
+
+
+def parts(predictive):
+    """The predictives of the tasks, or the one there is."""
+    return list(predictive.values()) if isinstance(predictive, bn.MultiTaskPredictive) else [predictive]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+def test_shapes_and_dtypes(case, dtype):
+    predictive = case.likelihood.predictive(case.f(dtype=dtype))
+    assert predictive.log_prob(case.y(dtype=dtype)).dtype == dtype
+    for own in parts(predictive):
+        for name in ("mean", "epistemic", "aleatoric", "variance", "std"):
+            value = getattr(own, name)
+            assert value.shape[0] == 5, name
+            assert value.shape[2:] == case.pixels
+            assert value.dtype == dtype
+            assert torch.isfinite(value).all(), name
+        if isinstance(own, bn.RegressionPredictive):
+            assert own.sample(4).shape == (4, *own.mean.shape)
+            assert own.sample(4).dtype == dtype
+            assert own.quantile(0.3).shape == own.mean.shape
+        else:
+            assert own.sample(4).shape == (4, 5, *case.pixels)
+    if not case.tasks:
+        expected = case.targets if not case.classes else case.classes
+        assert predictive.mean.shape == (5, expected, *case.pixels)
+        assert predictive.log_prob(case.y()).shape == ((5, *case.pixels) if case.classes else predictive.mean.shape)
+
+
+def test_doubt_splits_into_its_parts(case):
+    """Against the draws taken one by one: Var y = Var_t E[y | t] + E_t Var[y | t], and H = I + E_t H_t."""
+    f = case.f()
+    for k, own in enumerate(parts(case.likelihood.predictive(f))):
+        each = [parts(case.likelihood.predictive(one[None]))[k] for one in f]
+        means, variances = (torch.stack([getattr(p, name) for p in each]) for name in ("mean", "variance"))
+        torch.testing.assert_close(own.epistemic, means.var(0, correction=0))
+        torch.testing.assert_close(own.aleatoric, variances.mean(0))
+        torch.testing.assert_close(own.variance, (variances + means**2).mean(0) - means.mean(0) ** 2)
+        if isinstance(own, bn.ClassificationPredictive):
+            torch.testing.assert_close(own.expected_entropy, torch.stack([p.entropy for p in each]).mean(0))
+            torch.testing.assert_close(own.entropy, own.mutual_information + own.expected_entropy)
+            assert (own.mutual_information > 0).all()
+
+
+def test_draws_may_have_weights(case):
+    f, y = case.f(3), case.y()
+    weighted = case.likelihood.predictive(f, torch.tensor([1.0, 0.0, 3.0]))
+    repeated = case.likelihood.predictive(f[[0, 2, 2, 2]])
+    torch.testing.assert_close(weighted.log_prob(y), repeated.log_prob(y))
+
+
+def test_rows_are_independent(case):
+    f, y = case.f(), case.y()
+    rows = [3, 1]
+    whole, some = (case.likelihood.predictive(g).log_prob(t) for g, t in [(f, y), (f[:, rows], y[rows])])
+    torch.testing.assert_close(whole[rows], some)
+
+
+def test_pixels_are_rows(case):
+    if not case.pixels:
+        pytest.skip("has no pixels")
+    f, y = case.f(), case.y()
+    flat_f = f.movedim(2, -1).flatten(1, 3)
+    flat_y = y.flatten() if case.classes else y.movedim(1, -1).flatten(0, 2)
+    log_prob = case.likelihood.predictive(flat_f).log_prob(flat_y)
+    torch.testing.assert_close(case.likelihood.loss(f[0], y), 6 * case.likelihood.loss(flat_f[0], flat_y))
+    torch.testing.assert_close(case.likelihood.predictive(f).log_prob(y).sum(), log_prob.sum())
+
+
+@pytest.mark.parametrize("size", [0.0, 50.0, 1e4, 1e18])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_gradients_are_finite_at_extreme_outputs(case, size, dtype):
+    """Everything that is no mean of a real target may be of any size; a log-variance has a slope everywhere."""
+    size = min(size, torch.finfo(dtype).max / 4)
+    f, y = case.f(1, dtype=torch.float64)[0], case.y()
+    large = torch.zeros(case.outputs, dtype=torch.bool)
+    if case.tasks:
+        large[:3] = True
+    if case.classes:
+        large[:] = True
+    if isinstance(case.likelihood, bn.HeteroscedasticGaussian | bn.HeteroscedasticLaplace):
+        large[case.targets :] = True
+    f = torch.where(large.view(1, -1, *[1] * len(case.pixels)), f.sign() * size, f).to(dtype).requires_grad_()
+    loss = case.likelihood.loss(f, y.to(dtype) if y.is_floating_point() else y)
+    loss.backward()
+    assert torch.isfinite(loss)
+    if dtype == torch.float16:
+        return  # has no room for such gradients, which loss scaling is there for
+    assert torch.isfinite(f.grad).all()
+    if isinstance(case.likelihood, bn.HeteroscedasticGaussian | bn.HeteroscedasticLaplace) and size < 1e5:
+        assert (f.grad[:, large] != 0).all()
+    with torch.no_grad():
+        for own in parts(case.likelihood.predictive(f.detach()[None])):
+            assert torch.isfinite(own.mean).all()
+            assert torch.isfinite(own.variance).all()
+            if not isinstance(own, bn.ClassificationPredictive):
+                assert (own.aleatoric > 0).all()
+
+
+def test_derivatives_are_right(vector_case):
+    f, y = vector_case.f(1)[0].requires_grad_(), vector_case.y()
+    assert torch.autograd.gradcheck(lambda g: vector_case.likelihood.loss(g, y), (f,))
+
+
+def test_samples_have_the_density(real_case):
+    """The distribution function of samples is uniform: the greatest gap, by Kolmogorov and Smirnov, P = 7e-6."""
+    predictive = real_case.likelihood.predictive(real_case.f(3))
+    n = 4000
+    drawn = predictive.sample(n, seed=1)
+    levels = torch.stack([predictive.cdf(one) for one in drawn]).flatten(1).sort(0).values
+    steps = (torch.arange(n, dtype=torch.float64) + 0.5)[:, None] / n
+    gap = (levels - steps).abs().amax(0) + 0.5 / n
+    assert (gap < (np.log(2 / 7e-6) / (2 * n)) ** 0.5).all()
+    assert torch.equal(drawn, predictive.sample(n, seed=1))
+
+
+def test_samples_have_the_probabilities(class_case):
+    predictive = class_case.likelihood.predictive(class_case.f(3))
+    n = 4000
+    drawn = predictive.sample(n, seed=1)
+    for label in range(class_case.classes):
+        share, prob = (drawn == label).double().mean(0), predictive.probs[:, label]
+        assert ((share - prob).abs() < SIGMAS * (prob * (1 - prob) / n).sqrt()).all()
+
+
+def one_point(real_case):
+    """The first row's first target alone, and a function of its distribution at a number."""
+    predictive = real_case.likelihood.predictive(real_case.f(3))
+    loc, scale = (part.flatten(1)[:, :1] for part in (predictive.loc, predictive.scale))
+    return bn.RegressionPredictive(loc, scale, predictive.weights, predictive.noise)
+
+
+def at(u):
+    return torch.tensor([u], dtype=torch.float64)
+
+
+def test_the_density_integrates_to_the_distribution(real_case):
+    predictive = one_point(real_case)
+    low, high = float(predictive.quantile(0.2)), float(predictive.quantile(0.7))
+    kinks = [float(k) for k in predictive.loc.flatten() if low < k < high]
+    area = integrate.quad(lambda u: float(predictive.log_prob(at(u)).exp()), low, high, points=kinks or None)[0]
+    assert area == pytest.approx(0.5, abs=1e-8)
+
+
+def test_crps_of_the_mixture_is_the_integral(real_case):
+    predictive, y = one_point(real_case), 0.4
+    width = 400 * float(predictive.std)
+
+    def gap(u):
+        return (float(predictive.cdf(at(u))) - (u >= y)) ** 2
+
+    edges = sorted({y, *predictive.loc.flatten().tolist(), -width, -width / 20, width / 20, width})
+    exact = sum(integrate.quad(gap, *ends)[0] for ends in zip(edges, edges[1:], strict=False))
+    # Tails beyond the width: of Student's t with 3 degrees of freedom, F^2 ~ u^-6.
+    assert metrics.crps(predictive, at(y), form="mixture").item() == pytest.approx(exact, rel=2e-6)
+
+
+def test_calibrating_is_never_worse(vector_case):
+    case = vector_case
+    head = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, case.outputs)).double().eval()
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(60, 3, generator=generator, dtype=torch.float64)
+    y = case.y(rows=60)
+    start = bn.MCBN(batch_size=8, states=16).fit(head, x, case.likelihood)
+    found = bn.calibrate(start, x, y, samples=4)
+    before, after = (mean_score(p, x, y, samples=4) for p in (start, found))
+    assert after < before
+    assert type(found.likelihood) is type(case.likelihood)
+    plain = {name: value for name, value in case.likelihood.config().items() if name in ("axis", "samples", "df")}
+    assert plain.items() <= found.likelihood.config().items()
+
+
+def test_a_posterior_keeps_it(case, tmp_path):
+    model = nn.Linear(2, 2)
+    bn.point(model, case.likelihood).save(tmp_path / "posterior")
+    assert bn.load(tmp_path / "posterior", model).likelihood == case.likelihood
+
+
+def missing_kind(case):
+    return dataclasses.replace(case.likelihood, **({"ignore_index": -100} if case.classes else {"missing": True}))
+
+
+def with_holes(case):
+    y = case.y()
+    seen = torch.ones(y.shape, dtype=torch.bool)
+    seen.flatten()[::3] = False
+    return torch.where(seen, y, -100 if case.classes else torch.nan), seen
+
+
+def test_missing_targets_count_for_nothing(case):
+    if case.tasks:
+        pytest.skip("its tasks have missing targets of their own")
+    likelihood, (y, seen) = missing_kind(case), with_holes(case)
+    f = case.f(1)
+    for each in (likelihood.predictive(f), likelihood.predictive(case.f())):
+        plain = case.likelihood.predictive(f if len(each.weights) == 1 else case.f())
+        expected = torch.where(seen, plain.log_prob(case.y()), 0)
+        torch.testing.assert_close(each.log_prob(y), expected)
+    wanted = f[0].clone().requires_grad_()
+    loss = likelihood.loss(wanted, y)
+    torch.testing.assert_close(loss, -torch.where(seen, case.likelihood.predictive(f).log_prob(case.y()), 0).sum() / 5)
+    loss.backward()
+    assert torch.isfinite(wanted.grad).all()
+    if not case.classes:
+        crps = likelihood.predictive(f).crps(y)
+        torch.testing.assert_close(crps, torch.where(seen, case.likelihood.predictive(f).crps(case.y()), 0))
+        with pytest.raises(InputError, match="y: holds .* NaN or infinite"):
+            metrics.pll(likelihood.predictive(f), y)
+
+
+def test_missing_targets_are_an_error_unless_it_was_said(case):
+    if case.tasks:
+        pytest.skip("its tasks have missing targets of their own")
+    y, _ = with_holes(case)
+    with pytest.raises(InputError, match="ignore_index=-100" if case.classes else "missing=True"):
+        case.likelihood.loss(case.f(1)[0], y)
+    with pytest.raises(InputError, match="y: holds"):
+        case.likelihood.predictive(case.f()).log_prob(y)
+
+
+def test_calibrating_with_missing_targets_is_calibrating_on_the_others():
+    """One output: dropping rows and marking them missing is the same."""
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(80, 3, generator=generator, dtype=torch.float64)
+    y = 2 * torch.randn(80, 1, generator=generator, dtype=torch.float64)
+    holes = torch.where(torch.arange(80)[:, None] % 3 == 0, torch.nan, y)
+    kept = torch.arange(80) % 3 != 0
+    model = nn.Linear(3, 2).double()
+    for likelihood in (bn.Gaussian(), bn.Laplace(), bn.StudentT(), bn.HeteroscedasticGaussian()):
+        wide = isinstance(likelihood, bn.HeteroscedasticGaussian)
+        network = model if wide else nn.Linear(3, 1).double()
+        missing = dataclasses.replace(likelihood, missing=True)
+        found = bn.calibrate(bn.point(network, missing), x, holes).likelihood
+        expected = bn.calibrate(bn.point(network, likelihood), x[kept], y[kept]).likelihood
+        torch.testing.assert_close(found.noise, expected.noise, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (4, 1), (5, 2, 2)])
+def test_targets_of_another_shape(case, shape):
+    if case.f(1)[0, :, 0].numel() == torch.Size(shape).numel():
+        pytest.skip("fits")
+    with pytest.raises(InputError, match="y: "):
+        case.likelihood.loss(case.f(1)[0], torch.zeros(shape))
