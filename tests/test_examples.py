@@ -25,7 +25,7 @@ from bayesnorm.errors import DataNotFoundError
 from bayesnorm.selection import layers
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/choosing.md", "docs/gotchas.md", "docs/how_it_works.md")
+PAGES = ("README.md", "docs/choosing.md", "docs/gotchas.md", "docs/how_it_works.md", "docs/noise.md")
 BLOCK = re.compile(r"(?:<!-- needs: (?P<needs>\w+) -->\n)?^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 RESNET_FILES = (
     "resnet_cifar10/resnet32.safetensors",
@@ -123,7 +123,7 @@ def test_blocks_with_a_need(page, number, need):
         pytest.skip(f"{page}, block {number}: {why}")
 
 
-@pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md", "CHANGELOG.md"])
+@pytest.mark.parametrize("page", [*PAGES, "docs/methods.md", "CONTRIBUTING.md", "CHANGELOG.md"])
 def test_names_and_links_of_a_page_exist(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     names = set(re.findall(r"\bbn\.(\w+)", text)) - {"MyBN"}
@@ -147,7 +147,7 @@ def test_the_table_of_attributes_is_whole_and_true():
         for column, kind in kinds.items():
             if cells[column - 1].strip():
                 said[kind] |= set(re.findall(r"`(\w+)", first))
-    held = {"loc", "scale", "noise", "weights", "log_probs", "targets"}  # what a predictive is made of
+    held = {"loc", "scale", "noise", "weights", "log_probs", "targets", "observed"}  # what a predictive is made of
     for kind, names in said.items():
         assert names == {name for name in dir(kind) if not name.startswith("_")} - held, kind.__name__
 

@@ -50,6 +50,7 @@ class Case:
         return y.to(dtype)
 
 
+LABEL = {"label": (bn.Categorical(), 3)}
 VECTORS = [
     Case("Gaussian", bn.Gaussian(4.0), 1),
     Case("Gaussian of three", bn.Gaussian((4.0, 9.0, 0.5)), 3),
@@ -65,7 +66,9 @@ VECTORS = [
     Case("LogitNoise of one", bn.LogitNoise(samples=16), 2, classes=2),
     Case("LogitNoise shared", bn.LogitNoise(samples=16, per_class=False), 4, classes=3),
     Case("MultiTask", bn.MultiTask({"label": (bn.Categorical(), 3), "depth": bn.HeteroscedasticGaussian()}), 5),
-    Case("MultiTask real", bn.MultiTask({"label": (bn.Categorical(), 3), "a": (bn.Gaussian((4.0, 1.0), axis=1), 2)}), 5),
+    Case(
+        "MultiTask real", bn.MultiTask({"label": (bn.Categorical(), 3), "a": (bn.Gaussian((4.0, 1.0), axis=1), 2)}), 5
+    ),
 ]
 MAPS = [
     dataclasses.replace(case, name=f"{case.name} per pixel", pixels=(2, 3))
@@ -99,4 +102,15 @@ def real_case(request: pytest.FixtureRequest) -> Case:
 
 @pytest.fixture(params=[case for case in [*VECTORS, *MAPS] if case.classes], ids=_named)
 def class_case(request: pytest.FixtureRequest) -> Case:
+    return request.param
+
+
+@pytest.fixture(params=MAPS, ids=_named)
+def map_case(request: pytest.FixtureRequest) -> Case:
+    return request.param
+
+
+@pytest.fixture(params=[case for case in [*VECTORS, *MAPS] if not case.tasks], ids=_named)
+def alone_case(request: pytest.FixtureRequest) -> Case:
+    """Without several tasks, each of which has missing targets of its own."""
     return request.param

@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +37,7 @@ from ..plots import save_figure, style
 from ..posterior import Posterior
 from ..predictive import ClassificationPredictive
 from ..training import train
+from .machine import machine
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -232,13 +231,8 @@ def main() -> None:
     print(f"\r\033[K{curves.table()}\n\n{time.perf_counter() - started:.0f} s")
     options.out.mkdir(parents=True, exist_ok=True)
     content: dict[str, Any] = {
-        "machine": {
-            "cpu": platform.machine(),
-            "threads": 1,
-            "torch": torch.__version__,
-            "date": date.today().isoformat(),
-            "seconds": round(time.perf_counter() - started),
-        },
+        "machine": machine(),
+        "seconds": round(time.perf_counter() - started),
         "labels": curves.labels.tolist(),
         **{score: {name: runs.tolist() for name, runs in getattr(curves, score).items()} for score in SCORES},
     }

@@ -95,8 +95,8 @@ class ClassTargets(Likelihood, ABC):
         bad = ~known if ignored is None else ~(known | ignored)
         if holds(bad.any()):
             raise InputError(
-                f"y: holds {float(y[bad][0]):g} among {int(bad.sum())} that are no class; 0 to {classes - 1} would work. "
-                "A number for missing ones, such as -100, is said to the likelihood as ignore_index=-100."
+                f"y: holds {float(y[bad][0]):g} among {int(bad.sum())} that are no class; 0 to {classes - 1} would "
+                "work. A number for missing ones, such as -100, is said to the likelihood as ignore_index=-100."
             )
         return torch.where(known, y, 0).long(), known, ignored
 

@@ -81,6 +81,9 @@ class HeteroscedasticGaussian(Heteroscedastic):
     heads. Log-variances between -30 and 30 are taken as they are; beyond, they come close to -40 and 40. Targets in
     units of such a size want to be standardised.
 
+    Training with batch norm adds the fluctuation of batch statistics to the outputs, which the head learns as if it
+    were noise in the data: where that is small, it says too much of it, the more the smaller the batches are.
+
     Args:
         scale: What predicted standard deviations are multiplied by: one number, or one per target. `calibrate` finds it
             on validation data.

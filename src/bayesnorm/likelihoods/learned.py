@@ -25,7 +25,8 @@ class LearnedNoise(nn.Module):
     learns too little: `calibrate` on validation rows corrects that.
 
     Args:
-        likelihood: Where to start from.
+        likelihood: Where to start from; rather with too much noise than with too little, whose large first gradients
+            Adam remembers long.
     """
 
     def __init__(self, likelihood: Likelihood) -> None:

@@ -29,7 +29,8 @@ TABLE_POINTS = 1025
 TABLE_REACH = 12.0
 """Distances are tabulated up to sinh of this, 8e4; what is beyond follows the tails' power law."""
 
-QUADRATURE_POINTS = 241
+FINE_POINTS, COARSE_POINTS = 2001, 401
+"""Of integrals over the noise: for the table, and for single distances (which are right to 1e-6)."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class StudentTNoise:
         """E|difference + first * noise - second * noise'| of two independent noises.
 
         There is no closed form. Where both have the same scale s it is s h(|d| / s), with h from a table of cubic
-        pieces (an error of 1e-8); else it is integrated point by point, which is some hundred times slower.
+        pieces; else it is integrated point by point, which is some hundred times slower and right to 1e-6.
         """
         if first is second or torch.equal(first, second):
             far = difference.abs()
@@ -79,7 +80,7 @@ class StudentTNoise:
             return far + first * _in_double(self._excess_of_two, z)
         wide, narrow = torch.maximum(first, second).double(), torch.minimum(first, second).double()
         total = torch.zeros_like(wide + difference)
-        nodes, weights = (part.tolist() for part in _nodes(self.df))
+        nodes, weights = (part.tolist() for part in _nodes(self.df, COARSE_POINTS))
         for node, weight in zip(nodes, weights, strict=True):  # symmetric: the sign of the noise is of no account
             total = total + weight * self.distance(difference + node * narrow, wide)
         return total.to(difference.dtype)
@@ -145,10 +146,10 @@ class StudentTNoise:
 
 
 @lru_cache(maxsize=64)
-def _nodes(df: float) -> tuple[Tensor, Tensor]:
+def _nodes(df: float, points: int) -> tuple[Tensor, Tensor]:
     """Points and weights of an integral over the noise: the trapezium rule after z = sinh(2 sinh(x))."""
     reach = math.asinh(0.5 * min(300.0, 25 / (df - 1) + 5))
-    x = torch.linspace(-reach, reach, QUADRATURE_POINTS, dtype=torch.float64)
+    x = torch.linspace(-reach, reach, points, dtype=torch.float64)
     inner = 2 * torch.sinh(x)
     node = torch.sinh(inner)
     log_size = inner.abs() + torch.log1p(torch.exp(-2 * inner.abs())) + (2 * torch.cosh(x)).log() - math.log(2)
@@ -188,7 +189,7 @@ def _tail_table(df: float) -> tuple[Tensor, Tensor]:
 @lru_cache(maxsize=64)
 def _distance_table(df: float) -> tuple[Tensor, Tensor]:
     """Excess distances of two noises at sinh(0, step, ...), and their slopes by asinh."""
-    noise, (node, weight) = StudentTNoise(df), _nodes(df)
+    noise, (node, weight) = StudentTNoise(df), _nodes(df, FINE_POINTS)
     v = torch.linspace(0, TABLE_REACH, TABLE_POINTS, dtype=torch.float64)
     z = torch.sinh(v)[:, None]
     apart = z + node

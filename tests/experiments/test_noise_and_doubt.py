@@ -1,0 +1,71 @@
+"""The claims of the four pictures, on small sizes."""
+
+from __future__ import annotations
+
+import pytest
+
+from bayesnorm.data import find
+from bayesnorm.errors import DataNotFoundError
+from bayesnorm.experiments import noise_and_doubt
+
+
+@pytest.fixture(scope="module")
+def gap():
+    return noise_and_doubt.gap(steps=600, rows=400)
+
+
+@pytest.fixture
+def _real_data():
+    try:
+        for name in noise_and_doubt.SETS:
+            find(f"uci/{name}.npz")
+    except DataNotFoundError as error:
+        pytest.skip(f"needs real data: {error}")
+
+
+def test_aleatoric_follows_the_noise(gap):
+    for name in gap.aleatoric:
+        assert gap.follows_noise(name) > 0.7, name
+
+
+def test_epistemic_follows_the_gap(gap):
+    for name in ("MCBN", "5 networks"):
+        assert gap.gap_ratio(name) > 1.3, name
+
+
+def test_the_picture_of_the_gap(gap):
+    assert len(gap.draw().get_figure().axes) == 2
+    assert len(gap.table().splitlines()) == 1 + len(gap.epistemic)
+
+
+@pytest.mark.usefixtures("_real_data")
+def test_another_distribution_raises_epistemic_doubt_more_than_noise():
+    found = noise_and_doubt.shift(seeds=1, steps=300, most=800)
+    for dataset, methods in found.found.items():
+        for name in methods:
+            epistemic, aleatoric = (found.ratio(dataset, name, part) for part in (0, 1))
+            assert epistemic > 1.1, (dataset, name)
+            assert epistemic > aleatoric, (dataset, name)
+    assert len(found.draw().get_figure().axes) == 2
+
+
+@pytest.mark.usefixtures("_real_data")
+def test_more_rows_leave_the_noise_and_lower_the_networks_disagreement(monkeypatch):
+    monkeypatch.setattr(noise_and_doubt, "SETS", ("power",))
+    found = noise_and_doubt.size(seeds=1, steps=400, most=2000)
+    networks = "5 networks"
+    assert found.ratio("power", networks, 0) < 0.9
+    assert 0.75 < found.ratio("power", networks, 1) < 1.25
+    assert "ratio" in found.table()
+
+
+@pytest.mark.usefixtures("_real_data")
+def test_both_parts_together_are_calibrated_best(monkeypatch):
+    monkeypatch.setattr(noise_and_doubt, "SETS", ("power",))
+    found = noise_and_doubt.retention(steps=400, most=1500)
+    scores = found.crps["power"]
+    assert scores["both"] < scores["epistemic"]
+    assert scores["both"] <= scores["aleatoric"] * 1.02
+    assert len(found.draw().get_figure().axes) == 2
+    curve = found.error["power"]["both"]
+    assert curve[0] < curve[-1], "the rows in least doubt have smaller errors"

@@ -1,0 +1,261 @@
+"""Noise that the network predicts: torch's and scoringrules' numbers, and doubt split by every method and engine."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import math
+
+import numpy as np
+import pytest
+import scoringrules
+import torch
+from hypothesis import given, settings, strategies as st
+from torch import nn
+
+import bayesnorm as bn
+from bayesnorm import methods, metrics
+from bayesnorm.engines.base import CoordinatePosterior
+from bayesnorm.errors import InputError
+from bayesnorm.likelihoods.scales import bounded
+from bayesnorm.training import train
+
+SIGMAS = 4.5
+ROWS = 400
+
+
+def noise_std(x):
+    """What the networks here are to learn: from 0.1 to 0.9."""
+    return 0.1 + 0.8 * torch.sigmoid(3 * x)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A network with a noise head, trained on y = sin 2x + noise that grows with x.
+
+    In large batches: the head learns what batch statistics add to the outputs as if it were noise in the data.
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        x = 4 * torch.rand(ROWS, 1) - 2
+        y = torch.sin(2 * x) + noise_std(x) * torch.randn(ROWS, 1)
+        plain = nn.Sequential(
+            *(nn.Linear(1, 32), nn.BatchNorm1d(32), nn.ReLU()),
+            *(nn.Linear(32, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 1)),
+        )
+    model = bn.with_noise_head(plain, log_variance=-1.0)
+    train(model, x, y, loss=bn.HeteroscedasticGaussian().loss, epochs=200, batch_size=200, learning_rate=2e-2)
+    return model, x, y
+
+
+def test_mcbn_with_a_noise_head(trained):
+    """The first thing to ask for: noise that follows the data's, and doubt that splits into its two parts."""
+    model, x, y = trained
+    posterior = bn.MCBN(batch_size=100).fit(model, (x, y), bn.HeteroscedasticGaussian())
+    at = torch.linspace(-1.5, 1.5, 7)[:, None]
+    predictive = posterior.predict(at)
+    outputs = posterior.outputs(64, at)
+    assert outputs.shape == (64, 7, 2)
+    torch.testing.assert_close(predictive.mean, outputs[..., :1].mean(0))
+    torch.testing.assert_close(predictive.epistemic, outputs[..., :1].var(0, correction=0))
+    torch.testing.assert_close(predictive.aleatoric, outputs[..., 1:].exp().mean(0))
+    torch.testing.assert_close(predictive.variance, predictive.epistemic + predictive.aleatoric)
+    ratio = predictive.aleatoric.sqrt() / noise_std(at)
+    assert (ratio.log().abs() < math.log(1.6)).all(), ratio  # about 50 rows of noise near each point: 10 % at best
+    assert predictive.aleatoric[-1] > 10 * predictive.aleatoric[0]
+    assert metrics.pll(predictive, torch.sin(2 * at)) > metrics.pll(
+        bn.MCBN(batch_size=100).fit(model, (x, y), bn.HeteroscedasticGaussian(5.0)).predict(at), torch.sin(2 * at)
+    )
+
+
+SETTINGS = {"batch_size": 32, "states": 24, "members": 3, "epochs": 2}
+METHODS = [
+    cls
+    for name, cls in inspect.getmembers(methods, inspect.isclass)
+    if not name.startswith("_") and callable(getattr(cls, "fit", None))
+]
+LIKELIHOODS = [
+    bn.HeteroscedasticGaussian(),
+    bn.HeteroscedasticLaplace(),
+    bn.LogitNoise(samples=8),
+    bn.StudentT(),
+    bn.MultiTask({"a": bn.Gaussian(), "b": bn.Laplace()}),
+]
+
+
+def network():
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        layers = [nn.Linear(1, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Dropout(0.2), nn.Linear(12, 2)]
+        return nn.Sequential(*layers).eval()
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda likelihood: type(likelihood).__name__)
+@pytest.mark.parametrize("cls", METHODS, ids=lambda cls: cls.__name__)
+def test_every_method_and_engine_splits_doubt(cls, likelihood, trained):
+    _, x, y = trained
+    targets = {"LogitNoise": (y > 0).long()[:, 0], "StudentT": y.expand(-1, 2), "MultiTask": y.expand(-1, 2)}
+    y = targets.get(type(likelihood).__name__, y)
+    known = inspect.signature(cls).parameters
+    method = cls(**{name: value for name, value in SETTINGS.items() if name in known})
+    posterior = method.fit(network(), (x, y), likelihood)
+    engines = [bn.MonteCarlo(samples=8)]
+    if isinstance(posterior, CoordinatePosterior):
+        engines += [bn.SigmaPoints(rank=4), bn.Delta()]
+    for engine in engines:
+        predictive = posterior.predict(x[:9], engine)
+        each = predictive.values() if isinstance(predictive, bn.MultiTaskPredictive) else [predictive]
+        for own in each:
+            assert own.mean.shape == (9, 2 if type(likelihood).__name__ in ("LogitNoise", "StudentT") else 1)
+            assert (own.epistemic > 0).all()
+            assert (own.aleatoric > 0).all()
+            torch.testing.assert_close(own.variance, own.epistemic + own.aleatoric)
+            if isinstance(own, bn.ClassificationPredictive):
+                torch.testing.assert_close(own.entropy, own.mutual_information + own.expected_entropy)
+        again = posterior.predict(x[:9], engine)
+        assert torch.equal(again.log_prob(y[:9]), predictive.log_prob(y[:9]))
+
+
+def test_delta_has_the_log_normal_mean():
+    """The output is Gaussian by construction, so that many draws of it must agree with the closed form."""
+    mean = torch.tensor([[0.5, -1.0, -0.4, 0.3]], dtype=torch.float64)
+    root = 0.3 * torch.randn(4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    variance = root.square().sum(1)[None]
+    likelihood = bn.HeteroscedasticGaussian((2.0, 0.5))
+    exact = likelihood.gaussian_predictive(mean, variance)
+    n = 200_000
+    f = mean + torch.randn(n, 1, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) @ root.T
+    drawn = likelihood.predictive(f)
+    torch.testing.assert_close(exact.epistemic, variance[:, :2])
+    noise = drawn.scale.square()
+    assert ((drawn.mean - exact.mean).abs() < SIGMAS * (exact.epistemic / n).sqrt()).all()
+    assert ((drawn.aleatoric - exact.aleatoric).abs() < SIGMAS * noise.std(0) / n**0.5).all()
+    torch.testing.assert_close(exact.variance, exact.epistemic + exact.aleatoric)
+
+
+def test_delta_agrees_with_monte_carlo_where_the_network_is_nearly_linear(trained):
+    model, x, y = trained
+    network, at = copy.deepcopy(model).double(), x[:20].double()
+    posterior = bn.MCBN(batch_size=100).fit(network, (x, y), bn.HeteroscedasticGaussian()).at_batch_size(1e9)
+    delta = posterior.predict(at, bn.Delta())
+    many = posterior.predict(at, bn.MonteCarlo(samples=256 * 2))  # every batch's statistics twice: no sampling error
+    assert isinstance(delta, bn.predictive.GaussianPredictive)
+    torch.testing.assert_close(delta.aleatoric, many.aleatoric, rtol=1e-3, atol=0)
+    assert ((delta.epistemic / many.epistemic - 1).abs() < SIGMAS * (2 / 256) ** 0.5).all()
+
+
+@pytest.mark.parametrize("sizes", [(7, 4), (7, 4, 3, 2)])
+def test_densities_are_torchs(sizes):
+    f = torch.randn(1, *sizes, dtype=torch.float64)
+    mean, noise = f[0].chunk(2, dim=1)
+    y = torch.randn_like(mean)
+    gaussian = torch.distributions.Normal(mean, (noise / 2).exp())
+    laplace = torch.distributions.Laplace(mean, noise.exp())
+    for likelihood, expected in [(bn.HeteroscedasticGaussian(), gaussian), (bn.HeteroscedasticLaplace(), laplace)]:
+        predictive = likelihood.predictive(f)
+        torch.testing.assert_close(predictive.log_prob(y), expected.log_prob(y))
+        torch.testing.assert_close(predictive.cdf(y), expected.cdf(y))
+        torch.testing.assert_close(predictive.variance, expected.variance)
+        torch.testing.assert_close(likelihood.loss(f[0], y), -expected.log_prob(y).sum() / 7)
+
+
+def test_the_loss_is_the_papers():
+    f, y = torch.randn(9, 2, dtype=torch.float64), torch.randn(9, 1, dtype=torch.float64)
+    mean, s = f.chunk(2, dim=1)
+    paper = (0.5 * torch.exp(-s) * (y - mean).square() + 0.5 * s).mean() + 0.5 * math.log(2 * math.pi)
+    torch.testing.assert_close(bn.HeteroscedasticGaussian().loss(f, y), paper)
+
+
+def test_crps_of_one_draw_is_scoringrules():
+    f, y = torch.randn(1, 30, 2, dtype=torch.float64), torch.randn(30, 1, dtype=torch.float64)
+    mean, noise = (part.numpy() for part in f[0].chunk(2, dim=1))
+    for likelihood, expected in [
+        (bn.HeteroscedasticGaussian(), scoringrules.crps_normal(y.numpy(), mean, np.exp(noise / 2))),
+        (bn.HeteroscedasticLaplace(), scoringrules.crps_laplace(y.numpy(), mean, np.exp(noise))),
+    ]:
+        found = metrics.crps_points(likelihood.predictive(f), y, form="mixture")
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.floats(-1e30, 1e30), st.floats(-1e30, 1e30))
+def test_bounds_keep_order_and_small_numbers(first, second):
+    low, high = sorted((first, second))
+    a, b = (bounded(torch.tensor(v, dtype=torch.float64), 30.0, 40.0).item() for v in (low, high))
+    assert -40 <= a <= b <= 40
+    if abs(low) <= 30:
+        assert a == low
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_scales_and_their_squares_are_finite_in_every_precision(dtype):
+    f = torch.tensor([[[0.0, 6e4], [0.0, -6e4]]], dtype=dtype)
+    for likelihood in (bn.HeteroscedasticGaussian(), bn.HeteroscedasticLaplace()):
+        predictive = likelihood.predictive(f)
+        assert torch.isfinite(predictive.variance).all()
+        assert (predictive.variance > 0).all()
+
+
+@pytest.mark.parametrize("true", [0.5, 3.0])
+@pytest.mark.parametrize("kind", [bn.HeteroscedasticGaussian, bn.HeteroscedasticLaplace])
+def test_calibrating_finds_the_factor(kind, true):
+    rows = 4000
+    generator = torch.Generator().manual_seed(0)
+    model = nn.Linear(1, 2).double()
+    x = torch.randn(rows, 1, dtype=torch.float64, generator=generator)
+    predictive = kind(true).predictive(model(x).detach()[None])
+    y = predictive.sample(1, seed=1)[0]
+    for score in ("pll", "crps"):
+        found = bn.calibrate(bn.point(model, kind()), x, y, score=score).likelihood.scale
+        # The likeliest scale of a Gaussian has relative standard error 1 / sqrt(2 rows), of a Laplace 1 / sqrt(rows);
+        # CRPS is less efficient.
+        assert abs(math.log(found / true)) < SIGMAS * 1.5 / rows**0.5
+
+
+@pytest.mark.parametrize("kind", [bn.HeteroscedasticGaussian, bn.HeteroscedasticLaplace])
+def test_heads_of_the_wrong_width(kind):
+    for shape in [(4, 3), (4, 1), (4, 5, 2, 2)]:
+        with pytest.raises(InputError, match=rf"f: {shape[1]} outputs along axis 1 .*with_noise_head"):
+            kind().loss(torch.zeros(shape), torch.zeros(4, 1))
+    for f in (torch.zeros(3, 4), torch.zeros(3)):
+        with pytest.raises(InputError, match="f: outputs of shape"):
+            kind().predictive(f)
+
+
+def test_sequences_have_their_outputs_last():
+    f, y = torch.randn(4, 7, 6), torch.randn(4, 7, 3)
+    likelihood = bn.HeteroscedasticGaussian(axis=-1)
+    flat = bn.HeteroscedasticGaussian().loss(f.flatten(0, 1), y.flatten(0, 1))
+    torch.testing.assert_close(likelihood.loss(f, y), 7 * flat)
+    assert likelihood.predictive(f[None]).mean.shape == (4, 7, 3)
+    with pytest.raises(InputError, match=r"axis=-1 for sequences"):
+        bn.HeteroscedasticGaussian().loss(torch.randn(4, 8, 6), torch.randn(4, 8, 3))
+
+
+def test_maps_of_one_channel_take_targets_without_it():
+    f, y = torch.randn(1, 4, 2, 5, 6), torch.randn(4, 5, 6)
+    likelihood = bn.HeteroscedasticGaussian()
+    torch.testing.assert_close(likelihood.loss(f[0], y), likelihood.loss(f[0], y[:, None]))
+    torch.testing.assert_close(likelihood.predictive(f).log_prob(y), likelihood.predictive(f).log_prob(y[:, None]))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"scale": -1.0}, "scale: "),
+        ({"axis": 0}, "axis: 0 was given; -1"),
+        ({"axis": True}, "axis: "),
+        ({"axis": 1.5}, "axis: "),
+        ({"missing": "yes"}, "missing: 'yes' was given; True or False"),
+    ],
+)
+def test_bad_options(options, said):
+    with pytest.raises(bn.BayesNormError, match=said):
+        bn.HeteroscedasticGaussian(**options)
+
+
+def test_a_factor_for_other_outputs():
+    likelihood = dataclasses.replace(bn.HeteroscedasticGaussian(), scale=(1.0, 2.0, 3.0))
+    with pytest.raises(InputError, match=r"scale: 3 numbers for outputs of shape \(4, 1\)"):
+        likelihood.predictive(torch.zeros(2, 4, 2))
