@@ -58,4 +58,4 @@ bench-peers: .venv-peers/.installed ## Beside torch-uncertainty and laplace-torc
 
 clean: ## Remove caches and builds (.venv and out/ stay)
 	rm -rf build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage htmlcov
-	find . -path ./.venv -prune -o -type d \( -name __pycache__ -o -name '*.egg-info' \) -print0 | xargs -0 rm -rf
+	find . -path "./.venv*" -prune -o -type d \( -name __pycache__ -o -name '*.egg-info' \) -print0 | xargs -0 rm -rf

@@ -99,6 +99,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the picture (default: out)")
     parser.add_argument("--splits", type=int, default=SPLITS, help=f"random splits of the rows (default: {SPLITS})")
     options = parser.parse_args()
+    if options.splits < 1:
+        parser.error(f"--splits: {options.splits} was given; at least 1 would work.")
     try:
         from rich.box import SIMPLE
         from rich.console import Console

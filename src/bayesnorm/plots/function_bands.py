@@ -76,8 +76,9 @@ class FunctionBands:
     def draw(self, ax: Axes | None = None, *, points: tuple[Any, Any] | None = None) -> Axes:
         """Draw into `ax` (or a new figure); `points` are training inputs and targets."""
         ax = style.axes(ax)
-        for level, alpha in zip(sorted(self.bands, reverse=True), (0.22, 0.38, 0.5, 0.6), strict=False):
+        for number, level in enumerate(sorted(self.bands, reverse=True)):
             lower, upper = self.bands[level]
+            alpha = min(0.6, 0.22 + 0.16 * number)
             label = f"{level:.0%} of targets"
             ax.fill_between(self.x, lower, upper, color=style.BLUE, alpha=alpha, linewidth=0, label=label)
         ax.plot(self.x, self.mean, color=style.BLUE, linewidth=1.8, label="predictive mean")
