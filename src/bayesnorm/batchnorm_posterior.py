@@ -108,7 +108,15 @@ class BatchNormPosterior(Posterior):
         """The posterior of another effective batch size: the same statistics, fluctuations times sqrt(M / M')."""
         if isinstance(batch_size, bool) or not isinstance(batch_size, int | float) or not 0 < batch_size < math.inf:
             raise BayesNormError(f"batch_size: {batch_size!r} was given; a positive number would work.")
-        return dataclasses.replace(self, batch_size=float(batch_size))
+        return self._sharing_directions(dataclasses.replace(self, batch_size=float(batch_size)))
+
+    def with_likelihood(self, likelihood: Likelihood) -> Self:
+        return self._sharing_directions(super().with_likelihood(likelihood))
+
+    def _sharing_directions(self, other: Self) -> Self:
+        """Another posterior over the same fluctuations, for which directions need not be found again."""
+        other.__dict__["_directions"] = self.__dict__.setdefault("_directions", {})
+        return other
 
     def at_layers(self, layers: LayerChoice) -> Self:
         """The posterior that draws only some of its layers; the others keep the network's running statistics.

@@ -160,3 +160,11 @@ def test_a_linear_mean_is_the_centres():
 def test_other_posteriors_are_told_what_works():
     with pytest.raises(bn.BayesNormError, match="SigmaPoints needs a posterior over batch-norm statistics"):
         bn.SigmaPoints().outputs(object(), rows(2))
+
+
+def test_directions_are_found_once_for_all_batch_sizes_and_likelihoods(regression):
+    posterior = bn.MCBN(batch_size=8, states=24).fit(regression.model, regression.x)
+    found = posterior.directions(3)
+    assert posterior.at_batch_size(64).directions(3) is found
+    assert posterior.with_likelihood(bn.Gaussian(2.0)).directions(3) is found
+    assert posterior.at_layers(1).directions(3).shape != found.shape
