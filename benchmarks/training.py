@@ -1,0 +1,140 @@
+"""How much faster is a stack of small networks trained than one after the other?
+
+    python benchmarks/training.py [--device cuda] [--out [results/training_cpu.json]]
+
+Steps of single networks per second, at the size of the MCBN paper's regression benchmark (13 inputs, two hidden layers
+of 50, batches of 32): `train_stacked` with E networks beside `train` with one of them, medians of alternating repeats.
+Both families of the benchmark: batch norm, and dropout on the input and after each hidden layer. Needs no data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import mse_loss
+
+import bayesnorm as bn
+from bayesnorm.experiments.machine import machine
+from bayesnorm.nets import paper_mlp
+from bayesnorm.training import train
+from bayesnorm.training.stacked import Stack, StackedRows, train_stacked
+
+ROWS, INPUTS, BATCH_SIZE, RATE = 324, 13, 32, 0.05
+"""A fold of the Boston set."""
+
+SECONDS = 2.0
+"""Time that a measurement should take at least."""
+
+
+def batchnorm_network(seed: int) -> nn.Sequential:
+    return paper_mlp(INPUTS, seed=seed)
+
+
+def dropout_network(seed: int) -> nn.Sequential:
+    torch.manual_seed(seed)
+    layers: list[nn.Module] = [nn.Dropout(RATE)]
+    for inputs in (INPUTS, 50):
+        layers += [nn.Linear(inputs, 50), nn.ReLU(), nn.Dropout(RATE)]
+    return nn.Sequential(*layers, nn.Linear(50, 1))
+
+
+FAMILIES: dict[str, Callable[[int], nn.Sequential]] = {"batch norm": batchnorm_network, "dropout": dropout_network}
+
+
+def half_mse(f: Tensor, y: Tensor) -> Tensor:
+    return 0.5 * mse_loss(f, y)
+
+
+def data(device: str) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(ROWS, INPUTS, generator=generator)
+    return x.to(device), torch.sin(x[:, :1]).to(device)
+
+
+def alone(family: str, device: str, epochs: int) -> float:
+    """Steps per second of one network, in one thread: its operations are too small to share."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    network = FAMILIES[family](0).to(device)
+    history = train(network, *data(device), loss=half_mse, epochs=epochs, batch_size=BATCH_SIZE, weight_decay=1e-4)
+    torch.set_num_threads(threads)
+    return epochs * (ROWS // BATCH_SIZE) / history.seconds
+
+
+def stacked(family: str, device: str, networks: int, epochs: int) -> float:
+    """Steps of single networks per second, each with rows, a weight decay and a seed of its own."""
+    stack = Stack.of([FAMILIES[family](i).to(device) for i in range(networks)])
+    generator = torch.Generator().manual_seed(1)
+    rows = [torch.randperm(ROWS, generator=generator) for _ in range(networks)]
+    history = train_stacked(
+        stack,
+        StackedRows.of(*data(device), rows, standardise=True),
+        epochs=epochs,
+        batch_size=BATCH_SIZE,
+        weight_decay=torch.logspace(-1, -15, networks).tolist(),
+        seed=[i % 5 for i in range(networks)],
+    )
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return history.network_steps / history.seconds
+
+
+def long_enough(run: Callable[[int], float], networks: int, seconds: float) -> int:
+    """Epochs that take about as long as asked for, found with a short run that also warms up."""
+    per_second = max(run(2), run(5))
+    return max(2, round(seconds * per_second / (networks * (ROWS // BATCH_SIZE))))
+
+
+def measured(family: str, device: str, networks: int, repeats: int, seconds: float) -> dict:
+    one, many = (lambda n: alone(family, device, n)), (lambda n: stacked(family, device, networks, n))
+    epochs_one, epochs_many = long_enough(one, 1, seconds), long_enough(many, networks, seconds)
+    pairs = [(one(epochs_one), many(epochs_many)) for _ in range(repeats)]
+    return {
+        "family": family,
+        "networks": networks,
+        "one by one": round(statistics.median(a for a, _ in pairs)),
+        "stacked": round(statistics.median(b for _, b in pairs)),
+        "ratio": round(statistics.median(b / a for a, b in pairs), 2),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--networks", type=int, nargs="+", default=[1, 10, 75, 375])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of a measurement")
+    parser.add_argument("--threads", type=int, help="of a CPU (default: torch's own)")
+    parser.add_argument("--out", type=Path, nargs="?", const=Path(), help="write JSON (default: to results/)")
+    options = parser.parse_args()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    load = os.getloadavg()[0]
+    rows = []
+    print(f"{'family':12} {'networks':>8} {'one by one':>11} {'stacked':>9} {'ratio':>7}   (network-steps per second)")
+    for family in FAMILIES:
+        for networks in options.networks:
+            row = measured(family, options.device, networks, options.repeats, options.seconds)
+            rows.append(row)
+            print(
+                f"{family:12} {networks:8} {row['one by one']:11,} {row['stacked']:9,} {row['ratio']:7.1f}", flush=True
+            )
+    if options.out is not None:
+        out = options.out if options.out != Path() else Path("results") / f"training_{options.device}.json"
+        out.parent.mkdir(parents=True, exist_ok=True)
+        made_on = machine(options.device) | {"bayesnorm": bn.__version__, "load before": round(load, 2)}
+        made_on["command"] = " ".join(["python", *sys.argv])
+        out.write_text(json.dumps({"machine": made_on, "speed": rows}, indent=1))
+        print(f"written: {out}")
+
+
+if __name__ == "__main__":
+    main()
