@@ -122,6 +122,19 @@ def methods() -> str:
     return "\n\n".join(parts)
 
 
+def training() -> str:
+    parts = []
+    for name in ("training_cpu.json", "training_cuda.json"):
+        found = read(name)
+        if found is not None:
+            head = ["family", "networks", "one by one", "stacked", "ratio"]
+            parts += [
+                f"{hardware(found['machine'])}:",
+                table(head, [[row[key] for key in head] for row in found["speed"]]),
+            ]
+    return "\n\n".join(parts)
+
+
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}" if value < 1 else f"{value:.1f}"
 
@@ -130,6 +143,7 @@ def main() -> None:
     pages = {
         "README.md": {"inference-table": inference(), "frontier-table": frontier(), "peers-table": peers()},
         "docs/methods.md": {"methods-table": methods()},
+        "docs/training.md": {"training-table": training()},
     }
     for page, tables in pages.items():
         text = (ROOT / page).read_text()
