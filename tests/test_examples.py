@@ -25,7 +25,14 @@ from bayesnorm.errors import DataNotFoundError
 from bayesnorm.selection import layers
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/choosing.md", "docs/gotchas.md", "docs/how_it_works.md", "docs/noise.md", "docs/training.md")
+PAGES = (
+    "README.md",
+    "docs/choosing.md",
+    "docs/gotchas.md",
+    "docs/how_it_works.md",
+    "docs/noise.md",
+    "docs/training.md",
+)
 BLOCK = re.compile(r"(?:<!-- needs: (?P<needs>\w+) -->\n)?^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 RESNET_FILES = (
     "resnet_cifar10/resnet32.safetensors",
