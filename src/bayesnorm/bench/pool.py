@@ -1,0 +1,154 @@
+"""Worker processes: one unit each at a time; one that dies costs its unit and is replaced."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .unit import Unit
+from .worker import STOP
+
+Answer = dict[str, Any]
+Events = queue.SimpleQueue[tuple["_Worker", str]]
+
+SCRIPT = Path(__file__).with_name("worker.py")
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+LOOK_SECONDS, STOP_SECONDS = 0.5, 5.0
+
+
+def work(
+    take: Callable[[], Unit | None], finished: Callable[[Unit, Answer], None], *, workers: int, threads: int
+) -> None:
+    """Have units computed by worker processes.
+
+    Args:
+        take: Gives the next unit; None when there is none left.
+        finished: Called in this thread with each unit and its worker's answer.
+        workers: How many processes at once.
+        threads: Threads of each.
+    """
+    events: Events = queue.SimpleQueue()
+    pool: set[_Worker] = set()
+    leaving: set[_Worker] = set()
+
+    def hire() -> None:
+        if (unit := take()) is not None:
+            worker = _Worker(threads, events)
+            pool.add(worker)
+            worker.give(unit)
+
+    def handle(worker: _Worker, line: str) -> None:
+        unit, worker.unit = worker.unit, None
+        if unit is None:
+            return
+        if line.endswith("\n"):
+            finished(unit, json.loads(line))
+        else:
+            pool.discard(worker)
+            finished(unit, {"error": worker.obituary(), "seconds": None, "machine": None})
+
+    try:
+        for _ in range(workers):
+            hire()
+        while pool:
+            try:
+                worker, line = events.get(timeout=LOOK_SECONDS)
+            except queue.Empty:
+                # A dead worker's pipe may stay open in processes that it started, and never end.
+                dead = [worker for worker in pool if worker.process.poll() is not None]
+                if not dead:
+                    continue
+                worker, line = dead[0], ""
+            if worker not in pool:  # the last word of one that has left
+                continue
+            handle(worker, line)
+            if worker not in pool:
+                hire()
+            elif (unit := take()) is not None:
+                worker.give(unit)
+            else:
+                pool.discard(worker)
+                leaving.add(worker)
+                worker.stop()
+    except BaseException:
+        for worker in pool | leaving:
+            worker.process.kill()
+        with contextlib.suppress(queue.Empty):
+            while True:  # what was finished before the interruption is kept
+                worker, line = events.get_nowait()
+                if line.endswith("\n"):
+                    handle(worker, line)
+        raise
+    finally:
+        for worker in pool | leaving:
+            worker.close()
+
+
+class _Worker:
+    """A process, the unit that it is at, and a thread that hears its answers."""
+
+    def __init__(self, threads: int, events: Events) -> None:
+        self.unit: Unit | None = None
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", str(SCRIPT)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            encoding="ascii",
+            bufsize=1,
+            env={**os.environ, **dict.fromkeys(THREADS, str(threads))},
+        )
+        self._send({"path": [str(place) for place in sys.path], "threads": threads})
+        self._listener = threading.Thread(target=self._listen, args=(events,), daemon=True)
+        self._listener.start()
+
+    def give(self, unit: Unit) -> None:
+        self.unit = unit
+        self._send({"function": unit.function, "parameters": unit.text, "key": unit.key})
+
+    def stop(self) -> None:
+        """Let it end by itself."""
+        self._send(STOP)
+
+    def close(self) -> None:
+        """See that it has ended, by force if it does not."""
+        assert self.process.stdin is not None
+        try:
+            self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        self._listener.join(LOOK_SECONDS)
+
+    def obituary(self) -> str:
+        """How it died."""
+        self.process.kill()
+        self.close()
+        code = self.process.returncode
+        if code >= 0:
+            return f"The worker process ended with exit code {code} before the unit was finished."
+        name = signal.Signals(-code).name if -code in {*signal.Signals} else f"signal {-code}"
+        hint = "; often for lack of memory" if name == "SIGKILL" else ""
+        return f"The worker process was killed by {name} before the unit was finished{hint}."
+
+    def _send(self, message: Any) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):  # if it is dead, its listener says so
+            self.process.stdin.write(json.dumps(message) + "\n")
+
+    def _listen(self, events: Events) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
+            for line in lines:
+                events.put((self, line))
+        events.put((self, ""))

@@ -1,0 +1,273 @@
+"""Local runs: the same results for any number of workers; what dies or raises costs itself only."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from bayesnorm.bench import Runner, Store, Tally, Unit, run_local, unit_bar
+from bayesnorm.bench.progress import pace
+from bayesnorm.errors import BayesNormError
+
+runner: Runner = run_local
+
+
+def test_results_are_the_same_for_any_number_of_workers(tmp_path, units, table):
+    wanted = [
+        *units("square", 12),
+        *(Unit("plain", "fake_units:plain", {"x": x}) for x in range(5)),
+        *(Unit("careless", "fake_units:careless", {"x": x}) for x in range(5)),
+        Unit("odd", "fake_units:odd_values", {"x": 1}),
+    ]
+    tables = []
+    for workers in (0, 1, 3):
+        with Store(tmp_path / f"{workers}.db") as store:
+            assert run_local(wanted, store, workers=workers) == Tally(0, 23, 0)
+            tables.append([repr(table(store, name)) for name in store.experiments()])
+            assert all(row["machine"]["threads"] == 1 and row["seconds"] >= 0 for row in store.rows("test"))
+    assert tables[0] == tables[1] == tables[2]
+
+
+def test_this_process_is_as_before(store, units):
+    plain, legacy, state = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state()  # noqa: NPY002
+    threads = torch.get_num_threads()
+    run_local(units("careless", 2), store, workers=0, threads=2)
+    assert random.getstate() == plain
+    assert np.random.get_state()[1].tolist() == legacy  # noqa: NPY002
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.get_num_threads() == threads
+
+
+def test_a_second_run_does_only_what_is_missing(store, units):
+    run_local(units("square", 4), store, workers=0)
+    told = []
+    tally = run_local(units("square", 6) * 2, store, workers=0, progress=lambda *pair: told.append(pair))
+    assert tally == Tally(kept=4, finished=2, failed=0)
+    assert told == [(4, 6), (5, 6), (6, 6)]
+    assert run_local(units("square", 6), store, workers=2) == Tally(6, 0, 0)
+    assert run_local([], store) == Tally(0, 0, 0)
+
+
+def test_what_another_run_finished_meanwhile_is_not_done_again(store, units):
+    todo = units("square", 3)
+    told = []
+
+    def meanwhile(done, total):
+        told.append(done)
+        if done == 1:
+            store.add_result(todo[1], {"square": "theirs"})
+
+    assert run_local(todo, store, workers=0, progress=meanwhile) == Tally(1, 2, 0)
+    assert told == [0, 1, 2, 3]
+    assert [row["square"] for row in store.rows("test")] == [0, "theirs", 4]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_unit_that_raises_is_tried_again_by_the_next_run(store, units, tmp_path, workers):
+    todo = [*units("fails_at_first", 2, folder=str(tmp_path)), *units("square", 3)]
+    told = []
+    tally = run_local(todo, store, workers=workers, progress=lambda *pair: told.append(pair))
+    assert tally == Tally(0, 3, 2)
+    assert told[-1] == (5, 5)
+    failures = store.failures("test")
+    assert [failure.attempts for failure in failures] == [1, 1]
+    assert failures[0].error.startswith("Traceback")
+    assert "RuntimeError: no luck with 0" in failures[0].error
+    assert run_local(todo, store, workers=workers) == Tally(3, 2, 0)
+    assert store.failures("test") == []
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("leaves", "SystemExit: 3"),
+        ("tensor", "fake_units:tensor gave what JSON cannot hold (Object of type object is not JSON serializable)"),
+        ("absent", "has no attribute 'absent'"),
+    ],
+)
+def test_other_ways_to_fail(store, units, function, message):
+    assert run_local(units(function, 1), store, workers=0) == Tally(0, 0, 1)
+    assert message in store.failures("test")[0].error
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("SIGKILL", "killed by SIGKILL before the unit was finished; often for lack of memory."),
+        ("SIGSEGV", "killed by SIGSEGV before the unit was finished."),
+        ("exit", "ended with exit code 7 before the unit was finished."),
+        ("orphan", "killed by SIGKILL"),
+    ],
+)
+def test_a_worker_that_dies_costs_its_unit_only(store, units, kind, message):
+    todo = units("dies", 10, deadly=[2, 9], kind=kind)
+    started = time.monotonic()
+    assert run_local(todo, store, workers=2) == Tally(0, 8, 2)
+    assert time.monotonic() - started < 9  # does not wait for what a dead worker started
+    assert [row["result"] for row in store.rows("test")] == [0, 1, 9, 16, 25, 36, 49, 64]
+    failures = store.failures("test")
+    assert [failure.parameters["x"] for failure in failures] == [2, 9]
+    assert all(message in failure.error and failure.attempts == 1 for failure in failures)
+
+
+def test_a_worker_that_is_killed_from_outside(store, units, tmp_path):
+    todo = units("slow", 3, folder=str(tmp_path), seconds=0.3)
+
+    def kill():
+        while not (pid := tmp_path / "1.pid").exists():
+            time.sleep(0.01)
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    assert run_local(todo, store, workers=1) == Tally(0, 2, 1)
+    thread.join()
+    assert [row["result"] for row in store.rows("test")] == [0, 4]
+
+
+def test_printing_and_reading_do_not_disturb(store, units, capfd):
+    assert run_local(units("noisy", 2), store, workers=1) == Tally(0, 2, 0)
+    told = capfd.readouterr()
+    assert told.out == ""
+    assert told.err.count("to standard output\npast Python\n") == 2
+
+
+def test_threads(store, units):
+    run_local(units("threads", 1), store, workers=1, threads=2)
+    (row,) = store.rows("test")
+    assert row["result"] == ["2", "2"]
+    assert row["machine"]["threads"] == 2
+
+
+def test_what_was_finished_before_an_interruption_is_kept(store, units):
+    def stop(done, total):
+        if done == 1:
+            time.sleep(1)  # the other worker has answered by then
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_local(units("square", 8), store, workers=2, progress=stop)
+    assert len(store.rows("test")) == 2
+
+
+def test_nothing_is_left_when_progress_raises(store, units, tmp_path):
+    class Enough(Exception):
+        pass
+
+    def stop(done, total):
+        if done == 2:
+            raise Enough
+
+    with pytest.raises(Enough):
+        run_local(units("slow", 8, folder=str(tmp_path), seconds=0.1), store, workers=2, progress=stop)
+    assert 2 <= len(store.rows("test")) <= 4
+    assert store.failures("test") == []
+    assert all(gone(int(file.read_text())) for file in tmp_path.glob("*.pid"))
+
+
+RUN = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from bayesnorm.bench import Store, Unit, run_local
+folder = sys.argv[2]
+units = [Unit("test", "fake_units:slow", {"x": x, "folder": folder, "seconds": 0.0 if x < 4 else 30.0})
+         for x in range(8)]
+with Store(folder + "/results.db") as store:
+    run_local(units, store, workers=2)
+"""
+
+
+def gone(number):
+    """Whether a process has ended, within seconds."""
+    for _ in range(500):
+        try:
+            os.kill(number, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_is_stopped_leaves_its_results_and_no_process(tmp_path, how):
+    arguments = [sys.executable, "-c", RUN, sys.path[0], str(tmp_path)]
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        end = time.monotonic() + 60
+        while len(list(tmp_path.glob("*.pid"))) < 6:
+            assert process.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        if how == signal.SIGINT:
+            os.killpg(process.pid, how)  # as a terminal does: to the workers too
+        else:
+            process.kill()
+        _, told = process.communicate(timeout=20)
+    assert process.returncode == -how
+    assert told.count("Traceback") == (how == signal.SIGINT)
+    assert all(gone(int(file.read_text())) for file in tmp_path.glob("*.pid"))
+    with Store(tmp_path / "results.db") as store:
+        assert [row["x"] for row in store.rows("test")] == [0, 1, 2, 3]
+        assert store.failures("test") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"workers": -1}, "workers: -1 was given; a whole number, at least 0, would work"),
+        ({"workers": 1.5}, "workers: 1.5"),
+        ({"threads": 0}, "threads: 0 was given; a whole number, at least 1"),
+        ({"threads": None}, "threads: None"),
+    ],
+)
+def test_bad_numbers(store, units, options, message):
+    with pytest.raises(BayesNormError, match=message):
+        run_local(units("square", 1), store, **options)
+
+
+@pytest.mark.parametrize("module", ["no_such_module", "no_such.module"])
+def test_a_module_that_is_not_there_is_said_before_anything_runs(store, module):
+    with pytest.raises(BayesNormError, match=f"units: there is no module {module}"):
+        run_local([Unit("test", f"{module}:run", {})], store)
+    assert store.experiments() == []
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ((0, 5, 1.0), ""),
+        ((50, 100, 10.0), "5.0/s, 0:00:20 left"),
+        ((3, 7, 60.0), "3.0/min, 0:02:20 left"),
+        ((1, 1, 1800.0), "2.0/h, 0:30:00 left"),
+        ((5, 0, 5.0), "1.0/s, 0:00:00 left"),
+    ],
+)
+def test_pace(numbers, text):
+    assert pace(*numbers) == text
+
+
+def test_the_bar(store, units, monkeypatch):
+    pytest.importorskip("rich")
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setenv("COLUMNS", "120")
+    with unit_bar("squares") as bar:
+        run_local(units("square", 5), store, workers=0, progress=bar)
+    told = sys.stderr.getvalue()
+    assert "squares" in told
+    assert "5/5" in told
+    assert "left" in told
+
+
+def test_the_bar_without_rich(store, units, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    with unit_bar() as bar:
+        assert run_local(units("square", 2), store, workers=0, progress=bar) == Tally(0, 2, 0)

@@ -1,0 +1,144 @@
+"""A unit's key is the same everywhere and for ever, and differs where the unit does."""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from bayesnorm.bench import Unit
+from bayesnorm.errors import BayesNormError
+
+RUN = "package.module:run"
+PARAMETERS = {"seed": 3, "rate": 0.1, "data": "yächt", "layers": [50, 50.0], "more": {"b": None, "a": True}}
+GOLDEN = "2f33771aad3c049407b5c84c66be9aac"  # computed apart, with sha256sum
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+DICTS = st.dictionaries(st.text(), VALUES, max_size=4)
+
+
+def shuffled(value, rng):
+    if isinstance(value, dict):
+        names = list(value)
+        rng.shuffle(names)
+        return {name: shuffled(value[name], rng) for name in names}
+    return tuple(shuffled(entry, rng) for entry in value) if isinstance(value, list) else value
+
+
+def signless(value):
+    """-0.0 made 0.0."""
+    if isinstance(value, dict):
+        return {name: signless(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [signless(entry) for entry in value]
+    return 0.0 if isinstance(value, float) and value == 0 else value
+
+
+def test_the_key_never_changes():
+    """Stores that are out there are found by these keys: if this fails, mend the code, not the literal."""
+    assert Unit("uci", RUN, PARAMETERS).key == GOLDEN
+    assert Unit("uci", RUN, {}).text == "{}"
+
+
+def test_the_key_is_the_same_in_another_process():
+    code = "import sys, json; from bayesnorm.bench import Unit; print(Unit(*json.loads(sys.argv[1])).key)"
+    sent = json.dumps(["uci", RUN, dict(reversed(PARAMETERS.items()))])
+    told = subprocess.run([sys.executable, "-c", code, sent], capture_output=True, text=True, check=True, timeout=60)
+    assert told.stdout.strip() == GOLDEN
+
+
+@given(DICTS, st.randoms(use_true_random=False))
+def test_order_does_not_matter_at_any_depth(parameters, rng):
+    unit, other = Unit("e", RUN, parameters), Unit("e", RUN, shuffled(parameters, rng))
+    assert unit == other
+    assert hash(unit) == hash(other)
+    assert unit.key == other.key
+
+
+@given(DICTS, DICTS)
+def test_keys_differ_where_the_canonical_text_does(first, second):
+    one, other = Unit("e", RUN, first), Unit("e", RUN, second)
+    assert (one.key == other.key) == (repr(shape(signless(first))) == repr(shape(signless(second))))
+
+
+def shape(value):
+    return sorted((name, shape(v)) for name, v in value.items()) if isinstance(value, dict) else value
+
+
+@given(DICTS)
+def test_the_function_gets_what_was_given(parameters):
+    unit = Unit("e", RUN, parameters)
+    assert unit.parameters == parameters
+    assert json.loads(unit.text) == parameters
+    assert Unit("e", RUN, unit.parameters).key == unit.key
+
+
+def test_what_is_another_unit_and_what_is_not():
+    def key(value, experiment="e", function=RUN):
+        return Unit(experiment, function, {"a": value}).key
+
+    assert len({key(1), key(1.0), key(True), key("1"), key([1]), key({"1": 1}), key(None), key(1, "f")}) == 8
+    assert key(0.1) == key(0.10000000000000001) == key(np.float64(0.1))
+    assert key(0.0) == key(-0.0)
+    assert math.copysign(1, Unit("e", RUN, {"a": -0.0}).parameters["a"]) == 1
+    assert key((1, 2)) == key([1, 2])
+    assert key(1) == key(1, function="elsewhere:run")
+    assert Unit("e", RUN, {}) != Unit("e", "elsewhere:run", {})
+
+
+def test_kinds_of_text_and_number_are_plain_afterwards():
+    class Name(str, enum.Enum):  # noqa: UP042
+        A = "a"
+
+    parameters = Unit("e", RUN, {"name": Name.A, "rate": np.float64(0.5)}).parameters
+    assert [type(value) for value in parameters.values()] == [str, float]
+    assert Unit("e", RUN, {"name": "a", "rate": 0.5}).parameters == parameters
+
+
+def test_a_unit_does_not_change():
+    given_dict = {"a": [1]}
+    unit = Unit("e", RUN, given_dict)
+    given_dict["a"].append(2)
+    assert unit.parameters == {"a": [1]}
+    with pytest.raises(TypeError):
+        unit.parameters["a"] = 2
+    with pytest.raises(AttributeError):
+        unit.key = "other"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"a": float("nan")}, r"parameters\['a'\]: nan was given; finite numbers"),
+        ({"a": [0, {"b": float("inf")}]}, r"parameters\['a'\]\[1\]\['b'\]: inf"),
+        ({"a": np.int64(1)}, r"parameters\['a'\]: int64 was given; None, booleans, plain numbers"),
+        ({"a": {1: 2}}, r"parameters\['a'\]: holds the name 1; text"),
+        ([1], "parameters: list was given; a dict"),
+    ],
+)
+def test_parameters_that_are_not_plain(parameters, message):
+    with pytest.raises(BayesNormError, match=message):
+        Unit("e", RUN, parameters)
+
+
+@pytest.mark.parametrize("function", ["run", "a.b", ":run", "a:", "a b:run", "a:run()", "../a:run", None, print])
+def test_functions_that_no_process_can_find(function):
+    with pytest.raises(BayesNormError, match=r"function: .* was given; \"package.module:name\" would work"):
+        Unit("e", function, {})
+
+
+def test_the_running_script_and_a_nameless_experiment():
+    with pytest.raises(BayesNormError, match="is in the script that runs"):
+        Unit("e", "__main__:run", {})
+    with pytest.raises(BayesNormError, match="experiment: '' was given"):
+        Unit("", RUN, {})
