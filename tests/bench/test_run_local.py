@@ -176,6 +176,8 @@ def test_nothing_is_left_when_progress_raises(store, units, tmp_path):
 
 
 RUN = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin without it
 import sys
 sys.path.insert(0, sys.argv[1])
 from bayesnorm.bench import Store, Unit, run_local
