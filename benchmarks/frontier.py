@@ -99,7 +99,9 @@ def draw(rows: list[dict], path: Path, cost: str) -> None:
     for number, row in enumerate(sorted(rows, key=lambda row: (row[cost], row["NLL"]))):
         colour = style.BLUE if row["layers"] else style.VERMILION
         ax.scatter(row[cost], row["NLL"], s=45, color=colour, zorder=3)
-        offset, align = ((0, 9), "bottom") if number % 2 == 0 else ((0, -9), "top")
+        beside = [other["NLL"] for other in rows if 0.8 < other[cost] / row[cost] < 1.25]
+        above = row["NLL"] > min(beside) if len(beside) > 1 else number % 2 == 0
+        offset, align = ((0, 9), "bottom") if above else ((0, -9), "top")
         label = f"{row['drawn']}"
         ax.annotate(
             label, (row[cost], row["NLL"]), offset, textcoords="offset points", ha="center", va=align, fontsize="small"

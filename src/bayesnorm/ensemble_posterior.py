@@ -10,7 +10,7 @@ import copy
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +21,6 @@ from .likelihoods import Likelihood
 from .network import Executable, State, tensors_of
 from .point_posterior import PointPosterior
 from .posterior import Posterior, architecture, derived_seeds, require_draws, restored_posterior
-
-E = TypeVar("E", bound="EnsemblePosterior")
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +152,7 @@ class EnsemblePosterior(Posterior):
         shares = [(member, (chosen == i).nonzero()[:, 0], seeds[i]) for i, member in enumerate(self.members)]
         return [share for share in shares if len(share[1])]
 
-    def _with_members(self: E, change: Callable[[Posterior], Posterior]) -> E:
+    def _with_members(self, change: Callable[[Posterior], Posterior]) -> Self:
         return dataclasses.replace(self, members=tuple(change(member) for member in self.members))
 
     def tensors(self) -> dict[str, Tensor]:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..predictive.noise import LaplaceNoise
-from .real_targets import FixedScale
-from .scales import as_numbers, per_output, positive_numbers
+from .real_targets import ByScale
+from .scales import per_output, positive_numbers
 
 
 @dataclass(frozen=True)
-class Laplace(FixedScale):
+class Laplace(ByScale):
     """p(y) = exp(-|y - f| / scale) / (2 scale), in the targets' own units; its variance is 2 scale^2.
 
     Heavier tails than a Gaussian's: outliers cost less. The natural choice for networks trained on absolute errors.
@@ -32,24 +30,11 @@ class Laplace(FixedScale):
         super().__post_init__()
         object.__setattr__(self, "scale", positive_numbers("scale", self.scale))
 
-    _name = "scale"
-
     @property
     def family(self) -> LaplaceNoise:
         return LaplaceNoise()
-
-    @property
-    def noise(self) -> Tensor:
-        """The scale."""
-        return torch.tensor(self.scale, dtype=torch.float64)
-
-    def _log_scale(self, noise: Tensor) -> Tensor:
-        return noise.log()
 
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
         """Scales about the mean absolute error, from a tenth of it on, one per output where a row has several."""
         error = per_output(self.errors(f.mean(0), y).abs())
         return error * 0.1, error * 10
-
-    def with_noise(self, noise: Tensor) -> Self:
-        return dataclasses.replace(self, scale=as_numbers(noise))

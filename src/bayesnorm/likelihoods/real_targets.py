@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from ..predictive import RegressionPredictive
 from ..predictive.noise import Noise
 from ..predictive.regression import observed
 from .base import Likelihood
-from .scales import holds, like_outputs, on_outputs, require_axis, require_flag
+from .scales import as_numbers, holds, like_outputs, on_outputs, require_axis, require_flag
 
 
 @dataclass(frozen=True)
@@ -104,3 +105,24 @@ class FixedScale(RealTargets, ABC):
     def predictive(self, f: Tensor, weights: Tensor | None = None) -> RegressionPredictive:
         scale = on_outputs(self._name, self._log_scale(self.noise).exp(), f, self.axis)
         return RegressionPredictive(f, scale, weights, self.family, self.missing)
+
+
+class ByScale(FixedScale, ABC):
+    """`FixedScale` whose number, a field `scale` of the subclass, is the scale itself."""
+
+    _name = "scale"
+
+    if TYPE_CHECKING:
+        scale: float | tuple[float, ...]
+
+    @property
+    def noise(self) -> Tensor:
+        """The scale."""
+        return torch.tensor(self.scale, dtype=torch.float64)
+
+    def _log_scale(self, noise: Tensor) -> Tensor:
+        return noise.log()
+
+    def with_noise(self, noise: Tensor) -> Self:
+        changed: dict[str, Any] = {self._name: as_numbers(noise)}
+        return dataclasses.replace(self, **changed)

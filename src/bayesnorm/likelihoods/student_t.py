@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..errors import BayesNormError
 from ..predictive.student_t import LEAST_DF, StudentTNoise
-from .real_targets import FixedScale
-from .scales import as_numbers, per_output, positive_numbers
+from .real_targets import ByScale
+from .scales import per_output, positive_numbers
 
 
 @dataclass(frozen=True)
-class StudentT(FixedScale):
+class StudentT(ByScale):
     """(y - f) / scale ~ Student's t with `df` degrees of freedom; its variance is scale^2 df / (df - 2).
 
     A robust regression: beyond some scales, an outlier pulls the less the farther away it is.
@@ -41,24 +39,11 @@ class StudentT(FixedScale):
         object.__setattr__(self, "df", float(self.df))
         object.__setattr__(self, "scale", positive_numbers("scale", self.scale))
 
-    _name = "scale"
-
     @property
     def family(self) -> StudentTNoise:
         return StudentTNoise(self.df)
-
-    @property
-    def noise(self) -> Tensor:
-        """The scale."""
-        return torch.tensor(self.scale, dtype=torch.float64)
-
-    def _log_scale(self, noise: Tensor) -> Tensor:
-        return noise.log()
 
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
         """Scales below the mean absolute error, of which outliers may be the most, one per output of several."""
         error = per_output(self.errors(f.mean(0), y).abs())
         return error * 0.02, error * 10
-
-    def with_noise(self, noise: Tensor) -> Self:
-        return dataclasses.replace(self, scale=as_numbers(noise))
