@@ -50,10 +50,10 @@ def test_everything_is_drawn_and_labelled(posterior):
     ax = bands.draw(points=(torch.zeros(3, 1), torch.ones(3, 1)))
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert labels == [
-        "95% of targets",
-        "50% of targets",
+        "95 % of targets",
+        "50 % of targets",
         "predictive mean",
-        "95% of targets, constant uncertainty",
+        "95 % of targets, constant uncertainty",
         "training points",
     ]
     mean, *edges = ax.get_lines()

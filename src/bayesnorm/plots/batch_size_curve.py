@@ -13,6 +13,8 @@ from . import style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+TITLE = "The best batch size is where the bound is highest"
+
 
 @dataclass(frozen=True)
 class BatchSizeCurve:
@@ -20,16 +22,18 @@ class BatchSizeCurve:
 
     Args:
         batch_size: M.
-        elbo: The bound, per training row relative to its best, in nats or thousandths as the axis says.
+        elbo: The bound less its best, in nats.
         validation: Mean validation score, lower is better, or None.
+        title: What one should see.
     """
 
     batch_size: np.ndarray
     elbo: np.ndarray
     validation: np.ndarray | None = None
+    title: str = TITLE
 
     @classmethod
-    def from_choice(cls, choice: BatchSizeChoice) -> Self:
+    def from_choice(cls, choice: BatchSizeChoice, *, title: str = TITLE) -> Self:
         """The curves of `select_batch_size`."""
         elbo = np.array([row.elbo for row in choice.rows])
         validation = [row.validation for row in choice.rows]
@@ -37,24 +41,34 @@ class BatchSizeCurve:
             np.array([row.batch_size for row in choice.rows]),
             elbo - elbo.max(),
             None if None in validation else np.array(validation, dtype=float),
+            title,
         )
 
     def draw(self, ax: Axes | None = None) -> Axes:
         """Draw into `ax` (or a new figure); the best size of each curve is marked."""
-        ax = style.axes(ax)
+        ax, now = style.axes(ax), style.current()
         ax.set_xscale("log", base=2)
         ax.set_xticks(self.batch_size, [f"{size:g}" for size in self.batch_size])
         ax.minorticks_off()
-        ax.plot(self.batch_size, self.elbo, color=style.BLUE, marker="o", label="ELBO")
+        lines = ax.plot(self.batch_size, self.elbo, color=now.model, marker="o", linewidth=2, label="ELBO")
         best = int(self.elbo.argmax())
-        ax.plot(self.batch_size[best], self.elbo[best], "o", ms=12, mfc="none", color=style.BLUE)
+        ax.plot(self.batch_size[best], self.elbo[best], "o", ms=13, mfc="none", mew=1.6, color=now.model)
         ax.set_xlabel("batch size M")
-        ax.set_ylabel("ELBO less its best (nats)", color=style.BLUE)
+        ax.set_ylabel("ELBO less its best (nats)")
         if self.validation is not None:
             other = ax.twinx()
-            other.spines[["top"]].set_visible(False)
-            other.plot(self.batch_size, self.validation, color=style.VERMILION, marker="s", ls="--", label="validation")
+            other.spines[["top", "left", "bottom"]].set_visible(False)
+            other.spines["right"].set_color(now.faint)
+            other.tick_params(color=now.faint, labelcolor=now.ink, labelsize="small")
+            lines += other.plot(
+                self.batch_size, self.validation, color=now.rival, marker="s", ls="--", linewidth=2, label="validation"
+            )
             lowest = int(self.validation.argmin())
-            other.plot(self.batch_size[lowest], self.validation[lowest], "s", ms=12, mfc="none", color=style.VERMILION)
-            other.set_ylabel("validation score (lower is better)", color=style.VERMILION)
+            other.plot(
+                self.batch_size[lowest], self.validation[lowest], "s", ms=13, mfc="none", mew=1.6, color=now.rival
+            )
+            other.set_ylabel("validation score (lower is better)", color=now.ink)
+            names = ["ELBO (left; circled: highest)", "validation score (right; circled: lowest)"]
+            style.legend(ax, handles=lines, labels=names, loc="best")
+        style.headline(ax, self.title)
         return ax

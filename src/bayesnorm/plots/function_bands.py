@@ -17,6 +17,7 @@ from . import style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+TITLE = "Doubt should grow where there are no data"
 Z95 = 1.959964
 
 
@@ -29,12 +30,14 @@ class FunctionBands:
         mean: The predictive mean.
         bands: (lower, upper) by level.
         constant_std: Standard deviation of the constant-uncertainty baseline, or None.
+        title: What one should see.
     """
 
     x: np.ndarray
     mean: np.ndarray
     bands: dict[float, tuple[np.ndarray, np.ndarray]]
     constant_std: float | None = None
+    title: str = TITLE
 
     @classmethod
     def from_posterior(
@@ -46,6 +49,7 @@ class FunctionBands:
         constant_std: float | None = None,
         engine: Engine | None = None,
         seed: int = 0,
+        title: str = TITLE,
     ) -> Self:
         """Look at a posterior of a network with one input and one output.
 
@@ -56,6 +60,7 @@ class FunctionBands:
             constant_std: The constant-uncertainty baseline's standard deviation, to draw its 95 % lines.
             engine: How to predict; None for the default.
             seed: Same seed, same picture.
+            title: What one should see.
         """
         points = torch.as_tensor(x, dtype=torch.float64).reshape(-1, 1)
         predictive = posterior.predict(points, engine, seed)
@@ -71,26 +76,29 @@ class FunctionBands:
             mean=flat(predictive.mean),
             bands={level: (flat(lower), flat(upper)) for level, (lower, upper) in bands.items()},
             constant_std=constant_std,
+            title=title,
         )
 
     def draw(self, ax: Axes | None = None, *, points: tuple[Any, Any] | None = None) -> Axes:
         """Draw into `ax` (or a new figure); `points` are training inputs and targets."""
-        ax = style.axes(ax)
+        ax, now = style.axes(ax), style.current()
         for number, level in enumerate(sorted(self.bands, reverse=True)):
             lower, upper = self.bands[level]
-            alpha = min(0.6, 0.22 + 0.16 * number)
-            label = f"{level:.0%} of targets"
-            ax.fill_between(self.x, lower, upper, color=style.BLUE, alpha=alpha, linewidth=0, label=label)
-        ax.plot(self.x, self.mean, color=style.BLUE, linewidth=1.8, label="predictive mean")
+            alpha = min(0.6, 0.2 + 0.18 * number)
+            label = f"{style.percent(level)} of targets"
+            ax.fill_between(self.x, lower, upper, color=now.model, alpha=alpha, linewidth=0, label=label)
+        ax.plot(self.x, self.mean, color=now.model, linewidth=2.0, label="predictive mean")
         if self.constant_std is not None:
             half = Z95 * self.constant_std
             edges = np.stack([self.mean - half, self.mean + half], axis=1)
-            names = ["95% of targets, constant uncertainty", "_other edge"]
-            ax.plot(self.x, edges, color=style.VERMILION, linestyle="--", linewidth=1.2, label=names)
+            names = ["95 % of targets, constant uncertainty", "_other edge"]
+            ax.plot(self.x, edges, color=now.rival, linestyle="--", linewidth=1.4, label=names)
         if points is not None:
             at, values = (np.asarray(value, dtype=float).reshape(-1) for value in points)
-            ax.scatter(at, values, s=22, color=style.BLACK, zorder=3, label="training points")
+            ax.scatter(at, values, s=22, color=now.ink, zorder=3, label="training points")
+        ax.margins(x=0)
         ax.set_xlabel("x")
         ax.set_ylabel("y")
-        ax.legend(frameon=False, fontsize="small", ncols=2)
+        style.headline(ax, self.title)
+        style.legend(ax, ncols=2)
         return ax

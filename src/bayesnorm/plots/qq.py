@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 Statistic = Literal["mean", "std"]
 NAMES = {"mean": "batch means", "std": "batch standard deviations"}
-LOOKS = ((style.BLUE, "-"), (style.ORANGE, "--"), (style.GREEN, "-."), (style.VERMILION, ":"), (style.PURPLE, "-"))
-"""Colours and strokes of curves: either tells them apart."""
 
 
 @dataclass(frozen=True)
@@ -122,24 +120,24 @@ class QQPlot:
 
     def draw(self, ax: Axes | None = None) -> Axes:
         """Draw into `ax` (or a new figure)."""
-        ax = style.axes(ax, (5.4, 4.6))
+        ax, now = style.axes(ax, style.SQUARE), style.current()
         reach = float(self.theoretical[-1]) + 0.8
-        band = style.BLACK
         lower, upper = self.band()
-        ax.fill_between(self.theoretical, lower, upper, color=band, alpha=0.1, linewidth=0, label="not rejected at 5 %")
+        label = "not rejected at 5 %"
+        ax.fill_between(self.theoretical, lower, upper, color=now.faint, alpha=0.16, linewidth=0, label=label)
         if self.others is not None:
-            lines = ax.plot(self.theoretical, self.others, color=style.SKY, linewidth=0.5, alpha=0.45)
+            lines = ax.plot(self.theoretical, self.others, color=now.backdrop, linewidth=0.5, alpha=0.45)
             lines[0].set_label("other units")
-        ax.plot([-reach, reach], [-reach, reach], color=style.BLACK, linewidth=1.0)
-        for index, (label, values) in enumerate(self.curves.items()):
-            colour, stroke = LOOKS[index % len(LOOKS)]
-            ax.plot(self.theoretical, values, color=colour, linestyle=stroke, linewidth=1.8, label=label)
+        ax.plot([-reach, reach], [-reach, reach], color=now.faint, linewidth=1.2, linestyle="--")
+        for number, (label, values) in enumerate(self.curves.items()):
+            look = now.look(number)
+            ax.plot(self.theoretical, values, color=look.colour, linestyle=look.stroke, linewidth=2.0, label=label)
         ax.set_xlim(-reach, reach)
         ax.set_ylim(-reach - 0.4, reach + 0.4)
-        ax.set_title(self.title, fontsize="medium")
         ax.set_xlabel("standard normal quantile")
         ax.set_ylabel("batches' quantile, " + ("own moments" if self.fitted else "by theory's moments"))
-        ax.legend(frameon=False, fontsize="small", loc="upper left")
+        style.headline(ax, self.title)
+        style.legend(ax, loc="upper left")
         return ax
 
     def band(self) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@ from ..errors import BayesNormError
 from ..selection import BatchSizeDiagnosis, Diagnosis
 from ..selection.diagnosis import LEVEL
 from . import style
-from .qq import LOOKS, NAMES, Statistic, statistic_of
+from .qq import NAMES, Statistic, statistic_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,28 +67,28 @@ class RejectionPlot:
 
     def draw(self, ax: Axes | None = None) -> Axes:
         """Draw into `ax` (or a new figure): a colour per layer, filled for theory's normal, hollow for the fitted."""
-        ax = style.axes(ax, (5.4, 4.6))
+        ax, now = style.axes(ax, style.SQUARE), style.current()
         places = np.arange(len(self.at))
-        for index, layer in enumerate(self.theory):
-            colour = LOOKS[index % len(LOOKS)][0]
+        for number, layer in enumerate(self.theory):
+            look = now.look(number)
             for shares, name, stroke, face in (
-                (self.theory[layer], "theory's normal", "-", colour),
-                (self.fitted[layer], "any normal", "--", "white"),
+                (self.theory[layer], "theory's normal", "-", look.colour),
+                (self.fitted[layer], "any normal", "--", now.paper),
             ):
                 ax.plot(
                     places,
                     100 * shares,
-                    color=colour,
+                    color=look.colour,
                     linestyle=stroke,
-                    marker="os^Dv"[index % len(LOOKS)],
+                    marker=look.marker,
                     markerfacecolor=face,
                     label=f"{layer}, {name}",
                 )
-        ax.axhline(100 * LEVEL, color=style.BLACK, linewidth=1.0, linestyle=":", label="expected by chance")
+        ax.axhline(100 * LEVEL, color=now.faint, linewidth=1.2, linestyle=":", label="expected by chance")
         ax.set_xticks(places, [str(value) for value in self.at])
         ax.set_ylim(-3, 103)
         ax.set_xlabel(self.axis)
         ax.set_ylabel("units rejected at 5 % (%)")
-        ax.set_title(self.title, fontsize="medium")
-        ax.legend(frameon=False, fontsize="small")
+        style.headline(ax, self.title)
+        style.legend(ax)
         return ax

@@ -1,16 +1,25 @@
-"""One visual language: the Okabe-Ito colours, which colour-blind readers can tell apart."""
+"""One visual language: light and dark themes of the Okabe-Ito colours, which colour-blind readers can tell apart.
+
+A plot asks `current()` for its colours when it draws, and bakes them in, so that it may be saved anywhere:
+
+    with style.theme("dark"):
+        ax = plot.draw()
+    save_figure(ax, path)
+"""
 
 from __future__ import annotations
 
-import io
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import MissingExtraError
-from ..files import write_bytes
+from ..errors import BayesNormError, MissingExtraError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, YELLOW, BLACK = (
     "#0072B2",
@@ -23,25 +32,219 @@ BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, YELLOW, BLACK = (
     "#000000",
 )
 
+FIGURE = (7.0, 4.6)
+"""Inches of a plot alone."""
 
-def axes(ax: Axes | None, size: tuple[float, float] = (7.0, 4.3)) -> Axes:
-    """The given axes, or those of a new figure, cleaned of needless lines."""
+SQUARE = (5.6, 5.2)
+"""Inches of a plot alone whose axes share one scale."""
+
+
+class Look(NamedTuple):
+    """How one of several series looks: colour, stroke and marker all tell it from the others."""
+
+    colour: str
+    stroke: str
+    marker: str
+
+
+@dataclass(frozen=True)
+class Theme:
+    """What is drawn in which colour.
+
+    Args:
+        name: "light" or "dark".
+        paper: The background.
+        ink: Text.
+        faint: Axes, ticks and words of less weight.
+        grid: Grid lines.
+        dots: Single observations.
+        model: What the predictive says: means, bands, doubt.
+        backdrop: Many thin lines behind the model's.
+        rival: What the model is compared with, and what is wrong.
+        series: Colours of named series, the model's first.
+        transparent: Whether pictures have no background of their own.
+    """
+
+    name: str
+    paper: str
+    ink: str
+    faint: str
+    grid: str
+    dots: str
+    model: str
+    backdrop: str
+    rival: str
+    series: tuple[str, ...]
+    transparent: bool = False
+
+    def look(self, number: int) -> Look:
+        """Of the series with this number."""
+        colour = self.series[number % len(self.series)]
+        return Look(colour, STROKES[number % len(STROKES)], MARKERS[number % len(MARKERS)])
+
+    @property
+    def background(self) -> str:
+        """The colour to fill a figure with."""
+        return "none" if self.transparent else self.paper
+
+
+STROKES = ("-", "--", "-.", ":")
+MARKERS = "os^DvP"
+
+THEMES = {
+    "light": Theme(
+        name="light",
+        paper="#FFFFFF",
+        ink="#1B1F23",
+        faint="#5F6770",
+        grid="#E4E7EA",
+        dots="#6B737B",
+        model=BLUE,
+        backdrop=SKY,
+        rival=VERMILION,
+        series=(BLUE, ORANGE, GREEN, VERMILION, PURPLE, BLACK),
+    ),
+    # Blue and black are too dark on dark paper: sky and yellow take their places.
+    "dark": Theme(
+        name="dark",
+        paper="#15181C",
+        ink="#E8EAED",
+        faint="#9CA3AB",
+        grid="#2B3036",
+        dots="#A9B0B8",
+        model=SKY,
+        backdrop=BLUE,
+        rival=VERMILION,
+        series=(SKY, ORANGE, GREEN, VERMILION, PURPLE, YELLOW),
+    ),
+}
+
+_CURRENT: ContextVar[Theme] = ContextVar("bayesnorm_theme", default=THEMES["light"])
+
+
+def current() -> Theme:
+    """The theme that a plot drawn now takes."""
+    return _CURRENT.get()
+
+
+@contextmanager
+def theme(name: str = "light", *, transparent: bool = False) -> Iterator[Theme]:
+    """What is drawn inside the `with` takes these colours.
+
+    Args:
+        name: "light" or "dark".
+        transparent: No background, for a page that has its own.
+    """
+    if name not in THEMES:
+        raise BayesNormError(f"name: {name!r} was given; {' or '.join(map(repr, THEMES))} would work.")
+    chosen = replace(THEMES[name], transparent=transparent)
+    # Text that callers add themselves (legends, a figure's title) takes matplotlib's own defaults.
+    defaults = {
+        "text.color": chosen.ink,
+        "axes.labelcolor": chosen.ink,
+        "axes.edgecolor": chosen.faint,
+        "axes.facecolor": chosen.background,
+        "figure.facecolor": chosen.background,
+        "xtick.color": chosen.faint,
+        "ytick.color": chosen.faint,
+        "grid.color": chosen.grid,
+    }
+    token = _CURRENT.set(chosen)
     try:
-        from matplotlib.figure import Figure
+        with matplotlib().rc_context(defaults):
+            yield chosen
+    finally:
+        _CURRENT.reset(token)
+
+
+def matplotlib() -> Any:
+    """The package, or an error that says how to get it."""
+    try:
+        import matplotlib.figure
+        import matplotlib.ticker
+        import matplotlib.transforms
     except ImportError as error:
         raise MissingExtraError("plots need matplotlib: pip install 'bayesnorm[plots]'.") from error
+    return matplotlib
+
+
+def new_figure(size: tuple[float, float]) -> Figure:
+    """A figure of so many inches that belongs to no window."""
+    figure: Figure = matplotlib().figure.Figure(figsize=size)
+    figure.set_layout_engine("constrained", w_pad=0.09, h_pad=0.09)
+    return figure
+
+
+def axes(ax: Axes | None, size: tuple[float, float] = FIGURE) -> Axes:
+    """The given axes, or those of a new figure, in the current theme and cleaned of needless lines."""
+    now = current()
     if ax is None:
-        ax = Figure(figsize=size, layout="constrained").add_subplot()
+        ax = new_figure(size).add_subplot()
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.set_facecolor(now.background)
+    ax.set_facecolor("none")
     ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(alpha=0.25, linewidth=0.6)
+    ax.spines[["left", "bottom"]].set_color(now.faint)
+    ax.tick_params(which="both", color=now.faint, labelcolor=now.ink, labelsize="small")
+    for words in (ax.xaxis.label, ax.yaxis.label, ax.title, ax.xaxis.get_offset_text(), ax.yaxis.get_offset_text()):
+        words.set_color(now.ink)
+    ax.grid(color=now.grid, linewidth=0.7)
     ax.set_axisbelow(True)
     return ax
 
 
-def save_figure(ax: Axes, path: Path, dpi: int = 150) -> None:
-    """Write the picture that `ax` belongs to as PNG, whole or not at all."""
+def headline(ax: Axes, title: str, detail: str = "") -> None:
+    """What one should see, and below it, smaller, what was measured."""
+    now = current()
+    small = 0.833 * matplotlib().rcParams["font.size"]
+    ax.set_title(title, color=now.ink, fontsize="medium", fontweight="bold", pad=7 + 1.5 * small if detail else 7)
+    if detail:
+        ax.annotate(
+            detail,
+            (0.5, 1.0),
+            (0, 6),
+            xycoords="axes fraction",
+            textcoords="offset points",
+            ha="center",
+            va="bottom",
+            color=now.faint,
+            fontsize="small",
+            annotation_clip=False,
+            gid=DETAIL,
+        )
+
+
+DETAIL = "detail"
+"""By which a figure of many panels finds the line below a headline."""
+
+
+def legend(ax: Axes, **options: Any) -> None:
+    """A legend in the theme's ink, without a frame but not to be confused with what lies behind it."""
+    now = current()
+    settings = {"fontsize": "small", "labelcolor": now.ink, "facecolor": now.paper, "edgecolor": "none", **options}
+    ax.legend(framealpha=0.0 if now.transparent else 0.8, **settings).set_zorder(6)
+
+
+def legend_below(ax: Axes, columns: int) -> None:
+    """A legend under the axis label, for axes that data may fill to any corner."""
     figure = ax.get_figure(root=True)
     assert figure is not None
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi)
-    write_bytes(path, buffer.getvalue())
+    shift = matplotlib().transforms.ScaledTranslation(0, -38 / 72, figure.dpi_scale_trans)
+    place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "bbox_transform": ax.transAxes + shift}
+    legend(ax, ncols=columns, borderaxespad=0.0, columnspacing=1.4, handlelength=1.7, **place)
+
+
+def with_unit(what: str, unit: str | None) -> str:
+    """An axis label: "absolute error (MPa)"."""
+    return f"{what} ({unit})" if unit else what
+
+
+def percent_axis(axis: Any) -> None:
+    """Shares shown as percents."""
+    axis.set_major_formatter(lambda share, _: percent(share))
+
+
+def percent(share: float) -> str:
+    """A share as people write it: 0.95 is 95 %."""
+    return f"{round(100 * share, 6):g} %"

@@ -1,0 +1,171 @@
+"""Do intervals of regression hold as many targets as they say?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from ..errors import BayesNormError, InputError
+from ..metrics import pit
+from ..metrics.arguments import number_vector
+from ..predictive import RegressionPredictive
+from . import style
+from .chance import binomial_bands
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+TITLE = "Intervals should hold as many targets as they say"
+PIT_TITLE = "Targets should fall everywhere in their predictive equally often"
+LEVELS = tuple(percent / 100 for percent in range(2, 100, 2))
+
+
+@dataclass(frozen=True)
+class CalibrationPlot:
+    """What is drawn: levels of central intervals, and how many targets those really hold, each (levels,).
+
+    Args:
+        level: Probability that the predictive gives to its central interval.
+        observed: Share of the targets inside.
+        lower: Least share that chance alone explains (95 %, level by level).
+        upper: Greatest such share.
+        count: How many targets.
+        title: What one should see.
+    """
+
+    level: np.ndarray
+    observed: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    count: int
+    title: str = TITLE
+
+    @classmethod
+    def of(
+        cls, predictive: RegressionPredictive, y: Any, *, levels: Sequence[float] = LEVELS, title: str = TITLE
+    ) -> Self:
+        """Of predictions and their targets."""
+        return cls.of_pit(pit(predictive, y).detach().flatten(), levels=levels, title=title)
+
+    @classmethod
+    def of_pit(cls, transform: Any, *, levels: Sequence[float] = LEVELS, title: str = TITLE) -> Self:
+        """Of the probability integral transform F(y) of every target."""
+        values = _transform(transform)
+        level = number_vector("levels", levels).numpy()
+        if not ((level > 0) & (level < 1)).all():
+            raise BayesNormError(
+                f"levels: go from {level.min()} to {level.max()}; strictly between 0 and 1 would work."
+            )
+        level = np.sort(level)
+        away = np.sort(np.abs(values - 0.5))
+        observed = np.searchsorted(away, level / 2, side="right") / len(away)
+        lower, upper = binomial_bands(np.full(len(level), len(away)), level)
+        return cls(level, observed, lower, upper, len(away), title=title)
+
+    @property
+    def mean_gap(self) -> float:
+        """Mean distance of observed shares from their levels."""
+        return float(np.abs(self.observed - self.level).mean())
+
+    @property
+    def summary(self) -> str:
+        """What was measured, in a line."""
+        return f"{self.brief}, {self.count:,} targets"
+
+    @property
+    def brief(self) -> str:
+        """The least of what was measured."""
+        return f"mean distance {100 * self.mean_gap:.1f} points"
+
+    def draw(self, ax: Axes | None = None) -> Axes:
+        """Draw into `ax` (or a new figure)."""
+        ax, now = style.axes(ax, style.SQUARE), style.current()
+        ends = ([0.0], [1.0])
+        level, observed, lower, upper = (
+            np.concatenate([ends[0], part, ends[1]]) for part in (self.level, self.observed, self.lower, self.upper)
+        )
+        ax.fill_between(
+            level, lower, upper, color=now.faint, alpha=0.2, linewidth=0, label="explained by chance (95 %)"
+        )
+        ax.plot([0, 1], [0, 1], color=now.faint, linestyle="--", linewidth=1.2, label="calibrated")
+        ax.plot(level, observed, color=now.model, linewidth=2.2, label="observed")
+        for words, x, y, side in (("too much doubt", 0.03, 0.72, "left"), ("too little doubt", 0.97, 0.26, "right")):
+            ax.text(x, y, words, color=now.faint, fontsize="small", fontstyle="italic", ha=side, va="center")
+        style.percent_axis(ax.xaxis)
+        style.percent_axis(ax.yaxis)
+        ax.set_xlim(0, 1)
+        ax.set_ylim(0, 1)
+        ax.set_aspect("equal", adjustable="box")
+        ax.set_xlabel("probability of the central interval")
+        ax.set_ylabel("share of targets inside")
+        style.headline(ax, self.title, self.summary)
+        style.legend_below(ax, 3)
+        return ax
+
+
+@dataclass(frozen=True)
+class PITHistogram:
+    """What is drawn: how often targets fall into equally probable parts of their own predictive, each (bins,).
+
+    Args:
+        share: Share of the targets in each part.
+        lower: Least share that chance alone explains (95 %, bar by bar).
+        upper: Greatest such share.
+        count: How many targets.
+        title: What one should see.
+    """
+
+    share: np.ndarray
+    lower: float
+    upper: float
+    count: int
+    title: str = PIT_TITLE
+
+    @classmethod
+    def of(cls, predictive: RegressionPredictive, y: Any, *, bins: int = 10, title: str = PIT_TITLE) -> Self:
+        """Of predictions and their targets."""
+        return cls.of_pit(pit(predictive, y).detach().flatten(), bins=bins, title=title)
+
+    @classmethod
+    def of_pit(cls, transform: Any, *, bins: int = 10, title: str = PIT_TITLE) -> Self:
+        """Of the probability integral transform F(y) of every target."""
+        if bins < 2:
+            raise BayesNormError(f"bins: {bins} was given; at least 2 would work.")
+        values = _transform(transform)
+        number = np.histogram(values, bins=bins, range=(0, 1))[0]
+        lower, upper = binomial_bands(np.array([len(values)]), np.array([1 / bins]))
+        return cls(number / len(values), float(lower[0]), float(upper[0]), len(values), title=title)
+
+    @property
+    def summary(self) -> str:
+        """What was measured, in a line."""
+        return f"high at both ends: too little doubt; high in the middle: too much ({self.count:,} targets)"
+
+    def draw(self, ax: Axes | None = None) -> Axes:
+        """Draw into `ax` (or a new figure)."""
+        ax, now = style.axes(ax), style.current()
+        bins = len(self.share)
+        place = (np.arange(bins) + 0.5) / bins
+        ax.bar(place, self.share, width=0.9 / bins, color=now.model, alpha=0.75, label="targets")
+        label = "explained by chance (95 %)"
+        ax.axhspan(self.lower, self.upper, color=now.faint, alpha=0.22, linewidth=0, zorder=2, label=label)
+        ax.axhline(1 / bins, color=now.faint, linestyle="--", linewidth=1.2, label="calibrated")
+        ax.grid(visible=False, axis="x")
+        style.percent_axis(ax.yaxis)
+        ax.set_xlim(0, 1)
+        ax.set_ylim(0, 1.08 * max(self.upper, float(self.share.max())))
+        ax.set_xlabel("where the target lies in its predictive (PIT: 0 far below, 1 far above)")
+        ax.set_ylabel("share of targets")
+        style.headline(ax, self.title, self.summary)
+        style.legend_below(ax, 3)
+        return ax
+
+
+def _transform(values: Any) -> np.ndarray:
+    found = number_vector("transform", values).cpu().numpy()
+    if not ((found >= 0) & (found <= 1)).all():
+        raise InputError(f"transform: goes from {found.min()} to {found.max()}; probabilities F(y) would work.")
+    return found

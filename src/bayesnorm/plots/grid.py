@@ -1,0 +1,97 @@
+"""Many plots in one figure: small multiples with one legend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ..errors import BayesNormError
+from . import style
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class Plot(Protocol):
+    """Whatever draws itself into axes."""
+
+    def draw(self, ax: Axes | None = None) -> Axes: ...
+
+
+def draw_grid(
+    plots: Mapping[str, Plot] | Sequence[Plot],
+    columns: int = 4,
+    *,
+    title: str = "",
+    size: tuple[float, float] = (3.3, 2.6),
+) -> Figure:
+    """Draw plots side by side, row by row.
+
+    Args:
+        plots: By name, which becomes the panel's title, with a plot's `brief` numbers below; or a sequence, where each
+            panel keeps its own title.
+        columns: How many beside each other.
+        title: Of the whole figure: what one should see.
+        size: Inches of one panel.
+
+    One legend serves all panels, and axis labels that all panels share are said only at the figure's edge.
+    """
+    if not plots:
+        raise BayesNormError("plots: is empty; at least one plot would work.")
+    if columns < 1:
+        raise BayesNormError(f"columns: {columns} was given; at least 1 would work.")
+    names: Sequence[str | None] = [None] * len(plots)
+    if isinstance(plots, Mapping):
+        names, plots = list(plots), list(plots.values())
+    columns = min(columns, len(plots))
+    rows = -(-len(plots) // columns)
+    with style.matplotlib().rc_context({"font.size": 8.5, "lines.markersize": 4.0}):
+        figure = style.new_figure((size[0] * columns, size[1] * rows + 0.6))
+        panels = [figure.add_subplot(rows, columns, number + 1) for number in range(len(plots))]
+        for ax, plot, name in zip(panels, plots, names, strict=True):
+            plot.draw(ax)
+            if name is not None:
+                _rename(ax, name, getattr(plot, "brief", ""))
+        _share_legend(figure, panels)
+        _share_labels(panels, columns)
+        if title:
+            figure.suptitle(title, color=style.current().ink, fontsize="x-large", fontweight="bold")
+    return figure
+
+
+def _rename(ax: Axes, name: str, brief: str) -> None:
+    """The name as title, and below it fewer numbers than a plot alone has room for."""
+    for text in [text for text in ax.texts if text.get_gid() == style.DETAIL]:
+        text.remove()
+    style.headline(ax, name, brief)
+
+
+def _share_legend(figure: Figure, panels: list[Axes]) -> None:
+    entries: dict[str, Artist] = {}
+    for ax in panels:
+        shown = ax.get_legend()
+        if shown is not None:
+            shown.remove()
+            for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+                entries.setdefault(label, handle)
+    if entries:
+        figure.legend(
+            list(entries.values()),
+            list(entries),
+            loc="outside lower center",
+            ncols=max(1, min(len(entries), int(figure.get_figwidth() / (0.07 * max(map(len, entries)) + 0.6)))),
+            frameon=False,
+            labelcolor=style.current().ink,
+        )
+
+
+def _share_labels(panels: list[Axes], columns: int) -> None:
+    if len({ax.get_xlabel() for ax in panels}) == 1:
+        for ax in panels[:-columns]:
+            ax.set_xlabel("")
+    if len({ax.get_ylabel() for ax in panels}) == 1:
+        for number, ax in enumerate(panels):
+            if number % columns:
+                ax.set_ylabel("")

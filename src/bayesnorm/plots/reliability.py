@@ -1,0 +1,129 @@
+"""Is a classifier right as often as it is confident?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from ..metrics import reliability_curve
+from ..metrics.arguments import classification_targets
+from ..predictive import ClassificationPredictive
+from . import style
+from .chance import binomial_bands
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+TITLE = "Accuracy should equal confidence"
+
+
+@dataclass(frozen=True)
+class ReliabilityDiagram:
+    """What is drawn, of the bins that are not empty, each (bins,).
+
+    Args:
+        confidence: Mean probability of the chosen class.
+        accuracy: Share of the bin's points whose chosen class is right.
+        count: How many points are in the bin.
+        lower: Least accuracy that chance alone explains (95 %, bin by bin) if confidence is right.
+        upper: Greatest such accuracy.
+        ece: Expected calibration error.
+        title: What one should see.
+    """
+
+    confidence: np.ndarray
+    accuracy: np.ndarray
+    count: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    ece: float
+    title: str = TITLE
+
+    @classmethod
+    def of(
+        cls,
+        predictive: ClassificationPredictive,
+        y: Any,
+        *,
+        bins: int = 15,
+        adaptive: bool = False,
+        ignore_index: int | None = None,
+        title: str = TITLE,
+    ) -> Self:
+        """Of predictions and their classes, per row or per pixel.
+
+        Args:
+            predictive: Predictions.
+            y: Class numbers.
+            bins: How many bins.
+            adaptive: Bins of equally many points, and not of equal width.
+            ignore_index: Label of points to leave out.
+            title: What one should see.
+        """
+        curve = reliability_curve(predictive, y, bins=bins, adaptive=adaptive, ignore_index=ignore_index)
+        points = int(classification_targets(predictive, y, ignore_index)[1].sum())
+        share = curve.share.cpu().numpy()
+        filled = share > 0
+        confidence, accuracy = (part.cpu().numpy()[filled] for part in (curve.confidence, curve.accuracy))
+        count = (share[filled] * points).round().astype(int)
+        lower, upper = binomial_bands(count, np.minimum(confidence, 1.0))
+        gap = float((np.abs(accuracy - confidence) * share[filled]).sum())
+        return cls(confidence, accuracy, count, lower, upper, gap, title=title)
+
+    @property
+    def summary(self) -> str:
+        """What was measured, in a line."""
+        total = self.count.sum()
+        right, sure = (float((part * self.count).sum() / total) for part in (self.accuracy, self.confidence))
+        return f"{self.brief}; accuracy {right:.1%}, confidence {sure:.1%}".replace("%", " %")
+
+    @property
+    def brief(self) -> str:
+        """The least of what was measured."""
+        return f"ECE {self.ece:.3f}"
+
+    def draw(self, ax: Axes | None = None) -> Axes:
+        """Draw into `ax` (or a new figure)."""
+        ax, now = style.axes(ax, style.SQUARE), style.current()
+        share = self.count / self.count.sum()
+        width = 0.8 * np.minimum(np.diff(self.confidence, prepend=-1.0), np.diff(self.confidence, append=2.0))
+        width = np.clip(width, 0.008, 0.05)
+        ax.bar(self.confidence, share, width=width, color=now.faint, alpha=0.28, label="share of points")
+        ax.plot([0, 1], [0, 1], color=now.faint, linestyle="--", linewidth=1.2, label="calibrated")
+        label = "explained by chance (95 %)"
+        ax.vlines(self.confidence, self.lower, self.upper, color=now.faint, linewidth=1.4, alpha=0.7, label=label)
+        ax.plot(self.confidence, self.accuracy, color=now.model, linewidth=1.2, alpha=0.45, zorder=2.8)
+        off = (self.accuracy < self.lower) | (self.accuracy > self.upper)
+        size = 20 + 60 * np.sqrt(share)
+        for which, colour, marker, label in (
+            (~off, now.model, "o", "accuracy"),
+            (off, now.rival, "D", "off by more than chance"),
+        ):
+            if which.any():
+                places = self.confidence[which], self.accuracy[which]
+                ax.scatter(*places, s=size[which], color=colour, marker=marker, zorder=3, label=label, clip_on=False)
+        if len(self.count) <= 20:
+            for x, height, number in zip(self.confidence, share, self.count, strict=True):
+                ax.annotate(
+                    f"{number:,}",
+                    (x, height),
+                    (0, 2),
+                    textcoords="offset points",
+                    ha="center",
+                    va="bottom",
+                    fontsize="xx-small",
+                    color=now.faint,
+                    bbox={"facecolor": now.background, "edgecolor": "none", "pad": 0.6},
+                )
+        style.percent_axis(ax.xaxis)
+        style.percent_axis(ax.yaxis)
+        ax.set_xlim(0, 1.02)
+        ax.set_ylim(0, 1.02)
+        ax.set_aspect("equal", adjustable="box")
+        ax.set_xlabel("confidence: probability of the chosen class")
+        ax.set_ylabel("share of points that are right")
+        style.headline(ax, self.title, self.summary)
+        style.legend_below(ax, 2)
+        return ax

@@ -1,0 +1,235 @@
+"""A segmented image with its doubt: image, label, prediction and doubt of every pixel, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+import torch
+
+from ..errors import BayesNormError, InputError
+from ..metrics import auroc
+from ..predictive import ClassificationPredictive
+from . import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+TITLE = "Doubt should lie on borders and on mistakes"
+DOUBTS = {"entropy": "entropy", "mutual_information": "mutual information"}
+
+COLOURS = (
+    style.BLUE,
+    style.ORANGE,
+    style.GREEN,
+    style.PURPLE,
+    style.SKY,
+    style.VERMILION,
+    style.YELLOW,
+    "#332288",
+    "#882255",
+    "#999933",
+    "#44AA99",
+    "#AA4499",
+)
+"""Of the classes: Okabe and Ito's, then Tol's muted ones; the class's name stands beside each."""
+
+VOID = "#808080"
+BOX = (0.18, 0.74)
+"""Where panels stand in the axes: their foot, and their height."""
+
+
+@dataclass(frozen=True)
+class SegmentationMaps:
+    """What is drawn of one image.
+
+    Args:
+        image: Red, green and blue from 0 to 1, (height, width, 3).
+        label: True class of every pixel, -1 for none, (height, width); or None.
+        prediction: Most probable class, (height, width).
+        doubt: Doubt of every pixel in nats, (height, width).
+        doubt_name: What the doubt is.
+        most: The greatest doubt that there can be.
+        classes: Names of the classes.
+        title: What one should see.
+    """
+
+    image: np.ndarray
+    label: np.ndarray | None
+    prediction: np.ndarray
+    doubt: np.ndarray
+    doubt_name: str
+    most: float
+    classes: tuple[str, ...]
+    title: str = TITLE
+
+    @classmethod
+    def of(
+        cls,
+        image: Any,
+        predictive: ClassificationPredictive,
+        y: Any = None,
+        *,
+        row: int = 0,
+        doubt: Literal["entropy", "mutual_information"] = "entropy",
+        classes: Sequence[str] | None = None,
+        ignore_index: int | None = None,
+        title: str = TITLE,
+    ) -> Self:
+        """Of one image of a batch.
+
+        Args:
+            image: As a person sees it: (height, width, 3), (height, width) or (3, height, width); whole numbers
+                to 255 or fractions to 1.
+            predictive: Predictions of a batch of images, (batch, class, height, width).
+            y: True classes of the batch, (batch, height, width), or of this image, (height, width).
+            row: Which image of the batch.
+            doubt: "entropy" (all doubt) or "mutual_information" (what more data could take away).
+            classes: Names of the classes.
+            ignore_index: Label of pixels that belong to no class.
+            title: What one should see.
+        """
+        if not isinstance(predictive, ClassificationPredictive) or predictive.probs.dim() != 4:
+            raise InputError(
+                f"predictive: a {type(predictive).__name__} of shape {tuple(predictive.mean.shape)} was given; class "
+                "probabilities of every pixel, (batch, class, height, width), would work."
+            )
+        batch, number, height, width = predictive.probs.shape
+        if doubt not in DOUBTS:
+            raise BayesNormError(f"doubt: {doubt!r} was given; {' or '.join(map(repr, DOUBTS))} would work.")
+        if not -batch <= row < batch:
+            raise BayesNormError(f"row: {row} was given for {batch} images; 0 to {batch - 1} would work.")
+        if classes is not None and len(classes) != number:
+            raise BayesNormError(f"classes: {len(classes)} names for {number} classes; one of each would work.")
+        return cls(
+            image=_picture(image, height, width),
+            label=None if y is None else _label(y, row, (batch, height, width), number, ignore_index),
+            prediction=predictive.label[row].cpu().numpy(),
+            doubt=getattr(predictive, doubt)[row].detach().double().cpu().numpy(),
+            doubt_name=DOUBTS[doubt],
+            most=float(np.log(number)),
+            classes=tuple(classes or (f"class {index}" for index in range(number))),
+            title=title,
+        )
+
+    @property
+    def wrong(self) -> np.ndarray | None:
+        """Which pixels are labelled and wrong; None without labels."""
+        return None if self.label is None else (self.label >= 0) & (self.label != self.prediction)
+
+    @property
+    def summary(self) -> str:
+        """What was measured, in a line."""
+        if self.label is None or self.wrong is None:
+            return f"mean {self.doubt_name} {self.doubt.mean():.2f} nats"
+        right = (self.label >= 0) & ~self.wrong
+        if not (right.any() and self.wrong.any()):
+            return f"mean {self.doubt_name} {self.doubt.mean():.2f} nats; all labelled pixels are alike"
+        found = float(auroc(self.doubt[right], self.doubt[self.wrong]))
+        return (
+            f"mean {self.doubt_name}: {self.doubt[self.wrong].mean():.2f} nats where wrong, "
+            f"{self.doubt[right].mean():.2f} where right; AUROC {found:.2f}"
+        )
+
+    def draw(self, ax: Axes | None = None) -> Axes:
+        """Draw into `ax` (or a new figure): panels beside each other inside of it."""
+        panels = ["image", *(["label"] if self.label is not None else []), "prediction", self.doubt_name]
+        height, width = self.prediction.shape
+        inch = 3.0
+        size = (inch * len(panels) + 0.7, inch * height / width / BOX[1] + 0.4)
+        ax, now = style.axes(ax, size), style.current()
+        ax.set_axis_off()
+        gap = 0.012
+        share = (1 - 0.045 - gap * (len(panels) - 1)) / len(panels)
+        for number, name in enumerate(panels):
+            panel = ax.inset_axes((number * (share + gap), BOX[0], share, BOX[1]))
+            panel.set_axis_off()
+            panel.set_title(name, color=now.ink, fontsize="small", pad=4)
+            if name == self.doubt_name:
+                shown = panel.imshow(self.doubt, cmap="magma", vmin=0, vmax=self._scale(), interpolation="nearest")
+            else:
+                panel.imshow(self._panel(name), interpolation="nearest")
+        bar = ax.inset_axes((1 - 0.04, BOX[0] + 0.03, 0.011, BOX[1] - 0.06))
+        scale = bar.figure.colorbar(shown, cax=bar)
+        scale.outline.set_visible(False)
+        bar.tick_params(color=now.faint, labelcolor=now.ink, labelsize="x-small")
+        bar.set_title("nats", color=now.ink, fontsize="x-small", pad=4)
+        self._name_classes(ax)
+        style.headline(ax, self.title, self.summary)
+        return ax
+
+    def _scale(self) -> float:
+        """Doubt that gets the brightest colour."""
+        return float(self.doubt.max()) or self.most
+
+    def _panel(self, name: str) -> np.ndarray:
+        from matplotlib.colors import to_rgb
+
+        if name == "image":
+            return self.image
+        colours = np.array(
+            [to_rgb(COLOURS[index % len(COLOURS)]) for index in range(len(self.classes))] + [to_rgb(VOID)]
+        )
+        shown = self.prediction if name == "prediction" else self.label
+        assert shown is not None
+        return colours[shown]  # -1, no class, is the last
+
+    def _name_classes(self, ax: Axes) -> None:
+        from matplotlib.patches import Patch
+
+        found = set(np.unique(self.prediction)) | (set() if self.label is None else set(np.unique(self.label)))
+        names = [
+            Patch(color=COLOURS[index % len(COLOURS)], label=self.classes[index]) for index in sorted(found - {-1})
+        ]
+        if -1 in found:
+            names.append(Patch(color=VOID, label="not labelled"))
+        columns = min(len(names), 8)
+        style.legend(
+            ax,
+            handles=names,
+            loc="upper center",
+            bbox_to_anchor=(0.5, BOX[0] - 0.01),
+            ncols=columns,
+            fontsize="x-small",
+        )
+
+
+def _picture(image: Any, height: int, width: int) -> np.ndarray:
+    try:
+        values = image.detach().cpu().numpy() if isinstance(image, torch.Tensor) else np.asarray(image)
+        found = values.astype(float)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"image: {type(image).__name__} is no array of numbers; (height, width, 3) would work."
+        ) from error
+    if found.shape == (3, height, width):
+        found = np.moveaxis(found, 0, -1)
+    elif found.shape == (height, width):
+        found = np.repeat(found[..., None], 3, axis=-1)
+    if found.shape != (height, width, 3):
+        raise InputError(f"image: has shape {found.shape}; ({height}, {width}, 3), as the predictions, would work.")
+    if np.issubdtype(values.dtype, np.integer):
+        found = found / 255
+    if not (np.isfinite(found).all() and found.min() >= 0 and found.max() <= 1):
+        raise InputError(
+            f"image: goes from {found.min():g} to {found.max():g}; colours from 0 to 1, or whole numbers to 255, would "
+            "work (before the network's own scaling)."
+        )
+    return found
+
+
+def _label(y: Any, row: int, shape: tuple[int, int, int], classes: int, ignore_index: int | None) -> np.ndarray:
+    label = np.asarray(y.cpu() if isinstance(y, torch.Tensor) else y)
+    if label.shape == shape:
+        label = label[row]
+    if label.shape != shape[1:]:
+        raise InputError(f"y: has shape {label.shape}; {shape} or {shape[1:]} would work.")
+    label = np.where(label == ignore_index, -1, label).astype(int)
+    if label.max() >= classes or label.min() < -1:
+        raise InputError(
+            f"y: holds classes {label.min()} to {label.max()}; 0 to {classes - 1} would work (ignore_index= names one "
+            "that is none)."
+        )
+    return label

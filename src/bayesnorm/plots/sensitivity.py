@@ -1,0 +1,161 @@
+"""How a score depends on a batch size or a number of draws: means over runs, with standard errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from ..errors import BayesNormError, InputError
+from . import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One series, each (points,).
+
+    Args:
+        at: Batch sizes or numbers of draws, rising.
+        mean: Mean score over runs.
+        standard_error: Of that mean; NaN where there is one run only.
+        runs: How many runs.
+    """
+
+    at: np.ndarray
+    mean: np.ndarray
+    standard_error: np.ndarray
+    runs: np.ndarray
+
+
+@dataclass(frozen=True)
+class SensitivityCurve:
+    """What is drawn.
+
+    Args:
+        series: Scores by name.
+        axis: What the scores are over.
+        score: What is scored, with its unit.
+        reference: Published values at some places, by name.
+        baseline: Score of what is compared with, or None.
+        baseline_name: What that is.
+        title: What one should see; empty for the axes' names.
+    """
+
+    series: dict[str, Scores]
+    axis: str
+    score: str
+    reference: dict[str, dict[float, float]] = field(default_factory=dict)
+    baseline: float | None = None
+    baseline_name: str = "constant uncertainty"
+    title: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        runs: Mapping[str, Mapping[float, Sequence[float]]],
+        axis: str = "batch size M",
+        score: str = "score",
+        *,
+        reference: Mapping[str, Mapping[float, float]] | None = None,
+        baseline: float | None = None,
+        baseline_name: str = "constant uncertainty",
+        title: str = "",
+    ) -> Self:
+        """Of the scores of all runs.
+
+        Args:
+            runs: By name of the series, then by batch size or number of draws: one score per run.
+            axis: What the inner keys are.
+            score: What is scored, with its unit.
+            reference: Published values by name, then by place: hollow marks. Named as a series, they take its colour.
+            baseline: Score of what is compared with: a dashed line.
+            baseline_name: What that is.
+            title: What one should see.
+        """
+        if not runs:
+            raise BayesNormError("runs: is empty; at least one series would work.")
+        series = {name: _scores(name, by_place) for name, by_place in runs.items()}
+        published = {
+            name: {_place(name, place): float(value) for place, value in values.items()}
+            for name, values in (reference or {}).items()
+        }
+        return cls(series, axis, score, published, baseline, baseline_name, title)
+
+    def draw(self, ax: Axes | None = None) -> Axes:
+        """Draw into `ax` (or a new figure): lines with bars of one standard error."""
+        ax, now = style.axes(ax), style.current()
+        ax.set_xscale("log", base=2)
+        looks = {name: now.look(number) for number, name in enumerate(self.series)}
+        if self.baseline is not None:
+            name = self.baseline_name
+            ax.axhline(self.baseline, color=now.faint, linestyle="--", linewidth=1.4, zorder=1.5, label=name)
+        for name, found in self.series.items():
+            look = looks[name]
+            ax.errorbar(
+                found.at,
+                found.mean,
+                np.nan_to_num(found.standard_error),
+                color=look.colour,
+                linestyle=look.stroke,
+                marker=look.marker,
+                linewidth=1.8,
+                elinewidth=1.2,
+                capsize=2.5,
+                label=name,
+            )
+        for number, (name, values) in enumerate(self.reference.items()):
+            own = looks.get(name)
+            ax.plot(
+                list(values),
+                list(values.values()),
+                linestyle="none",
+                marker=own.marker if own else style.MARKERS[number % len(style.MARKERS)],
+                markersize=1.8 * style.matplotlib().rcParams["lines.markersize"],
+                markerfacecolor="none",
+                markeredgecolor=own.colour if own else now.ink,
+                markeredgewidth=1.2,
+                zorder=4,
+                label=f"{name}, published" if own else name,
+            )
+        places = sorted({float(place) for found in self.series.values() for place in found.at} | self._published())
+        ax.set_xticks(places, [f"{place:g}" for place in places])
+        ax.minorticks_off()
+        ax.set_xlim(places[0] / 1.3, places[-1] * 1.3)
+        ax.set_xlabel(self.axis)
+        ax.set_ylabel(self.score)
+        style.headline(ax, self.title or f"{self.score}, over {self.axis}")
+        style.legend(ax)
+        return ax
+
+    def _published(self) -> set[float]:
+        return {place for values in self.reference.values() for place in values}
+
+
+def _scores(name: str, by_place: Mapping[float, Sequence[float]]) -> Scores:
+    if not by_place:
+        raise BayesNormError(f"runs: {name!r} has no scores; at least one place with one run would work.")
+    places = sorted(by_place, key=float)
+    runs = [np.atleast_1d(np.asarray(by_place[place], dtype=float)) for place in places]
+    for place, values in zip(places, runs, strict=True):
+        if values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all():
+            raise InputError(f"runs: {name!r} at {place} holds {by_place[place]}; finite scores of runs would work.")
+    count = np.array([len(values) for values in runs])
+    return Scores(
+        at=np.array([_place(name, place) for place in places]),
+        mean=np.array([values.mean() for values in runs]),
+        standard_error=np.array(
+            [values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.nan for values in runs]
+        ),
+        runs=count,
+    )
+
+
+def _place(name: str, place: float) -> float:
+    if not float(place) > 0:
+        raise BayesNormError(f"runs: {name!r} has scores at {place}; positive sizes would work on a log axis.")
+    return float(place)

@@ -1,0 +1,246 @@
+"""Do errors grow with the doubt? Test points sorted by predicted standard deviation (Teye et al., 2018)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+
+from ..errors import BayesNormError, InputError
+from ..metrics import pit, spearman
+from ..metrics.arguments import finite_std, number_vector, regression_targets
+from ..predictive import RegressionPredictive
+from . import style
+from .thinning import spread_out
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+TITLE = "Where doubt is large, errors should be large"
+LEVELS = (0.5, 0.95)
+QUANTILES = {0.5: 0.6744897501960817, 0.95: 1.959963984540054}
+"""Standard deviations from a normal's mean to the edges of its central intervals."""
+
+BAND_POINTS = 300
+"""Points at which bands and lines are drawn at most; the running mean at each is still that of all rows."""
+
+DOTS = 800
+"""Single errors that are drawn at most."""
+
+
+@dataclass(frozen=True)
+class UncertaintyErrorPlot:
+    """What is drawn of N test points, sorted by predicted standard deviation.
+
+    Args:
+        std: Predicted standard deviations, rising, (N,).
+        error: Target less predictive mean, in that order, (N,).
+        running: Running mean of the absolute errors, (N,).
+        window: How many points each running mean is of; fewer near the ends.
+        at: Places in that order at which the bands are known, (P,).
+        bands: Central intervals about the mean by level: (lower, upper), each (P,).
+        inside: Share of all targets inside the interval, by level.
+        constant_std: Standard deviation of the constant-uncertainty baseline, or None.
+        target: What is predicted.
+        unit: Its unit.
+        title: What one should see.
+    """
+
+    std: np.ndarray
+    error: np.ndarray
+    running: np.ndarray
+    window: int
+    at: np.ndarray
+    bands: dict[float, tuple[np.ndarray, np.ndarray]]
+    inside: dict[float, float]
+    constant_std: float | None = None
+    target: str = ""
+    unit: str | None = None
+    title: str = TITLE
+
+    @classmethod
+    def of(
+        cls,
+        predictive: RegressionPredictive,
+        y: Any,
+        constant_std: float | None = None,
+        *,
+        target: str = "",
+        unit: str | None = None,
+        window: int | None = None,
+        title: str = TITLE,
+    ) -> Self:
+        """Of predictions and their targets; of several outputs per row, each counts as a point.
+
+        Args:
+            predictive: Predictions on test data.
+            y: Test targets.
+            constant_std: The baseline's standard deviation: the root of what `metrics.constant_variance` finds on
+                validation data.
+            target: What is predicted, for the axis.
+            unit: Its unit.
+            window: Points in a running mean; None for a fifteenth of all, at least 9.
+            title: What one should see.
+        """
+        targets = regression_targets(predictive, y)
+        std = finite_std(predictive).flatten()
+        order = torch.argsort(std, stable=True)
+        middle = predictive.mean.flatten()
+        at = spread_out(len(order), BAND_POINTS)
+        shown = order[torch.from_numpy(at).to(order.device)]
+        loc, scale = predictive.loc.flatten(1)[:, shown], predictive.scale.flatten(1)[:, shown]
+        floored = scale.clamp_min(torch.finfo(scale.dtype).tiny)
+        some = RegressionPredictive(loc, floored, predictive.weights, predictive.noise)
+        edges = {level: some.interval(level) for level in LEVELS}
+        away = (pit(predictive, y).flatten() - 0.5).abs()
+        return cls._of(
+            _array(std[order]),
+            _array((targets.flatten() - middle)[order]),
+            window,
+            at=at,
+            bands={level: tuple(_array(edge - middle[shown]) for edge in pair) for level, pair in edges.items()},
+            inside={level: float((away <= level / 2).double().mean()) for level in LEVELS},
+            constant_std=constant_std,
+            target=target,
+            unit=unit,
+            title=title,
+        )
+
+    @classmethod
+    def of_arrays(
+        cls,
+        error: Any,
+        std: Any,
+        constant_std: float | None = None,
+        *,
+        target: str = "",
+        unit: str | None = None,
+        window: int | None = None,
+        title: str = TITLE,
+    ) -> Self:
+        """Of errors (target less mean) and predicted standard deviations, with a Gaussian's bands."""
+        errors = number_vector("error", error, infinite=False)
+        stds = number_vector("std", std, infinite=False)
+        if errors.shape != stds.shape:
+            raise InputError(f"error and std: {len(errors)} and {len(stds)} numbers; one of each per row would work.")
+        if bool((stds < 0).any()):
+            raise InputError(f"std: the least is {float(stds.min())}; numbers that are not negative would work.")
+        order = torch.argsort(stds, stable=True)
+        ordered, off = _array(stds[order]), _array(errors[order])
+        at = spread_out(len(ordered), BAND_POINTS)
+        return cls._of(
+            ordered,
+            off,
+            window,
+            at=at,
+            bands={level: (-QUANTILES[level] * ordered[at], QUANTILES[level] * ordered[at]) for level in LEVELS},
+            inside={level: float((np.abs(off) <= QUANTILES[level] * ordered).mean()) for level in LEVELS},
+            constant_std=constant_std,
+            target=target,
+            unit=unit,
+            title=title,
+        )
+
+    @classmethod
+    def _of(cls, std: np.ndarray, error: np.ndarray, window: int | None, **rest: Any) -> Self:
+        constant_std = rest["constant_std"]
+        if constant_std is not None:
+            rest["constant_std"] = constant_std = float(constant_std)
+            if not (math.isfinite(constant_std) and constant_std > 0):
+                raise BayesNormError(f"constant_std: {constant_std} was given; a positive number would work.")
+        if window is None:
+            window = min(len(std), max(9, round(len(std) / 15)))
+        if not 1 <= window <= len(std):
+            raise BayesNormError(f"window: {window} was given for {len(std)} points; 1 to {len(std)} would work.")
+        return cls(std=std, error=error, running=running_mean(np.abs(error), window), window=window, **rest)
+
+    @property
+    def rank_correlation(self) -> float | None:
+        """Spearman's, of doubt and absolute error; None where either never varies."""
+        try:
+            return float(spearman(self.std, np.abs(self.error)))
+        except InputError:
+            return None
+
+    @property
+    def summary(self) -> str:
+        """What was measured, in a line."""
+        held = ", ".join(f"{level:.0%} band holds {self.inside[level]:.0%}" for level in LEVELS).replace("%", " %")
+        return f"{held}; {self.brief}"
+
+    @property
+    def brief(self) -> str:
+        """The least of what was measured."""
+        found = self.rank_correlation
+        points = f"{len(self.std):,} points"
+        return points if found is None else f"rank correlation {found:.2f} ({points})"
+
+    def draw(self, ax: Axes | None = None, *, signed: bool = False) -> Axes:
+        """Draw into `ax` (or a new figure): absolute errors, or signed ones."""
+        ax, now = style.axes(ax), style.current()
+        place = self.at + 1
+        edges = {level: self._edges(level, signed) for level in LEVELS}
+        for level, alpha, zorder in ((0.95, 0.2, 1.0), (0.5, 0.38, 1.1)):
+            lower, upper = edges[level]
+            label = f"{style.percent(level)} predicted"
+            ax.fill_between(place, lower, upper, color=now.model, alpha=alpha, linewidth=0, zorder=zorder, label=label)
+        error = self.error if signed else np.abs(self.error)
+        shown = spread_out(len(error), DOTS)
+        top = self._top(edges)
+        beyond = np.abs(error[shown]) > top
+        size, alpha = (14, 0.75) if len(shown) <= 400 else (6, 0.5)
+        dots: dict[str, Any] = {"color": now.dots, "alpha": alpha, "linewidths": 0, "zorder": 2}
+        label = "error" if signed else "absolute error"
+        ax.scatter(shown[~beyond] + 1, error[shown][~beyond], s=size, label=label, **dots)
+        if beyond.any():
+            edge = np.sign(error[shown][beyond]) * top * 0.985
+            ax.scatter(shown[beyond] + 1, edge, s=3 * size, marker="d", label="off the scale", **dots)
+        at_most = spread_out(len(error), BAND_POINTS)
+        for sign in (1, -1) if signed else (1,):
+            label = "running mean" if sign > 0 else "_mirrored"
+            ax.plot(at_most + 1, sign * self.running[at_most], color=now.ink, linewidth=2.0, zorder=4, label=label)
+        if self.constant_std is not None:
+            for number, height in enumerate(
+                sign * QUANTILES[level] * self.constant_std
+                for level in LEVELS
+                for sign in ((1, -1) if signed else (1,))
+            ):
+                label = "constant uncertainty, 50 and 95 %" if number == 0 else "_other edge"
+                ax.axhline(height, color=now.rival, linestyle="--", linewidth=1.4, zorder=3, label=label)
+        ax.set_xlim(1 - 0.01 * len(error), len(error) + 0.01 * len(error) + (len(error) == 1))
+        ax.set_ylim(-top if signed else 0, top)
+        ax.xaxis.set_major_locator(style.matplotlib().ticker.MaxNLocator(integer=True, nbins=7))
+        ax.set_xlabel("test points, from least to most doubt")
+        ax.set_ylabel(style.with_unit(" of ".join(filter(None, (self._what(signed), self.target))), self.unit))
+        style.headline(ax, self.title, self.summary)
+        style.legend_below(ax, 3)
+        return ax
+
+    def _what(self, signed: bool) -> str:
+        return "error" if signed else "absolute error"
+
+    def _edges(self, level: float, signed: bool) -> tuple[np.ndarray, np.ndarray]:
+        lower, upper = self.bands[level]
+        return (lower, upper) if signed else (np.zeros_like(upper), (upper - lower) / 2)
+
+    def _top(self, edges: dict[float, tuple[np.ndarray, np.ndarray]]) -> float:
+        """Where the axis ends: a few huge errors or doubts must not flatten the rest; they lie on the edge."""
+        band, error = np.quantile(edges[0.95][1], 0.98), np.quantile(np.abs(self.error), 0.995)
+        constant = QUANTILES[0.95] * (self.constant_std or 0.0)
+        return float(max(band, error, constant) * 1.12) or 1.0
+
+
+def running_mean(values: np.ndarray, window: int) -> np.ndarray:
+    """Mean of the `window` values about each; near the ends, of those that there are."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    place = np.arange(len(values))
+    first = np.maximum(place - window // 2, 0)
+    end = np.minimum(place - window // 2 + window, len(values))
+    return (sums[end] - sums[first]) / (end - first)
+
+
+def _array(values: torch.Tensor) -> np.ndarray:
+    return values.detach().double().cpu().numpy()

@@ -1,0 +1,142 @@
+"""Coverage of intervals and the probability integral transform, against SciPy's binomial and plain counting."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from bayesnorm.errors import BayesNormError, InputError
+from bayesnorm.metrics import coverage
+from bayesnorm.predictive import RegressionPredictive
+
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+from bayesnorm.plots import CalibrationPlot, CoveragePlot, PITHistogram
+from bayesnorm.plots.chance import binomial_band
+
+PREDICTIVE = RegressionPredictive(
+    torch.randn(5, 200, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)),
+    torch.linspace(0.2, 2.0, 200, dtype=torch.float64)[None, :, None],
+)
+Y = PREDICTIVE.sample(1, seed=2)[0] * 1.1
+
+
+def inside(level):
+    lower, upper = PREDICTIVE.interval(level)
+    return (lower <= Y) & (upper >= Y)
+
+
+@pytest.mark.parametrize("count", [1, 7, 62, 1000, 200_000])
+@pytest.mark.parametrize("probability", [0.003, 0.1, 0.5, 0.95])
+def test_chance_is_the_binomials(count, probability):
+    expected = stats.binom.interval(0.95, count, probability)
+    assert binomial_band(count, probability) == pytest.approx(np.array(expected) / count, abs=0)
+
+
+def test_chance_where_nothing_is_left_to_it():
+    assert binomial_band(10, 0.0) == (0, 0)
+    assert binomial_band(10, 1.0) == (1, 1)
+    with pytest.raises(BayesNormError, match=r"count: 0 was given"):
+        binomial_band(0, 0.5)
+    with pytest.raises(BayesNormError, match=r"level: 1 was given"):
+        binomial_band(5, 0.5, 1)
+
+
+def test_observed_is_the_coverage_of_every_interval():
+    plot = CalibrationPlot.of(PREDICTIVE, Y, levels=(0.9, 0.1, 0.5))
+    np.testing.assert_array_equal(plot.level, (0.1, 0.5, 0.9))
+    for level, observed, lower, upper in zip(plot.level, plot.observed, plot.lower, plot.upper, strict=True):
+        assert observed == pytest.approx(float(inside(level).double().mean()))
+        assert observed == pytest.approx(float(coverage(PREDICTIVE, Y, level)))
+        assert (lower, upper) == pytest.approx(np.array(stats.binom.interval(0.95, 200, level)) / 200)
+    assert plot.mean_gap == pytest.approx(np.abs(plot.observed - plot.level).mean())
+    assert plot.count == 200
+
+
+def test_chance_bands_hold_calibrated_predictions_as_often_as_they_say():
+    uniform = np.random.default_rng(0).uniform(size=(400, 100))
+    held = []
+    for pit in uniform:
+        plot = CalibrationPlot.of_pit(pit, levels=(0.3, 0.8))
+        held.append((plot.observed >= plot.lower) & (plot.observed <= plot.upper))
+    expected = [
+        np.diff(stats.binom.cdf([lo - 1, hi], 100, p))[0]
+        for p in (0.3, 0.8)
+        for lo, hi in [stats.binom.interval(0.95, 100, p)]
+    ]
+    error = np.sqrt(np.array(expected) * (1 - np.array(expected)) / 400)
+    assert (np.abs(np.mean(held, axis=0) - expected) < 4 * error).all()
+
+
+def test_calibration_is_drawn_from_corner_to_corner():
+    plot = CalibrationPlot.of(PREDICTIVE, Y)
+    ax = plot.draw()
+    line = next(line for line in ax.get_lines() if line.get_label() == "observed")
+    np.testing.assert_array_equal(line.get_xydata()[1:-1].T, (plot.level, plot.observed))
+    np.testing.assert_array_equal(line.get_xydata()[[0, -1]], [[0, 0], [1, 1]])
+    assert ax.get_title() == plot.title
+
+
+def test_pit_histogram():
+    pit = np.array([0.0, 0.05, 0.31, 0.32, 0.99, 1.0])
+    plot = PITHistogram.of_pit(pit, bins=5)
+    np.testing.assert_allclose(plot.share, np.array([2, 2, 0, 0, 2]) / 6)
+    assert (plot.lower, plot.upper) == pytest.approx(np.array(stats.binom.interval(0.95, 6, 0.2)) / 6)
+    found = PITHistogram.of(PREDICTIVE, Y)
+    expected = np.histogram(PREDICTIVE.cdf(Y), bins=10, range=(0, 1))[0] / 200
+    np.testing.assert_allclose(found.share, expected)
+    np.testing.assert_allclose([bar.get_height() for bar in found.draw().patches[:10]], expected)
+
+
+def test_coverage_by_deciles_of_doubt():
+    plot = CoveragePlot.of(PREDICTIVE, Y, level=0.8, unit="m")
+    order = PREDICTIVE.std.flatten().argsort().numpy()
+    held = inside(0.8).flatten().numpy()
+    groups = np.array_split(order, 10)
+    np.testing.assert_array_equal(plot.count, [20] * 10)
+    np.testing.assert_allclose(plot.coverage, [held[group].mean() for group in groups])
+    np.testing.assert_allclose(plot.std, [np.median(PREDICTIVE.std.flatten().numpy()[group]) for group in groups])
+    bounds = np.array(stats.binom.interval(0.95, 20, 0.8)) / 20
+    np.testing.assert_allclose(np.stack([plot.lower, plot.upper], 1), np.tile(bounds, (10, 1)))
+    assert plot.overall == pytest.approx(held.mean())
+    ax = plot.draw()
+    assert ax.get_xlabel().endswith("(m)")
+    shown = np.concatenate([line.get_xydata() for line in ax.get_lines() if line.get_marker() in ("o", "D")])
+    np.testing.assert_allclose(shown[np.argsort(shown[:, 0])][:, 1], plot.coverage)
+
+
+def test_equal_doubt_stays_in_one_group():
+    plot = CoveragePlot.of_arrays([1.0] * 30 + [2.0] * 70, [True] * 100, level=0.9)
+    np.testing.assert_array_equal(plot.count, [30, 70])
+    assert len(CoveragePlot.of_arrays([1.0] * 50, [True] * 50, level=0.9).count) == 1
+    assert len(CoveragePlot.of_arrays(np.arange(62), [True] * 62, level=0.9).count) == 3
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_few_rows(count):
+    for plot in (
+        CalibrationPlot.of_pit([0.4] * count),
+        PITHistogram.of_pit([0.4] * count),
+        CoveragePlot.of_arrays(np.arange(count), [False] * count, level=0.9),
+    ):
+        plot.draw().get_figure().draw_without_rendering()
+
+
+def test_bad_arguments():
+    with pytest.raises(InputError, match=r"transform: goes from -0.1 to 0.5"):
+        CalibrationPlot.of_pit([-0.1, 0.5])
+    with pytest.raises(InputError, match=r"transform: holds 1 NaN"):
+        PITHistogram.of_pit([np.nan, 0.5])
+    with pytest.raises(BayesNormError, match=r"levels: go from 0.5 to 1.0"):
+        CalibrationPlot.of_pit([0.5], levels=(0.5, 1.0))
+    with pytest.raises(BayesNormError, match=r"bins: 1 was given"):
+        PITHistogram.of_pit([0.5], bins=1)
+    with pytest.raises(BayesNormError, match=r"groups: 0 was given"):
+        CoveragePlot.of(PREDICTIVE, Y, groups=0)
+    with pytest.raises(InputError, match=r"level: 2 was given"):
+        CoveragePlot.of(PREDICTIVE, Y, level=2)
+    with pytest.raises(InputError, match=r"inside: holds numbers other than 0 and 1"):
+        CoveragePlot.of_arrays([1, 2], [0.5, 1], level=0.9)
+    with pytest.raises(InputError, match=r"std and inside: 2 and 1 values"):
+        CoveragePlot.of_arrays([1, 2], [True], level=0.9)

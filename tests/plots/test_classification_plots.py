@@ -1,0 +1,146 @@
+"""Reliability, entropy and retention: numbers against plain NumPy, then what is drawn of them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from bayesnorm.errors import BayesNormError, InputError
+from bayesnorm.metrics import ece
+from bayesnorm.predictive import ClassificationPredictive, RegressionPredictive
+
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+from bayesnorm.plots import EntropyCDF, ReliabilityDiagram, RetentionCurve
+
+
+def predictions(seed, sharpness=2.0, rows=300, classes=4):
+    generator = torch.Generator().manual_seed(seed)
+    logits = sharpness * torch.randn(3, rows, classes, dtype=torch.float64, generator=generator)
+    return ClassificationPredictive((logits + 2 * logits[:1]).log_softmax(-1))
+
+
+KNOWN, STRANGE = predictions(0), predictions(1, sharpness=0.4)
+Y = KNOWN.sample(1, seed=3)[0]
+CONFIDENCE, RIGHT = KNOWN.confidence.numpy(), (KNOWN.label == Y).numpy()
+
+
+def test_reliability_by_counting():
+    plot = ReliabilityDiagram.of(KNOWN, Y, bins=8)
+    bins = np.ceil(8 * CONFIDENCE).astype(int) - 1
+    filled = sorted(set(bins))
+    np.testing.assert_array_equal(plot.count, [(bins == number).sum() for number in filled])
+    np.testing.assert_allclose(plot.confidence, [CONFIDENCE[bins == number].mean() for number in filled])
+    np.testing.assert_allclose(plot.accuracy, [RIGHT[bins == number].mean() for number in filled])
+    assert plot.ece == pytest.approx(float(ece(KNOWN, Y, bins=8)))
+    lower, upper = stats.binom.interval(0.95, plot.count, plot.confidence)
+    np.testing.assert_allclose(plot.lower, lower / plot.count)
+    np.testing.assert_allclose(plot.upper, upper / plot.count)
+    assert f"ECE {plot.ece:.3f}" in plot.summary
+
+
+def test_reliability_is_drawn():
+    plot = ReliabilityDiagram.of(KNOWN, Y)
+    ax = plot.draw()
+    np.testing.assert_allclose([bar.get_height() for bar in ax.patches], plot.count / 300)
+    points = [part.get_offsets() for part in ax.collections if hasattr(part, "get_sizes")]
+    shown = np.concatenate(points)
+    np.testing.assert_allclose(shown[np.argsort(shown[:, 0])].T, (plot.confidence, plot.accuracy))
+    written = [text.get_text() for text in ax.texts]
+    assert [f"{number:,}" for number in plot.count] == written[: len(plot.count)]
+
+
+def test_reliability_of_pixels_leaves_void_ones_out():
+    log_probs = KNOWN.log_probs.reshape(3, 3, 100, 4).movedim(-1, 2).reshape(3, 3, 4, 10, 10)
+    y = Y.reshape(3, 10, 10).clone()
+    y[0] = 9
+    plot = ReliabilityDiagram.of(ClassificationPredictive(log_probs), y, ignore_index=9)
+    expected = ReliabilityDiagram.of(ClassificationPredictive(KNOWN.log_probs[:, 100:]), Y[100:])
+    np.testing.assert_array_equal(plot.count, expected.count)
+    np.testing.assert_allclose(plot.accuracy, expected.accuracy)
+    assert plot.count.sum() == 200
+
+
+def test_entropy_cdf_by_counting():
+    plot = EntropyCDF.of({"known": KNOWN, "strange": STRANGE})
+    assert plot.most == pytest.approx(math.log(4))
+    for name, predictive in (("known", KNOWN), ("strange", STRANGE)):
+        entropy = stats.entropy(predictive.probs.numpy(), axis=1)
+        for at, share in zip(plot.entropy[::10], plot.share[name][::10], strict=True):
+            assert share == np.mean(entropy <= at)
+    inside, outside = (stats.entropy(part.probs.numpy(), axis=1) for part in (KNOWN, STRANGE))
+    wins = stats.mannwhitneyu(outside, inside).statistic / (300 * 300)
+    assert plot.auroc == {"strange": pytest.approx(wins)}
+    lines = {line.get_label(): line for line in plot.draw().get_lines()}
+    np.testing.assert_array_equal(lines["strange"].get_ydata(), plot.share["strange"])
+
+
+def test_entropy_of_one_set_alone():
+    plot = EntropyCDF.of({"known": KNOWN})
+    assert plot.summary == ""
+    assert len(plot.draw().texts) == 1
+
+
+def test_retention_by_sorting():
+    doubt = KNOWN.entropy.numpy()
+    plot = RetentionCurve.of(KNOWN, Y)
+    wrong = (~RIGHT)[np.argsort(doubt)].astype(float)
+    kept = np.arange(1, 301)
+    np.testing.assert_allclose(plot.curves["entropy"], wrong.cumsum() / kept)
+    np.testing.assert_allclose(plot.oracle, np.sort(wrong).cumsum() / kept)
+    np.testing.assert_allclose(plot.kept, kept / 300)
+    assert plot.random == pytest.approx(wrong.mean())
+    assert plot.unit == "%"
+    lines = {line.get_label(): line for line in plot.draw().get_lines()}
+    drawn = lines["dropped by entropy"]
+    np.testing.assert_allclose(drawn.get_xdata(), 1 - plot.kept[4:])
+    np.testing.assert_allclose(drawn.get_ydata(), plot.curves["entropy"][4:])
+
+
+def test_retention_of_regression():
+    std = torch.linspace(0.1, 2, 50, dtype=torch.float64)
+    predictive = RegressionPredictive(torch.zeros(1, 50, 1, dtype=torch.float64), std[None, :, None])
+    y = std.flip(0) * torch.linspace(-1, 1, 50, dtype=torch.float64)
+    plot = RetentionCurve.of(predictive, y, unit="MW")
+    expected = y.abs().numpy().cumsum() / np.arange(1, 51)
+    np.testing.assert_allclose(plot.curves["standard deviation"], expected)
+    assert plot.draw().get_ylabel() == "mean absolute error of the rest (MW)"
+
+
+def test_retention_of_several_kinds_of_doubt():
+    error = np.array([0.0, 1.0, 2.0, 3.0])
+    plot = RetentionCurve.of_arrays({"perfect": error, "none": np.zeros(4), "worst": -error}, error)
+    assert plot.ratio == {"perfect": pytest.approx(1), "none": pytest.approx(0), "worst": pytest.approx(-1)}
+    np.testing.assert_allclose(plot.curves["none"], [1.5] * 4)
+    assert plot.brief == "100 % of the possible gain"
+
+
+def test_few_rows_and_equal_errors():
+    one = ClassificationPredictive(KNOWN.log_probs[:, :1])
+    for plot in (ReliabilityDiagram.of(one, Y[:1]), EntropyCDF.of({"one": one}), RetentionCurve.of(one, Y[:1])):
+        plot.draw().get_figure().draw_without_rendering()
+    equal = RetentionCurve.of_arrays([1.0, 2.0], [0.0, 0.0])
+    assert equal.summary == "all errors are equal"
+    assert equal.draw().get_ylim() == (0, 1)
+
+
+def test_bad_arguments():
+    with pytest.raises(InputError, match=r"predictive: a str was given"):
+        ReliabilityDiagram.of("x", Y)
+    with pytest.raises(BayesNormError, match=r"predictives: is empty"):
+        EntropyCDF.of({})
+    with pytest.raises(InputError, match=r"predictives: are of \[3, 4\] classes"):
+        EntropyCDF.of({"a": KNOWN, "b": predictions(2, classes=3)})
+    with pytest.raises(InputError, match=r"predictive: a int was given"):
+        EntropyCDF.of({"a": 3})
+    with pytest.raises(InputError, match=r"error: the least is -1"):
+        RetentionCurve.of_arrays([1, 2], [1, -1])
+    with pytest.raises(InputError, match=r"doubt and error: 2 and 3 numbers"):
+        RetentionCurve.of_arrays([1, 2], [1, 2, 3])
+    with pytest.raises(BayesNormError, match=r"doubt: is empty"):
+        RetentionCurve.of_arrays({}, [1.0])
+    with pytest.raises(InputError, match=r"predictive: a float was given"):
+        RetentionCurve.of(1.0, [1.0])

@@ -1,0 +1,80 @@
+"""What holds of every plot: it draws in both themes, into the axes given, titled and labelled, and opens no window."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from bayesnorm.predictive import ClassificationPredictive, RegressionPredictive
+from bayesnorm.selection import diagnose
+
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+import matplotlib.pyplot as pyplot
+from matplotlib.figure import Figure
+
+import bayesnorm.plots as plots
+
+generator = torch.Generator().manual_seed(0)
+REGRESSION = RegressionPredictive(
+    torch.randn(4, 40, 1, generator=generator), torch.rand(1, 40, 1, generator=generator) + 0.2
+)
+REAL = REGRESSION.sample(1)[0]
+CLASSES = ClassificationPredictive(torch.randn(4, 40, 3, generator=generator).log_softmax(-1))
+NUMBERS = CLASSES.sample(1)[0]
+PIXELS = ClassificationPredictive(torch.randn(4, 1, 3, 6, 8, generator=generator).log_softmax(2))
+NETWORK = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+DIAGNOSIS = diagnose(NETWORK, torch.randn(60, 2, generator=generator), (4, 8), batches=20)
+X = np.linspace(-1, 1, 9)
+
+EVERY = {
+    "BatchSizeCurve": plots.BatchSizeCurve(np.array([8, 16]), np.array([-1.0, 0.0]), np.array([0.4, 0.5])),
+    "CalibrationPlot": plots.CalibrationPlot.of(REGRESSION, REAL),
+    "CoveragePlot": plots.CoveragePlot.of(REGRESSION, REAL),
+    "EntropyCDF": plots.EntropyCDF.of({"in": CLASSES, "out": CLASSES}),
+    "FunctionBands": plots.FunctionBands(X, X, {0.95: (X - 1, X + 1)}, 0.5),
+    "PITHistogram": plots.PITHistogram.of(REGRESSION, REAL),
+    "QQPlot": plots.QQPlot.of_units(DIAGNOSIS, "1", batch_size=8),
+    "RejectionPlot": plots.RejectionPlot.over_batch_sizes(DIAGNOSIS),
+    "ReliabilityDiagram": plots.ReliabilityDiagram.of(CLASSES, NUMBERS),
+    "RetentionCurve": plots.RetentionCurve.of(REGRESSION, REAL),
+    "SegmentationMaps": plots.SegmentationMaps.of(np.zeros((6, 8, 3)), PIXELS, PIXELS.sample(1, seed=1)[0]),
+    "SensitivityCurve": plots.SensitivityCurve.of({"a": {8: [1.0, 2.0], 16: [0.0, 1.0]}}, baseline=0.0),
+    "UncertaintyErrorPlot": plots.UncertaintyErrorPlot.of(REGRESSION, REAL, 0.7),
+}
+
+
+def test_all_plots_are_here():
+    public = {
+        name for name, thing in vars(plots).items() if isinstance(thing, type) and dataclasses.is_dataclass(thing)
+    }
+    assert public - {"Scores"} == EVERY.keys()
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_contract(name):
+    plot = EVERY[name]
+    assert dataclasses.fields(plot)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        plot.title = "changed"
+    windows = pyplot.get_fignums()
+    for colours in ("light", "dark"):
+        with plots.theme(colours):
+            given = Figure(figsize=(4, 3)).add_subplot()
+            assert plot.draw(given) is given
+            assert given.get_title()
+            if name != "SegmentationMaps":
+                assert given.get_xlabel()
+                assert given.get_ylabel()
+            given.get_figure().draw_without_rendering()
+    assert plots.figure_svg(plot.draw()).startswith("<svg")
+    assert pyplot.get_fignums() == windows
+
+
+def test_all_of_them_in_one_figure():
+    figure = plots.draw_grid(EVERY, columns=5)
+    assert [ax.get_title() for ax in figure.axes if ax.get_title()] == list(EVERY)
+    figure.draw_without_rendering()

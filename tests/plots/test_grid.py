@@ -1,0 +1,44 @@
+"""Small multiples: every plot in its panel, one legend, no label twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from bayesnorm.errors import BayesNormError
+
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+from bayesnorm.plots import SensitivityCurve, UncertaintyErrorPlot, draw_grid
+
+ERRORS = UncertaintyErrorPlot.of_arrays([0.1, -0.4, 0.9, -1.2], [0.2, 0.4, 0.8, 1.0], 0.7)
+CURVES = {name: SensitivityCurve.of({"M": {8: [1.0, 2.0], 16: [2.0, 4.0]}}, score="CRPS") for name in "abcde"}
+
+
+def test_panels_names_and_shared_words():
+    figure = draw_grid(CURVES, columns=2, title="All of them")
+    panels = figure.axes
+    assert [ax.get_title() for ax in panels] == list("abcde")
+    assert figure.get_suptitle() == "All of them"
+    assert [bool(ax.get_ylabel()) for ax in panels] == [True, False, True, False, True]
+    assert [bool(ax.get_xlabel()) for ax in panels] == [False, False, False, True, True], "the lowest of each column"
+    assert all(ax.get_legend() is None for ax in panels)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["M"]
+
+
+def test_labels_that_differ_stay():
+    curves = [SensitivityCurve.of({"M": {8: [1.0]}}, score=score) for score in ("CRPS", "PLL")]
+    assert [ax.get_ylabel() for ax in draw_grid(curves).axes] == ["CRPS", "PLL"]
+
+
+def test_a_sequence_keeps_titles_and_names_replace_them():
+    kept, named = draw_grid([ERRORS]).axes[0], draw_grid({"yacht": ERRORS}).axes[0]
+    assert (kept.get_title(), named.get_title()) == (ERRORS.title, "yacht")
+    assert [text.get_text() for text in kept.texts] == [ERRORS.summary]
+    assert [text.get_text() for text in named.texts] == [ERRORS.brief]
+
+
+def test_bad_arguments():
+    with pytest.raises(BayesNormError, match=r"plots: is empty"):
+        draw_grid([])
+    with pytest.raises(BayesNormError, match=r"columns: 0 was given"):
+        draw_grid(CURVES, columns=0)

@@ -1,0 +1,93 @@
+"""Files and web pages: SVG text that several of fit into one page."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from bayesnorm.errors import BayesNormError
+
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+from bayesnorm.plots import SensitivityCurve, UncertaintyErrorPlot, draw_grid, figure_svg, save_figure, theme
+
+rng = np.random.default_rng(0)
+STD = rng.uniform(0.5, 2.0, 50)
+FIRST = UncertaintyErrorPlot.of_arrays(STD * rng.standard_normal(50), STD, 1.1, title="Doubt & errors <first>")
+SECOND = SensitivityCurve.of({"a": {8: [1.0, 2.0], 16: [2.0, 4.0]}})
+
+
+def ids(svg):
+    return re.findall(r'\bid="([^"]+)"', svg)
+
+
+def references(svg):
+    return re.findall(r'(?:href="#|url\(#)([\w.-]+)', svg)
+
+
+def test_svg_is_one_element_for_a_page():
+    svg = figure_svg(FIRST.draw())
+    assert svg.startswith("<svg ")
+    assert svg.endswith("</svg>")
+    root = ElementTree.fromstring(svg)
+    assert root.attrib["role"] == "img"
+    assert root.attrib["aria-label"] == FIRST.title
+    for absent in ("<?xml", "DOCTYPE", "metadata", "matplotlib", "Matplotlib", "<style", "DejaVu", "xlink"):
+        assert absent not in svg
+    assert "system-ui" in root.attrib["style"]
+    assert "font-family" not in svg.replace(root.attrib["style"].replace('"', "&quot;"), "")
+
+
+def test_words_stay_words():
+    texts = [element.text for element in ElementTree.fromstring(figure_svg(FIRST.draw())).iter() if element.text]
+    assert FIRST.title in texts
+    assert FIRST.summary in texts
+    assert "running mean" in texts
+
+
+def test_ids_are_referred_to_and_unique_in_a_page():
+    svgs = [figure_svg(FIRST.draw()), figure_svg(SECOND.draw())]
+    with theme("dark"):
+        svgs.append(figure_svg(FIRST.draw()))
+    svgs.append(figure_svg(FIRST.draw(), prefix="again"))
+    for svg in svgs:
+        assert ids(svg)
+        assert {*ids(svg)} == {*references(svg)}
+    page = [name for svg in svgs for name in ids(svg)]
+    assert len(page) == len({*page})
+    assert all(name.startswith("again-") for name in ids(svgs[-1]))
+
+
+def test_the_same_picture_gives_the_same_text():
+    assert figure_svg(FIRST.draw()) == figure_svg(FIRST.draw())
+
+
+def test_a_transparent_picture_draws_no_background():
+    def backgrounds(svg):
+        return re.findall(r'style="fill: (#\w+)"', svg)
+
+    with theme("light"):
+        assert "#ffffff" in backgrounds(figure_svg(SECOND.draw()))
+    with theme("light", transparent=True):
+        assert "#ffffff" not in backgrounds(figure_svg(SECOND.draw()))
+
+
+def test_coordinates_are_short():
+    svg = figure_svg(FIRST.draw())
+    assert not re.search(r'\b[dxy]="[^"]*\.\d{3}', svg)
+
+
+def test_figures_and_axes_are_saved_whole(tmp_path):
+    for picture in (FIRST.draw(), draw_grid([FIRST, SECOND])):
+        save_figure(picture, tmp_path / "plot.png", dpi=40)
+        assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    assert [file.name for file in tmp_path.iterdir()] == ["plot.png"]
+
+
+def test_bad_arguments(tmp_path):
+    with pytest.raises(BayesNormError, match=r"picture: a str was given"):
+        save_figure("plot", tmp_path / "plot.png")
+    with pytest.raises(BayesNormError, match=r"prefix: '1 2' was given"):
+        figure_svg(SECOND.draw(), prefix="1 2")

@@ -1,0 +1,98 @@
+"""An image, its labels, its prediction and its doubt."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from bayesnorm.errors import BayesNormError, InputError
+from bayesnorm.predictive import ClassificationPredictive, RegressionPredictive
+
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+
+from bayesnorm.plots import SegmentationMaps
+from bayesnorm.plots.segmentation_maps import COLOURS, VOID
+
+LOGITS = torch.randn(4, 2, 3, 6, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+PREDICTIVE = ClassificationPredictive(LOGITS.log_softmax(2))
+Y = PREDICTIVE.sample(1, seed=1)[0]
+Y[1, 0, :3] = 7
+IMAGE = np.random.default_rng(0).integers(0, 256, (6, 8, 3), dtype=np.uint8)
+MAPS = SegmentationMaps.of(IMAGE, PREDICTIVE, Y, row=1, classes=("sky", "road", "car"), ignore_index=7)
+
+
+def test_numbers_are_the_predictives():
+    probs = PREDICTIVE.probs[1].numpy()
+    np.testing.assert_array_equal(MAPS.prediction, probs.argmax(0))
+    np.testing.assert_allclose(MAPS.doubt, stats.entropy(probs, axis=0))
+    np.testing.assert_array_equal(MAPS.label, np.where(Y[1] == 7, -1, Y[1]))
+    np.testing.assert_allclose(MAPS.image, IMAGE / 255)
+    scored = MAPS.label >= 0
+    np.testing.assert_array_equal(MAPS.wrong, scored & (MAPS.label != MAPS.prediction))
+    inside, outside = MAPS.doubt[scored & ~MAPS.wrong], MAPS.doubt[MAPS.wrong]
+    wins = stats.mannwhitneyu(outside, inside).statistic / (len(inside) * len(outside))
+    assert f"{outside.mean():.2f} nats where wrong, {inside.mean():.2f} where right; AUROC {wins:.2f}" in MAPS.summary
+
+
+def test_doubt_of_another_kind():
+    maps = SegmentationMaps.of(IMAGE, PREDICTIVE, row=-1, doubt="mutual_information")
+    np.testing.assert_allclose(maps.doubt, PREDICTIVE.mutual_information[1])
+    assert maps.label is None
+    assert [panel.get_title() for panel in maps.draw().child_axes[:3]] == ["image", "prediction", "mutual information"]
+
+
+@pytest.mark.parametrize("image", [IMAGE, IMAGE / 255, torch.from_numpy(IMAGE).movedim(-1, 0) / 255, IMAGE[..., 0]])
+def test_images_of_any_kind(image):
+    found = SegmentationMaps.of(image, PREDICTIVE).image
+    expected = IMAGE / 255 if image.shape != (6, 8) else np.repeat(IMAGE[..., :1], 3, -1) / 255
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_panels_show_them_side_by_side():
+    given = Figure().add_subplot()
+    assert MAPS.draw(given) is given
+    image, label, prediction, doubt, scale = given.child_axes
+    titles = [panel.get_title() for panel in (image, label, prediction, doubt)]
+    assert titles == ["image", "label", "prediction", "entropy"]
+    np.testing.assert_allclose(image.images[0].get_array(), MAPS.image)
+    np.testing.assert_allclose(doubt.images[0].get_array(), MAPS.doubt)
+    colours = np.array([to_rgb(colour) for colour in COLOURS[:3]] + [to_rgb(VOID)])
+    np.testing.assert_allclose(label.images[0].get_array(), colours[MAPS.label])
+    np.testing.assert_allclose(prediction.images[0].get_array(), colours[MAPS.prediction])
+    names = [text.get_text() for text in given.get_legend().get_texts()]
+    assert names == ["sky", "road", "car", "not labelled"]
+    assert scale.get_title() == "nats"
+
+
+def test_one_sure_pixel():
+    log_probs = torch.tensor([0.0, -torch.inf]).view(1, 1, 2, 1, 1)
+    maps = SegmentationMaps.of(np.zeros((1, 1, 3)), ClassificationPredictive(log_probs), [[0]])
+    assert "alike" in maps.summary
+    maps.draw().get_figure().draw_without_rendering()
+
+
+def test_bad_arguments():
+    with pytest.raises(InputError, match=r"predictive: a RegressionPredictive"):
+        SegmentationMaps.of(IMAGE, RegressionPredictive(LOGITS, torch.ones(())))
+    with pytest.raises(InputError, match=r"predictive: a ClassificationPredictive of shape \(2, 3\)"):
+        SegmentationMaps.of(IMAGE, ClassificationPredictive(LOGITS[..., 0, 0].log_softmax(-1)))
+    with pytest.raises(InputError, match=r"image: has shape \(3, 3\); \(6, 8, 3\)"):
+        SegmentationMaps.of(np.zeros((3, 3)), PREDICTIVE)
+    with pytest.raises(InputError, match=r"image: goes from -1 to 1"):
+        SegmentationMaps.of(np.linspace(-1, 1, 144).reshape(6, 8, 3), PREDICTIVE)
+    with pytest.raises(InputError, match=r"image: str is no array"):
+        SegmentationMaps.of("cat.png", PREDICTIVE)
+    with pytest.raises(InputError, match=r"y: has shape \(6, 7\); \(2, 6, 8\) or \(6, 8\)"):
+        SegmentationMaps.of(IMAGE, PREDICTIVE, np.zeros((6, 7)))
+    with pytest.raises(InputError, match=r"y: holds classes 0 to 7; 0 to 2 would work"):
+        SegmentationMaps.of(IMAGE, PREDICTIVE, Y, row=1)
+    with pytest.raises(BayesNormError, match=r"row: 2 was given for 2 images"):
+        SegmentationMaps.of(IMAGE, PREDICTIVE, row=2)
+    with pytest.raises(BayesNormError, match=r"doubt: 'std' was given"):
+        SegmentationMaps.of(IMAGE, PREDICTIVE, doubt="std")
+    with pytest.raises(BayesNormError, match=r"classes: 2 names for 3 classes"):
+        SegmentationMaps.of(IMAGE, PREDICTIVE, classes=("a", "b"))
