@@ -1,0 +1,19 @@
+"""One HTML page that says whether a model can be trusted: no network, no other file.
+
+write_report(Report(...), "report.html")
+"""
+
+from .classification import ClassificationScores as ClassificationScores, ClassificationTest as ClassificationTest
+from .contents import (
+    Choice as Choice,
+    Column as Column,
+    HeldOutRows as HeldOutRows,
+    Provenance as Provenance,
+    Report as Report,
+    Setting as Setting,
+    Table as Table,
+)
+from .headlines import advice as advice, verdicts as verdicts
+from .page import render as render, write_report as write_report
+from .regression import RegressionScores as RegressionScores, RegressionTest as RegressionTest
+from .verdict import Verdict as Verdict

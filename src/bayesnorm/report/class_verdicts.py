@@ -1,0 +1,116 @@
+"""The three answers where a class is predicted."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..metrics import prediction_rejection_ratio
+from .chance import CLEAR, standard_errors_from_zero
+from .classification import ClassificationTest
+from .verdict import CLOSE, FEW, HALF, NEAR, Level, Verdict, on_line
+from .words import count, percent
+
+NORMAL_95 = 1.959963984540054
+"""Standard deviations to either side that hold 95 % of a normal."""
+
+
+def prediction(test: ClassificationTest) -> Verdict:
+    """Against the most common class in training."""
+    guessed = test.y == test.majority
+    right, guess = float(test.right.mean()), float(guessed.mean())
+    clear = standard_errors_from_zero(test.right.astype(float) - guessed) > CLEAR
+    gain = (right - guess) / (1 - guess) if guess < 1 else 0.0
+    level: Level = "poor" if not clear else "good" if gain >= HALF else "fair"
+    name = test.classes[test.majority]
+    if clear:
+        headline = f"It is right on {percent(right)} of rows; always answering “{name}” is right on {percent(guess)}."
+    else:
+        headline = f"It is {'not clearly' if gain > 0 else 'no'} better than always answering “{name}”."
+    detail = (
+        f"{int((~test.right).sum()):,} of {count(len(test), 'held-out row')} wrong, against {int((~guessed).sum()):,} "
+        "for the most common class in training"
+    )
+    detail += f": {percent(gain)} of those mistakes are gone." if clear else "."
+    return Verdict(
+        topic="prediction",
+        level=level,
+        headline=headline,
+        detail=detail,
+        place=on_line(gain),
+        span=(HALF, 1.0),
+        ends=("the guess", "no mistakes"),
+        caution="it still makes more than half of a guess’s mistakes",
+    )
+
+
+def honesty(test: ClassificationTest) -> Verdict:
+    """Is it right as often as its probabilities say, as far as chance allows one to tell?
+
+    If they are honest, the number of right rows has mean sum p and variance sum p (1 - p), p the confidences.
+    """
+    rows, right, expected = len(test), int(test.right.sum()), float(test.confidence.sum())
+    spread = NORMAL_95 * math.sqrt(float((test.confidence * (1 - test.confidence)).sum()))
+    # Rows are whole: a promise of 113.6 is kept by 113 as well as by 114.
+    least, most = (
+        min(math.floor(expected), math.ceil(expected - spread)),
+        max(math.ceil(expected), math.floor(expected + spread)),
+    )
+    off = (right - expected) / rows
+    level: Level
+    caution = ""
+    if right < least and -off > NEAR:
+        level, say = "poor", "it is too sure of itself."
+    elif right < least:
+        level, say, caution = "fair", "it is somewhat too sure.", "it is somewhat too sure of itself"
+    elif right > most:
+        level, say, caution = "fair", "it is too modest.", "it is better than its probabilities say"
+    elif rows < FEW:
+        level, say = "fair", "as it should be, but so few rows prove little."
+        caution = "too few rows were held out to tell whether its doubt is honest"
+    else:
+        level = "good"
+        say = "as it should be" + ("." if abs(off) <= CLOSE else ", as far as so many rows can tell.")
+    headline = (
+        f"By its own probabilities it should be right on {percent(expected / rows)} of rows, and it was on "
+        f"{percent(right / rows)}: {say}"
+    )
+    detail = (
+        f"{right:,} of {count(rows, 'held-out row')} right. Honest probabilities like these give between {least:,} and "
+        f"{most:,}, 19 times in 20."
+    )
+    low = max(0.0, min(right, least) / rows - 0.05)
+    place, start, end = (on_line((value / rows - low) / (1 - low)) for value in (right, least, most))
+    return Verdict(
+        "honesty", level, headline, detail, place, (start, end), (f"{percent(low)} right", "all right"), caution
+    )
+
+
+def usefulness(test: ClassificationTest) -> Verdict:
+    """Does it doubt its mistakes more than the rest?"""
+    rows, wrong = len(test), ~test.right
+    mistakes = int(wrong.sum())
+    ends = ("no order", "perfect order")
+    if mistakes in (0, rows):
+        headline = f"{'No' if mistakes == 0 else 'Every'} held-out row is wrong, so nobody can tell."
+        detail = "Whether it doubts its mistakes more shows only where some rows are right and some are wrong."
+        caution = "whether it doubts its mistakes could not be tested"
+        return Verdict("usefulness", "fair", headline, detail, 0.0, (0.0, 1.0), ends, caution)
+    share = float(prediction_rejection_ratio(test.doubt, wrong.astype(float)))
+    # For right and wrong the ratio is 2 AUROC - 1, whose variance in a random order is Mann and Whitney's.
+    clear = share > CLEAR * math.sqrt((rows + 1) / (3 * mistakes * (rows - mistakes)))
+    level: Level = "poor" if share <= 0 else "good" if clear else "fair"
+    headline = (
+        "It does not doubt its mistakes more than the rest."
+        if share <= 0
+        else f"Sorted by doubt, its rows are {percent(share)} of the way from no order to mistakes first"
+        + ("." if clear else ", which may be chance.")
+    )
+    kept = np.argsort(test.doubt, kind="stable")[: max(1, rows - round(0.2 * rows))]
+    detail = (
+        f"{percent(mistakes / rows, 1)} of all rows are wrong, and {percent(float(wrong[kept].mean()), 1)} without the "
+        "fifth that it doubts most."
+    )
+    caution = "what it doubts more is not clearly what it gets wrong more"
+    return Verdict("usefulness", level, headline, detail, on_line(share), (0.0, 1.0), ends, caution)

@@ -1,0 +1,151 @@
+"""Class probabilities for held-out rows, their scores, and those of the classes' shares alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from ..metrics import accuracy, brier, ece, nll
+from ..metrics.arguments import classification_targets
+from ..predictive import ClassificationPredictive
+from .arrays import Array, flags, flat, per_row
+
+
+@dataclass(frozen=True)
+class ClassificationScores:
+    """Means over the test rows.
+
+    Args:
+        accuracy: Share of rows whose most probable class is right; higher is better.
+        nll: Negative log likelihood, in nats; lower is better.
+        brier: Summed squared distance from the true class, 0 to 2; lower is better.
+        ece: Expected calibration error over 15 bins, 0 to 1; lower is better.
+    """
+
+    accuracy: float
+    nll: float
+    brier: float
+    ece: float
+
+
+@dataclass(frozen=True)
+class ClassificationTest:
+    """What was predicted for N held-out rows of C classes, and what came.
+
+    Args:
+        y: Class numbers, (N,).
+        probs: Predictive probabilities, (N, C).
+        entropy: Of the predictive, in nats, (N,).
+        mutual_information: The part of it that is the draws' disagreement, (N,); None where there are no draws.
+        classes: Their names.
+        class_shares: Of the training rows, (C,): all that a guess needs.
+        unlike: Rows unlike the training data, bool; None where nobody looked.
+    """
+
+    y: NDArray[np.int64]
+    probs: Array
+    entropy: Array
+    mutual_information: Array | None
+    classes: tuple[str, ...]
+    class_shares: Array
+    unlike: NDArray[np.bool_] | None = None
+
+    def __post_init__(self) -> None:
+        probs, y = np.asarray(self.probs, dtype=np.float64), np.asarray(self.y)
+        rows, classes = len(y), len(self.classes)
+        if rows == 0 or probs.shape != (rows, classes) or np.abs(probs.sum(1) - 1).max() > 1e-3 or (probs < 0).any():
+            raise InputError(
+                f"probs: has shape {probs.shape}, or rows that do not add up to 1; probabilities of shape "
+                f"({max(rows, 1)}, {classes}), a column per name in classes, would work."
+            )
+        if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer) or y.min() < 0 or y.max() >= classes:
+            raise InputError(f"y: {y.dtype} of shape {y.shape}; whole numbers from 0 to {classes - 1} would work.")
+        object.__setattr__(self, "y", y.astype(np.int64))
+        object.__setattr__(self, "probs", probs)
+        object.__setattr__(self, "entropy", per_row("entropy", self.entropy, rows))
+        object.__setattr__(self, "class_shares", per_row("class_shares", self.class_shares, classes))
+        if self.mutual_information is not None:
+            given = per_row("mutual_information", self.mutual_information, rows)
+            object.__setattr__(self, "mutual_information", given)
+        if self.unlike is not None:
+            object.__setattr__(self, "unlike", flags("unlike", self.unlike, rows))
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @classmethod
+    def of(
+        cls, predictive: ClassificationPredictive, y: Any, *, classes: Sequence[str], train_y: Any, unlike: Any = None
+    ) -> Self:
+        """From predictions on test rows.
+
+        Args:
+            predictive: One distribution over classes per row.
+            y: Test classes, as numbers.
+            classes: The classes' names.
+            train_y: Training classes, as numbers.
+            unlike: Rows unlike the training data, (N,) bool, if somebody looked.
+        """
+        target, _ = classification_targets(predictive, y, None)
+        counts = np.bincount(np.asarray(train_y, dtype=np.int64).reshape(-1), minlength=len(classes))
+        return cls(
+            y=target.cpu().numpy(),
+            probs=predictive.probs.detach().double().cpu().numpy(),
+            entropy=flat(predictive.entropy),
+            mutual_information=flat(predictive.mutual_information),
+            classes=tuple(str(name) for name in classes),
+            class_shares=counts / counts.sum(),
+            unlike=None if unlike is None else np.asarray(unlike),
+        )
+
+    @property
+    def label(self) -> NDArray[np.int64]:
+        """The most probable class of every row."""
+        return np.asarray(self.probs.argmax(1))
+
+    @property
+    def confidence(self) -> Array:
+        """Its probability."""
+        return np.asarray(self.probs.max(1))
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        """Where the most probable class is the true one."""
+        return self.label == self.y
+
+    @property
+    def majority(self) -> int:
+        """The class that a guess would name."""
+        return int(self.class_shares.argmax())
+
+    @property
+    def doubt(self) -> Array:
+        """What rows are ordered by: the predictive entropy."""
+        return self.entropy
+
+    def predictive(self) -> ClassificationPredictive:
+        """The probabilities as one draw."""
+        return one_draw(self.probs)
+
+    def scores(self) -> dict[str, ClassificationScores]:
+        """Of the "model", and of the "class_shares" in training as everybody's probabilities."""
+        # A class that training never saw would make the guess infinitely wrong.
+        shares = np.clip(self.class_shares, 1e-6, None)
+        guess = np.tile(shares / shares.sum(), (len(self), 1))
+        return {"model": _scores(self.predictive(), self.y), "class_shares": _scores(one_draw(guess), self.y)}
+
+
+def one_draw(probs: Array) -> ClassificationPredictive:
+    """Class probabilities (N, C) as a predictive."""
+    return ClassificationPredictive(torch.from_numpy(np.log(np.clip(probs, 1e-300, None)))[None])
+
+
+def _scores(predictive: ClassificationPredictive, y: NDArray[np.int64]) -> ClassificationScores:
+    target = torch.from_numpy(y)
+    return ClassificationScores(*(float(score(predictive, target)) for score in (accuracy, nll, brier, ece)))

@@ -1,0 +1,190 @@
+"""What a report is made of: plain values, as whoever trained the model knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ..errors import InputError
+from .classification import ClassificationTest
+from .regression import RegressionTest
+
+Value = float | int | str
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the table, as its training rows have it.
+
+    Args:
+        name: As in the file's first line.
+        kind: "number" or "category".
+        low, median, high: Of a number.
+        categories: Those of a category.
+        missing: How many of the file's rows lack it.
+    """
+
+    name: str
+    kind: Literal["number", "category"]
+    low: float | None = None
+    median: float | None = None
+    high: float | None = None
+    categories: tuple[str, ...] = ()
+    missing: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("number", "category"):
+            raise InputError(f'kind: {self.kind!r} was given for {self.name!r}; "number" or "category" would work.')
+
+    def outside(self, value: object) -> str:
+        """Why a value was never seen in training, in words; "" where it was, or where nobody knows."""
+        if value is None:
+            return ""
+        if self.kind == "category":
+            return (
+                "not among the categories in training" if self.categories and str(value) not in self.categories else ""
+            )
+        if not isinstance(value, int | float):
+            return ""
+        if self.low is not None and value < self.low:
+            return "below every training row"
+        return "above every training row" if self.high is not None and value > self.high else ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """What the model was trained on.
+
+    Args:
+        file: Name of the file.
+        rows: All rows that were used, test rows too.
+        train_rows: Rows that the network was trained on.
+        validation_rows: Rows kept for choosing alone; 0 where choices were made by cross-validation.
+        columns: The inputs, in the file's order.
+        target: What is predicted.
+    """
+
+    file: str
+    rows: int
+    train_rows: int
+    validation_rows: int
+    columns: tuple[Column, ...]
+    target: Column
+
+
+@dataclass(frozen=True)
+class HeldOutRows:
+    """The inputs of all test rows, in the order of the test's arrays.
+
+    Args:
+        names: Columns.
+        values: One sequence per row: a number, a text, or None where it is missing.
+        numbers: Where each row stands in the file; the first after the header is 1.
+    """
+
+    names: tuple[str, ...]
+    values: Sequence[Sequence[object]]
+    numbers: Sequence[int]
+
+    def __post_init__(self) -> None:
+        if len(self.values) != len(self.numbers):
+            raise InputError(f"numbers: {len(self.numbers)} for {len(self.values)} rows; one per row would work.")
+        wrong = [len(row) for row in self.values if len(row) != len(self.names)]
+        if wrong:
+            raise InputError(f"values: a row of {wrong[0]} values; {len(self.names)}, one per column, would work.")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way of training that was tried.
+
+    Args:
+        values: By name, such as {"weight decay": 0.01}.
+        score: What it scored.
+        error: Standard error of the score over folds, if there is one.
+    """
+
+    values: Mapping[str, Value]
+    score: float
+    error: float | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How the model was chosen.
+
+    Args:
+        settings: All that were tried; none where nothing was to choose.
+        chosen: Place of the one that was taken.
+        score: What was compared, in words: "mean CRPS".
+        better: Which scores are better.
+        folds: Of the cross-validation.
+        seconds: How long it took.
+        also: What was settled afterwards, by name.
+    """
+
+    settings: tuple[Setting, ...]
+    chosen: int
+    score: str
+    better: Literal["lower", "higher"]
+    folds: int
+    seconds: float
+    also: Mapping[str, Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.settings and not 0 <= self.chosen < len(self.settings):
+            raise InputError(f"chosen: {self.chosen} was given for {len(self.settings)} settings; a place among them.")
+        if self.better not in ("lower", "higher"):
+            raise InputError(f'better: {self.better!r} was given; "lower" or "higher" would work.')
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where the model comes from.
+
+    Args:
+        versions: Of the software, by name.
+        hardware: What it was trained on.
+        date: When.
+        command: What to run to get it again.
+        seconds: How long everything took.
+    """
+
+    versions: Mapping[str, str]
+    hardware: str
+    date: str
+    command: str = ""
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that the page shows.
+
+    Args:
+        table: What the model was trained on.
+        rows: Inputs of the test rows.
+        test: Predictions for them; its class says whether this is regression or classification.
+        choice: How the model was chosen.
+        provenance: Versions, machine, date.
+        method: How it predicts, in a sentence or two.
+        title: None for "<target> from <file>".
+        warnings: Sentences that the reader must see.
+    """
+
+    table: Table
+    rows: HeldOutRows
+    test: RegressionTest | ClassificationTest
+    choice: Choice
+    provenance: Provenance
+    method: str
+    title: str | None = None
+    warnings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.rows.numbers) != len(self.test):
+            raise InputError(f"rows: {len(self.rows.numbers)} of them for {len(self.test)} predictions; one each.")
+        names = tuple(column.name for column in self.table.columns)
+        if names != self.rows.names:
+            raise InputError(f"rows: have the columns {self.rows.names}; those of the table, {names}, would work.")

@@ -1,0 +1,133 @@
+"""The rows that the model doubts most, as a table for the page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .arrays import Array
+from .classification import ClassificationTest
+from .contents import Column, Report
+from .regression import RegressionTest
+from .words import column_of_numbers, number, percent
+
+MOST_ROWS, FEWEST_ROWS, MOST_CELLS = 300, 50, 9000
+"""Rows of the table, and how many cells it may have before it gets shorter."""
+
+MOST_COLUMNS = 60
+"""Input columns shown."""
+
+LONGEST = 60
+"""Characters of a cell."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Text with what the eye gets beside it.
+
+    Args:
+        text: What is written.
+        note: Why it is marked; "" where it is not.
+        bar: Length of a bar from 0 to 1, or None.
+        numeric: Whether it stands on the right.
+    """
+
+    text: str
+    note: str = ""
+    bar: float | None = None
+    numeric: bool = True
+
+
+@dataclass(frozen=True)
+class DoubtedRows:
+    """The table.
+
+    Args:
+        answers: Names of the columns that the model fills.
+        inputs: Names of those that come after, from the file.
+        rows: Cells, the most doubted row first.
+        left_out_columns: How many inputs are not shown.
+        also_unlike: How many of the rows are there only because they are unlike the training data.
+    """
+
+    answers: tuple[str, ...]
+    inputs: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    left_out_columns: int
+    also_unlike: int
+
+    @classmethod
+    def of(cls, report: Report) -> DoubtedRows:
+        """The most doubted rows of a report, the most doubted first."""
+        test = report.test
+        shown = report.table.columns[:MOST_COLUMNS]
+        most = min(MOST_ROWS, max(FEWEST_ROWS, MOST_CELLS // (len(shown) + 8)))
+        order, also = _chosen(test, most)
+        answers = _regression(test, order) if isinstance(test, RegressionTest) else _classification(test, order)
+        answers = {"Row": [Cell(str(report.rows.numbers[at])) for at in order], **answers}
+        if test.unlike is not None:
+            answers["Flag"] = [Cell("⚠ unlike" if test.unlike[at] else "", numeric=False) for at in order]
+        inputs = [[_input(column, report.rows.values[at][place]) for at in order] for place, column in enumerate(shown)]
+        return cls(
+            tuple(answers),
+            tuple(column.name for column in shown),
+            tuple(zip(*answers.values(), *inputs, strict=True)),
+            len(report.table.columns) - len(shown),
+            also,
+        )
+
+
+def _chosen(test: RegressionTest | ClassificationTest, most: int) -> tuple[list[int], int]:
+    """Rows from the most doubted on; a third of the places is kept for strange rows that are not doubted much."""
+    order = np.argsort(-test.doubt, kind="stable")
+    if test.unlike is None or len(order) <= most:
+        return order[:most].tolist(), 0
+    ranks = np.arange(len(order))
+    kept = most - most // 3
+    strange = ranks[kept:][test.unlike[order[kept:]]][: most // 3]
+    ordinary = np.setdiff1d(ranks, strange)[: most - len(strange)]
+    taken = np.sort(np.concatenate([ordinary, strange]))
+    return order[taken].tolist(), int((taken != ranks[:most]).sum())
+
+
+def _regression(test: RegressionTest, order: list[int]) -> dict[str, list[Cell]]:
+    def cells(values: Array) -> list[Cell]:
+        # The doubt says how many decimals of a prediction mean anything.
+        return [Cell(text) for text in column_of_numbers(values[order].tolist(), 3, test.std.tolist())]
+
+    greatest = float(test.std.max()) or 1.0
+    bars = [float(test.std[at]) / greatest for at in order]
+    return {
+        "Predicted": cells(test.mean),
+        "Doubt (±)": [Cell(cell.text, bar=bar) for cell, bar in zip(cells(test.std), bars, strict=True)],
+        f"{percent(test.level)} from": cells(test.lower),
+        "to": cells(test.upper),
+        "True": cells(test.y),
+        "Error": cells(test.y - test.mean),
+        "Held": [Cell("yes" if test.inside[at] else "✗ no", numeric=False) for at in order],
+    }
+
+
+def _classification(test: ClassificationTest, order: list[int]) -> dict[str, list[Cell]]:
+    most = float(np.log(len(test.classes))) or 1.0
+    doubt = column_of_numbers(test.entropy[order].tolist(), 3)
+    return {
+        "Predicted": [Cell(_short(test.classes[test.label[at]]), numeric=False) for at in order],
+        "Probability": [Cell(f"{100 * test.confidence[at]:.1f} %") for at in order],
+        "Doubt (entropy)": [
+            Cell(text, bar=min(1.0, float(test.entropy[at]) / most)) for text, at in zip(doubt, order, strict=True)
+        ],
+        "True": [Cell(_short(test.classes[test.y[at]]), numeric=False) for at in order],
+        "Right": [Cell("yes" if test.right[at] else "✗ no", numeric=False) for at in order],
+    }
+
+
+def _input(column: Column, value: object) -> Cell:
+    # Without the thousands' marks: 2,019 is no year.
+    text = number(value, 6) if isinstance(value, str) else number(value, 6).replace(",", "")
+    return Cell(_short(text), column.outside(value), numeric=column.kind == "number")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

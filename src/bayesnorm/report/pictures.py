@@ -1,0 +1,168 @@
+"""The pictures of a report, each with its words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from ..plots import (
+    CalibrationPlot,
+    CoveragePlot,
+    EntropyCDF,
+    Plot,
+    ReliabilityDiagram,
+    RetentionCurve,
+    UncertaintyErrorPlot,
+    style,
+)
+from .classification import ClassificationTest, one_draw
+from .predicted_true import MOST_POINTS, PredictedTruePlot, ResidualPlot
+from .regression import RegressionTest
+from .themed_svg import themed_svg
+from .words import percent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SIZE = (4.7, 3.9)
+"""Inches: small enough that words stay legible on a phone."""
+
+MANY = 500
+"""Rows from which on classes' confidence is looked at more finely."""
+
+GROUP = 25
+"""Rows in a group of doubt at the least."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One of the page's pictures.
+
+    Args:
+        group: The section that it belongs to.
+        title: What one should see.
+        svg: The picture.
+        caption: What it shows, and what was measured.
+    """
+
+    group: Literal["prediction", "doubt"]
+    title: str
+    svg: str
+    caption: str
+
+
+def pictures(test: RegressionTest | ClassificationTest) -> tuple[Picture, ...]:
+    """All pictures, in the order of the page."""
+    return _regression(test) if isinstance(test, RegressionTest) else _classification(test)
+
+
+def _regression(test: RegressionTest) -> tuple[Picture, ...]:
+    level = percent(test.level)
+    shown = f" {MOST_POINTS} of {len(test):,} rows are drawn." if len(test) > MOST_POINTS else ""
+    error = test.y - test.mean
+    calibration = CalibrationPlot.of_pit(test.pit)
+    groups = max(2, min(6, len(test) // GROUP))
+    coverage = CoveragePlot.of_arrays(test.std, test.inside, level=test.level, groups=groups)
+    doubt = UncertaintyErrorPlot.of_arrays(error, test.std, test.constant_std)
+    retention = RetentionCurve.of_arrays({"doubt": test.std}, np.abs(error), score="mean absolute error")
+    return (
+        _picture(
+            "prediction",
+            "Predictions should lie on the diagonal",
+            PredictedTruePlot.from_test(test),
+            f"Each point is a held-out row, the line through it its {level} interval; crosses lie outside.{shown}",
+        ),
+        _picture(
+            "prediction",
+            "What is left over should have no pattern",
+            ResidualPlot.from_test(test),
+            "Points above the line were predicted too low, points below it too high. A bend or a slope would mean that "
+            "the model misses something that its inputs could tell.",
+        ),
+        _picture(
+            "doubt",
+            calibration.title,
+            calibration,
+            f"Below the diagonal the model is too sure, above it too cautious. Now: {calibration.summary}.",
+        ),
+        _picture(
+            "doubt",
+            coverage.title,
+            coverage,
+            f"Rows in groups, from the least doubt to the most. Now: {coverage.summary}.",
+        ),
+        _picture(
+            "doubt",
+            doubt.title,
+            doubt,
+            "Rows from the least doubt to the most. The bands are what the model expects of its errors, the dashed "
+            f"lines what one error bar for all would. Now: {doubt.summary}.",
+        ),
+        _picture(
+            "doubt",
+            retention.title,
+            retention,
+            "Hand the most doubted rows to an expert, and this is the error of the rest. The closer to the dotted "
+            f"line, the better the doubt knows where errors are. {_gain(retention)}",
+        ),
+    )
+
+
+def _classification(test: ClassificationTest) -> tuple[Picture, ...]:
+    predictive = test.predictive()
+    wrong = ~test.right
+    reliability = ReliabilityDiagram.of(predictive, test.y, bins=10 if len(test) >= MANY else 5)
+    retention = RetentionCurve.of_arrays({"doubt": test.entropy}, wrong.astype(float), score="error rate", unit="%")
+    parts = {
+        name: one_draw(test.probs[which]) for name, which in (("right", test.right), ("wrong", wrong)) if which.any()
+    }
+    entropy = EntropyCDF.of(parts, title="Mistakes should be doubted more")
+    return (
+        _picture(
+            "doubt",
+            reliability.title,
+            reliability,
+            "Rows grouped by how sure the model is. Below the diagonal it is too sure, above it too modest. "
+            f"Now: right {percent(float(test.right.mean()), 1)}, sure {percent(float(test.confidence.mean()), 1)}.",
+        ),
+        _picture(
+            "doubt",
+            entropy.title,
+            entropy,
+            "Share of rows with at most so much doubt. The farther the mistakes’ line lies to the right, the better.",
+        ),
+        _picture(
+            "doubt",
+            retention.title,
+            retention,
+            "Hand the most doubted rows to an expert, and this is the error rate of the rest. The closer to the dotted "
+            f"line, the better the doubt knows where errors are. {_gain(retention)}",
+        ),
+    )
+
+
+def _gain(curve: RetentionCurve) -> str:
+    ratio = curve.ratio["doubt"]
+    return "" if ratio is None else f"Now: {percent(ratio)} of what a perfect order would gain."
+
+
+def _picture(group: Literal["prediction", "doubt"], title: str, plot: Plot, caption: str) -> Picture:
+    prefix = type(plot).__name__
+    return Picture(group, title, themed_svg(lambda: _draw(plot), f"{title}. {caption}", prefix), caption)
+
+
+def _draw(plot: Plot) -> Axes:
+    """The plot without its own headline, which the page says in words that wrap, and with its legend below."""
+    figure = style.matplotlib().figure.Figure(figsize=SIZE, layout="constrained")
+    ax = plot.draw(figure.add_subplot())
+    ax.set_title("")
+    for text in [text for text in ax.texts if text.get_gid() == style.DETAIL]:
+        text.remove()
+    legend = ax.get_legend()
+    if legend is not None:
+        legend.remove()
+        handles, labels = ax.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize="small")
+    return ax

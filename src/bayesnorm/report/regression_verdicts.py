@@ -1,0 +1,111 @@
+"""The three answers where a number is predicted."""
+
+from __future__ import annotations
+
+import math
+
+from .chance import CLEAR, binomial_range, standard_errors_from_zero
+from .regression import RegressionTest
+from .verdict import CLOSE, FEW, HALF, LITTLE, NEAR, Level, Verdict, on_line
+from .words import count, number, percent
+
+
+def prediction(test: RegressionTest) -> Verdict:
+    """Against the average of the training targets."""
+    scores = test.scores()
+    model, guess = scores["model"], scores["training_mean"]
+    clear = standard_errors_from_zero((test.y - test.train_mean) ** 2 - (test.y - test.mean) ** 2) > CLEAR
+    left = model.rmse / guess.rmse if guess.rmse > 0 else 1.0
+    level: Level = "poor" if not clear else "good" if left**2 <= 1 - HALF else "fair"
+    if clear:
+        headline = f"Its errors are {percent(1 - left)} smaller than those of always answering the average."
+    else:
+        headline = f"It is {'not clearly' if left < 1 else 'no'} better than always answering the average."
+    detail = (
+        f"Typical error (RMSE) {number(model.rmse, 3)}, against {number(guess.rmse, 3)} for the average of the "
+        f"training rows, on {count(len(test), 'held-out row')}. R² is {number(model.r2, 2)}."
+    )
+    return Verdict(
+        topic="prediction",
+        level=level,
+        headline=headline,
+        detail=detail,
+        place=on_line(1 - left),
+        span=(1 - math.sqrt(1 - HALF), 1.0),
+        ends=("the average", "no errors"),
+        caution="its predictions leave much open",
+    )
+
+
+def honesty(test: RegressionTest) -> Verdict:
+    """Do intervals hold as many targets as they say, as far as chance allows one to tell?"""
+    rows, held = len(test), int(test.inside.sum())
+    least, most = binomial_range(rows, test.level)
+    share = held / rows
+    level: Level
+    caution = ""
+    if held < least and test.level - share > NEAR:
+        level, say = "poor", ", too few: it is too sure of itself."
+    elif held < least:
+        level, say, caution = (
+            "fair",
+            ", a little too few: it is somewhat too sure.",
+            "it is somewhat too sure of itself",
+        )
+    elif held > most:
+        level, say, caution = (
+            "fair",
+            ", more than promised: it is too cautious.",
+            "its intervals are wider than need be",
+        )
+    elif rows < FEW:
+        level, say = "fair", ": as they should, but so few rows prove little."
+        caution = "too few rows were held out to tell whether its doubt is honest"
+    else:
+        level = "good"
+        say = ": as they should" + ("." if abs(share - test.level) <= CLOSE else ", as far as so many rows can tell.")
+    headline = f"{percent(test.level)} intervals held {percent(share)} of {count(rows, 'held-out row')}{say}"
+    detail = (
+        f"{held:,} of {rows:,} targets lay within. Honest intervals would hold between {least:,} and {most:,} of them, "
+        "19 times in 20."
+    )
+    low = max(0.0, min(2 * test.level - 1, share - 0.05))
+    place, start, end = (on_line((value - low) / (1 - low)) for value in (share, least / rows, most / rows))
+    ends = (f"{percent(low)} held", "all held")
+    return Verdict("honesty", level, headline, detail, place, (start, end), ends, caution)
+
+
+def usefulness(test: RegressionTest) -> Verdict:
+    """Is doubt for each row better than one error bar for all of them?"""
+    share = test.scores()["model"].normalised_crps
+    own, constant = test.crps_points(), test.constant_crps_points()
+    clear = standard_errors_from_zero(constant - own) > CLEAR
+    detail = (
+        f"CRPS {number(float(own.mean()), 3)}, against {number(float(constant.mean()), 3)} with one error bar for all "
+        "rows. Nobody reaches 100 %: that takes knowing every error beforehand."
+    )
+    level: Level = "fair"
+    caution = "its doubt hardly tells one row from another"
+    if share is None or share <= 0:
+        level, headline = "poor", "Its doubt is no better than a constant error bar."
+    elif share < LITTLE:
+        headline = "Its doubt is hardly better than a constant error bar."
+        detail = f"It is {percent(share / 100, 1)} of the way from there to perfect. {detail}"
+    else:
+        headline = f"Its doubt is {percent(share / 100)} of the way from one-size-fits-all to perfect"
+        level = "good" if clear else "fair"
+        if not clear:
+            headline += ", which may be chance"
+            detail += " The difference is less than two standard errors."
+            caution = "what it doubts more is not clearly what it gets wrong more"
+        headline += "."
+    return Verdict(
+        topic="usefulness",
+        level=level,
+        headline=headline,
+        detail=detail,
+        place=on_line((share or 0.0) / 100),
+        span=(LITTLE / 100, 1.0),
+        ends=("one size fits all", "perfect"),
+        caution=caution,
+    )

@@ -1,0 +1,48 @@
+"""Pictures that follow the page from light to dark: drawn once, their colours left to the page's style sheet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from xml.sax.saxutils import quoteattr
+
+from ..plots import figure_svg, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
+
+
+def themed_svg(draw: Callable[[], Axes], label: str, prefix: str) -> str:
+    """The picture as an `<svg>` element whose colours are CSS variables, which `colour_variables` sets.
+
+    Args:
+        draw: Draws it in the current theme.
+        label: What it shows, for those who cannot see it.
+        prefix: How its ids begin.
+    """
+    with style.theme("light", transparent=True):
+        text = figure_svg(draw(), prefix=prefix)
+    known = _light_to_dark()
+    text = COLOUR.sub(lambda found: _variable(found[0], known), text)
+    return re.sub(r'aria-label="[^"]*"', lambda _: f"aria-label={quoteattr(label)}", text, count=1)
+
+
+def colour_variables(theme: str) -> str:
+    """CSS declarations of the variables for "light" or "dark"."""
+    pairs = _light_to_dark().items()
+    return "".join(f"--{light[1:]}:{light if theme == 'light' else dark};" for light, dark in pairs)
+
+
+def _variable(colour: str, known: dict[str, str]) -> str:
+    return f"var(--{colour[1:].lower()})" if colour.lower() in known else colour
+
+
+def _light_to_dark() -> dict[str, str]:
+    light, dark = style.THEMES["light"], style.THEMES["dark"]
+    names = ("ink", "faint", "grid", "dots", "model", "backdrop", "rival", "paper")
+    pairs = [(getattr(light, name), getattr(dark, name)) for name in names]
+    pairs += list(zip(light.series, dark.series, strict=True))
+    return {one.lower(): other.lower() for one, other in reversed(pairs)}

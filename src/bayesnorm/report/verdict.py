@@ -1,0 +1,77 @@
+"""One answer in plain words, and how strict answers are.
+
+Every judgement allows for chance: what few rows cannot show is called neither good nor poor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["good", "fair", "poor"]
+Topic = Literal["prediction", "honesty", "usefulness"]
+
+HALF = 0.5
+"""Share of a guess's errors (variance, or wrong rows) that a good model takes away."""
+
+NEAR = 0.03
+"""A share that is off by more than chance, but by no more than this, is only fairly wrong."""
+
+CLOSE = 0.02
+"""A share this close to what was promised needs no further words."""
+
+FEW = 30
+"""Below so many rows no share is called honest: almost any would pass."""
+
+LITTLE = 1.0
+"""Percent of the way to perfect doubt that are hardly worth the name, however clear they are."""
+
+QUESTIONS: dict[Topic, str] = {
+    "prediction": "Does it predict?",
+    "honesty": "Is its doubt honest?",
+    "usefulness": "Is its doubt useful?",
+}
+WORDS: dict[Level, str] = {"good": "Yes", "fair": "With care", "poor": "No"}
+SYMBOLS: dict[Level, str] = {"good": "✓", "fair": "!", "poor": "✗"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One answer.
+
+    Args:
+        topic: What is asked.
+        level: "good", "fair" or "poor".
+        headline: A short sentence.
+        detail: The numbers behind it.
+        place: Where the model stands on a line from 0 to 1, for the eye.
+        span: The part of that line where it should stand.
+        ends: What 0 and 1 on that line mean.
+        caution: What to be careful about where it is "fair", as part of a sentence.
+    """
+
+    topic: Topic
+    level: Level
+    headline: str
+    detail: str
+    place: float
+    span: tuple[float, float]
+    ends: tuple[str, str]
+    caution: str = ""
+
+    @property
+    def question(self) -> str:
+        return QUESTIONS[self.topic]
+
+    @property
+    def word(self) -> str:
+        return WORDS[self.level]
+
+    @property
+    def symbol(self) -> str:
+        return SYMBOLS[self.level]
+
+
+def on_line(value: float) -> float:
+    """Kept between 0 and 1."""
+    return min(1.0, max(0.0, float(value)))

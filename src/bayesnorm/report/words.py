@@ -1,0 +1,68 @@
+"""Numbers as a reader wants them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from statistics import median
+
+
+def number(value: object, digits: int = 4) -> str:
+    """A number with so many significant digits, thousands set apart; texts stay, None and NaN become a dash."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, int) or math.isinf(value):
+        return f"{value:,}".replace("-", "−")
+    size = abs(value)
+    if size and not 1e-4 <= size < 10**7:
+        mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+        return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}".replace("-", "−")
+    decimals = max(0, digits - 1 - math.floor(math.log10(size))) if size else 0
+    text = f"{value:,.{decimals}f}"
+    return (text.rstrip("0").rstrip(".") if "." in text else text).replace("-", "−")
+
+
+def percent(share: float, decimals: int = 0) -> str:
+    """0.91 as "91 %"; what is not all never reads as all, nor what is not none as none."""
+    if share in (0.0, 1.0):
+        return f"{100 * share:.0f} %"
+    least = 10.0 ** (-decimals - 2)
+    if 0 < share < 1 and not least / 2 < share < 1 - least / 2:
+        return f"over {100 * (1 - least):.{decimals}f} %" if share > 0.5 else f"under {100 * least:.{decimals}f} %"
+    return f"{100 * share:.{decimals}f} %".replace("-", "−")
+
+
+def count(number_of: int, thing: str) -> str:
+    """1 row, 2 rows."""
+    return f"{number_of:,} {thing}" + ("" if number_of == 1 else "s")
+
+
+def duration(seconds: float) -> str:
+    """12 s, 3.5 minutes, 2 hours."""
+    if seconds < 100:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.2g} minutes" if seconds < 6000 else f"{seconds / 3600:.2g} hours"
+
+
+def column_of_numbers(values: Iterable[float], digits: int = 3, like: Iterable[float] = ()) -> list[str]:
+    """Numbers to stand below each other: as many decimals for all, so many significant digits for the middle one.
+
+    Args:
+        values: The numbers.
+        digits: Significant digits of the middle one.
+        like: Numbers whose middle one is meant instead.
+    """
+    given = list(values)
+    sizes = [abs(value) for value in (list(like) or given) if value and math.isfinite(value)]
+    middle = median(sizes) if sizes else 1.0
+    if not 1e-4 <= middle < 10**7:
+        return [number(value, digits) for value in given]
+    decimals = max(0, digits - 1 - math.floor(math.log10(middle)))
+    return [f"{value:,.{decimals}f}".replace("-", "−") for value in given]
+
+
+def unbroken(text: str) -> str:
+    """Keeps a number and its sign of percent, or of plus and minus, on one line."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%").replace("± ", "±\N{NO-BREAK SPACE}")

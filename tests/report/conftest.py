@@ -1,0 +1,107 @@
+"""Reports on rows whose truth is known, with names that would break a careless page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from bayesnorm.predictive import ClassificationPredictive, RegressionPredictive
+from bayesnorm.report import (
+    Choice,
+    ClassificationTest,
+    Column,
+    HeldOutRows,
+    Provenance,
+    RegressionTest,
+    Report,
+    Setting,
+    Table,
+)
+
+HOSTILE = "<script>window.stolen=1</script>"
+NAMES = ("age", HOSTILE, "town")
+CLASSES = ("cat", "dog & fox", "<b>cow</b>")
+
+
+def regression_test(rows: int = 150, scale: float = 1.0, seed: int = 0, noisy: bool = True) -> RegressionTest:
+    """Targets from the very distributions that are predicted, if `scale` is 1; their spread goes from 0.2 to 2."""
+    generator = np.random.default_rng(seed)
+    mean = 10 * generator.normal(size=rows)
+    std = np.exp(generator.uniform(np.log(0.2), np.log(2.0), rows)) if noisy else np.ones(rows)
+    y = mean + std * generator.normal(size=rows)
+    # Two draws a standard deviation's third to either side, and the rest of the variance as noise.
+    apart, noise = scale * std / 3, scale * std * np.sqrt(8 / 9)
+    loc = torch.from_numpy(np.stack([mean - apart, mean + apart]))[..., None]
+    predictive = RegressionPredictive(loc, torch.from_numpy(np.stack([noise, noise]))[..., None])
+    train_y = 10 * generator.normal(size=500)
+    return RegressionTest.of(predictive, y, train_y=train_y, constant_variance=1.0, unlike=std > np.quantile(std, 0.9))
+
+
+def classification_test(
+    rows: int = 150, sharper: float = 1.0, seed: int = 0, classes: Any = CLASSES
+) -> ClassificationTest:
+    """Classes from the very probabilities that are predicted, if `sharper` is 1."""
+    generator = np.random.default_rng(seed)
+    logits = 2.5 * generator.normal(size=(rows, len(classes)))
+    probs = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    y = (generator.random((rows, 1)) > probs.cumsum(1)).sum(1).clip(max=len(classes) - 1)
+    log_probs = torch.log_softmax(sharper * torch.from_numpy(logits), 1)[None]
+    train_y = generator.integers(len(classes), size=300)
+    return ClassificationTest.of(ClassificationPredictive(log_probs), y, classes=classes, train_y=train_y)
+
+
+def report_of(test: RegressionTest | ClassificationTest, **changes: Any) -> Report:
+    """A report around a test, every text in it hostile."""
+    rows, generator = len(test), np.random.default_rng(1)
+    regression = isinstance(test, RegressionTest)
+    towns = ("Aachen", "Bonn", f"{HOSTILE}")
+    target = Column("price <i>", "number", -20.0, 0.1, 25.0) if regression else Column("animal", "category")
+    columns = (
+        Column("age", "number", 1.0, 40.0, 80.0, missing=3),
+        Column(HOSTILE, "number", -1.0, 0.0, 1.0),
+        Column("town", "category", categories=towns[:2]),
+    )
+    values = [
+        (float(round(a)), None if place % 7 == 0 else float(b), towns[place % 3])
+        for place, (a, b) in enumerate(zip(generator.uniform(1, 90, rows), generator.normal(size=rows), strict=True))
+    ]
+    settings = tuple(Setting({"weight decay": decay}, 1 / decay, 0.1) for decay in (0.1, 0.2))
+    parts: dict[str, Any] = {
+        "table": Table(f"data{HOSTILE}.csv", 1000, 700, 150, columns, target),
+        "rows": HeldOutRows(NAMES, values, [3 * place + 1 for place in range(rows)]),
+        "test": test,
+        "choice": Choice(settings, 1, "mean CRPS", "lower", 5, 61.0, {"epochs": 140}),
+        "provenance": Provenance({"bayesnorm": "0.1.0"}, "a CPU", "2026-01-02", f"bayesnorm fit {HOSTILE}", 99.0),
+        "method": f"Monte Carlo Batch Normalization {HOSTILE}",
+        "warnings": (f"12 rows {HOSTILE} were left out.",),
+    }
+    return Report(**(parts | changes))
+
+
+@pytest.fixture(scope="session")
+def regression_report() -> Report:
+    return report_of(regression_test())
+
+
+@pytest.fixture(scope="session")
+def classification_report() -> Report:
+    return report_of(classification_test())
+
+
+@pytest.fixture
+def make_regression() -> Callable[..., RegressionTest]:
+    return regression_test
+
+
+@pytest.fixture
+def make_classification() -> Callable[..., ClassificationTest]:
+    return classification_test
+
+
+@pytest.fixture
+def make_report() -> Callable[..., Report]:
+    return report_of

@@ -1,0 +1,276 @@
+"""The page as text: whole, safe, small, and the same every time."""
+
+import base64
+import dataclasses
+import hashlib
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from bayesnorm.errors import BayesNormError, FileFormatError, InputError, MissingExtraError
+from bayesnorm.report import Choice, Column, HeldOutRows, Table, render, write_report
+from bayesnorm.report.doubted_rows import MOST_ROWS, DoubtedRows
+
+VOID = {"meta", "input", "br", "link", "img"}
+SECTIONS = ("verdict", "data", "predicts", "doubt", "rows", "chosen", "limits")
+
+
+class Outline(HTMLParser):
+    """Tags that were opened, their attributes, and whether all were closed in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.open = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def outline(page):
+    found = Outline()
+    found.feed(page)
+    assert not found.open
+    return found.tags
+
+
+@pytest.fixture(scope="module", params=["regression", "classification"])
+def page(request, regression_report, classification_report):
+    return render(regression_report if request.param == "regression" else classification_report)
+
+
+def test_it_is_well_formed_and_complete(page):
+    tags = outline(page)
+    ids = [attributes["id"] for _, attributes in tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    sections = [attributes for tag, attributes in tags if tag == "section"]
+    assert tuple(section["id"] for section in sections) == SECTIONS
+    assert all(section["aria-labelledby"] in ids for section in sections)
+    links = [attributes["href"][1:] for tag, attributes in tags if tag == "a"]
+    assert set(links) <= set(ids)
+    assert [tag for tag, _ in tags].count("h1") == 1
+
+
+def test_it_asks_for_nothing_from_elsewhere(page):
+    tags = outline(page)
+    assert not {tag for tag, _ in tags} & {"link", "img", "iframe", "object", "embed", "base", "form"}
+    for _, attributes in tags:
+        assert "src" not in attributes
+        assert attributes.get("href", "#").startswith("#")
+        assert not any(name.startswith("on") for name in attributes)
+    assert re.findall(r"url\((?!#)", page) == []
+    assert "@import" not in page
+
+
+def test_users_texts_are_escaped(page):
+    assert [attributes for tag, attributes in outline(page) if tag == "script"] == [{}]
+    assert page.count("&lt;script&gt;") >= 5
+    assert "<b>cow" not in page
+    assert "price <i>" not in page
+
+
+def test_the_browser_may_run_the_pages_own_script_alone(page):
+    script = re.search(r"<script>(.*?)</script>", page, re.DOTALL)[1]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = next(attributes["content"] for _, attributes in outline(page) if "http-equiv" in attributes)
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert "default-src 'none'" in policy
+
+
+def test_pictures_have_words_and_follow_the_theme(page):
+    pictures = [attributes for tag, attributes in outline(page) if tag == "svg"]
+    assert len(pictures) in (3, 6)
+    assert all(picture["role"] == "img" and len(picture["aria-label"]) > 40 for picture in pictures)
+    drawn = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    assert re.findall(r"(?:fill|stroke): #[0-9a-f]{6}", drawn) == []
+    used = set(re.findall(r"var\((--[0-9a-f]{6})\)", drawn))
+    for theme in re.findall(r"color-scheme: dark\) \{\s*:root \{(.*?)\}", page, re.DOTALL):
+        assert used <= set(re.findall(r"(--[0-9a-f]{6}):", theme))
+    assert used
+
+
+def test_the_same_report_gives_the_same_page(classification_report):
+    assert render(classification_report) == render(classification_report)
+
+
+def test_what_the_page_says_of_the_choice_and_the_data(regression_report):
+    page = render(regression_report)
+    chosen = re.search(r'<tr class="chosen">.*?</tr>', page, re.DOTALL)[0]
+    assert "0.2" in chosen
+    assert "chosen" in chosen
+    assert "2 settings compared by mean CRPS (lower is better) in cross-validation with 5 folds, in 61 s." in page
+    assert "1,000" in page
+    assert "700 training, 150 validation" in " ".join(page.split())
+    assert "1 to 80, median 40" in page
+    assert "may be off by about\n      5 points" in page  # 1.96 sqrt(0.9 * 0.1 / 150) = 4.8 %
+
+
+def test_scores_on_the_page_are_the_tests(regression_report):
+    model = regression_report.test.scores()["model"]
+    rows = dict(re.findall(r'<th scope="row">([^<]+)<span.*?<td class="n first">([^<]+)<', render(regression_report)))
+    assert float(rows["RMSE"]) == pytest.approx(model.rmse, rel=5e-3)
+    assert float(rows["PLL"].replace("−", "-")) == pytest.approx(model.pll, rel=5e-3)
+    assert float(rows["Normalised CRPS"].removesuffix(" %")) == pytest.approx(model.normalised_crps, abs=0.05)
+    assert rows["90 % coverage"] == f"{100 * model.coverage:.1f} %"
+
+
+def test_the_most_doubted_rows_come_first(regression_report):
+    table = DoubtedRows.of(regression_report)
+    test = regression_report.test
+    order = np.argsort(-test.std, kind="stable")
+    numbers = [row[0].text for row in table.rows]
+    assert numbers == [str(3 * place + 1) for place in order]
+    first = dict(zip(table.answers, table.rows[0], strict=False))
+    assert first["Doubt (±)"].bar == 1.0
+    assert float(first["True"].text.replace("−", "-")) == pytest.approx(test.y[order[0]], abs=0.01)
+    assert first["Held"].text == ("yes" if test.inside[order[0]] else "✗ no")
+    assert [row[table.answers.index("Flag")].text != "" for row in table.rows] == test.unlike[order].tolist()
+
+
+def test_inputs_that_no_training_row_had_are_marked(regression_report):
+    table = DoubtedRows.of(regression_report)
+    at = len(table.answers)
+    for row in table.rows:
+        age, size, town = row[at : at + 3]
+        assert (age.note != "") == (float(age.text) > 80)
+        assert size.text == "–" or (size.note != "") == (abs(float(size.text.replace("−", "-"))) > 1)
+        assert (town.note != "") == (town.text not in ("Aachen", "Bonn"))
+    assert {row[at].note for row in table.rows} == {"", "above every training row"}
+
+
+def test_strange_rows_are_shown_even_where_they_are_not_doubted(make_report, make_regression):
+    test = make_regression(rows=2000)
+    least = np.argsort(test.std)[:40]
+    unlike = np.zeros(2000, dtype=bool)
+    unlike[least] = True
+    table = DoubtedRows.of(make_report(dataclasses.replace(test, unlike=unlike)))
+    shown = {row[0].text for row in table.rows}
+    assert len(table.rows) == MOST_ROWS
+    assert {str(3 * place + 1) for place in least} <= shown
+    assert table.also_unlike == 40
+    most_doubted = np.argsort(-test.std, kind="stable")[: MOST_ROWS - 40]
+    assert {str(3 * place + 1) for place in most_doubted} <= shown
+
+
+def test_ten_thousand_rows_stay_a_small_file(make_report, make_regression):
+    page = render(make_report(make_regression(rows=10_000)))
+    assert len(page.encode()) < 1_000_000
+    assert "of 10,000 held-out rows" in page
+
+
+def test_a_wide_table_shows_fewer_columns_and_rows(make_report, make_regression):
+    names = tuple(f"column {number}" for number in range(500))
+    test = make_regression(rows=400)
+    columns = tuple(Column(name, "number", 0.0, 0.5, 1.0) for name in names)
+    report = make_report(
+        test,
+        table=Table("wide.csv", 1000, 500, 100, columns, Column("y", "number")),
+        rows=HeldOutRows(names, np.random.default_rng(0).random((400, 500)).tolist(), range(400)),
+    )
+    page = render(report)
+    assert len(page.encode()) < 1_500_000
+    assert "440 are not" in page
+    assert "The first 200 of 500 columns are listed." in page
+
+
+def test_many_classes_become_a_list_of_the_worst_mistakes(make_report, make_classification):
+    classes = tuple(f"class {number}" for number in range(30))
+    page = render(make_report(make_classification(rows=600, classes=classes)))
+    assert "The most frequent mistakes" in page
+    assert "Rows by true class" not in page
+
+
+@pytest.mark.parametrize("rows", [1, 2, 30])
+def test_few_rows(make_report, make_regression, make_classification, rows):
+    for test in (make_regression(rows=rows), make_classification(rows=rows)):
+        page = render(make_report(test))
+        assert f"{rows:,} row" in page
+        assert "nan" not in re.sub(r"<style>.*</script>", "", page.lower(), flags=re.DOTALL)
+
+
+def test_what_is_not_known_is_left_out(make_report, make_classification, make_regression):
+    test = dataclasses.replace(make_regression(), unlike=None)
+    choice = Choice((), 0, "", "lower", 0, 0.0)
+    page = render(make_report(test, choice=choice, warnings=(), title="My <model>"))
+    assert "There was nothing to choose." in page
+    assert "Mind this" not in page
+    assert "unlike" not in re.sub(r"<script>.*</script>", "", page, flags=re.DOTALL)
+    assert "<h1>My &lt;model&gt;</h1>" in page
+    assert "not knowing the model" not in render(
+        make_report(dataclasses.replace(make_classification(), mutual_information=None))
+    )
+
+
+def test_colours_can_be_read(page):
+    """Contrast of every text colour with every background that it stands on, by WCAG: at least 4.5."""
+    css = re.search(r"<style>(.*?)</style>", page, re.DOTALL)[1]
+    roots = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
+    assert len(roots) == 3  # light, dark, print
+    for root in roots:
+        colours = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", root))
+        pairs = [(ink, back) for ink in ("text", "muted", "link") for back in ("page", "card", "stripe")]
+        pairs += [("text", f"{level}-back") for level in ("good", "fair", "poor")]
+        pairs += [(level, back) for level in ("good", "fair", "poor") for back in ("card", f"{level}-back", "on-mark")]
+        for ink, back in pairs:
+            assert contrast(colours[ink], colours[back]) >= 4.5, (ink, back)
+
+
+def contrast(one, other):
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def luminance(colour):
+    parts = np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def test_it_is_written_whole(tmp_path, regression_report):
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    write_report(regression_report, path)
+    assert path.read_text(encoding="utf-8") == render(regression_report)
+    assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
+    with pytest.raises(FileFormatError, match="does not exist"):
+        write_report(regression_report, tmp_path / "nowhere" / "report.html")
+
+
+def test_parts_that_do_not_fit_together(make_report, make_regression, regression_report):
+    with pytest.raises(InputError, match="rows: 150 of them for 20"):
+        dataclasses.replace(regression_report, test=make_regression(rows=20))
+    rows = dataclasses.replace(regression_report.rows, names=("a", "b", "c"))
+    with pytest.raises(InputError, match="rows: have the columns"):
+        dataclasses.replace(regression_report, rows=rows)
+    with pytest.raises(InputError, match="numbers: 2 for 1"):
+        HeldOutRows(("a",), [[1]], [1, 2])
+    with pytest.raises(InputError, match="a row of 2"):
+        HeldOutRows(("a",), [[1, 2]], [1])
+    with pytest.raises(BayesNormError, match="chosen: 9"):
+        dataclasses.replace(regression_report.choice, chosen=9)
+    with pytest.raises(BayesNormError, match="better: 'more'"):
+        dataclasses.replace(regression_report.choice, better="more")
+    with pytest.raises(BayesNormError, match="kind: 'date'"):
+        Column("day", "date")
+
+
+def test_a_missing_template_engine_is_said_in_a_line(monkeypatch, regression_report):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'bayesnorm\[report\]'"):
+        render(regression_report)
+
+
+def test_importing_the_room_needs_no_extra():
+    code = "import sys; sys.modules |= dict.fromkeys(('jinja2', 'matplotlib')); import bayesnorm.report"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=120)

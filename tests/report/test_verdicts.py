@@ -1,0 +1,151 @@
+"""What the headlines say of models whose worth is known."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binom
+from sklearn.metrics import roc_auc_score
+
+from bayesnorm.metrics import prediction_rejection_ratio
+from bayesnorm.report import ClassificationTest, advice, verdicts
+from bayesnorm.report.chance import binomial_range, standard_errors_from_zero
+
+
+def answers(report):
+    return {verdict.topic: verdict for verdict in verdicts(report)}
+
+
+def levels(report):
+    return [verdict.level for verdict in verdicts(report)]
+
+
+def test_an_honest_informed_model(make_report, make_regression):
+    report = make_report(make_regression())
+    assert levels(report) == ["good", "good", "good"]
+    found = answers(report)
+    held = int(report.test.inside.sum())
+    low, high = binom.interval(0.95, 150, 0.9)
+    assert low <= held <= high
+    assert f"{held} of 150" in found["honesty"].detail
+    assert f"between {low:.0f} and {high:.0f}" in found["honesty"].detail
+    share = report.test.scores()["model"].normalised_crps
+    assert f"{share:.0f} % of the way from one-size-fits-all to perfect" in found["usefulness"].headline
+    assert advice(verdicts(report))[0] == "good"
+
+
+def test_the_sentence_on_intervals_that_hold_as_promised(make_report, make_regression):
+    test = make_regression(rows=100)
+    lower = np.where(np.arange(100) < 91, test.y - 1, test.y + 1)  # 91 of 100 hold
+    report = make_report(dataclasses.replace(test, lower=lower, upper=lower + 2))
+    assert answers(report)["honesty"].headline == "90 % intervals held 91 % of 100 held-out rows: as they should."
+
+
+@pytest.mark.parametrize(
+    ("rows", "scale", "level", "words"),
+    [(400, 0.4, "poor", "too sure of itself"), (400, 2.5, "fair", "too cautious"), (12, 1.0, "fair", "prove little")],
+)
+def test_intervals_that_do_not_hold_what_they_promise(make_report, make_regression, rows, scale, level, words):
+    found = answers(make_report(make_regression(rows=rows, scale=scale)))["honesty"]
+    assert found.level == level
+    assert words in found.headline
+
+
+def test_a_little_too_sure_is_no_scandal(make_report, make_regression):
+    rows = 10_000
+    test = make_regression(rows=rows)
+    lower = np.where(np.arange(rows) < 8800, test.y - 1, test.y + 1)  # 88 %, and chance alone is within 0.6 points
+    report = make_report(dataclasses.replace(test, lower=lower, upper=lower + 2))
+    assert answers(report)["honesty"].level == "fair"
+    assert "a little too few" in answers(report)["honesty"].headline
+    assert "somewhat too sure of itself" in advice(verdicts(report))[1]
+
+
+def test_honest_models_are_seldom_called_dishonest(make_report, make_regression):
+    seeds = range(60)
+    bad = sum(answers(make_report(make_regression(seed=seed)))["honesty"].level != "good" for seed in seeds)
+    assert bad <= binom.ppf(0.999, len(seeds), 0.05)
+
+
+def test_doubt_that_is_the_same_for_all_rows(make_report, make_regression):
+    report = make_report(make_regression(noisy=False))
+    found = answers(report)["usefulness"]
+    assert found.level in ("poor", "fair")
+    assert "constant error bar" in found.headline
+    assert advice(verdicts(report))[0] == "fair"
+
+
+def test_doubt_that_points_the_wrong_way(make_report, make_regression):
+    test = make_regression()
+    report = make_report(dataclasses.replace(test, std=1 / test.std))
+    assert report.test.scores()["model"].normalised_crps < 0
+    assert answers(report)["usefulness"].headline == "Its doubt is no better than a constant error bar."
+    assert "doubt every row alike" in advice(verdicts(report))[1]
+
+
+def test_predictions_worth_nothing(make_report, make_regression):
+    test = make_regression()
+    shuffled = np.random.default_rng(0).permutation(test.y)
+    report = make_report(dataclasses.replace(test, y=shuffled))
+    assert answers(report)["prediction"].level == "poor"
+    assert "no better than always answering the average" in answers(report)["prediction"].headline
+    assert advice(verdicts(report)) == ("poor", "Do not rely on this model: it is not clearly better than a guess.")
+
+
+def test_an_honest_classifier(make_report, make_classification):
+    report = make_report(make_classification())
+    assert levels(report) == ["good", "good", "good"]
+    assert f"{int(report.test.right.sum())} of 150" in answers(report)["honesty"].detail
+
+
+@pytest.mark.parametrize(("sharper", "level", "words"), [(4.0, "poor", "too sure"), (0.3, "fair", "too modest")])
+def test_dishonest_classifiers(make_report, make_classification, sharper, level, words):
+    found = answers(make_report(make_classification(rows=500, sharper=sharper)))["honesty"]
+    assert found.level == level
+    assert words in found.headline
+
+
+def test_a_classifier_without_mistakes_cannot_show_that_it_doubts_them(make_report, make_classification):
+    test = make_classification()
+    report = make_report(dataclasses.replace(test, y=test.label))
+    assert answers(report)["usefulness"].level == "fair"
+    assert "nobody can tell" in answers(report)["usefulness"].headline
+
+
+def test_a_classifier_that_always_names_the_most_common_class(make_report):
+    y = np.array([0] * 70 + [1] * 30)
+    probs = np.tile([0.7, 0.3], (100, 1))
+    doubt = np.random.default_rng(0).random(100)
+    test = ClassificationTest(y, probs, doubt, None, ("a", "b"), np.array([0.7, 0.3]))
+    found = answers(make_report(test))
+    assert found["prediction"].level == "poor"
+    assert found["honesty"].level == "good"  # 70 % sure and 70 % right
+
+
+def test_the_order_of_mistakes_is_twice_auroc_less_one():
+    generator = np.random.default_rng(0)
+    doubt, wrong = generator.random(200), generator.random(200) < 0.2
+    ratio = float(prediction_rejection_ratio(torch.from_numpy(doubt), wrong.astype(float)))
+    assert ratio == pytest.approx(2 * roc_auc_score(wrong, doubt) - 1)
+
+
+def test_random_doubt_is_seldom_called_useful(make_report, make_classification):
+    good = 0
+    for seed in range(60):
+        test = make_classification(seed=seed)
+        doubt = np.random.default_rng(seed).random(len(test))
+        good += answers(make_report(dataclasses.replace(test, entropy=doubt)))["usefulness"].level == "good"
+    assert good <= binom.ppf(0.999, 60, 0.023)  # two standard errors to one side
+
+
+@pytest.mark.parametrize(("rows", "share"), [(1, 0.9), (62, 0.9), (1000, 0.5), (40_000, 0.95)])
+def test_the_range_of_chance_is_scipys(rows, share):
+    assert binomial_range(rows, share) == tuple(binom.interval(0.95, rows, share))
+
+
+@pytest.mark.parametrize(
+    ("differences", "expected"), [([1.0], 0.0), ([0.0, 0.0], 0.0), ([2.0, 2.0], np.inf), ([1.0, 3.0], 2.0)]
+)
+def test_standard_errors_from_zero(differences, expected):
+    assert standard_errors_from_zero(np.array(differences)) == pytest.approx(expected)
