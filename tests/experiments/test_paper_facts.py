@@ -1,0 +1,106 @@
+"""The papers' numbers: as many as they print, and those of a few cells read off the pages by hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from scipy import stats
+
+from bayesnorm.data import UCI_SETS
+from bayesnorm.errors import BayesNormError
+from bayesnorm.experiments.paper_facts import fact, paper_facts
+
+
+def test_every_table_is_whole():
+    assert Counter((one.paper, one.table) for one in paper_facts()) == {
+        ("teye2018", 2): 9,
+        ("teye2018", 4): 3 * 8,
+        ("teye2018", 5): 3 * 8,
+        ("teye2018", 6): 2 * 3 * 8,
+        ("teye2018", 7): 5 * 8,
+        ("teye2018", 8): 8 * 8 - 6,  # six batch sizes are too large for their sets
+        ("teye2018", 9): 8 * 8 - 6,
+        ("teye2018", 10): 3 * 8,
+        ("teye2018", 11): 3 * 8,
+        ("mukhoti2020", 1): 19,
+        ("atanov2018", 1): 26,
+    }
+    assert len(set(map(repr, paper_facts()))) == 354, "no cell is there twice"
+    regression = [one for one in paper_facts("teye2018") if one.table != 2]
+    assert {one.dataset for one in regression} == set(UCI_SETS)
+    for one in regression:
+        assert (one.standard_error is None) == (one.table >= 8)
+        assert (one.p_value is None) == (one.table not in (4, 5))
+
+
+@pytest.mark.parametrize(
+    ("where", "settings", "expected"),
+    [
+        ((4, "yacht", "MCBN", "normalised_crps_percent"), {}, (-56.39, 14.27, 5.94e-4)),
+        ((4, "energy", "MCDO", "normalised_crps_percent"), {}, (1.37, 0.89, 0.138)),
+        ((5, "concrete", "MCBN", "normalised_pll_percent"), {}, (-36.36, 12.12, 6.19e-3)),
+        ((5, "power", "MCBN", "normalised_pll_percent"), {}, (0.33, 0.14, 2.72e-2)),
+        ((5, "yacht", "MNF", "normalised_pll_percent"), {}, (46.19, 4.45, 2.47e-7)),
+        ((6, "boston", "MCBN", "crps"), {}, (1.45, 0.02, None)),
+        ((6, "yacht", "MCDO", "crps"), {}, (0.32, 0.01, None)),
+        ((6, "yacht", "MCDO", "pll"), {}, (-2.57, 0.69, None)),
+        ((7, "concrete", "BN", "rmse"), {}, (4.89, 0.08, None)),
+        ((7, "yacht", "DO", "rmse"), {}, (0.72, 0.04, None)),
+        ((8, "energy", "MCBN", "normalised_crps_percent"), {"batch_size": 128}, (11.1, None, None)),
+        ((9, "concrete", "MCBN", "normalised_pll_percent"), {"batch_size": 16}, (-528.4, None, None)),
+        ((10, "wine", "MCBN", "normalised_crps_percent"), {"passes": 100}, (-0.4, None, None)),
+        ((11, "energy", "MCBN", "normalised_pll_percent"), {"passes": 50}, (-47.3, None, None)),
+        ((2, "cifar10", "softmax", "pll"), {}, (-0.32, None, None)),
+    ],
+)
+def test_cells_read_off_the_page(where, settings, expected):
+    one = fact("teye2018", *where, **settings)
+    assert (one.value, one.standard_error, one.p_value) == expected
+
+
+def test_settings_are_parsed():
+    one = fact("teye2018", 8, "boston", "MCBN", "normalised_crps_percent", batch_size=64)
+    assert dict(one.settings) == {"batch_size": 64, "passes": 100, "splits": 3}
+    assert fact("mukhoti2020", 1, "cifar10", "MCBN", "accuracy", net="resnet50", batch_size=512).value == 0.9545
+    with pytest.raises(TypeError):
+        one.settings["batch_size"] = 1
+
+
+def test_what_is_not_there():
+    assert fact("teye2018", 8, "boston", "MCBN", "normalised_crps_percent", batch_size=512) is None
+    assert fact("teye2018", 6, "boston", "DO", "crps") is None
+    with pytest.raises(BayesNormError, match=r"'teye2018', 3; .*'teye2018', 4"):
+        paper_facts("teye2018", 3)
+    with pytest.raises(BayesNormError, match="8 cells of table 8 fit"):
+        fact("teye2018", 8, "kin8nm", "MCBN", "normalised_crps_percent")
+
+
+def test_p_values_that_do_not_fit_are_those_that_the_docstring_names():
+    """Two-sided t-tests of 25 runs, for all means and errors that round to those printed, and p to one unit."""
+    unfit = []
+    for one in (*paper_facts("teye2018", 4), *paper_facts("teye2018", 5)):
+        mean, error = abs(one.value), one.standard_error
+        lowest = 2 * stats.t.sf((mean + 0.005) / (error - 0.005), 24)
+        highest = 2 * stats.t.sf(max(mean - 0.005, 0) / (error + 0.005), 24)
+        mantissa, exponent = f"{one.p_value:.2e}".split("e")
+        unit = float(f"0.01e{exponent}")
+        if not lowest - unit <= float(mantissa) * 10 ** int(exponent) <= highest + unit:
+            unfit.append((one.table, one.method, one.dataset))
+    mnf = [(table, "MNF", name) for table in (4, 5) for name in ("boston", "concrete", "energy", "kin8nm", "yacht")]
+    assert sorted(unfit) == sorted([(4, "MCBN", "protein"), *mnf])
+    lowest, highest = (2 * stats.t.sf(t, 24) for t in (2.665 / 0.095, 2.655 / 0.105))
+    assert lowest < 2.77e-19 < highest, "what MCBN on protein may have meant"
+
+
+def test_the_same_setting_has_two_numbers():
+    pairs = [
+        ((8, 10, "energy", "normalised_crps_percent"), (11.1, 4.2)),
+        ((9, 11, "energy", "normalised_pll_percent"), (-14.5, -30.5)),
+        ((9, 11, "concrete", "normalised_pll_percent"), (0.0, 7.1)),
+    ]
+    for (one, other, dataset, metric), expected in pairs:
+        found = [
+            fact("teye2018", table, dataset, "MCBN", metric, batch_size=128, passes=100).value for table in (one, other)
+        ]
+        assert tuple(found) == expected
