@@ -110,10 +110,14 @@ class LowRankGaussian(Fluctuations):
     def of(cls, deviations: Tensor, rank: int) -> Self:
         """The leading `rank` principal directions of deviations (S, P), and what they leave of each variance."""
         scaled = (deviations / len(deviations) ** 0.5).double()
-        # The (S, S) Gram matrix has the same eigenvalues as the far larger (P, P) covariance.
-        _, vectors = torch.linalg.eigh(scaled @ scaled.T)
-        leading = vectors[:, -rank:].flip(1)
-        factor = stored((leading.T @ scaled).to(deviations.dtype)).double()
+        # The (S, S) Gram matrix and the (P, P) covariance have the same eigenvalues; the smaller one is solved.
+        if len(scaled) <= scaled.shape[1]:
+            _, vectors = torch.linalg.eigh(scaled @ scaled.T)
+            directions = vectors[:, -rank:].flip(1).T @ scaled
+        else:
+            values, vectors = torch.linalg.eigh(scaled.T @ scaled)
+            directions = (vectors * values.clamp_min(0).sqrt())[:, -rank:].flip(1).T
+        factor = stored(directions.to(deviations.dtype)).double()
         left = scaled.square().sum(0) - factor.square().sum(0)
         return cls(factor.to(deviations.dtype), left.clamp_min(0).sqrt().to(deviations.dtype))
 

@@ -48,6 +48,24 @@ def paper_mlp(
     return nn.Sequential(*layers)
 
 
+def paper_dropout_mlp(
+    in_features: int, rate: float, out_features: int = 1, hidden: Sequence[int] = (50, 50), seed: int = 0
+) -> nn.Sequential:
+    """The same paper's network for dropout: dropout before every linear layer, the input's too, and no batch norm.
+
+    Weights as in `paper_mlp`, biases 0.
+
+    Args:
+        in_features, out_features, hidden, seed: As in `paper_mlp`.
+        rate: Share of units that dropout drops.
+    """
+    generator = torch.Generator(device="cpu").manual_seed(seed)
+    layers: list[nn.Module] = []
+    for fan_in, fan_out in pairwise([in_features, *hidden]):
+        layers += [nn.Dropout(rate), _linear(fan_in, fan_out, generator, bias=True), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Dropout(rate), _linear(hidden[-1], out_features, generator, bias=True))
+
+
 def _linear(fan_in: int, fan_out: int, generator: torch.Generator, *, bias: bool) -> nn.Linear:
     # skip_init: the constructor's own initialisation would draw from the global generator.
     layer: nn.Linear = nn.utils.skip_init(nn.Linear, fan_in, fan_out, bias=bias, device="cpu")

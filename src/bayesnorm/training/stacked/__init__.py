@@ -1,7 +1,12 @@
 """Many small networks of one shape trained, and asked, as one: matrix products over a leading axis of networks."""
 
-from .draws import StackedMasks as StackedMasks, StackedStatistics as StackedStatistics
+from .draws import (
+    StackedDraws as StackedDraws,
+    StackedMasks as StackedMasks,
+    StackedStatistics as StackedStatistics,
+)
 from .history import Kept as Kept, StackedHistory as StackedHistory
 from .loop import half_squared_error as half_squared_error, train_stacked as train_stacked
+from .moments import UnitMoments as UnitMoments, unit_moments as unit_moments
 from .rows import Scales as Scales, StackedRows as StackedRows
 from .stack import Stack as Stack

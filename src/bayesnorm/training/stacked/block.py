@@ -132,11 +132,15 @@ class Block:
         like = self.stack.weights.flat
         self.keep = [(1 - self.stack.rates[d.name]).to(like.device, like.dtype)[:, None, None] for d in self.drops]
 
+    def epoch_orders(self) -> list[Tensor]:
+        """Places in lists of rows, in the order of a new epoch, for each of `orders`."""
+        size, stream = self.settings.batch_size, self.streams
+        return [_order(rows, size, stream(("order", seed, rows), seed)).flatten() for seed, rows in self.orders]
+
     def epoch_rows(self) -> Tensor:
         """Row numbers of a new epoch, (steps, networks, batch_size), drawn as `train` draws them."""
-        size, order = self.settings.batch_size, self.streams
-        drawn = [_order(rows, size, order(("order", seed, rows), seed)).flatten() for seed, rows in self.orders]
-        orders = torch.stack(drawn)
+        size = self.settings.batch_size
+        orders = torch.stack(self.epoch_orders())
         if self.stack.device.type == "cuda":  # from memory that the device can fetch while the host goes on
             orders = orders.pin_memory().to(self.stack.device, non_blocking=True)
         return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
@@ -16,8 +17,9 @@ from ...errors import BayesNormError, InputError, NetworkError
 from ...network import SEEDS, BatchNormLayer
 from ...network.seeded_dropout import seed_dropout
 from ...posterior import require_draws, require_seed
-from .architecture import Drop, Norm
+from .architecture import Dense, Drop, Norm
 from .cores import in_threads
+from .fused.passes import statistics as fused_statistics
 from .passes import Normalise, Thin, by_running_statistics, normalised, piece_size, run, unchanged
 
 if TYPE_CHECKING:
@@ -37,6 +39,10 @@ class StackedDraws(Protocol):
 
     def changes(self, stack: Stack, members: slice, rows: slice, draws: slice) -> tuple[Normalise, Thin]:
         """What batch norm and dropout do to some rows in some networks, under some of the draws."""
+
+    def scales(self, stack: Stack, members: slice) -> tuple[Tensor | None, list[Tensor]] | None:
+        """All draws as factors of the inputs, (networks, draws, inputs) or None where there are none, and as scale and
+        shift of what each ReLU of some networks gets, (networks, draws, channels); None if rows differ in them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +87,15 @@ class StackedStatistics:
             )
         return replace(self, batch_size=sizes.expand(len(self.running)))
 
+    def with_deviations(self, deviations: Tensor) -> Self:
+        """Other deviations from the centre, at the batch size that these belong to, (draws, E, 2C)."""
+        if deviations.shape[1:] != self.deviations.shape[1:]:
+            raise InputError(
+                f"deviations: have shape {tuple(deviations.shape)}; (draws, {', '.join(map(str, self.running.shape))}) "
+                "would work."
+            )
+        return replace(self, deviations=deviations)
+
     def coordinates(self, members: slice = slice(None), draws: slice = slice(None)) -> Tensor:
         """Some networks' draws, (networks, draws, 2C)."""
         spread = (self.fitted_batch_size / self.batch_size[members]).sqrt().to(self.deviations)
@@ -104,6 +119,18 @@ class StackedStatistics:
 
         return normalise, unchanged
 
+    def scales(self, stack: Stack, members: slice) -> tuple[Tensor | None, list[Tensor]] | None:
+        mean, log_var = self.coordinates(members).chunk(2, -1)
+        sizes = [layer.channels for layer in self.layers]
+        found: list[Tensor] = []
+        for layer, m, inverse_std in zip(
+            self.layers, mean.split(sizes, -1), torch.exp(-0.5 * log_var).split(sizes, -1), strict=True
+        ):
+            gamma, beta = (stack.weights[f"{layer.name}.{part}"][members, None] for part in ("weight", "bias"))
+            scale = gamma * inverse_std
+            found += [scale, beta - m * scale]
+        return None, found
+
 
 @torch.no_grad()
 def batch_statistics(
@@ -121,15 +148,19 @@ def batch_statistics(
             f"batch_size: {batch_size} of only {least} training rows: every batch would hold the same rows, and all "
             f"draws would agree. At most {least - 1} works."
         )
-    picked, which = _batches(per_network(seed, len(stack)), rows.lengths.tolist(), batch_size, states)
+    picked, which = batches_of(per_network(seed, len(stack)), rows.lengths.tolist(), batch_size, states)
     picked = picked.to(stack.device)
     layers = tuple(BatchNormLayer(norm.name, norm.channels, norm.eps) for norm in stack.norms)
     room = max(1, piece_size(stack) // (states * batch_size * max(stack.widths)))
     parts = [slice(first, min(first + room, len(stack))) for first in range(0, len(stack), room)]
-    found = in_threads(
-        lambda part: _statistics(stack, part, rows, picked[which[part]], batch_size), parts, stack.device
-    )
-    mean, var = (torch.cat(part).transpose(0, 1) for part in zip(*found, strict=True))
+    found = fused_statistics(stack, rows, picked, which, batch_size)
+    if found is None:
+        pieces = in_threads(
+            lambda part: _statistics(stack, part, rows, picked[which[part]], batch_size), parts, stack.device
+        )
+        means, variances = zip(*pieces, strict=True)
+        found = torch.cat(means), torch.cat(variances)
+    mean, var = (part.transpose(0, 1) for part in found)
     drawn = coordinates(mean, var, layers)
     if not torch.isfinite(drawn).all():
         bad = (~torch.isfinite(drawn)).any(2).any(0).nonzero().flatten().tolist()
@@ -174,16 +205,22 @@ def _statistics(
     return torch.cat(means, 1), torch.cat(variances, 1)
 
 
-def _batches(seeds: list[int], lengths: list[int], batch_size: int, count: int) -> tuple[Tensor, Tensor]:
+def batches_of(seeds: list[int], lengths: list[int], batch_size: int, count: int) -> tuple[Tensor, Tensor]:
     """Different choices of batches among a network's rows, (U, count, batch_size), and which of them each has, (E,)."""
     keys = list(zip(seeds, lengths, strict=True))
     different = list(dict.fromkeys(keys))
+    place = {key: i for i, key in enumerate(different)}
+    return _picked(tuple(different), batch_size, count), torch.tensor([place[key] for key in keys])
+
+
+@lru_cache(maxsize=8)
+def _picked(keys: tuple[tuple[int, int], ...], batch_size: int, count: int) -> Tensor:
+    """Kept, because networks in training are asked again and again for statistics of the same batches."""
     found = []
-    for seed, rows in different:
+    for seed, rows in keys:
         generator = np.random.default_rng(seed)  # the calls of `MiniBatches`
         found.append(np.stack([generator.choice(rows, batch_size, replace=False) for _ in range(count)]))
-    place = {key: i for i, key in enumerate(different)}
-    return torch.from_numpy(np.stack(found)), torch.tensor([place[key] for key in keys])
+    return torch.from_numpy(np.stack(found))
 
 
 def per_network(seed: int | Sequence[int], networks: int) -> list[int]:
@@ -230,6 +267,17 @@ class StackedMasks:
             return h * torch.stack(found)[inverse.to(h.device)]
 
         return by_running_statistics(stack, members), drop
+
+    def scales(self, stack: Stack, members: slice) -> tuple[Tensor | None, list[Tensor]] | None:
+        if self.masks is None or stack.norms:
+            return None
+        which = self.which[members].to(stack.device)
+        inputs, *hidden = (self.masks[drop.name][which].squeeze(2) for drop in stack.drops)
+        dense = [layer.name for layer in stack.layers if isinstance(layer, Dense)]
+        found: list[Tensor] = []
+        for mask, name in zip(hidden, dense, strict=False):  # max(a + b, 0) * mask = max(a * mask + b * mask, 0)
+            found += [mask, mask * stack.weights[f"{name}.bias"][members, None]]
+        return inputs, found
 
 
 @torch.no_grad()

@@ -63,24 +63,30 @@ class Judge:
         self.groups, self.patience = groups, patience
         self.kept = Kept(stack.take(torch.arange(len(stack))), torch.zeros(len(stack), dtype=torch.long))
         count = int(groups.max()) + 1
-        self.best, self.waited = [math.inf] * count, [0] * count
+        self.best = torch.full((count,), math.inf, dtype=torch.float64)
+        self.waited = torch.zeros(count, dtype=torch.long)
 
     def see(self, epoch: int, members: Tensor, scores: Tensor, stack: Stack) -> None:
         """Note the scores of some networks, by their numbers; `stack` holds these as they are now."""
+        scores = scores.detach().double().cpu()
         everyone = torch.full((len(self.groups),), math.nan, dtype=torch.float64)
-        everyone[members] = scores.detach().double().cpu()
+        everyone[members] = scores
         self.kept.scores.append((epoch, everyone))
-        for group in self.groups[members].unique().tolist():
-            if self.over(group):
-                continue
-            inside = (self.groups[members] == group).nonzero().flatten()
-            score = float(everyone[members[inside]].mean())
-            if score <= self.best[group]:
-                self.best[group], self.waited[group] = score, 0
-                self.kept.stack.put(members[inside], stack.take(inside))
-                self.kept.epochs[members[inside]] = epoch
-            else:
-                self.waited[group] += 1
+        group, seen = self.groups[members], torch.zeros(len(self.best), dtype=torch.bool)
+        seen[group] = True
+        score = torch.zeros_like(self.best).index_add_(0, group, scores)
+        score /= torch.zeros_like(self.best).index_add_(0, group, torch.ones_like(scores)).clamp_min(1)
+        running = seen & ~self.over()
+        better = running & (score <= self.best)
+        self.best = torch.where(better, score, self.best)
+        self.waited = torch.where(better, 0, self.waited + (running & ~better).long())
+        if bool(better.any()):
+            inside = better[group].nonzero().flatten()
+            self.kept.stack.put(members[inside], stack.take(inside))
+            self.kept.epochs[members[inside]] = epoch
 
-    def over(self, group: int) -> bool:
-        return self.patience is not None and self.waited[group] >= self.patience
+    def over(self) -> Tensor:
+        """Which groups have stopped."""
+        if self.patience is None:
+            return torch.zeros(len(self.best), dtype=torch.bool)
+        return self.waited >= self.patience

@@ -16,6 +16,7 @@ from .block import Block, RowLoss, Settings, blocks_of, half_squared_error as ha
 from .bundle import Bundle
 from .cores import in_threads
 from .draws import per_network
+from .fused.block import FusedBlock, trains
 from .graph import GraphedBlock
 from .history import Judge, StackedHistory
 from .rows import StackedRows
@@ -81,7 +82,8 @@ def train_stacked(
         patience: Scores without improvement before training stops; an equal score is an improvement. None: never.
         groups: Networks with the same number stop together, by the mean of their scores; None: each on its own.
         seed: One for all networks, or one for each: decides the order of rows and dropout.
-        capture: On a GPU, record a step once and replay it (a CUDA graph).
+        capture: On a GPU, train networks of the papers' shape by a kernel, and record the step of others once and
+            replay it (a CUDA graph); False runs every operation by itself.
         progress: Called with (done, total) epochs of single networks.
     """
     started = time.perf_counter()
@@ -182,9 +184,9 @@ class _Run:
                 bad = self.active[values.isnan().cpu()].tolist()
                 raise BayesNormError(f"evaluate: gave NaN in epoch {epoch} for networks {bad[:8]}; numbers would work.")
             self.judges[name].see(epoch, self.active, values, now)
-        over = [all(judge.over(group) for judge in self.judges.values()) for group in self.groups[self.active].tolist()]
-        if any(over):
-            self.active = self.active[~torch.tensor(over)]
+        over = torch.stack([judge.over() for judge in self.judges.values()]).all(0)[self.groups[self.active]]
+        if bool(over.any()):
+            self.active = self.active[~over]
             self._repack()
             self._tell()
 
@@ -204,7 +206,7 @@ class _Run:
 
     def _pack(self) -> None:
         """Make blocks of the active networks, from the state that all are in."""
-        kind = GraphedBlock if self.capture and self.stack.device.type == "cuda" else Block
+        kind = _kind_of_block(self.stack, self.settings, self.capture)
         size = _together(self.stack, len(self.active), self.settings.batch_size)
         members = blocks_of(self.active.tolist(), self.steps, size)
         self.blocks = [
@@ -249,6 +251,12 @@ class _Run:
         if self.progress is not None:
             total = len(self.stack) * self.epochs
             self.progress(total - len(self.active) * (self.epochs - self.epoch), total)
+
+
+def _kind_of_block(stack: Stack, settings: Settings, capture: bool) -> type[Block]:
+    if not capture or stack.device.type != "cuda":
+        return Block
+    return FusedBlock if trains(stack, settings) else GraphedBlock
 
 
 def _together(stack: Stack, networks: int, batch_size: int) -> int:

@@ -122,6 +122,10 @@ class StackedRows:
         table = self.table[members.to(self.table.device), : int(lengths.max())]
         return replace(self, table=table, lengths=lengths, scales=self.scales and self.scales.take(members))
 
+    def thinned(self, rows: int) -> Self:
+        """At most the first so many rows of each network."""
+        return replace(self, table=self.table[:, :rows], lengths=self.lengths.clamp_max(rows))
+
     def to(self, device: torch.device, dtype: torch.dtype) -> Self:
         y = self.y if self.y is None else self.y.to(device, dtype if self.y.is_floating_point() else None)
         scales = self.scales and self.scales.to(device, dtype)

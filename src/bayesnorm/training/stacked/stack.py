@@ -14,6 +14,7 @@ from ...network.inputs import as_input
 from .architecture import Dense, Drop, Layer, Norm, architecture, leaves
 from .bundle import Bundle
 from .draws import StackedDraws, StackedMasks, StackedStatistics, batch_statistics, dropout_masks
+from .fused.passes import moments as fused_moments
 from .passes import for_drawn_outputs, outputs
 from .rows import StackedRows
 
@@ -199,6 +200,9 @@ class Stack:
     def moments_under(self, draws: StackedDraws, x: Any) -> tuple[Tensor, Tensor]:
         """Mean and variance (ddof 0) over draws of the outputs, (E, n, outputs) each, without holding all outputs."""
         values = self._inputs(x)
+        draws.require(self)
+        if (found := fused_moments(self, draws, values)) is not None:
+            return found
         mean = values.new_empty(len(self), values.shape[-2], self.widths[-1])
         var = torch.empty_like(mean)
 
