@@ -1,0 +1,197 @@
+"""Units of the benchmark, and their results put together."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ...bench import Store, Unit
+from ...data import UCI_SETS
+from ...errors import BayesNormError
+from ...files import write_bytes
+from ...metrics import significance
+from .presets import preset_named
+from .rows import Data
+from .selection import settings_for
+
+METHODS_OF: dict[str, tuple[str, ...]] = {
+    "bn": (
+        "BN",
+        "CUBN",
+        "MCBN",
+        "MCBN centred",
+        "MCBN M' by CRPS",
+        "MCBN centred M' by CRPS",
+        "MCBN M' by ELBO",
+        "GaussianBN",
+        "GaussianBN rank 16",
+        "StochasticBN",
+        "DeepEnsemble",
+    ),
+    "dropout": ("DO", "CUDO", "MCDropout"),
+    "bbb": ("BayesByBackprop",),
+    "mnf": ("MNF",),
+}
+"""By family of networks; all methods of a family are had from the same networks, in the same units."""
+
+METHODS: tuple[str, ...] = tuple(method for methods in METHODS_OF.values() for method in methods)
+
+BY_POINT = ("BN", "DO", "DeepEnsemble")
+"""Methods whose hyper-parameters the network's own RMSE chooses; that of the mean over draws chooses the others'."""
+
+COLUMNS = (
+    "preset", "dataset", "family", "setting", "split", "seed", "method", "passes", "chosen", "rmse", "crps", "pll",
+    "normalised_crps", "normalised_pll", "pll_own", "normalised_pll_own", "coverage_95", "precision",
+    "effective_batch_size", "weight_decay", "epochs", "cv_rmse", "cv_crps",
+)  # fmt: skip
+
+
+def experiment(preset: str) -> str:
+    """The name of its table in a store."""
+    return f"uci-{preset}"
+
+
+def units(
+    preset: str, *, sets: Sequence[str] | None = None, methods: Sequence[str] | None = None, device: str = "cpu"
+) -> list[Unit]:
+    """What there is to compute, smaller sets first.
+
+    Args:
+        preset: "quick" or "paper".
+        sets: Data sets; None takes the preset's own.
+        methods: Of `METHODS`; None takes all. A method brings the others of its family with it.
+        device: Where stacks are trained.
+    """
+    chosen = preset_named(preset)
+    names = tuple(sets) if sets else chosen.sets
+    _require("set", names, UCI_SETS)
+    _require("method", methods or (), METHODS)
+    families = [family for family, own in METHODS_OF.items() if methods is None or set(own) & set(methods)]
+    module = __package__
+    found = []
+    for name in sorted(names, key=lambda name: len(Data(name, (1,), chosen.folds).table[0])):
+        data = Data(name, chosen.splits, chosen.folds)
+        for family in families:
+            if family in ("bn", "dropout"):
+                for setting in settings_for(chosen, data, family):
+                    parameters = {"dataset": name, "family": family, "setting": setting, "device": device}
+                    found.append(Unit(experiment(preset), f"{module}.unit:run", {"preset": preset, **parameters}))
+                continue
+            for split in chosen.splits:
+                for seed in chosen.seeds:
+                    parameters = {"dataset": name, "family": family, "split": split, "seed": seed}
+                    found.append(Unit(experiment(preset), f"{module}.weights:run", {"preset": preset, **parameters}))
+    return found
+
+
+def rows(store: Store, preset: str) -> list[dict[str, Any]]:
+    """One row for each run of each method at each setting; `chosen` where cross-validation chose the setting."""
+    found = []
+    for unit in store.rows(experiment(preset)):
+        shared = {name: unit.get(name) for name in ("preset", "dataset", "family", "setting")}
+        for row in unit["rows"]:
+            found.append({name: {**shared, **row}.get(name) for name in COLUMNS})
+    best: dict[tuple[Any, ...], float] = {}
+    for row in found:
+        if row["cv_rmse"] is not None:
+            key = _choice(row)
+            best[key] = min(best.get(key, row["cv_rmse"]), row["cv_rmse"])
+    for row in found:
+        row["chosen"] = int(row["cv_rmse"] is None or row["cv_rmse"] == best[_choice(row)])
+    return found
+
+
+def _choice(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["dataset"], row["family"], row["split"], row["method"] in BY_POINT
+
+
+def summary(store: Store, preset: str) -> str:
+    """Means over runs with their standard errors, set by set; stars as in the paper."""
+    by_set: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows(store, preset):
+        if row["chosen"] and row["passes"] is None:
+            by_set[row["dataset"]][row["method"]].append(row)
+    if not by_set:
+        raise BayesNormError(f"store: has no results of the preset {preset!r}; `bayesnorm bench uci` makes some.")
+    lines = [
+        f"UCI regression, preset {preset}: means over runs ± standard errors. Normalised scores: 0 % is constant",
+        "uncertainty about the method's own means, 100 % the best possible; stars: two-sided t-test against 0.",
+    ]
+    for name in sorted(by_set):
+        lines += ["", name, f"{'':24} {'runs':>4} {'RMSE':>15} {'CRPS':>15} {'PLL':>15} {'norm. CRPS %':>18} "
+                  f"{'norm. PLL %':>18} {'95 %':>5}"]  # fmt: skip
+        for method in METHODS:
+            if runs := by_set[name].get(method):
+                lines.append(_line(method, runs))
+    return "\n".join(lines)
+
+
+def _line(method: str, runs: list[dict[str, Any]]) -> str:
+    def shown(column: str, digits: int, stars: bool = False) -> str:
+        values = [float(row[column]) for row in runs]
+        text = f"{statistics.fmean(values):.{digits}f}"
+        if len(values) > 1:
+            text += f" ± {statistics.stdev(values) / len(values) ** 0.5:.{digits}f}"
+            if stars and len(set(values)) > 1:
+                text += f" {significance(values).stars:4}"
+        return text
+
+    return (
+        f"{method:24} {len(runs):>4} {shown('rmse', 3):>15} {shown('crps', 3):>15} {shown('pll', 2):>15} "
+        f"{shown('normalised_crps', 1, True):>18} {shown('normalised_pll', 1, True):>18} "
+        f"{shown('coverage_95', 2).split(' ')[0]:>5}"
+    )
+
+
+def export(store: Store, preset: str, path: str | os.PathLike[str]) -> None:
+    """Write `rows` as CSV, and beside it, as JSON, what the run took and what its pictures need."""
+    target = Path(path)
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in rows(store, preset):
+        writer.writerow([_cell(row[name]) for name in COLUMNS])
+    write_bytes(target, table.getvalue().encode())
+    write_bytes(target.with_suffix(".json"), json.dumps(header(store, preset), indent=1).encode())
+
+
+def header(store: Store, preset: str) -> dict[str, Any]:
+    """Hardware, versions, time and steps of a run."""
+    found = store.rows(experiment(preset))
+    stacks = [unit for unit in found if unit["family"] in ("bn", "dropout")]
+    machines = {json.dumps(unit["machine"], sort_keys=True): unit["machine"] for unit in found}
+    return {
+        "preset": preset,
+        "units": len(found),
+        "machines": list(machines.values()),
+        "network_steps": {
+            family: sum(unit["network_steps"] for unit in found if unit["family"] == family)
+            for family in dict.fromkeys(unit["family"] for unit in found)
+        },
+        "unit_seconds": {
+            family: round(sum(unit["unit_seconds"] for unit in found if unit["family"] == family), 1)
+            for family in dict.fromkeys(unit["family"] for unit in found)
+        },
+        "curves": [
+            {"dataset": unit["dataset"], "setting": unit["setting"], "curve": unit["curve"]}
+            for unit in stacks
+            if unit["curve"]
+        ],
+    }
+
+
+def _cell(value: Any) -> Any:
+    return f"{value:.6g}" if isinstance(value, float) else value
+
+
+def _require(name: str, given: Sequence[str], known: Sequence[str]) -> None:
+    for value in given:
+        if value not in known:
+            raise BayesNormError(f"{name}: {value!r} was given; one of {', '.join(known)} would work.")
