@@ -14,6 +14,9 @@ from . import style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+MOST_LABELS = 8
+"""Places on the axis that are named."""
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -123,7 +126,8 @@ class SensitivityCurve:
                 label=f"{name}, published" if own else name,
             )
         places = sorted({float(place) for found in self.series.values() for place in found.at} | self._published())
-        ax.set_xticks(places, [f"{place:g}" for place in places])
+        labelled = places[:: -(-len(places) // MOST_LABELS)]
+        ax.set_xticks(labelled, [f"{place:g}" for place in labelled])
         ax.minorticks_off()
         ax.set_xlim(places[0] / 1.3, places[-1] * 1.3)
         ax.set_xlabel(self.axis)

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...bench import Store
 from ...errors import BayesNormError
+from ..uci.results import EXPERIMENT, rows as benchmark_rows
 
 ROWS = Path("results") / "uci_paper.csv"
 COMMAND = "bayesnorm bench uci --preset paper --device cuda"
@@ -57,7 +58,7 @@ def read_rows(
     Args:
         rows_path: A CSV file with a header; by default `ROWS`.
         store: Read this instead: a `Store`, or the path of one that exists.
-        experiment: Its name in the store; needed where there are several. A unit may have a list of rows as result.
+        experiment: Its name in the store; needed where there are several. Those of the benchmark hold many rows each.
     """
     if store is None:
         path = Path(rows_path or ROWS)
@@ -133,11 +134,9 @@ def _stored_rows(store: Store, experiment: str | None) -> list[dict[str, Any]]:
         raise BayesNormError(
             f"experiment: {name!r} was given; {store.path} holds {', '.join(map(repr, known)) or 'none'}."
         )
-    rows = []
-    for row in store.rows(str(name)):
-        parts = row.pop("result") if isinstance(row.get("result"), list) else [{}]
-        rows += [{**row, **part} for part in parts]
-    return rows
+    if str(name).startswith(EXPERIMENT):
+        return benchmark_rows(store, str(name).removeprefix(EXPERIMENT))
+    return store.rows(str(name))
 
 
 def _run(row: Mapping[str, Any]) -> Run:
@@ -171,10 +170,17 @@ def _number(row: Mapping[str, Any], name: str) -> float | None:
 
 
 def _flat(head: Mapping[str, Any]) -> Iterator[str]:
+    """Names and values of a header; lists and tables of more than plain values are left out."""
     for name, value in head.items():
         if isinstance(value, Mapping):
-            yield from _flat(value)
-        elif isinstance(value, bool | int | str | None):
-            yield f"{name.replace('_', ' ')} {value:,}" if type(value) is int else f"{name.replace('_', ' ')} {value}"
-        elif isinstance(value, float):
-            yield f"{name.replace('_', ' ')} {value:,.4g}"
+            yield f"{name} ({', '.join(_flat(value))})"
+        elif isinstance(value, bool | int | float | str | None):
+            yield f"{name} {_shown(value)}"
+        elif isinstance(value, list) and value and all(isinstance(entry, int | float | str) for entry in value):
+            yield f"{name} {' and '.join(map(_shown, value))}"
+
+
+def _shown(value: Any) -> str:
+    if type(value) is int:
+        return f"{value:,}"
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)

@@ -9,6 +9,7 @@ import os
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ METHODS: tuple[str, ...] = tuple(method for methods in METHODS_OF.values() for m
 BY_POINT = ("BN", "DO", "DeepEnsemble")
 """Methods whose hyper-parameters the network's own RMSE chooses; that of the mean over draws chooses the others'."""
 
+PUBLISHED = ("MCBN", "MCDropout")
+
 COLUMNS = (
     "preset", "dataset", "family", "setting", "split", "seed", "method", "passes", "chosen", "rmse", "crps", "pll",
     "normalised_crps", "normalised_pll", "pll_own", "normalised_pll_own", "coverage_95", "precision",
@@ -53,9 +56,13 @@ COLUMNS = (
 )  # fmt: skip
 
 
+EXPERIMENT = "uci-"
+"""What the names of its tables in a store begin with."""
+
+
 def experiment(preset: str) -> str:
     """The name of its table in a store."""
-    return f"uci-{preset}"
+    return f"{EXPERIMENT}{preset}"
 
 
 def units(
@@ -89,6 +96,19 @@ def units(
                     parameters = {"dataset": name, "family": family, "split": split, "seed": seed}
                     found.append(Unit(experiment(preset), f"{module}.weights:run", {"preset": preset, **parameters}))
     return found
+
+
+def note_run(store: Store, preset: str, *, seconds: float, workers: int | None, finished: int) -> None:
+    """Keep how long a run took, beside its results.
+
+    Args:
+        seconds: Of the clock on the wall.
+        workers: How many units at once; None where that was left to the runner.
+        finished: Units that it computed.
+    """
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    unit = Unit(f"{experiment(preset)} runs", f"{__name__}:note_run", {"preset": preset, "ended": at})
+    store.add_result(unit, {"wall": round(seconds, 1), "workers": workers, "finished": finished})
 
 
 def rows(store: Store, preset: str) -> list[dict[str, Any]]:
@@ -151,44 +171,60 @@ def _line(method: str, runs: list[dict[str, Any]]) -> str:
 
 
 def export(store: Store, preset: str, path: str | os.PathLike[str]) -> None:
-    """Write `rows` as CSV, and beside it, as JSON, what the run took and what its pictures need."""
+    """Write `rows` as CSV, and beside it, as JSON, what the run took and what its pictures need.
+
+    Of settings that were not chosen only the published methods are kept.
+    """
     target = Path(path)
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in rows(store, preset):
+        if not row["chosen"] and row["method"] not in PUBLISHED:
+            continue
         writer.writerow([_cell(row[name]) for name in COLUMNS])
     write_bytes(target, table.getvalue().encode())
     write_bytes(target.with_suffix(".json"), json.dumps(header(store, preset), indent=1).encode())
 
 
 def header(store: Store, preset: str) -> dict[str, Any]:
-    """Hardware, versions, time and steps of a run."""
+    """Hardware, versions and steps of a run; the curves over M', and the points of the pictures of doubt."""
     found = store.rows(experiment(preset))
-    stacks = [unit for unit in found if unit["family"] in ("bn", "dropout")]
-    machines = {json.dumps(unit["machine"], sort_keys=True): unit["machine"] for unit in found}
+    families = list(dict.fromkeys(unit["family"] for unit in found))
+    machines = [unit["machine"] or {} for unit in found]
+    chosen = {(r["dataset"], r["family"], r["setting"]) for r in rows(store, preset) if r["chosen"] and _pictured(r)}
+    stacks = [unit for unit in found if "curve" in unit]
+    runs = store.rows(f"{experiment(preset)} runs")
     return {
         "preset": preset,
-        "units": len(found),
-        "machines": list(machines.values()),
-        "network_steps": {
-            family: sum(unit["network_steps"] for unit in found if unit["family"] == family)
-            for family in dict.fromkeys(unit["family"] for unit in found)
+        "hardware": sorted({unit.get("hardware") or unit["machine"]["cpu"] for unit in found}),
+        **{name: sorted({m[name] for m in machines if name in m}) for name in ("torch", "python", "bayesnorm")},
+        "units": {family: sum(unit["family"] == family for unit in found) for family in families},
+        "network steps": {
+            family: sum(unit["network_steps"] for unit in found if unit["family"] == family) for family in families
         },
-        "unit_seconds": {
-            family: round(sum(unit["unit_seconds"] for unit in found if unit["family"] == family), 1)
-            for family in dict.fromkeys(unit["family"] for unit in found)
+        "seconds of units": {
+            family: round(sum(unit["unit_seconds"] for unit in found if unit["family"] == family))
+            for family in families
         },
-        "curves": [
-            {"dataset": unit["dataset"], "setting": unit["setting"], "curve": unit["curve"]}
+        "wall-clock seconds": round(sum(run["wall"] for run in runs)),
+        "runs": [f"{run['finished']} units in {run['wall']:.0f} s, {run['workers']} at once" for run in runs],
+        "curves": [{name: unit[name] for name in ("dataset", "setting", "curve")} for unit in stacks if unit["curve"]],
+        "points": [
+            {name: unit[name] for name in ("dataset", "family", "setting", "points")}
             for unit in stacks
-            if unit["curve"]
+            if (unit["dataset"], unit["family"], unit["setting"]) in chosen
         ],
     }
 
 
+def _pictured(row: dict[str, Any]) -> bool:
+    """Whether a row is of the first split and of a published method, whose points are kept."""
+    return row["split"] == 1 and row["method"] in PUBLISHED
+
+
 def _cell(value: Any) -> Any:
-    return f"{value:.6g}" if isinstance(value, float) else value
+    return f"{value:.5g}" if isinstance(value, float) else value
 
 
 def _require(name: str, given: Sequence[str], known: Sequence[str]) -> None:

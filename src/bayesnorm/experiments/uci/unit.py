@@ -73,6 +73,7 @@ def run(preset: str, dataset: str, family: str, setting: float, device: str) -> 
         "rows": work.rows,
         "curve": work.curve,
         "points": work.points,
+        "hardware": torch.cuda.get_device_name() if device == "cuda" else None,
         "network_steps": work.network_steps,
         "training_seconds": work.training_seconds,
         "unit_seconds": time.perf_counter() - started,
