@@ -1,4 +1,6 @@
-"""Experiments of many parts: what to compute (`Unit`), what was computed (`Store`), who computes (`run_local`).
+"""Experiments of many parts: what to compute (`Unit`), what was computed (`Store`), who computes.
+
+`run_local` computes with this machine's cores, `run_ray` with a Ray cluster; the results are the same.
 
     units = [Unit("uci", "bayesnorm.experiments.uci:run_unit", {"data": name, "seed": seed}) for ...]
     with Store("results.db") as store, unit_bar() as bar:
@@ -8,7 +10,9 @@
 Stop it or kill it at any time: the same call goes on with the units that are missing.
 """
 
+from .ledger import Tally as Tally
 from .progress import unit_bar as unit_bar
-from .runner import Runner as Runner, Tally as Tally, run_local as run_local
+from .ray_runner import run_ray as run_ray
+from .runner import Runner as Runner, run_local as run_local
 from .store import Failure as Failure, Store as Store
 from .unit import Unit as Unit

@@ -1,0 +1,57 @@
+"""`bayesnorm data csv`: a data set as a CSV file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..data import UCI_SETS, load_uci
+from ..files import write_bytes
+from .bundled_data import BUNDLED, load_bundled
+from .outputs import require_free
+from .printing import note
+from .usage import UsageError
+
+
+def data_csv(
+    name: Annotated[str, typer.Argument(help="One of `bayesnorm data list`'s tables.")],
+    out: Annotated[Path, typer.Option(help="The file to write; - for standard output.")],
+    force: Annotated[bool, typer.Option("--force", help="Overwrite it.")] = False,
+) -> None:
+    """Write a table as CSV: a UCI set of the data folders, or one that scikit-learn brings along.
+
+    The columns of a UCI set are x1, x2, ... and y; those of the others have their own names, the last one is target.
+
+    \b
+    bayesnorm data csv sklearn:diabetes --out diabetes.csv
+    bayesnorm data csv yacht --out yacht.csv
+    """
+    if str(out) != "-":
+        require_free(out, force)
+    columns, rows = _load(name)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    if str(out) == "-":
+        sys.stdout.write(text.getvalue())
+        return
+    write_bytes(out, text.getvalue().encode())
+    note(f"wrote {text.getvalue().count(chr(10)) - 1} rows and {len(columns)} columns to {out}")
+
+
+def _load(name: str) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    if name in BUNDLED:
+        frame = load_bundled(name)
+        return [str(column) for column in frame.columns], frame.astype(object).values.tolist()
+    if name in UCI_SETS:
+        inputs, target = load_uci(name)
+        columns = [*(f"x{i + 1}" for i in range(inputs.shape[1])), "y"]
+        return columns, [[*row, y] for row, y in zip(inputs.tolist(), target.tolist(), strict=True)]
+    raise UsageError(f"NAME: {name!r} was given; one of {', '.join([*UCI_SETS, *BUNDLED])} would work.")

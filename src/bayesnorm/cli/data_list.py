@@ -1,0 +1,50 @@
+"""`bayesnorm data list`: which data sets are here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..data import UCI_SETS, find
+from ..errors import DataNotFoundError
+from .bundled_data import BUNDLED, has_bundled
+from .printing import show_json, show_table
+
+FILES: dict[str, tuple[str, ...]] = {
+    **{name: (f"uci/{name}.npz",) for name in UCI_SETS},
+    "cifar10": ("cifar10/labels.npz", "cifar10/test_first2000.webp", "cifar10/train_first5000.webp"),
+    "svhn": ("svhn/labels.npz", "svhn/test_0.webp"),
+    "camvid": (
+        "camvid/labels_180x240.npz",
+        *(f"camvid/{split}_180x240.webp" for split in ("train", "val", "test")),
+    ),
+    "notmnist": ("notmnist/notmnist_small.npz",),
+}
+"""Files of each set, within a data folder."""
+
+
+def data_list(as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False) -> None:
+    """List the data sets that this package can read, and where they were found.
+
+    \b
+    bayesnorm data list
+    """
+    found = [(name, "table" if name in UCI_SETS else "images", _place(files)) for name, files in FILES.items()]
+    found += [(name, "table", "scikit-learn" if has_bundled() else None) for name in BUNDLED]
+    if as_json:
+        show_json([{"name": name, "kind": kind, "found": place} for name, kind, place in found])
+        return
+    show_table(("name", "kind", "found"), [(name, kind, place or "no") for name, kind, place in found])
+
+
+def _place(files: tuple[str, ...]) -> str | None:
+    """The folder that the set was found in; None where a file is missing."""
+    places: list[Path] = []
+    for file in files:
+        try:
+            places.append(find(file).parent)
+        except DataNotFoundError:
+            return None
+    return str(places[0])

@@ -1,0 +1,133 @@
+"""`bayesnorm fit`: from a table to a model that knows what it does not know, with a report."""
+
+from __future__ import annotations
+
+import shlex
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .fitting import FitOptions, fit_run
+from .printing import note, show_json, show_pairs
+from .run_folder import PAGE, require_run_free
+from .tables import MOST_MIB
+from .targets import Task
+from .usage import UsageError
+
+
+class Method(StrEnum):
+    """Where doubt comes from."""
+
+    mcbn = "mcbn"
+    gaussian = "gaussian"
+    stochastic = "stochastic"
+    dropout = "dropout"
+    ensemble = "ensemble"
+
+
+def fit(
+    context: typer.Context,
+    data: Annotated[Path, typer.Argument(help="A CSV, TSV or Parquet file with names in its first line.")],
+    target: Annotated[str, typer.Option(metavar="COLUMN", help="The column to predict.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to make.")],
+    task: Annotated[
+        Task | None, typer.Option(metavar="TASK", help="regression or classification; without, guessed.")
+    ] = None,
+    method: Annotated[
+        Method, typer.Option(metavar="NAME", help=f"Where doubt comes from: {', '.join(Method)}.")
+    ] = Method.mcbn,
+    drop: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Leave out this column; may be repeated.")
+    ] = None,
+    categorical: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Its numbers are categories; may be repeated.")
+    ] = None,
+    test_fraction: Annotated[
+        float, typer.Option(metavar="PART", help="Part of the rows that only the report sees.")
+    ] = 0.2,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="The same number gives the same model.")] = 0,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Passes over the rows; without, chosen.")
+    ] = None,
+    hidden: Annotated[str, typer.Option(metavar="UNITS", help="Units of each hidden layer.")] = "50,50",
+    effective_batch_size: Annotated[
+        str | None, typer.Option(metavar="M", help="How doubt is scaled: crps (nll for classes), elbo, or a number.")
+    ] = None,
+    heteroscedastic: Annotated[
+        bool, typer.Option("--heteroscedastic", help="Predict every row's noise too (regression).")
+    ] = False,
+    max_rows: Annotated[int | None, typer.Option(min=1, metavar="N", help="Use so many rows, drawn at random.")] = None,
+    max_size: Annotated[float, typer.Option(min=0, metavar="MIB", help="Refuse larger files.")] = MOST_MIB,
+    force: Annotated[bool, typer.Option("--force", help="Replace a run that is there.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary for machines.")] = False,
+) -> None:
+    """Train a Bayesian network on a table, check it on held-out rows, and write model and report.
+
+    Cells may be numbers, text or empty. Everything about the network is chosen by cross-validation.
+
+    \b
+    bayesnorm fit houses.csv --target price --out run
+    bayesnorm fit patients.csv --target outcome --drop id --categorical ward --out run
+    """
+    require_run_free(out, force)
+    options = FitOptions(
+        target=target,
+        task=task,
+        method=str(method),
+        drop=tuple(drop or ()),
+        categorical=tuple(categorical or ()),
+        test_fraction=_fraction(test_fraction),
+        seed=seed,
+        epochs=epochs,
+        hidden=_units(hidden),
+        effective_batch_size=_batch_size(effective_batch_size),
+        heteroscedastic=heteroscedastic,
+        max_rows=max_rows,
+    )
+    tell = (lambda _: None) if quiet else note
+    command = shlex.join(["bayesnorm", "fit", *_arguments(context)])
+    facts = fit_run(data, out, options, max_mib=max_size, command=command, tell=tell, progress=not quiet)
+    if as_json:
+        show_json({**facts, "out": str(out)})
+    elif not quiet:
+        page = str(out / PAGE) if facts["report"] else "none: pip install 'bayesnorm[report,plots]'"
+        show_pairs({**facts["summary"], "report": page})
+
+
+def _arguments(context: typer.Context) -> list[str]:
+    """The command as it could be given again, from what was parsed."""
+    found: list[str] = [str(context.params["data"])]
+    for name, value in context.params.items():
+        flag = {"as_json": "--json"}.get(name, f"--{name.replace('_', '-')}")
+        if name in ("data", "quiet", "force", "as_json") or value is None or value is False:
+            continue
+        for each in value if isinstance(value, list | tuple) else [value]:
+            found += [flag] if each is True else [flag, str(each)]
+    return found
+
+
+def _fraction(value: float) -> float:
+    if not 0 < value <= 0.5:
+        raise UsageError(f"--test-fraction: {value:g} was given; more than 0 and at most 0.5 would work.")
+    return value
+
+
+def _units(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise UsageError(f"--hidden: {text!r} was given; units per hidden layer, such as 50,50, would work.")
+    return tuple(int(part) for part in parts)
+
+
+def _batch_size(text: str | None) -> str | float | None:
+    if text is None or text in ("crps", "nll", "elbo"):
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(
+            f"--effective-batch-size: {text!r} was given; crps, nll, elbo or a number would work."
+        ) from None

@@ -1,0 +1,92 @@
+"""`bayesnorm predict`: predictions for a new table, with what there is to doubt about each."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Annotated, Any
+
+import typer
+
+from ..errors import BayesNormError
+from .columns import require_columns, typed
+from .outputs import require_free
+from .predictions import predict_rows
+from .printing import note, show_json
+from .run_folder import MODEL, read_facts
+from .tables import open_table, read_chunks
+from .usage import UsageError
+
+STDOUT = Path("-")
+MOST_MIB = 65536
+CHUNK = 20_000
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="A folder that `bayesnorm fit --out` made.")],
+    data: Annotated[Path, typer.Argument(help="A CSV, TSV or Parquet file with the columns of training.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The CSV file to write; - for standard output.")] = STDOUT,
+    level: Annotated[float, typer.Option(metavar="P", help="Probability of the interval from lower to upper.")] = 0.9,
+    max_size: Annotated[float, typer.Option(min=0, metavar="MIB", help="Refuse larger files.")] = MOST_MIB,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a summary for machines.")] = False,
+) -> None:
+    """Predict every row of a table: mean, deviation, interval and both parts of the doubt, or class probabilities.
+
+    Where `unlike` is True, a row is unlike those of training: do not trust its numbers.
+
+    \b
+    bayesnorm predict run new.csv --out predictions.csv
+    bayesnorm predict run new.csv --level 0.5 | head
+    """
+    if not 0 < level < 1:
+        raise UsageError(f"--level: {level:g} was given; a number between 0 and 1 would work.")
+    if as_json and out == STDOUT:
+        raise UsageError("--json: needs a file for the predictions; --out predictions.csv would work.")
+    facts = read_facts(run)
+    file = open_table(data, max_size)
+    kinds = {column["name"]: column["kind"] for column in facts["columns"]}
+    require_columns(file, list(kinds), "DATA")
+    if out != STDOUT:
+        require_free(out, force)
+        if out.exists() and out.samefile(data):
+            raise BayesNormError(f"--out: {out} is the table itself; another name would work.")
+    from ..tabular import load
+
+    model = load(run / MODEL)
+    rows = unlike = 0
+    with contextlib.closing(read_chunks(file, list(kinds), CHUNK)) as parts, _opened(out) as target:
+        for part in parts:
+            inputs, _ = typed(part, data, kinds=kinds, decimal=file.decimal)
+            found = predict_rows(model, inputs, level)
+            found.to_csv(target, index=False, header=rows == 0, lineterminator="\n")
+            rows, unlike = rows + len(found), unlike + int(found["unlike"].sum())
+    if as_json:
+        shown: dict[str, Any] = {"rows": rows, "unlike": unlike, "out": str(out), "task": facts["task"]}
+        show_json({**shown, "level": level} if facts["task"] == "regression" else shown)
+    elif out != STDOUT:
+        odd = f"; {unlike:,} of them are unlike the training rows, see the column `unlike`" if unlike else ""
+        note(f"wrote {rows:,} predictions to {out}{odd}")
+
+
+@contextlib.contextmanager
+def _opened(out: Path) -> Iterator[IO[str]]:
+    """Standard output, or a file that is there as a whole or not at all."""
+    if out == STDOUT:
+        yield sys.stdout
+        return
+    handle, temporary = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            yield file
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, out)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

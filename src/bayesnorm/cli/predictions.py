@@ -1,0 +1,39 @@
+"""Predictions for rows of a table, as columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .tables import pandas
+
+
+def predict_rows(model: Any, inputs: Any, level: float) -> Any:
+    """A data frame with a line for each row.
+
+    Regression: `mean`, `std`, `lower`, `upper`, `epistemic_std`, `aleatoric_std`; classification: `predicted`, a column
+    `p(...)` for each class, `entropy`, `mutual_information`. Both: `row`, its number in the file, and `unlike`, whether
+    it is unlike the rows of training.
+
+    Args:
+        model: A fitted estimator of `bayesnorm.tabular`.
+        inputs: Typed columns, rows numbered as in their file.
+        level: Probability of the interval from `lower` to `upper`.
+    """
+    pd = pandas()
+    doubt = model.doubt(inputs)
+    found: dict[str, Any] = {"row": np.asarray(inputs.index)}
+    if hasattr(model, "classes_"):
+        probs = model.predict_proba(inputs)
+        found["predicted"] = model.classes_[probs.argmax(1)]
+        for number, label in enumerate(model.classes_):
+            found[f"p({label})"] = probs[:, number]
+    else:
+        predictive = model.predict_dist(inputs)
+        lower, upper = predictive.interval(level)
+        for name, values in (("mean", predictive.mean), ("std", predictive.std), ("lower", lower), ("upper", upper)):
+            found[name] = values[:, 0].numpy()
+    for name in doubt.columns.drop("unseen"):
+        found[name] = doubt[name].to_numpy()
+    return pd.DataFrame(found)

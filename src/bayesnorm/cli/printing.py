@@ -1,0 +1,99 @@
+"""Tables and values for readers: rich's on a terminal, plain text in a pipe or a file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+DIGITS = 4
+LONG = 60
+"""Characters of a list or dict above which only its length is shown."""
+
+
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
+    """Print rows to standard output.
+
+    Args:
+        columns: Their names.
+        rows: Values of any kind; numbers with four digits.
+        title: What stands above.
+    """
+    texts = [[cell(value) for value in row] for row in rows]
+    right = [any(_is_number(row[i]) for row in rows) for i in range(len(columns))]
+    console = Console()
+    if not console.is_terminal:
+        print(plain_table(columns, texts, right, title), end="")
+        return
+    table = Table(title=title or None, title_justify="left", header_style="bold")
+    for name, number in zip(columns, right, strict=True):
+        table.add_column(name, justify="right" if number else "left", overflow="fold")
+    for row in texts:
+        table.add_row(*map(Text, row))
+    console.print(table)
+
+
+def show_pairs(pairs: Mapping[str, str]) -> None:
+    """Print names and what belongs to each to standard output."""
+    console = Console()
+    if not console.is_terminal:
+        width = max(map(len, pairs))
+        print("".join(f"{name.ljust(width)}  {text}\n" for name, text in pairs.items()), end="")
+        return
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold")
+    for name, text in pairs.items():
+        table.add_row(Text(name), Text(text))
+    console.print(table)
+
+
+def plain_table(columns: Sequence[str], texts: list[list[str]], right: list[bool], title: str) -> str:
+    """The same as lines of text."""
+    widths = [max(map(len, [name, *(row[i] for row in texts)])) for i, name in enumerate(columns)]
+    lines = [title] if title else []
+    for row in ([*columns], ["-" * width for width in widths], *texts):
+        parts = [
+            text.rjust(width) if number else text.ljust(width)
+            for text, width, number in zip(row, widths, right, strict=True)
+        ]
+        lines.append("  ".join(parts).rstrip())
+    return "".join(f"{line}\n" for line in lines)
+
+
+def cell(value: Any) -> str:
+    """A value in few characters, on one line."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.{DIGITS}g}"
+    text = " ".join((value if isinstance(value, str) else json.dumps(value)).split())
+    if isinstance(value, list | dict) and len(text) > LONG:
+        return f"({len(value)} entries)"
+    return text
+
+
+def show_json(value: Any) -> None:
+    """Print a value for machines; NaN and infinities, which JSON does not have, as null."""
+    print(json.dumps(_finite(value), indent=2, ensure_ascii=False))
+
+
+def note(text: str) -> None:
+    """A line for whoever waits, on standard error, so that it is no part of the answer."""
+    print(text, file=sys.stderr)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and (value != value or value in (float("inf"), -float("inf"))) else value

@@ -1,0 +1,32 @@
+"""`bayesnorm report`: a run's page again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .outputs import require_writable
+from .printing import note
+from .run_folder import CONTENTS, PAGE, read_facts, read_json
+from .run_report import report_from_values
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="A folder that `bayesnorm fit --out` made.")],
+    out: Annotated[Path | None, typer.Option(help="The HTML file; without, report.html in the run.")] = None,
+) -> None:
+    """Write the HTML report of a run again, from the numbers that it keeps.
+
+    \b
+    bayesnorm report run
+    bayesnorm report run --out page.html
+    """
+    from ..report import write_report
+
+    read_facts(run)
+    path = run / PAGE if out is None else out
+    require_writable(path.parent)
+    write_report(report_from_values(read_json(run / CONTENTS)), path)
+    note(f"wrote {path}")

@@ -1,0 +1,125 @@
+"""A folder with everything about one trained model, there as a whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..errors import BayesNormError, FileFormatError
+from ..files import write_bytes
+from .outputs import require_writable
+
+MODEL, FACTS, TEST, CONTENTS, PAGE = "model.bayesnorm", "run.json", "test_predictions.csv", "report.json", "report.html"
+FORMAT, VERSION = "bayesnorm-run", 1
+OLD = "-old"
+
+
+def require_run_free(folder: Path, force: bool) -> None:
+    """Refuse, before any work, a folder that would be overwritten; with `force`, one that is no run.
+
+    What runs of this machine that were killed left beside it goes first.
+
+    Args:
+        folder: Where the run is to be.
+        force: Whether to replace a run that is there.
+    """
+    require_writable(folder.absolute().parent)
+    _clean_up(folder.absolute())
+    if folder.is_dir() and not any(folder.iterdir()):
+        return
+    if folder.exists() and not (folder / FACTS).is_file():
+        raise BayesNormError(f"--out: {folder} is there and is no run; another name would work.")
+    if folder.exists() and not force:
+        raise BayesNormError(f"--out: {folder} holds a run already; --force, or another name, would work.")
+
+
+@contextlib.contextmanager
+def new_run(folder: Path) -> Iterator[Path]:
+    """A folder to work in, beside the final one, which it becomes when the block ends well.
+
+    Args:
+        folder: Where the run is to be.
+    """
+    final = folder.absolute()
+    prefix = _prefix(final)
+    working = final.parent / f"{prefix}{os.getpid()}"
+    working.mkdir()
+    try:
+        yield working
+        if final.exists():
+            old = final.parent / f"{prefix}{os.getpid()}{OLD}"
+            final.rename(old)
+            working.rename(final)
+            shutil.rmtree(old)
+        else:
+            working.rename(final)
+    finally:
+        shutil.rmtree(working, ignore_errors=True)
+
+
+def write_facts(folder: Path, facts: dict[str, Any]) -> None:
+    """Write what is known about a run."""
+    write_json(folder / FACTS, {"format": FORMAT, "version": VERSION, **facts})
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON values, whole or not at all."""
+    write_bytes(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """What is known about a run; anything else is an error.
+
+    Args:
+        folder: What `bayesnorm fit --out` made.
+    """
+    if not (folder / FACTS).is_file():
+        raise BayesNormError(f"RUN: {folder} is no run; a folder that `bayesnorm fit --out` made would work.")
+    facts = read_json(folder / FACTS)
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        raise FileFormatError(f"RUN: {folder / FACTS} is not what `bayesnorm fit` writes; run it again.")
+    if facts.get("version") != VERSION:
+        raise FileFormatError(f"RUN: {folder} is of version {facts.get('version')}; this bayesnorm reads {VERSION}.")
+    return facts
+
+
+def read_json(path: Path) -> Any:
+    """JSON values of a file."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileFormatError(f"RUN: {path} is missing; run `bayesnorm fit` again.") from None
+    except ValueError as error:
+        raise FileFormatError(f"RUN: {path} is damaged ({error}); run `bayesnorm fit` again.") from error
+
+
+def _prefix(final: Path) -> str:
+    return f".{final.name}.partial-{socket.gethostname()}-"
+
+
+def _clean_up(final: Path) -> None:
+    prefix = _prefix(final)
+    for left in final.parent.glob(f"{glob.escape(prefix)}*"):
+        if not _lives(left.name.removeprefix(prefix)):
+            if left.name.endswith(OLD) and not final.exists():  # killed while the new run took the old one's place
+                left.rename(final)
+            else:
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _lives(number: str) -> bool:
+    """Whether the process whose id a left folder's name ends with is alive."""
+    try:
+        os.kill(int(number.partition("-")[0]), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    except OSError:
+        pass
+    return True

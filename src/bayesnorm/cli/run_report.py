@@ -1,0 +1,267 @@
+"""What a run's report shows, made from a model and its held-out rows, and kept as JSON to write the page again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import FileFormatError
+from ..metrics import constant_variance
+from .targets import Task
+
+if TYPE_CHECKING:
+    from ..report import Report
+    from .fitting import Loaded
+
+LEVEL = 0.9
+
+METHODS = {
+    "mcbn": "Monte Carlo Batch Normalization: the doubt comes from the statistics of training batches",
+    "gaussian": "Gaussian batch statistics: the doubt comes from normal distributions of batch means and deviations",
+    "stochastic": "Stochastic Batch Normalization: the doubt comes from independent batch means and deviations",
+    "dropout": "Monte Carlo dropout: the doubt comes from switching units off at random",
+    "ensemble": "A deep ensemble: the doubt comes from networks that began differently",
+}
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """A report's content, and what the command line prints of it.
+
+    Args:
+        content: For `bayesnorm.report`.
+        scores: Of the model on held-out rows, by name.
+        chosen: What cross-validation chose, by name.
+        summary: A few lines for a reader.
+        level: Of the intervals.
+    """
+
+    content: Report
+    scores: dict[str, float | None]
+    chosen: dict[str, Any]
+    summary: dict[str, str]
+    level: float = LEVEL
+
+
+def make_report(
+    model: Any,
+    loaded: Loaded,
+    train: NDArray[np.int64],
+    test: NDArray[np.int64],
+    *,
+    file: str,
+    target: str,
+    provenance: Mapping[str, Any],
+) -> RunReport:
+    """Predict the held-out rows and put everything together.
+
+    Args:
+        model: A fitted estimator of `bayesnorm.tabular`.
+        loaded: The table.
+        train: Row numbers that it was trained on.
+        test: Row numbers that were held out.
+        file: Name of the table's file.
+        target: Name of the target.
+        provenance: Versions, hardware, date, command and seconds.
+    """
+    from ..report import HeldOutRows, Provenance, Report, Table, verdicts
+
+    inputs = loaded.inputs
+    columns = tuple(_column(name, kind, inputs[name], train) for name, kind in loaded.kinds.items())
+    choice, chosen = _choice(model)
+    report = Report(
+        table=Table(
+            file=file,
+            rows=len(loaded.y),
+            train_rows=len(train),
+            validation_rows=0,
+            columns=columns,
+            target=_target(target, loaded, train),
+        ),
+        rows=HeldOutRows(
+            names=tuple(inputs.columns),
+            values=[[_cell(value) for value in row] for row in inputs.iloc[test].itertuples(index=False, name=None)],
+            numbers=[int(number) for number in inputs.index[test]],
+        ),
+        test=_test(model, loaded, train, test),
+        choice=choice,
+        provenance=Provenance(**provenance),
+        method=f"{METHODS[model.method]}. Hidden layers of {', '.join(map(str, model.hidden))} units.",
+        warnings=loaded.warnings,
+    )
+    scores = asdict(report.test.scores()["model"])
+    summary = _summary(loaded, train, test, scores, float(provenance["seconds"]))
+    summary |= {verdict.question: f"{verdict.word}. {verdict.headline}" for verdict in verdicts(report)}
+    return RunReport(report, scores, chosen, summary)
+
+
+def report_values(report: Report) -> dict[str, Any]:
+    """A report as JSON values."""
+    return _values(report)
+
+
+def report_from_values(values: Any) -> Report:
+    """What `report_values` described."""
+    from ..report import (
+        Choice,
+        ClassificationTest,
+        Column,
+        HeldOutRows,
+        Provenance,
+        RegressionTest,
+        Report,
+        Setting,
+        Table,
+    )
+
+    try:
+        table, choice, test = dict(values["table"]), dict(values["choice"]), dict(values["test"])
+        columns = tuple(_made(Column, column) for column in table.pop("columns"))
+        return Report(
+            table=Table(**{**table, "columns": columns, "target": _made(Column, table["target"])}),
+            rows=_made(HeldOutRows, values["rows"]),
+            test=_made(ClassificationTest if "probs" in test else RegressionTest, test),
+            choice=Choice(**{**choice, "settings": tuple(_made(Setting, each) for each in choice["settings"])}),
+            provenance=_made(Provenance, values["provenance"]),
+            method=values["method"],
+            title=values["title"],
+            warnings=tuple(values["warnings"]),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FileFormatError(f"RUN: the report's numbers are damaged ({error!r}); fit it again.") from error
+
+
+def _made(kind: type[Any], values: Mapping[str, Any]) -> Any:
+    """A dataclass from its fields; what was a tuple or array is a list in JSON."""
+    arrays = kind.__name__ in ("RegressionTest", "ClassificationTest")
+    found = {}
+    for field in fields(kind):
+        value = values[field.name]
+        if isinstance(value, list):
+            value = np.array(value) if arrays and field.name != "classes" else tuple(value)
+        found[field.name] = value
+    return kind(**found)
+
+
+def _values(value: Any) -> Any:
+    if hasattr(value, "__dataclass_fields__"):
+        return {field.name: _values(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {str(name): _values(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_values(entry) for entry in value]
+    return value
+
+
+def _column(name: str, kind: str, column: Any, train: NDArray[np.int64]) -> Any:
+    from ..report import Column
+
+    seen = column.iloc[train].dropna()
+    missing = int(column.isna().sum())
+    if kind == "category":
+        return Column(name, "category", categories=tuple(sorted({str(value) for value in seen})), missing=missing)
+    if not len(seen):
+        return Column(name, "number", missing=missing)
+    return Column(name, "number", float(seen.min()), float(seen.median()), float(seen.max()), missing=missing)
+
+
+def _target(name: str, loaded: Loaded, train: NDArray[np.int64]) -> Any:
+    from ..report import Column
+
+    y = loaded.y[train]
+    if loaded.task is Task.classification:
+        return Column(name, "category", categories=tuple(str(label) for label in np.unique(y)))
+    return Column(name, "number", float(y.min()), float(np.median(y)), float(y.max()))
+
+
+def _test(model: Any, loaded: Loaded, train: NDArray[np.int64], test: NDArray[np.int64]) -> Any:
+    from ..report import ClassificationTest, RegressionTest
+
+    inputs, y = loaded.inputs.iloc[test], loaded.y
+    unlike = model.doubt(inputs)["unlike"].to_numpy()
+    predictive = model.predict_dist(inputs)
+    if loaded.task is Task.classification:
+        numbers = np.searchsorted(model.classes_, y)
+        names = [str(label) for label in model.classes_]
+        return ClassificationTest.of(predictive, numbers[test], classes=names, train_y=numbers[train], unlike=unlike)
+    honest = model.selection_.out_of_fold
+    constant = constant_variance(honest.predictive.mean, honest.target.reshape(-1, 1))
+    return RegressionTest.of(
+        predictive,
+        y[test].reshape(-1, 1),
+        train_y=y[train],
+        constant_variance=float(constant),
+        level=LEVEL,
+        unlike=unlike,
+    )
+
+
+def _choice(model: Any) -> tuple[Any, dict[str, Any]]:
+    """What was tried, and what was taken."""
+    from ..report import Choice, Setting
+
+    found = model.selection_
+    tried = [setting for setting in found.settings if np.isfinite(setting.score)]
+    words = [
+        Setting(
+            {
+                "batch size": setting.batch_size,
+                "weight decay": setting.weight_decay,
+                **({} if setting.dropout_rate is None else {"dropout rate": setting.dropout_rate}),
+                "epochs": setting.epochs,
+            },
+            score=setting.score,
+        )
+        for setting in tried
+    ]
+    also: dict[str, Any] = {name: _values(value) for name, value in found.noise.items()}
+    if found.effective_batch_size is not None:
+        also["effective batch size"] = float(found.effective_batch_size)
+    place = tried.index(found.chosen) if found.chosen in tried else 0
+    choice = Choice(
+        settings=tuple(words),
+        chosen=place,
+        score={"crps": "mean CRPS", "nll": "mean negative log likelihood"}[found.score],
+        better="lower",
+        folds=found.folds,
+        seconds=found.seconds,
+        also=also,
+    )
+    return choice, {**(dict(words[place].values) if words else {}), **also}
+
+
+def _summary(
+    loaded: Loaded, train: NDArray[np.int64], test: NDArray[np.int64], scores: dict[str, Any], seconds: float
+) -> dict[str, str]:
+    """Scores in plain words."""
+    found = {"rows": f"{len(train):,} to train on, {len(test):,} held out", "task": str(loaded.task)}
+    if loaded.task is Task.regression:
+        share = scores["normalised_crps"]
+        found |= {
+            "error (RMSE)": f"{scores['rmse']:.4g}, explains {100 * scores['r2']:.0f} % of the variance",
+            "error with doubt (CRPS)": f"{scores['crps']:.4g}",
+            "worth of the doubt": "unknown"
+            if share is None
+            else f"{share:.0f} % (0: one error bar for all rows, 100: the best bar for every row)",
+            f"{100 * LEVEL:.0f} % intervals": f"hold {100 * scores['coverage']:.0f} % of the held-out targets",
+        }
+    else:
+        found |= {
+            "right": f"{100 * scores['accuracy']:.1f} % of the held-out rows",
+            "negative log likelihood": f"{scores['nll']:.4g}",
+            "calibration error (ECE)": f"{100 * scores['ece']:.1f} %",
+        }
+    return {**found, "time": f"{seconds:.0f} s"}
+
+
+def _cell(value: Any) -> Any:
+    """A table's cell as a JSON value."""
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return None
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,250 @@
+"""Tables in files: CSV, TSV and Parquet. What cannot be read is told in one line that says what to do.
+
+Cells of CSV files are read as text, so that a column means the same in every part of a file and in every file; whether
+it holds numbers is decided in `columns.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import importlib
+import itertools
+import re
+import warnings
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, MissingExtraError
+
+DELIMITERS = (",", ";", "\t", "|")
+MOST_MIB = 1024
+SNIFFED = 100
+"""Lines that are looked at to find out how a file is written."""
+
+_PACKED = {".gz", ".zip", ".bz2", ".xz", ".zst", ".7z"}
+_OTHER = {".xlsx": "a spreadsheet", ".xls": "a spreadsheet", ".ods": "a spreadsheet", ".json": "JSON", ".html": "HTML"}
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A file that looks like a table.
+
+    Args:
+        path: Where it is.
+        names: Of the columns; those without a name are left out.
+        places: Where these stand in the file.
+        delimiter: Between cells; None for Parquet.
+        decimal: The decimal point.
+    """
+
+    path: Path
+    names: tuple[str, ...]
+    places: tuple[int, ...]
+    delimiter: str | None
+    decimal: str = "."
+
+
+def open_table(path: Path, max_mib: float = MOST_MIB) -> TableFile:
+    """Look at a file without reading it whole.
+
+    Args:
+        path: A CSV, TSV or Parquet file with names in its first line.
+        max_mib: Largest size that is accepted.
+    """
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; a CSV, TSV or Parquet file would work.")
+    if not path.exists():
+        raise InputError(f"{path} does not exist; a CSV, TSV or Parquet file would work.")
+    size = path.stat().st_size
+    if size > max_mib * 2**20:
+        raise InputError(
+            f"{path} has {size / 2**20:,.0f} MiB, more than {max_mib:g}; fewer rows, or --max-size with a larger "
+            "number if there is memory for several times the file, would work."
+        )
+    suffix = path.suffix.lower()
+    if suffix in _PACKED:
+        raise InputError(f"{path} is packed ({suffix}); unpack it first.")
+    if suffix in _OTHER:
+        raise InputError(f"{path} is {_OTHER[suffix]}; save it as CSV first.")
+    if size == 0:
+        raise InputError(f"{path} is empty; a table with names in its first line would work.")
+    if suffix in (".parquet", ".pq"):
+        return _open_parquet(path)
+    return _open_text(path, "\t" if suffix == ".tsv" else None)
+
+
+def read_table(file: TableFile) -> Any:
+    """The whole table as a data frame; rows are numbered from 1, as in the file after its first line."""
+    frames = [*read_chunks(file, None, None)]
+    return frames[0]
+
+
+def read_chunks(file: TableFile, columns: Sequence[str] | None, rows: int | None) -> Generator[Any, None, None]:
+    """The table in parts.
+
+    Args:
+        file: What `open_table` gave.
+        columns: Only these, in this order; None for all.
+        rows: Of each part; None for one part with all of them.
+    """
+    wanted = list(file.names if columns is None else columns)
+    found = 0
+    parts = _read_parquet(file, wanted) if file.delimiter is None else _read_text(file, wanted, rows)
+    with contextlib.closing(parts):
+        for part in parts:
+            if len(part):
+                part = part[wanted]
+                part.index = range(found + 1, found + 1 + len(part))
+                found += len(part)
+                yield part
+    if not found:
+        raise InputError(f"{file.path} holds names, but no rows; a table with rows would work.")
+
+
+def pandas() -> Any:
+    """The package, which is an extra."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingExtraError("tables need pandas and scikit-learn: pip install 'bayesnorm[tabular]'.") from error
+    return pandas
+
+
+def _open_text(path: Path, delimiter: str | None) -> TableFile:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = [*itertools.islice(file, SNIFFED)]
+    except UnicodeDecodeError as error:
+        raise _encoding(path, error) from None
+    if not any(line.strip() for line in lines):
+        raise InputError(f"{path} holds nothing but blank lines; a table with names in its first line would work.")
+    if "\0" in "".join(lines):
+        raise InputError(f"{path} is no text; a CSV, TSV or Parquet file would work.")
+    chosen = delimiter or max(DELIMITERS, key=lambda each: _regularity(lines, each))
+    records = [record for record in csv.reader(lines, delimiter=chosen, skipinitialspace=True) if record]
+    header = [name.strip() for name in records[0]]
+    comma = chosen == ";" and _has(records[1:], r"[+-]?\d+,\d+") and not _has(records[1:], r"[+-]?\d+\.\d+")
+    return _named(path, header, chosen, "," if comma else ".")
+
+
+def _regularity(lines: list[str], delimiter: str) -> tuple[bool, int]:
+    """Whether most lines have as many cells as the first one, more than one; and how many."""
+    counts = [len(record) for record in csv.reader(lines, delimiter=delimiter) if record]
+    same = sum(count == counts[0] for count in counts)
+    return counts[0] > 1 and 2 * same > len(counts), counts[0]
+
+
+def _has(records: list[list[str]], pattern: str) -> bool:
+    return any(re.fullmatch(pattern, cell.strip()) for record in records for cell in record)
+
+
+def _named(path: Path, header: list[str], delimiter: str | None, decimal: str) -> TableFile:
+    places = tuple(i for i, name in enumerate(header) if name)
+    names = tuple(header[i] for i in places)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"{path}: the column {twice!r} is there twice; rename one of them.")
+    if not names:
+        raise InputError(f"{path}: no column has a name; a first line with names would work.")
+    if sum(_is_number(name) for name in names) > len(names) / 2:
+        first = ", ".join(names[:3])
+        raise InputError(f"{path}: the first line holds numbers ({first}, ...), not names; put names there.")
+    return TableFile(path, names, places, delimiter, decimal)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_text(file: TableFile, columns: Sequence[str], rows: int | None) -> Generator[Any, None, None]:
+    pd = pandas()
+    place = dict(zip(file.names, file.places, strict=True))
+    with contextlib.ExitStack() as opened:
+        with _told_kindly(file.path):
+            reader = opened.enter_context(
+                pd.read_csv(
+                    file.path,
+                    sep=file.delimiter,
+                    header=0,
+                    index_col=False,
+                    dtype=str,
+                    encoding="utf-8-sig",
+                    skipinitialspace=True,
+                    low_memory=False,
+                    iterator=True,
+                )
+            )
+        more = True
+        while more:
+            with _told_kindly(file.path):
+                try:
+                    part = reader.read(rows)
+                except StopIteration:
+                    return
+            more = rows is not None
+            frame = part.iloc[:, [place[name] for name in columns]]
+            frame.columns = list(columns)
+            yield frame
+
+
+@contextlib.contextmanager
+def _told_kindly(path: Path) -> Iterator[None]:
+    """What pandas finds wrong with a file, in one line."""
+    pd = pandas()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            yield
+    except UnicodeDecodeError as error:
+        raise _encoding(path, error) from None
+    except pd.errors.ParserWarning:
+        raise InputError(f"{path}: rows have more cells than the first line has names; mend the file.") from None
+    except pd.errors.EmptyDataError:
+        raise InputError(f"{path} holds no table; one with names in its first line would work.") from None
+    except pd.errors.ParserError as error:
+        told = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
+        if told is None:
+            raise InputError(f"{path} cannot be read as a table ({error}); mend the file.") from None
+        raise InputError(
+            f"{path}: line {told[2]} has {told[3]} cells, and the first line {told[1]} names; mend that line, or put "
+            "quotes around cells that hold the delimiter."
+        ) from None
+
+
+def _encoding(path: Path, error: UnicodeDecodeError) -> InputError:
+    return InputError(
+        f"{path} is not UTF-8 text (byte 0x{error.object[error.start]:02x}); save it as UTF-8, for example with "
+        f"`iconv -f latin1 -t utf-8 {path.name} > utf8.csv`."
+    )
+
+
+def _parquet() -> Any:
+    try:
+        importlib.import_module("pyarrow.parquet")
+        return importlib.import_module("pyarrow")
+    except ImportError as error:
+        raise MissingExtraError("Parquet files need pyarrow: pip install pyarrow; or save the table as CSV.") from error
+
+
+def _open_parquet(path: Path) -> TableFile:
+    arrow = _parquet()
+    try:
+        names = arrow.parquet.read_schema(path).names
+    except (arrow.ArrowException, OSError) as error:
+        raise InputError(f"{path} cannot be read as Parquet ({error}); write the file again.") from None
+    return _named(path, [str(name) for name in names if not str(name).startswith("__index_level_")], None, ".")
+
+
+def _read_parquet(file: TableFile, columns: Sequence[str]) -> Generator[Any, None, None]:
+    arrow = _parquet()
+    try:
+        yield arrow.parquet.read_table(file.path, columns=list(columns)).to_pandas(ignore_metadata=True)
+    except (arrow.ArrowException, OSError) as error:
+        raise InputError(f"{file.path} cannot be read as Parquet ({error}); write the file again.") from None

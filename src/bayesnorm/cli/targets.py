@@ -1,0 +1,101 @@
+"""What is to be predicted: regression or classification, and which rows are held out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from .columns import Kind
+
+FEW_VALUES = 10
+"""Whole numbers with at most so many different values are taken for classes."""
+
+LEAST_ROWS = 12
+
+
+class Task(StrEnum):
+    """What kind of prediction."""
+
+    regression = "regression"
+    classification = "classification"
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A task, and why."""
+
+    task: Task
+    reason: str
+
+
+def guess_task(name: str, values: NDArray[Any], kind: Kind) -> Guess:
+    """Regression for numbers, classification for text and for few different whole numbers.
+
+    Args:
+        name: Of the target.
+        values: Without missing ones.
+        kind: What the column holds.
+    """
+    different = len(np.unique(values.astype(str) if kind == "category" else values))
+    if kind == "category":
+        return Guess(Task.classification, f"{name} is text, with {different} different values")
+    whole = bool((values == np.round(values)).all())
+    if different <= 2 or (whole and different <= FEW_VALUES and len(values) >= 5 * different):
+        return Guess(Task.classification, f"{name} has only {different} different values")
+    return Guess(Task.regression, f"{name} is a number with {different} different values")
+
+
+def require_targets(path: Path, name: str, values: NDArray[Any], kind: Kind, task: Task) -> NDArray[Any]:
+    """Targets that can be learned: numbers, or labels in an order.
+
+    Args:
+        path: Of the table, for messages.
+        name: Of the target.
+        values: Without missing ones.
+        kind: What the column holds.
+        task: What they are for.
+    """
+    if len(values) < LEAST_ROWS:
+        raise InputError(f"{path}: {len(values)} rows have a {name!r}; at least {LEAST_ROWS} would work.")
+    if task is Task.regression and kind == "category":
+        raise InputError(f"--task: {name!r} holds text such as {values[0]!r}; --task classification would work.")
+    if len(np.unique(values.astype(str))) == 1:
+        raise InputError(f"--target: {name!r} is {values[0]!s} in every row; a column that differs would work.")
+    if task is Task.regression:
+        return values
+    labels = np.unique(values.astype(str))
+    if len(labels) > max(FEW_VALUES, len(values) / 2):
+        raise InputError(
+            f"--target: {name!r} has {len(labels)} different values in {len(values)} rows, too many to be classes; "
+            "another column, or --task regression for numbers, would work."
+        )
+    if kind == "number" and bool((values == np.round(values)).all()):
+        return values.astype(np.int64)
+    return values if kind == "number" else values.astype(str).astype(object)
+
+
+def split(values: NDArray[Any], fraction: float, seed: int, task: Task) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Row numbers for training and for testing, each in order; classes are in both as often as they are in all.
+
+    Args:
+        values: Targets.
+        fraction: Of the rows, for testing; at most a half.
+        seed: Of the choice.
+        task: Whether the targets are classes.
+    """
+    order = np.random.default_rng(seed).permutation(len(values))
+    if task is Task.classification:
+        _, numbers, counts = np.unique(values.astype(str), return_inverse=True, return_counts=True)
+        order = order[np.argsort(numbers[order], kind="stable")]
+        order = order[counts[numbers[order]] > 1]  # what there is one of is needed for training
+    steps = np.floor(np.arange(len(order) + 1) * fraction + 0.5)
+    test = order[np.diff(steps) > 0] if len(order) else order
+    if not len(test):
+        raise InputError(f"--test-fraction: {fraction:g} of {len(values)} rows is none; a larger part would work.")
+    return np.setdiff1d(np.arange(len(values)), test), np.sort(test)

@@ -1,0 +1,243 @@
+"""Ray runs: the table of a local run; a worker that dies costs its unit only; nothing is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import warnings
+
+import pytest
+
+from bayesnorm.bench import Runner, Store, Tally, Unit, run_local, run_ray
+from bayesnorm.errors import BayesNormError, MissingExtraError
+
+ray = pytest.importorskip("ray", reason="needs Ray: pip install 'bayesnorm[ray]'")
+
+runner: Runner = run_ray
+
+# Ray leaves its own pipes and log files to the garbage collector.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:unclosed:ResourceWarning", "ignore:subprocess .* is still running:ResourceWarning"
+)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A cluster of two cores, and this process's connection to it; its address."""
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        # The cluster's own secret; without one Ray would make one and keep it in the user's home.
+        environment.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "error"}
+        ray.init(address="local", num_cpus=2, object_store_memory=80 * 2**20, **quiet)
+        yield ray.get_runtime_context().gcs_address
+        ray.shutdown()
+    signal.signal(signal.SIGTERM, before)
+    with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+        gc.collect()  # Ray forgets the processes that it has ended without waiting for them
+
+
+@pytest.mark.usefixtures("cluster")
+def test_the_same_table_as_a_local_run(tmp_path, units, table):
+    wanted = [
+        *units("square", 12),
+        *(Unit("plain", "fake_units:plain", {"x": x}) for x in range(5)),
+        *(Unit("careless", "fake_units:careless", {"x": x}) for x in range(5)),
+        Unit("odd", "fake_units:odd_values", {"x": 1}),
+        Unit("threads", "fake_units:threads", {"x": 1}),
+        Unit("leaves", "fake_units:leaves", {"x": 1}),
+        Unit("tensor", "fake_units:tensor", {"x": 1}),
+    ]
+    seen = []
+    for run in (run_local, run_ray):
+        told = []
+        with Store(tmp_path / f"{run.__name__}.db") as store:
+            assert run(wanted, store, workers=2, progress=lambda *pair, told=told: told.append(pair)) == Tally(0, 24, 2)
+            names = store.experiments()
+            failures = [[(f.parameters, f.error, f.attempts) for f in store.failures(name)] for name in names]
+            seen.append((names, repr([table(store, name) for name in names]), failures))
+            assert all(row["machine"]["threads"] == 1 and row["seconds"] >= 0 for row in store.rows("test"))
+        assert told == [(done, 26) for done in range(27)]
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_worker_that_dies_costs_its_unit_only(store, units, tmp_path):
+    todo = units("dies", 6, deadly=[2], kind="SIGKILL")
+    assert run_ray(todo, store) == Tally(0, 5, 1)
+    assert [row["result"] for row in store.rows("test")] == [0, 1, 9, 16, 25]
+    (failure,) = store.failures("test")
+    assert (failure.parameters["x"], failure.attempts) == (2, 1)
+    assert failure.error == "The worker process died before the unit was finished; often for lack of memory."
+    assert run_ray(todo, store) == Tally(5, 0, 1)  # the next run tries it, and nothing else, again
+    assert store.failures("test")[0].attempts == 2
+
+
+@pytest.mark.usefixtures("cluster")
+def test_what_another_run_finished_meanwhile_is_not_done_again(store, units):
+    todo = units("square", 4)
+
+    def meanwhile(done, total):
+        if done == 1:
+            store.add_result(todo[3], {"square": "theirs"})
+
+    assert run_ray(todo, store, workers=1, progress=meanwhile) == Tally(1, 3, 0)
+    assert [row["square"] for row in store.rows("test")] == [0, 1, 4, "theirs"]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_what_was_finished_before_an_interruption_is_kept(store, units, tmp_path):
+    def stop(done, total):
+        if done == 1:
+            while len(list(tmp_path.glob("*.pid"))) < 4:
+                time.sleep(0.01)
+            time.sleep(0.5)  # what is quick has answered by then
+            raise KeyboardInterrupt
+
+    todo = [*units("slow", 3, folder=str(tmp_path), seconds=0.0)]
+    todo.append(Unit("test", "fake_units:slow", {"x": 3, "folder": str(tmp_path), "seconds": 60.0}))
+    with pytest.raises(KeyboardInterrupt):
+        run_ray(todo, store, workers=4, progress=stop)
+    assert [row["x"] for row in store.rows("test")] == [0, 1, 2]
+    assert store.failures("test") == []
+    assert gone(int((tmp_path / "3.pid").read_text()))
+
+
+@pytest.mark.usefixtures("cluster")
+def test_more_threads_than_any_machine_has_cores(store, units):
+    assert run_ray(units("threads", 1, device="cuda"), store, threads=64) == Tally(0, 0, 1)  # no such parameter
+    assert "unexpected keyword argument 'device'" in store.failures("test")[0].error
+    assert run_ray(units("threads", 1), store, threads=64) == Tally(0, 1, 0)
+    assert store.rows("test")[0]["result"] == ["64", "64"]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_connection_that_is_there_stays(store, units):
+    with pytest.raises(BayesNormError, match=r"address: '10\.0\.0\.1:6379' was given, but this process is connected"):
+        run_ray(units("square", 1), store, address="10.0.0.1:6379")
+    assert ray.is_initialized()
+
+
+def gone(number):
+    """Whether a process has ended, within seconds."""
+    for _ in range(1000):
+        try:
+            os.kill(number, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+RUN = """
+import json, os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin without it
+sys.path.insert(0, sys.argv[1])
+from bayesnorm.bench import Store, Unit, run_ray
+from bayesnorm.errors import BayesNormError
+folder, addresses = sys.argv[2], json.loads(sys.argv[3])
+units = [Unit("test", "fake_units:slow", {"x": x, "folder": folder, "seconds": 0.0 if x < 4 else 60.0})
+         for x in range(8 if addresses[-1] is None else 4)]
+with Store(folder + "/results.db") as store:
+    for address in addresses:
+        try:
+            print(run_ray(units, store, address=address, workers=2 if address is None else 1))
+        except BayesNormError as error:
+            print(error)
+    assert "RAY_USAGE_STATS_ENABLED" not in os.environ
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    import ray
+    assert not ray.is_initialized()
+"""
+
+
+def start(folder, addresses):
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_USAGE_STATS_ENABLED"}
+    return subprocess.Popen(
+        [sys.executable, "-c", RUN, sys.path[0], str(folder), json.dumps(addresses)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=environment,
+    )
+
+
+def test_a_cluster_by_address(tmp_path, cluster):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        unused = f"127.0.0.1:{server.getsockname()[1]}"
+    with start(tmp_path, ["nonsense", unused, cluster]) as process:
+        told, errors = process.communicate(timeout=120)
+    assert errors == ""
+    assert process.returncode == 0
+    nonsense, unreachable, tally = told.splitlines()
+    assert nonsense.startswith("address: 'nonsense' was given; the address of a running cluster, \"host:port\"")
+    assert unreachable.startswith(f"address: nothing answers at '{unused}'")
+    assert tally == str(Tally(0, 4, 0))
+
+
+def session(process):
+    """Ids of the processes that a process, the leader of its session, has begun and that still live."""
+    found = []
+    for folder in os.listdir("/proc"):
+        with contextlib.suppress(OSError, ValueError):
+            number = int(folder)
+            if os.getsid(number) == process.pid:
+                found.append(number)
+    return found
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
+@pytest.mark.usefixtures("cluster")  # for its secret
+def test_an_interrupted_run_on_a_cluster_of_its_own_leaves_its_results_and_no_process(tmp_path):
+    with start(tmp_path, [None]) as process:
+        end = time.monotonic() + 120
+        while len(list(tmp_path.glob("*.pid"))) < 6:
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        begun = session(process)
+        assert len(begun) > 3
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to Ray's processes too
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert "KeyboardInterrupt" in told
+    assert all(gone(number) for number in begun)
+    with Store(tmp_path / "results.db") as store:
+        assert [row["x"] for row in store.rows("test")] == [0, 1, 2, 3]
+        assert store.failures("test") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"workers": 0}, "workers: 0 was given; a whole number, at least 1, would work"),
+        ({"threads": 0}, "threads: 0 was given; a whole number, at least 1"),
+    ],
+)
+def test_bad_numbers(store, units, options, message):
+    with pytest.raises(BayesNormError, match=message):
+        run_ray(units("square", 1), store, **options)
+
+
+def test_nothing_is_started_for_nothing(store, units, monkeypatch):
+    monkeypatch.setattr(ray, "init", lambda **_: pytest.fail("a cluster was started"))
+    run_local(units("square", 2), store, workers=0)
+    assert run_ray(units("square", 2), store) == Tally(2, 0, 0)
+    with pytest.raises(BayesNormError, match="units: there is no module no_such_module"):
+        run_ray([Unit("test", "no_such_module:run", {})], store)
+
+
+def test_without_ray(store, units, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'bayesnorm\[ray\]'"):
+        run_ray(units("square", 1), store)

@@ -1,0 +1,112 @@
+"""What tests of the command line share."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer", reason="needs typer: pip install 'bayesnorm[cli]'")
+
+from bayesnorm.cli.app import run
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+Bayesnorm = Callable[..., Ended]
+
+
+@pytest.fixture
+def bayesnorm(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bayesnorm:
+    """`bayesnorm("data", "list")`: runs the command in this process."""
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def call(*arguments: object) -> Ended:
+        capsys.readouterr()
+        code = run([str(argument) for argument in arguments])
+        told = capsys.readouterr()
+        return Ended(code, told.out, told.err)
+
+    return call
+
+
+@pytest.fixture
+def refuses(bayesnorm: Bayesnorm) -> Callable[..., str]:
+    """`refuses("data", "csv", ..., code=2)`: one line of error, no traceback, nothing else; gives the line."""
+
+    def call(*arguments: object, code: int = 1) -> str:
+        ended = bayesnorm(*arguments)
+        assert ended.code == code, ended
+        assert ended.out == ""
+        assert ended.err.count("\n") == 1, ended.err
+        assert ended.err.startswith("error: ")
+        return ended.err
+
+    return call
+
+
+QUICK = ("--epochs", "2", "--hidden", "4")
+"""Options that make a fit as short as it can be."""
+
+
+def houses(rows: int, seed: int = 0) -> list[list[Any]]:
+    """A table for regression: numbers, text, and a cell that is missing here and there."""
+    generator = np.random.default_rng(seed)
+    area, age = generator.uniform(30, 200, rows), generator.integers(0, 90, rows)
+    town = generator.choice(["Ede", "Oss", "Ulft"], rows)
+    price = 3 * area - age + 50 * (town == "Oss") + generator.normal(0, 10, rows)
+    lines = [[f"{a:.2f}", int(b), c, f"{d:.3f}"] for a, b, c, d in zip(area, age, town, price, strict=True)]
+    for row in range(3, rows, 17):
+        lines[row][1] = ""
+    return [["area", "age", "town", "price"], *lines]
+
+
+def write_csv(path: Path, lines: list[list[Any]], delimiter: str = ",") -> Path:
+    path.write_text("".join(delimiter.join(str(cell) for cell in line) + "\n" for line in lines))
+    return path
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A run that is there to be looked at, not changed; the table that it was made from, and what was printed."""
+
+    run: Path
+    data: Path
+    out: str
+    err: str
+
+
+def _fit(folder: Path, lines: list[list[Any]], *options: str) -> Fitted:
+    pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
+    pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
+    data = write_csv(folder / "table.csv", lines)
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run(["fit", str(data), "--out", str(folder / "run"), *QUICK, *options])
+    assert code == 0, err.getvalue()
+    return Fitted(folder / "run", data, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(scope="session")
+def regression_run(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    """80 houses and their prices."""
+    return _fit(tmp_path_factory.mktemp("regression"), houses(80), "--target", "price")
+
+
+@pytest.fixture(scope="session")
+def classification_run(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    """80 houses and their towns."""
+    return _fit(tmp_path_factory.mktemp("classification"), houses(80), "--target", "town")

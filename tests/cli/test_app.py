@@ -1,0 +1,102 @@
+"""The frame of all commands: help, version, exit codes, errors in one line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import typer
+
+import bayesnorm as package
+from bayesnorm.cli import app as application, data_path as module
+
+
+def commands(group, before=()):
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*before, name))
+        else:
+            yield (*before, name)
+
+
+ALL = sorted(commands(typer.main.get_command(application.app)))
+
+
+def test_version(bayesnorm):
+    assert bayesnorm("--version").out == f"bayesnorm {package.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",)])
+def test_help(bayesnorm, arguments):
+    ended = bayesnorm(*arguments)
+    assert ended.code == 0
+    for word in ("bench", "data", "reproduce", "--version", "--debug"):
+        assert word in ended.out
+
+
+@pytest.mark.parametrize("command", ALL, ids=" ".join)
+def test_every_command_teaches_with_an_example(bayesnorm, command):
+    ended = bayesnorm(*command, "--help")
+    assert ended.code == 0
+    assert ended.err == ""
+    assert f"bayesnorm {' '.join(command)}" in ended.out.partition("Usage:")[2].partition("\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("frob",), "error: No such command 'frob'; bayesnorm --help says more.\n"),
+        (("data", "path", "--frob"), "error: No such option: --frob; bayesnorm data path --help says more.\n"),
+        (("bench", "export"), "error: Missing argument 'store'; bayesnorm bench export --help says more.\n"),
+    ],
+)
+def test_wrong_usage(refuses, arguments, message):
+    assert refuses(*arguments, code=2).lower() == message.lower()
+
+
+@pytest.mark.parametrize(
+    ("problem", "code", "message"),
+    [
+        (PermissionError(13, "Permission denied", "a.csv"), 1, "error: Permission denied (a.csv).\n"),
+        (OSError("odd"), 1, "error: odd.\n"),
+        (MemoryError(), 1, "error: there is not enough memory; fewer rows would work.\n"),
+        (package.BayesNormError("a:\n b; c."), 1, "error: a: b; c.\n"),
+        (ZeroDivisionError("oh"), 1, "error: unexpected ZeroDivisionError: oh (bayesnorm --debug ... shows where).\n"),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+        (typer.Abort(), 130, "interrupted\n"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+def test_how_errors_end(bayesnorm, monkeypatch, problem, code, message):
+    def fail():
+        raise problem
+
+    monkeypatch.setattr(module, "data_folders", fail)
+    ended = bayesnorm("data", "path")
+    assert (ended.code, ended.out, ended.err) == (code, "", message)
+
+
+def test_debug_shows_where(bayesnorm, monkeypatch):
+    monkeypatch.setattr(module, "data_folders", lambda: 1 / 0)
+    ended = bayesnorm("--debug", "data", "path")
+    assert ended.code == 1
+    assert ended.err.startswith("Traceback")
+    assert "error: unexpected ZeroDivisionError" in ended.err
+
+
+def python(*arguments):
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120)
+
+
+def test_as_a_module():
+    ended = python("-W", "error", "-m", "bayesnorm", "--version")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"bayesnorm {package.__version__}\n", "")
+
+
+def test_without_typer():
+    code = "import sys; sys.modules['typer'] = None; import bayesnorm.cli; bayesnorm.cli.main(['--version'])"
+    ended = python("-W", "error", "-c", code)
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    assert ended.stderr == "error: the command line needs typer and rich: pip install 'bayesnorm[cli]'.\n"

@@ -1,0 +1,200 @@
+"""`bayesnorm bench`: running with either runner, looking at stores, exporting."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import types
+
+import pytest
+
+import bayesnorm.experiments
+from bayesnorm.bench import Store, Tally, Unit
+from bayesnorm.cli import bench_uci as module
+from bayesnorm.experiments import uci as real_uci
+
+
+@pytest.fixture
+def filled(tmp_path):
+    path = tmp_path / "filled.sqlite"
+    with Store(path) as store:
+        for x in (2, 10, 1):
+            store.add_result(Unit("alpha", "any.where:run", {"x": x, "y": f"n{x}"}), {"crps": x / 3}, 0.5, {"cpu": "c"})
+        store.add_failure(Unit("alpha", "any.where:run", {"x": 7, "y": "n7"}), "Traceback\n ...\nRuntimeError: no\n")
+        store.add_failure(Unit("beta", "any.where:run", {"x": 1}), "lost")
+    return path
+
+
+def test_show_lists_experiments(bayesnorm, filled):
+    lines = [line.split() for line in bayesnorm("bench", "show", filled).out.splitlines()]
+    assert lines[0] == ["experiment", "results", "failures"]
+    assert lines[2:] == [["alpha", "3", "1"], ["beta", "0", "1"]]
+    told = json.loads(bayesnorm("bench", "show", filled, "--json").out)
+    assert told[1] == {"experiment": "beta", "results": 0, "failures": 1}
+
+
+def test_show_prints_a_table_and_failures_beneath(bayesnorm, filled):
+    lines = bayesnorm("bench", "show", filled, "--experiment", "alpha").out.splitlines()
+    assert lines[0] == "alpha: 3 results"
+    assert lines[1].split() == ["x", "y", "crps", "seconds"]
+    assert lines[3].split() == ["1", "n1", "0.3333", "0.5"]
+    below = lines.index("alpha: 1 failures")
+    assert lines[below - 1] == ""
+    assert lines[below + 3].split() == ['{"x":', "7,", '"y":', '"n7"}', "1", "RuntimeError:", "no"]
+
+
+def test_show_as_json(bayesnorm, filled):
+    told = json.loads(bayesnorm("bench", "show", filled, "--experiment", "alpha", "--json").out)
+    assert [row["x"] for row in told["results"]] == [1, 2, 10]
+    assert told["results"][0]["machine"] == {"cpu": "c"}
+    assert told["failures"][0]["error"].startswith("Traceback")
+
+
+def test_show_on_a_terminal(bayesnorm, filled, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    told = bayesnorm("bench", "show", filled).out
+    assert "\x1b[" in told
+    assert "┃" in told
+    assert "alpha" in told
+
+
+def test_show_takes_the_default_store(bayesnorm, filled, monkeypatch):
+    monkeypatch.chdir(filled.parent)
+    filled.rename("bench.sqlite")
+    assert "alpha" in bayesnorm("bench", "show").out
+
+
+def test_show_an_empty_store(bayesnorm, tmp_path):
+    Store(tmp_path / "empty.sqlite").close()
+    ended = bayesnorm("bench", "show", tmp_path / "empty.sqlite")
+    assert (ended.code, ended.out) == (0, "")
+    assert "holds no experiments yet" in ended.err
+
+
+def test_show_refuses(refuses, filled, tmp_path):
+    line = refuses("bench", "show", tmp_path / "none.sqlite")
+    assert "there is no file" in line
+    assert not (tmp_path / "none.sqlite").exists()
+    line = refuses("bench", "show", filled, "--experiment", "gamma")
+    assert "--experiment: 'gamma' is not in" in line
+    assert "one of alpha, beta would work" in line
+    (tmp_path / "text.sqlite").write_text("no database" * 100)
+    assert "is damaged or no store" in refuses("bench", "show", tmp_path / "text.sqlite")
+
+
+def test_export(bayesnorm, refuses, filled, tmp_path):
+    out = tmp_path / "alpha.csv"
+    arguments = ("bench", "export", filled, "--experiment", "alpha", "--out", out)
+    ended = bayesnorm(*arguments)
+    assert (ended.code, ended.err) == (0, f"wrote {out}\n")
+    with out.open(newline="") as file:
+        assert [row["x"] for row in csv.DictReader(file)] == ["1", "2", "10"]
+    out.write_text("mine")
+    assert "is there already; --force" in refuses(*arguments)
+    assert out.read_text() == "mine"
+    assert bayesnorm(*arguments, "--force").code == 0
+    assert out.read_text() != "mine"
+    assert "'beta' has no results" in refuses(
+        "bench", "export", filled, "--experiment", "beta", "--out", out, "--force"
+    )
+
+
+def test_export_of_the_uci_benchmark(bayesnorm, refuses, tmp_path, monkeypatch):
+    with Store(tmp_path / "s.sqlite") as store:
+        found = {"rows": [{"method": "MCBN", "rmse": 0.5, "split": 1}, {"method": "BN", "rmse": 0.6, "split": 1}]}
+        store.add_result(Unit("uci-quick", "any.where:run", {"dataset": "yacht"}), found)
+    written = []
+    monkeypatch.setattr(real_uci, "export", lambda store, *rest: written.append(rest))
+    out = tmp_path / "uci.csv"
+    arguments = ("bench", "export", tmp_path / "s.sqlite", "--experiment", "uci-quick", "--out", out)
+    (tmp_path / "uci.json").touch()
+    assert "uci.json is there already" in refuses(*arguments)
+    assert written == []
+    assert bayesnorm(*arguments, "--force").code == 0
+    assert written == [("quick", out)]
+    assert "(2 entries)" in bayesnorm("bench", "show", tmp_path / "s.sqlite", "--experiment", "uci-quick").out
+
+
+HALVE = """
+import os
+
+def halve(x):
+    if x == 3 and os.path.exists(os.environ["BROKEN"]):
+        raise OSError("odd")
+    return x / 2
+"""
+
+
+@pytest.fixture
+def uci(monkeypatch, tmp_path):
+    """An experiment in place of the real one, which trains for long; notes what it was asked for."""
+    asked = {}
+
+    def units(preset, *, sets, methods, device):
+        asked.update(preset=preset, sets=sets, methods=methods, device=device)
+        return [Unit("uci-quick", "quick_units:halve", {"x": x}) for x in range(4)]
+
+    fake = types.ModuleType("bayesnorm.experiments.uci")
+    fake.PRESETS, fake.METHODS, fake.units = {"quick": 1, "paper": 2}, ("MCBN",), units
+    fake.summary = lambda store, preset: f"{preset}: {len(store.rows('uci-quick'))} results"
+    monkeypatch.setitem(sys.modules, "bayesnorm.experiments.uci", fake)
+    monkeypatch.setattr(bayesnorm.experiments, "uci", fake, raising=False)
+    (tmp_path / "quick_units.py").write_text(HALVE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("BROKEN", str(tmp_path / "broken"))
+    return asked
+
+
+def test_uci(bayesnorm, uci, tmp_path):
+    store = tmp_path / "bench.sqlite"
+    ended = bayesnorm("bench", "uci", "--workers", 1, "--store", store)
+    assert (ended.code, ended.out) == (0, "quick: 4 results\n")
+    assert f"0 were there, 4 finished, 0 failed; all are in {store}" in ended.err
+    assert uci == {"preset": "quick", "sets": None, "methods": None, "device": "cpu"}
+    assert "4 were there, 0 finished" in bayesnorm("bench", "uci", "--workers", 1, "--store", store).err
+
+
+def test_uci_passes_everything_on(bayesnorm, uci, tmp_path, monkeypatch):
+    called = []
+    for name in ("run_local", "run_ray"):
+
+        def run(units, store, *, progress, name=name, **options):
+            called.append((name, options))
+            return Tally(0, 0, 0)
+
+        monkeypatch.setattr(module, name, run)
+    common = ("--store", tmp_path / "s.sqlite", "--threads", 3)
+    chosen = ("--preset", "paper", "--set", "yacht", "--set", "wine", "--method", "MCBN", "--device", "cuda")
+    bayesnorm("bench", "uci", *common, *chosen)
+    assert uci == {"preset": "paper", "sets": ["yacht", "wine"], "methods": ["MCBN"], "device": "cuda"}
+    bayesnorm("bench", "uci", *common, "--runner", "ray", "--address", "10.0.0.1:6379", "--workers", 5)
+    assert called == [
+        ("run_local", {"workers": None, "threads": 3}),
+        ("run_ray", {"address": "10.0.0.1:6379", "workers": 5, "threads": 3}),
+    ]
+
+
+def test_uci_with_failures(bayesnorm, uci, tmp_path):
+    (tmp_path / "broken").touch()
+    store = tmp_path / "bench.sqlite"
+    ended = bayesnorm("bench", "uci", "--workers", 1, "--store", store)
+    assert (ended.code, ended.out) == (1, "quick: 3 results\n")
+    last = ended.err.splitlines()[-1]
+    assert last.startswith("error: 1 units failed; `bayesnorm bench show")
+    assert f"{store} --experiment uci-quick` says why" in last
+    assert "OSError: odd" in bayesnorm("bench", "show", store, "--experiment", "uci-quick").out
+    (tmp_path / "broken").unlink()
+    assert bayesnorm("bench", "uci", "--workers", 1, "--store", store).code == 0
+
+
+def test_uci_refuses(refuses, uci, tmp_path):
+    store = ("--store", tmp_path / "s.sqlite")
+    assert "--address: was given without --runner ray" in refuses("bench", "uci", "--address", "a:1", *store, code=2)
+    line = refuses("bench", "uci", "--preset", "huge", *store, code=2)
+    assert "--preset: 'huge' was given; one of quick, paper would work" in line
+    assert "'--threads'" in refuses("bench", "uci", "--threads", 0, *store, code=2)
+    assert "'--runner'" in refuses("bench", "uci", "--runner", "frob", *store, code=2)
+    assert "'--device'" in refuses("bench", "uci", "--device", "tpu", *store, code=2)
+    assert "does not exist; make it first" in refuses("bench", "uci", "--store", tmp_path / "no" / "s.sqlite")
+    assert not (tmp_path / "s.sqlite").exists()

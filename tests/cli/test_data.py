@@ -1,0 +1,155 @@
+"""`bayesnorm data`: what is here, where it is looked for, and tables as CSV."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+
+from bayesnorm import data
+from bayesnorm.cli.data_list import FILES
+from bayesnorm.errors import DataNotFoundError
+
+
+@pytest.fixture
+def yacht(data_folder):
+    (data_folder / "uci").mkdir()
+    X, y = np.arange(12.0).reshape(4, 3) / 3, np.array([0.1, 1e30, -2.5, 7.0])
+    np.savez(data_folder / "uci" / "yacht.npz", X=X, y=y)
+    return X, y
+
+
+def read(path):
+    with path.open(newline="") as file:
+        return list(csv.reader(file))
+
+
+def test_list(bayesnorm, yacht, data_folder):
+    pytest.importorskip("sklearn")
+    lines = {line.split()[0]: line.split() for line in bayesnorm("data", "list").out.splitlines()}
+    assert lines["yacht"] == ["yacht", "table", str(data_folder / "uci")]
+    assert lines["boston"] == ["boston", "table", "no"]
+    assert lines["sklearn:diabetes"] == ["sklearn:diabetes", "table", "scikit-learn"]
+    told = {row["name"]: row for row in json.loads(bayesnorm("data", "list", "--json").out)}
+    assert told["yacht"] == {"name": "yacht", "kind": "table", "found": str(data_folder / "uci")}
+    assert told["cifar10"] == {"name": "cifar10", "kind": "images", "found": None}
+    assert {*data.UCI_SETS} < told.keys()
+
+
+def test_a_set_with_a_missing_file_is_not_found(bayesnorm, data_folder):
+    (data_folder / "svhn").mkdir()
+    for file in FILES["svhn"]:
+        told = {row["name"]: row["found"] for row in json.loads(bayesnorm("data", "list", "--json").out)}
+        assert told["svhn"] is None
+        (data_folder / file).touch()
+    told = {row["name"]: row["found"] for row in json.loads(bayesnorm("data", "list", "--json").out)}
+    assert told["svhn"] == str(data_folder / "svhn")
+
+
+@pytest.mark.parametrize(
+    ("name", "loads"),
+    [
+        ("cifar10", [lambda: data.load_cifar10("test", 1), lambda: data.load_cifar10("train", 1)]),
+        ("svhn", [lambda: data.load_svhn(1)]),
+        ("camvid", [partial(data.load_camvid, split, 1) for split in ("train", "val", "test")]),
+        ("notmnist", [lambda: data.load_notmnist(1)]),
+    ],
+)
+def test_the_listed_files_are_those_that_are_loaded(name, loads, require):
+    require(*FILES[name])
+    asked = set()
+    find = data.images.find
+
+    def watch(path):
+        asked.add(str(path))
+        return find(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data.images, "find", watch)
+        for load in loads:
+            try:
+                load()
+            except DataNotFoundError as error:  # pragma: no cover - a list that is wrong
+                pytest.fail(str(error))
+    assert asked == set(FILES[name])
+
+
+def test_path(bayesnorm, data_folder, tmp_path):
+    lines = bayesnorm("data", "path").out.splitlines()
+    assert lines == [str(data_folder), f"{tmp_path / 'cache' / 'bayesnorm'}  (no such folder)"]
+    told = json.loads(bayesnorm("data", "path", "--json").out)
+    assert told[0] == {"folder": str(data_folder), "exists": True}
+    assert told[1]["exists"] is False
+
+
+def test_csv_of_a_uci_set(bayesnorm, yacht, tmp_path):
+    X, y = yacht
+    out = tmp_path / "yacht.csv"
+    ended = bayesnorm("data", "csv", "yacht", "--out", out)
+    assert (ended.code, ended.err) == (0, f"wrote 4 rows and 4 columns to {out}\n")
+    header, *rows = read(out)
+    assert header == ["x1", "x2", "x3", "y"]
+    assert np.array_equal(np.array(rows, float), np.column_stack([X, y]))
+
+
+def test_csv_of_a_bundled_set(bayesnorm, tmp_path):
+    datasets = pytest.importorskip("sklearn.datasets")
+    out = tmp_path / "diabetes.csv"
+    assert bayesnorm("data", "csv", "sklearn:diabetes", "--out", out).code == 0
+    header, *rows = read(out)
+    plain = datasets.load_diabetes(scaled=False)
+    assert header == [*plain.feature_names, "target"]
+    assert np.array_equal(np.array(rows, float), np.column_stack([plain.data, plain.target]))
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "classes"),
+    [
+        ("sklearn:breast_cancer", 569, {"malignant", "benign"}),
+        ("sklearn:iris", 150, {"setosa", "versicolor", "virginica"}),
+        ("sklearn:wine", 178, {"class_0", "class_1", "class_2"}),
+        ("sklearn:digits", 1797, set("0123456789")),
+    ],
+)
+def test_csv_of_bundled_classes_to_standard_output(bayesnorm, name, rows, classes):
+    pytest.importorskip("sklearn")
+    ended = bayesnorm("data", "csv", name, "--out", "-")
+    header, *found = csv.reader(ended.out.splitlines())
+    assert header[-1] == "target"
+    assert len(found) == rows
+    assert {row[-1] for row in found} == classes
+    assert ended.err == ""
+
+
+def test_csv_overwrites_only_when_told(bayesnorm, refuses, yacht, tmp_path):
+    out = tmp_path / "yacht.csv"
+    out.write_text("mine")
+    line = refuses("data", "csv", "yacht", "--out", out)
+    assert line == f"error: --out: {out} is there already; --force, or another name, would work.\n"
+    assert out.read_text() == "mine"
+    assert bayesnorm("data", "csv", "yacht", "--out", out, "--force").code == 0
+    assert len(read(out)) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "out", "code", "message"),
+    [
+        ("frob", "a.csv", 2, "NAME: 'frob' was given; one of boston, concrete"),
+        ("boston", "a.csv", 1, "data file 'uci/boston.npz' was not found; searched:"),
+        ("boston", ".", 1, "is a folder; a file name would work"),
+        ("boston", "no/such/a.csv", 1, "does not exist; make it first"),
+    ],
+)
+def test_csv_refuses(refuses, data_folder, tmp_path, name, out, code, message):
+    assert message in refuses("data", "csv", name, "--out", tmp_path / out, code=code)
+    assert not (tmp_path / "a.csv").exists()
+
+
+def test_csv_without_scikit_learn(refuses, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    line = refuses("data", "csv", "sklearn:iris", "--out", tmp_path / "a.csv")
+    assert line == "error: sklearn:iris needs scikit-learn: pip install 'bayesnorm[tabular]'.\n"

@@ -1,0 +1,199 @@
+"""`bayesnorm predict` and `bayesnorm report`: from a run that is there."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import sys
+
+import numpy as np
+import pytest
+
+from bayesnorm.cli import predict as module
+
+from .conftest import houses, write_csv
+
+pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
+tabular = pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
+
+
+def parse(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.fixture
+def new(tmp_path):
+    return write_csv(tmp_path / "new.csv", houses(25, seed=1))
+
+
+def numbers(rows, *names):
+    return np.array([[float(row[name]) for name in names] for row in rows])
+
+
+def test_the_held_out_rows_again(bayesnorm, regression_run):
+    rows = parse(bayesnorm("predict", regression_run.run, regression_run.data).out)
+    assert len(rows) == 80
+    kept = parse((regression_run.run / "test_predictions.csv").read_text())
+    names = ("mean", "std", "lower", "upper", "epistemic_std", "aleatoric_std")
+    again = [rows[int(row["row"]) - 1] for row in kept]
+    assert np.allclose(numbers(again, *names), numbers(kept, *names), rtol=1e-9)
+    assert [row["unlike"] for row in again] == [row["unlike"] for row in kept]
+    total = numbers(rows, "std")[:, 0] ** 2
+    parts = (numbers(rows, "epistemic_std", "aleatoric_std") ** 2).sum(1)
+    assert np.allclose(total, parts, rtol=1e-6)
+
+
+def test_classes(bayesnorm, classification_run, new):
+    rows = parse(bayesnorm("predict", classification_run.run, new).out)
+    assert list(rows[0]) == [
+        "row", "predicted", "p(Ede)", "p(Oss)", "p(Ulft)", "entropy", "mutual_information", "unlike",
+    ]  # fmt: skip
+    probs = numbers(rows, "p(Ede)", "p(Oss)", "p(Ulft)")
+    assert np.allclose(probs.sum(1), 1)
+    assert [row["predicted"] for row in rows] == [("Ede", "Oss", "Ulft")[k] for k in probs.argmax(1)]
+    assert np.allclose(numbers(rows, "entropy")[:, 0], -(probs * np.log(probs)).sum(1), atol=1e-6)
+
+
+def test_level(bayesnorm, regression_run, new):
+    wide, narrow = (parse(bayesnorm("predict", regression_run.run, new, "--level", level).out) for level in (0.9, 0.5))
+    widths = [np.diff(numbers(rows, "lower", "upper"))[:, 0] for rows in (wide, narrow)]
+    assert (widths[0] > 1.5 * widths[1]).all()
+
+
+def test_a_file_of_predictions(bayesnorm, refuses, regression_run, new, tmp_path):
+    out = tmp_path / "out.csv"
+    arguments = ("predict", regression_run.run, new, "--out", out)
+    ended = bayesnorm(*arguments)
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err.startswith(f"wrote 25 predictions to {out}")
+    assert out.read_text() == bayesnorm("predict", regression_run.run, new, "--out", "-").out
+    assert oct(out.stat().st_mode & 0o777) == oct(new.stat().st_mode & 0o777)
+    out.write_text("mine")
+    assert "is there already; --force" in refuses(*arguments)
+    assert out.read_text() == "mine"
+    told = json.loads(bayesnorm(*arguments, "--force", "--json", "--level", 0.8).out)
+    unlike = sum(row["unlike"] == "True" for row in parse(out.read_text()))
+    assert told == {"rows": 25, "unlike": unlike, "out": str(out), "task": "regression", "level": 0.8}
+
+
+def test_parts_are_the_whole(bayesnorm, regression_run, new, monkeypatch):
+    whole = bayesnorm("predict", regression_run.run, new).out
+    monkeypatch.setattr(module, "CHUNK", 4)
+    parts = bayesnorm("predict", regression_run.run, new).out
+    assert [row["row"] for row in parse(parts)] == [str(number) for number in range(1, 26)]
+    names = ("mean", "std", "lower", "upper")
+    assert np.allclose(numbers(parse(parts), *names), numbers(parse(whole), *names), rtol=1e-9)
+
+
+def test_other_orders_and_further_columns_change_nothing(bayesnorm, regression_run, new, tmp_path):
+    lines = [[line[2], "more", line[0], line[1]] for line in houses(25, seed=1)]
+    lines[0][1] = "note"
+    moved = write_csv(tmp_path / "moved.csv", lines, ";")
+    assert bayesnorm("predict", regression_run.run, moved).out == bayesnorm("predict", regression_run.run, new).out
+
+
+def test_rows_unlike_training_are_told(bayesnorm, regression_run, tmp_path):
+    lines = [["area", "age", "town"], [100, 40, "Oss"], [1e30, 40, "Oss"], [100, 40, "Atlantis"], ["", "", ""]]
+    data = write_csv(tmp_path / "odd.csv", lines)
+    rows = parse(bayesnorm("predict", regression_run.run, data).out)
+    assert [row["unlike"] for row in rows] == ["False", "True", "True", "True"]
+    assert np.isfinite(numbers(rows, "mean", "std")).all()
+    ended = bayesnorm("predict", regression_run.run, data, "--out", tmp_path / "out.csv")
+    assert "3 of them are unlike the training rows" in ended.err
+
+
+def test_one_row(bayesnorm, regression_run, tmp_path):
+    data = write_csv(tmp_path / "one.csv", [["area", "age", "town"], [100, 40, "Oss"]])
+    assert len(parse(bayesnorm("predict", regression_run.run, data).out)) == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "code", "message"),
+    [
+        ([["area", "age", "twon"], [1, 2, "x"]], (), 1, "has no column 'town'; did you mean 'twon'? It has: area"),
+        ([["area", "age", "town"], ["big", 2, "x"]], (), 1, "'area' holds numbers in training, but 'big' in row 1"),
+        ([["area", "age", "town"], ["inf", 2, "x"]], (), 1, "'area' holds 'inf' in row 1, which is infinite"),
+        ([["area", "age", "town"]], (), 1, "holds names, but no rows"),
+        ([["area", "age", "town"], [1, 2, "x"]], ("--level", "1"), 2, "--level: 1 was given; a number between 0 and 1"),
+        ([["area", "age", "town"], [1, 2, "x"]], ("--max-size", "0"), 1, "MiB, more than 0"),
+    ],
+)  # fmt: skip
+def test_refuses(refuses, regression_run, tmp_path, lines, options, code, message):
+    data = write_csv(tmp_path / "t.csv", lines)
+    line = refuses("predict", regression_run.run, data, "--out", tmp_path / "out.csv", *options, code=code)
+    assert message in line
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_bad_cells_in_a_later_part_leave_no_file(refuses, regression_run, tmp_path, monkeypatch):
+    lines = [line[:3] for line in houses(10)]
+    lines[9][0] = "big"
+    monkeypatch.setattr(module, "CHUNK", 4)
+    data = write_csv(tmp_path / "t.csv", lines)
+    line = refuses("predict", regression_run.run, data, "--out", tmp_path / "out.csv")
+    assert "'big' in row 9" in line
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_refuses_odd_places(refuses, regression_run, new, tmp_path):
+    assert "is no run; a folder that `bayesnorm fit --out` made" in refuses("predict", tmp_path, new)
+    assert "does not exist" in refuses("predict", regression_run.run, tmp_path / "none.csv")
+    run = regression_run.run
+    assert "make it first" in refuses("predict", run, new, "--out", tmp_path / "no" / "out.csv")
+    assert "is the table itself" in refuses("predict", run, new, "--out", new, "--force")
+    assert "--json: needs a file" in refuses("predict", run, new, "--json", code=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("run.json", "{", "is damaged"),
+        ("run.json", '{"format": "other"}', "is not what `bayesnorm fit` writes"),
+        ("run.json", '{"format": "bayesnorm-run", "version": 99}', "is of version 99; this bayesnorm reads 1"),
+        ("model.bayesnorm", "x", "model.bayesnorm"),
+        ("model.bayesnorm", None, "model.bayesnorm"),
+    ],
+)
+def test_a_damaged_run(refuses, regression_run, new, tmp_path, name, content, message):
+    run = tmp_path / "run"
+    shutil.copytree(regression_run.run, run)
+    if content is None:
+        (run / name).unlink()
+    else:
+        (run / name).write_text(content)
+    assert message in refuses("predict", run, new)
+
+
+@pytest.mark.parametrize("kind", ["regression", "classification"])
+def test_the_report_again(bayesnorm, request, tmp_path, kind):
+    pytest.importorskip("jinja2", reason="needs jinja2: pip install 'bayesnorm[report]'")
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+    fitted = request.getfixturevalue(f"{kind}_run")
+    run = tmp_path / "run"
+    shutil.copytree(fitted.run, run)
+    before = (run / "report.html").read_text()
+    (run / "report.html").unlink()
+    ended = bayesnorm("report", run)
+    assert (ended.code, ended.out, ended.err) == (0, "", f"wrote {run / 'report.html'}\n")
+    assert (run / "report.html").read_text() == before
+    assert bayesnorm("report", run, "--out", tmp_path / "page.html").code == 0
+    assert (tmp_path / "page.html").read_text() == before
+
+
+def test_report_refuses(refuses, regression_run, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    shutil.copytree(regression_run.run, run)
+    assert "make it first" in refuses("report", run, "--out", tmp_path / "no" / "page.html")
+    (run / "report.json").write_text('{"table": {}}')
+    assert "the report's numbers are damaged" in refuses("report", run)
+    (run / "report.json").unlink()
+    assert "report.json is missing" in refuses("report", run)
+    assert "is no run" in refuses("report", tmp_path)
+
+
+def test_report_without_jinja(refuses, regression_run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    line = refuses("report", regression_run.run, "--out", tmp_path / "page.html")
+    assert line == "error: reports need jinja2: pip install 'bayesnorm[report]'.\n"

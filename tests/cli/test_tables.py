@@ -1,0 +1,167 @@
+"""Tables in files: how they are found out, and everything that can be wrong with one."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
+
+from bayesnorm.cli.columns import typed
+from bayesnorm.cli.tables import open_table, read_chunks, read_table
+from bayesnorm.errors import InputError, MissingExtraError
+
+
+@pytest.fixture
+def write(tmp_path):
+    def make(text, name="t.csv"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return make
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_delimiters_are_found(write, delimiter):
+    lines = ["a,b c,d".replace(",", delimiter), '1,"x, y; z|\t",3'.replace(",", delimiter, 1)]
+    text = "\n".join([lines[0], f'1{delimiter}"x, y; z|"{delimiter}3', f"2{delimiter}w{delimiter}4"]) + "\n"
+    file = open_table(write(text))
+    assert (file.delimiter, file.names) == (delimiter, ("a", "b c", "d"))
+    frame = read_table(file)
+    assert frame["b c"].tolist() == ["x, y; z|", "w"]
+    assert frame.index.tolist() == [1, 2]
+
+
+def test_tsv_is_what_its_name_says(write):
+    assert open_table(write("a,b\tc\n1\t2\n", "t.tsv")).names == ("a,b", "c")
+
+
+def test_a_byte_order_mark_spaces_and_a_nameless_column(write):
+    file = open_table(write(b"\xef\xbb\xbf, a ,b\r\n0, 1, x\r\n1,,y\r\n"))
+    assert file.names == ("a", "b")
+    frame, kinds = typed(read_table(file), file.path)
+    assert kinds == {"a": "number", "b": "category"}
+    assert frame["a"].tolist()[0] == 1.0
+    assert frame["b"].tolist() == ["x", "y"]
+
+
+def test_decimal_commas(write):
+    file = open_table(write("a;b\n1,5;x\n2;y\n"))
+    frame, kinds = typed(read_table(file), file.path, decimal=file.decimal)
+    assert kinds["a"] == "number"
+    assert frame["a"].tolist() == [1.5, 2.0]
+    assert open_table(write("a;b\n1,5;2.5\n")).decimal == "."
+
+
+def test_parts_are_the_whole(write):
+    file = open_table(write("a,b\n" + "".join(f"{i},{-i}\n" for i in range(10))))
+    parts = [*read_chunks(file, ["b"], 4)]
+    assert [len(part) for part in parts] == [4, 4, 2]
+    assert [row for part in parts for row in part.index] == list(range(1, 11))
+    assert [text for part in parts for text in part["b"]] == read_table(file)["b"].tolist()
+
+
+def test_what_a_column_holds(write):
+    file = open_table(write("n,t,c,e,b,z\n1e30,x,1,,True,01\n-2,y,2.0,,False,02\n,,,,True,03\n"))
+    frame, kinds = typed(read_table(file), file.path, categorical=["c", "z"])
+    assert kinds == {"n": "number", "t": "category", "c": "category", "e": "number", "b": "category", "z": "category"}
+    assert frame["n"].tolist()[:2] == [1e30, -2.0]
+    assert frame["t"].tolist() == ["x", "y", None]
+    assert frame["b"].tolist() == ["True", "False", "True"]
+    assert frame["z"].tolist() == ["01", "02", "03"]
+    later, _ = typed(read_table(open_table(write("z,n\n01,7\n"))), file.path, kinds=kinds)
+    assert later["z"].tolist() == ["01"]
+    assert later["n"].tolist() == [7.0]
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "message"),
+    [
+        (b"", "t.csv", "is empty; a table with names in its first line would work"),
+        (b"\n \n", "t.csv", "holds nothing but blank lines"),
+        (b"a,b\n", "t.csv", "holds names, but no rows"),
+        (b"a,b\n\n\n", "t.csv", "holds names, but no rows"),
+        (b"a,b,a\n1,2,3\n", "t.csv", "the column 'a' is there twice; rename one of them"),
+        (b",,\n1,2,3\n", "t.csv", "no column has a name"),
+        (b"1,2\n3,4\n", "t.csv", r"the first line holds numbers \(1, 2, ...\), not names"),
+        (b"a,b\n1,2\n3,4,5\n", "t.csv", "line 3 has 3 cells, and the first line 2 names"),
+        (b"a,b\n1,2,3\n3,4,5\n", "t.csv", "rows have more cells than the first line has names"),
+        (b'a,b\n"1,2\n3,4\n', "t.csv", "cannot be read as a table"),
+        (b"a,caf\xe9\n1,2\n", "t.csv", r"is not UTF-8 text \(byte 0xe9\); save it as UTF-8"),
+        (b"a,b\n" + b"1,2\n" * 200 + b"\xff,2\n", "t.csv", r"is not UTF-8 text \(byte 0xff\)"),
+        (b"a\0,b\n1,2\n", "t.csv", "is no text"),
+        (b"PK", "t.csv.gz", r"is packed \(.gz\); unpack it first"),
+        (b"PK", "t.xlsx", "is a spreadsheet; save it as CSV first"),
+    ],
+)
+def test_what_cannot_be_read(write, content, name, message):
+    path = write(content, name)
+    with pytest.raises(InputError, match=message) as caught:
+        read_table(open_table(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_no_file_and_a_folder(tmp_path):
+    with pytest.raises(InputError, match="does not exist"):
+        open_table(tmp_path / "none.csv")
+    with pytest.raises(InputError, match="is a folder"):
+        open_table(tmp_path)
+
+
+def test_a_file_that_is_too_large_is_not_read(write, monkeypatch):
+    path = write("a,b\n1,2\n")
+    os.truncate(path, 2 * 2**30)  # a hole: takes no room
+    monkeypatch.setattr(type(path), "open", lambda *_, **__: pytest.fail("the file was read"))
+    with pytest.raises(InputError, match=r"has 2,048 MiB, more than 1024; fewer rows, or --max-size"):
+        open_table(path)
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (
+            ["1", "2", "x", "4"],
+            "the column 'a' holds numbers, but 'x' in row 3; mend or empty such cells",
+        ),
+        (["1", "inf", "3", "4"], "the column 'a' holds 'inf' in row 2, which is infinite"),
+    ],
+)
+def test_text_and_infinity_among_numbers(write, cells, message):
+    file = open_table(write("a,b\n" + "".join(f"{cell},1\n" for cell in cells)))
+    with pytest.raises(InputError, match=message):
+        typed(read_table(file), file.path)
+
+
+def test_parquet_without_pyarrow(write, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtraError, match="Parquet files need pyarrow: pip install pyarrow"):
+        open_table(write(b"PAR1", "t.parquet"))
+
+
+def test_parquet(tmp_path):
+    pytest.importorskip("pyarrow", reason="needs pyarrow: pip install pyarrow")
+    import pandas as pd
+
+    path = tmp_path / "t.parquet"
+    given = pd.DataFrame({"a": [1.5, None], "b": ["x", "y"], "c": [True, False], "d": pd.to_datetime(["2020", "2021"])})
+    given.to_parquet(path)
+    file = open_table(path)
+    assert file.names == ("a", "b", "c", "d")
+    (part,) = read_chunks(file, ["c", "a", "b"], 1)
+    frame, kinds = typed(part, path)
+    assert kinds == {"c": "category", "a": "number", "b": "category"}
+    assert frame["c"].tolist() == ["True", "False"]
+    with pytest.raises(InputError, match="the column 'd' holds datetime64"):
+        typed(read_table(file), path)
+    path.write_bytes(b"PAR1 but not for long")
+    with pytest.raises(InputError, match="cannot be read as Parquet"):
+        open_table(path)
+
+
+def test_without_pandas(write, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'bayesnorm\[tabular\]'"):
+        read_table(open_table(write("a,b\n1,2\n")))

@@ -1,0 +1,46 @@
+"""What is to be predicted, and which rows are held out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bayesnorm.cli.targets import Task, guess_task, split
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "task"),
+    [
+        (np.linspace(0, 1, 50), "number", "regression"),
+        (np.arange(50.0), "number", "regression"),
+        (np.arange(50.0) % 3, "number", "classification"),
+        (np.arange(20.0) % 10, "number", "regression"),
+        (np.array([0.5, 1.5] * 10), "number", "classification"),
+        (np.array([0.5, 1.5, 2.5] * 10), "number", "regression"),
+        (np.array(["a", "b"] * 10, dtype=object), "category", "classification"),
+    ],
+)
+def test_guess(values, kind, task):
+    guess = guess_task("y", values, kind)
+    assert guess.task == task
+    assert guess.reason.startswith("y ")
+
+
+@pytest.mark.parametrize("task", list(Task))
+def test_split_is_a_partition_of_the_wanted_size(task):
+    y = np.arange(101) % 4
+    train, test = split(y, 0.2, 0, task)
+    assert len(test) == 20
+    assert np.array_equal(np.sort(np.concatenate([train, test])), np.arange(101))
+    again = split(y, 0.2, 0, task)[1]
+    assert np.array_equal(test, again)
+    assert not np.array_equal(test, split(y, 0.2, 1, task)[1])
+
+
+def test_classes_are_spread_evenly_and_never_only_in_the_test():
+    y = np.array(["common"] * 60 + ["rare"] * 10 + ["pair"] * 2 + ["single"])
+    for seed in range(20):
+        train, test = split(y, 0.5, seed, Task.classification)
+        assert set(y[test]) <= set(y[train])
+        assert abs((y[test] == "rare").sum() - 5) <= 1
+        assert "single" not in y[test]
