@@ -1,0 +1,15 @@
+"""scikit-learn estimators for tables: predictions that say how far to trust them."""
+
+from ..errors import MissingExtraError
+
+try:
+    import pandas  # noqa: F401
+    import sklearn  # noqa: F401
+except ImportError as error:
+    raise MissingExtraError("tables need scikit-learn and pandas: pip install 'bayesnorm[tabular]'.") from error
+
+from .classifier import BayesNormClassifier as BayesNormClassifier
+from .preprocessing import Preprocessing as Preprocessing
+from .regressor import BayesNormRegressor as BayesNormRegressor
+from .saving import load as load
+from .selection import OutOfFold as OutOfFold, Selection as Selection, Setting as Setting

@@ -1,0 +1,163 @@
+"""Classification on tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, column_or_1d
+from torch import Tensor
+
+from ..errors import InputError
+from ..likelihoods import Likelihood
+from ..predictive import ClassificationPredictive
+from .arguments import require_rows
+from .estimator import TabularEstimator
+from .targets import ClassTargets, Targets
+
+
+class BayesNormClassifier(ClassifierMixin, TabularEstimator):
+    """Bayesian classification on a table: probabilities that mean what they say.
+
+    As `BayesNormRegressor`, with a softmax: the temperature takes the place of the precision, and choices are made by
+    the held-out negative log-likelihood (NLL).
+
+    Args:
+        method: Where the doubt comes from: "mcbn", "gaussian", "stochastic", "dropout", or "ensemble".
+        hidden: Units of each hidden layer.
+        weight_decay: lambda; None chooses, and so do several to choose from.
+        batch_size: M, rows per training step; None chooses, and so do several.
+        epochs: Passes over the rows at the full learning rate; None chooses. A fifth as many follow at lower ones.
+        temperature: What logits are divided by; None chooses.
+        effective_batch_size: M' of the doubt: "nll" chooses by held-out NLL, "elbo" by the evidence lower bound on
+            training rows, a number is taken as it is, and None is the training batch size.
+        dropout_rate: With method "dropout"; None chooses, and so do several.
+        learning_rate: Of Adam.
+        folds: Of cross-validation, with the classes spread evenly; None skips it, and then nothing may be left to
+            choose.
+        max_epochs: Most passes where the number is chosen; None decides by rows.
+        patience: Epochs without a better held-out score before training stops; None is a fifth of the most.
+        draws: Networks that a prediction is averaged over.
+        members: Networks of an ensemble.
+        random_state: Same number, same result.
+        verbose: 1 shows progress on standard error.
+
+    Attributes:
+        classes_: The labels, in the order of probabilities.
+        posterior_, selection_, preprocessing_, likeness_, n_features_in_, feature_names_in_, seed_: As those of
+            `BayesNormRegressor`.
+    """
+
+    classes_: NDArray[Any]
+
+    def __init__(
+        self,
+        *,
+        method: str = "mcbn",
+        hidden: Sequence[int] = (50, 50),
+        weight_decay: float | Sequence[float] | None = None,
+        batch_size: int | Sequence[int] | None = None,
+        epochs: int | None = None,
+        temperature: float | None = None,
+        effective_batch_size: float | str | None = "nll",
+        dropout_rate: float | Sequence[float] | None = None,
+        learning_rate: float = 3e-3,
+        folds: int | None = 5,
+        max_epochs: int | None = None,
+        patience: int | None = None,
+        draws: int = 64,
+        members: int = 5,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.method = method
+        self.hidden = hidden
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.temperature = temperature
+        self.effective_batch_size = effective_batch_size
+        self.dropout_rate = dropout_rate
+        self.learning_rate = learning_rate
+        self.folds = folds
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.draws = draws
+        self.members = members
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Choose and train.
+
+        Args:
+            X: A data frame or array; numbers, text, categories, booleans, missing values.
+            y: Labels: numbers or text, at least two different ones.
+            sample_weight: How much each row counts, in training and in every choice; a row of weight 0 is left out.
+        """
+        if y is None:
+            raise InputError("y: requires y to be passed, but the target y is None; one label per row would work.")
+        labels = column_or_1d(
+            check_array(y, ensure_2d=False, dtype=None, input_name="y", ensure_all_finite=False), warn=True
+        )
+        absent = pd.isna(labels)
+        if absent.any():
+            raise InputError(f"y: Input y contains NaN in row {int(absent.argmax())}; drop rows without a label.")
+        check_array(labels, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0)
+        check_classification_targets(labels)
+        return self._fit(X, labels, sample_weight)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most probable label of each row."""
+        best = self.predict_proba(X).argmax(1)
+        return self.classes_[best]
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities of the labels, (rows, labels), in the order of `classes_`."""
+        probs = self.predict_dist(X).probs
+        return (probs / probs.sum(1, keepdim=True)).numpy()
+
+    def predict_dist(self, X: Any) -> ClassificationPredictive:
+        """The predictive distribution of the class numbers.
+
+        Args:
+            X: A table with the columns of training.
+        """
+        found = super().predict_dist(X)
+        assert isinstance(found, ClassificationPredictive)
+        return found
+
+    def doubt(self, X: Any) -> pd.DataFrame:
+        """What there is to doubt about each row.
+
+        `entropy` (all doubt) and `mutual_information` (what more rows could take away), in nats; `unlike`, whether the
+        row is unlike those of training (`likeness.py`) or holds what they never did; and `unseen`, in which columns.
+        """
+        features, unseen = self._look(X)
+        predictive = self._predictive(features)
+        assert isinstance(predictive, ClassificationPredictive)
+        parts = {
+            "entropy": predictive.entropy.numpy(),
+            "mutual_information": predictive.mutual_information.clamp_min(0).numpy(),
+        }
+        return self._doubt(X, parts, features, unseen)
+
+    def _targets(self, y: NDArray[Any], rows: NDArray[np.int64], weights: Tensor | None) -> Targets:
+        self.classes_, numbers = np.unique(y[rows], return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InputError(
+                f"y: holds the one class {str(self.classes_[0])!r} in all {len(rows)} rows; two would work."
+            )
+        require_rows(len(rows))
+        return ClassTargets(torch.from_numpy(numbers.astype(np.int64)), weights, len(self.classes_))
+
+    def _likelihood(self, targets: Targets) -> tuple[Likelihood, bool]:
+        if self.temperature is None:
+            return targets.likelihood, True
+        return targets.likelihood.with_noise(torch.tensor(float(self.temperature))), False

@@ -1,0 +1,194 @@
+"""What the regressor and the classifier share."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from torch import Tensor
+
+from ..engines import MonteCarlo
+from ..errors import InputError
+from ..likelihoods import Likelihood
+from ..posterior import Posterior
+from ..predictive import Predictive
+from .arguments import check_frame, check_parameters, row_weights
+from .choosing import Chooser
+from .likeness import Likeness
+from .plan import folds_for, plan_for
+from .preprocessing import Preprocessing
+from .restoring import posterior_from, posterior_parts
+from .selection import Selection
+from .targets import Targets
+from .trainer import Trainer
+
+LIKENESS_FOLDS = 5
+"""Where cross-validation was not wanted."""
+
+
+class TabularEstimator(BaseEstimator):
+    """A Bayesian network for tables; see `BayesNormRegressor` and `BayesNormClassifier`."""
+
+    posterior_: Posterior
+    selection_: Selection
+    preprocessing_: Preprocessing
+    likeness_: Likeness
+    n_features_in_: int
+    seed_: int
+
+    @abstractmethod
+    def _targets(self, y: Any, rows: NDArray[np.int64], weights: Tensor | None) -> Targets:
+        """What networks learn, from targets that have been checked."""
+
+    @abstractmethod
+    def _likelihood(self, targets: Targets) -> tuple[Likelihood, bool]:
+        """In standard units, and whether its noise is to be chosen."""
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
+        check_parameters(self.get_params(deep=False))
+        self._check_columns(X, reset=True)
+        check_consistent_length(X, y)
+        rows = len(y)
+        kept, weights = row_weights(sample_weight, rows)
+        targets = self._targets(y, kept, weights)
+        X = X.iloc[kept] if isinstance(X, pd.DataFrame) else np.asarray(X)[kept]
+        self.preprocessing_ = Preprocessing.fit(X)
+        features = self.preprocessing_.transform(X)
+        self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
+        classes = targets.values.numpy() if targets.values.dim() == 1 else None
+        generator = np.random.default_rng(self.seed_)
+        folds = folds_for(len(kept), self.folds or LIKENESS_FOLDS, generator, classes)
+        self.likeness_ = Likeness.fit(features, folds)
+        chooser = self._chooser(features, targets, folds)
+        self.posterior_, found = chooser.fit()
+        if found.out_of_fold is not None:
+            found.out_of_fold.rows[:] = kept[found.out_of_fold.rows]
+        self.selection_ = found
+        return self
+
+    def _chooser(self, features: NDArray[np.float64], targets: Targets, folds: list[NDArray[np.int64]]) -> Chooser:
+        """The constructor's parameters in the terms of cross-validation."""
+        given = self.get_params(deep=False)
+        rows = len(features)
+        if self.folds is not None:
+            rows -= max(len(fold) for fold in folds)
+        plan = plan_for(
+            rows,
+            dropout=given["method"] == "dropout",
+            **{
+                name: given[name]
+                for name in ("batch_size", "weight_decay", "dropout_rate", "epochs", "max_epochs", "patience")
+            },
+        )
+        if max(plan.batch_sizes) >= rows:
+            raise InputError(
+                f"batch_size: {max(plan.batch_sizes)} for {rows} rows to train on; at most {rows - 1} would work."
+            )
+        size = given["effective_batch_size"]
+        likelihood, noise = self._likelihood(targets)
+        trainer = Trainer(
+            x=torch.from_numpy(features).float(),
+            targets=targets,
+            method=given["method"],
+            hidden=tuple(int(units) for units in given["hidden"]),
+            learning_rate=float(given["learning_rate"]),
+            seed=self.seed_,
+            verbose=bool(given["verbose"]),
+        )
+        return Chooser(
+            trainer=trainer,
+            plan=plan,
+            folds=tuple(torch.from_numpy(fold) for fold in folds) if self.folds is not None else (),
+            likelihood=likelihood,
+            noise=noise,
+            effective_batch_size="score"
+            if size in ("crps", "nll")
+            else size
+            if size in ("elbo", None)
+            else float(size),
+            members=given["members"],
+            draws=given["draws"],
+        )
+
+    def predict_dist(self, X: Any) -> Predictive:
+        """The predictive distribution of the target, in its own units.
+
+        Args:
+            X: A table with the columns of training.
+        """
+        return self._predictive(self._look(X)[0])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator as one safetensors file, without any training rows.
+
+        `bayesnorm.tabular.load` reads it; `selection_.out_of_fold` is then None.
+        """
+        from .saving import save
+
+        save(self, path)
+
+    def _predictive(self, features: NDArray[np.float64]) -> Predictive:
+        # float32, as in training; the network's own arithmetic is in double precision.
+        x = torch.from_numpy(features).float().double()
+        return self.posterior_.predict(x, MonteCarlo(self._draws), seed=self.seed_)
+
+    @property
+    def _draws(self) -> int:
+        return self.posterior_.default_samples if self.method == "ensemble" else self.draws
+
+    def _look(self, X: Any) -> tuple[NDArray[np.float64], list[str]]:
+        """Features of a table, and the columns of each row that hold what training never did."""
+        check_is_fitted(self)
+        self._check_columns(X, reset=False)
+        return self.preprocessing_.look(X)
+
+    def _doubt(self, X: Any, parts: dict[str, Any], features: Any, unseen: list[str]) -> pd.DataFrame:
+        index = X.index if isinstance(X, pd.DataFrame) else None
+        frame = pd.DataFrame(parts, index=index)
+        frame["unlike"] = self.likeness_.unlike(features) | (np.array(unseen, dtype=object) != "")
+        frame["unseen"] = unseen
+        return frame
+
+    def _check_columns(self, X: Any, *, reset: bool) -> None:
+        """Number and names of columns: noted, or compared with those of training."""
+        check_frame(X)
+        try:
+            if isinstance(X, pd.DataFrame):
+                validate_data(self, X, reset=reset, skip_check_array=True)
+            else:
+                validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
+        except InputError:
+            raise
+        except ValueError as error:
+            raise InputError(str(error)) from None
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        if "posterior_" in state:  # whose private copy of the network holds functions of the moment
+            state["posterior_"] = posterior_parts(self.posterior_)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "posterior_" in state:
+            (tensors, config), rate = state["posterior_"], self.selection_.chosen.dropout_rate
+            self.posterior_ = posterior_from(tensors, config, self.method, self.hidden, rate)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.target_tags.required = True
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "posterior_")

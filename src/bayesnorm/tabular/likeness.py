@@ -1,0 +1,68 @@
+"""Which rows are unlike the training rows: the Mahalanobis distance of their features.
+
+The covariance is Ledoit and Wolf's, which has an inverse however few rows there are. A row is unlike where its distance
+exceeds 99.5 % of those that training rows had while they were held out, each measured by the other folds. It sees rows
+far from the cloud of training rows or across its directions, not gaps inside the cloud. Only moments are kept, no rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.covariance import ledoit_wolf
+
+from .columns import Numbers
+
+QUANTILE = 0.995
+
+MOST_CORRELATED = 300
+"""Beyond so many features each counts for itself."""
+
+RIDGE = 1e-6
+"""Least variance of a direction, in standardised features: categories that exclude each other leave some with none."""
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """Moments of training features, and how far from them is unlike.
+
+    Args:
+        mean: (features,).
+        root: A root of the inverse covariance, (features, features), or (features,) where each counts for itself.
+        threshold: The distance above which a row is unlike.
+    """
+
+    mean: Numbers
+    root: Numbers
+    threshold: float
+
+    @classmethod
+    def fit(cls, features: Numbers, folds: Sequence[NDArray[np.int64]]) -> Self:
+        """Learn from training features (rows, features) and the row numbers of each fold."""
+        held_out = []
+        for fold in folds:
+            others = np.setdiff1d(np.arange(len(features)), fold)
+            held_out.append(cls(*_moments(features[others]), 0.0).distance(features[fold]))
+        return cls(*_moments(features), float(np.quantile(np.concatenate(held_out), QUANTILE)))
+
+    def distance(self, features: Numbers) -> Numbers:
+        """Root mean square of the deviations in uncorrelated directions: about 1 for rows like those of training."""
+        z = features - self.mean
+        z = z @ self.root if self.root.ndim == 2 else z * self.root
+        return np.sqrt(np.square(z).mean(1))
+
+    def unlike(self, features: Numbers) -> NDArray[np.bool_]:
+        """Which rows are unlike those of training."""
+        return self.distance(features) > self.threshold
+
+
+def _moments(features: Numbers) -> tuple[Numbers, Numbers]:
+    if features.shape[1] > MOST_CORRELATED:
+        return features.mean(0), 1 / np.sqrt(features.var(0) + RIDGE)
+    covariance, _ = ledoit_wolf(features)
+    values, vectors = np.linalg.eigh(covariance)
+    return features.mean(0), vectors / np.sqrt(np.maximum(values, RIDGE))

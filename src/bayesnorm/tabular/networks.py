@@ -1,0 +1,74 @@
+"""Networks for tables, and the posterior that each method makes of a trained one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from torch import Tensor, nn
+
+from ..likelihoods import Likelihood
+from ..methods import MCBN, GaussianBN, MCDropout, StochasticBN, ensemble
+from ..methods.batchnorm_method import BatchNormMethod
+from ..nets import paper_mlp
+from ..network import isolated_torch_randomness
+from ..posterior import Posterior
+
+METHODS = ("mcbn", "gaussian", "stochastic", "dropout", "ensemble")
+
+EPS = 1e-5
+"""Of batch norm: units that are constant on a batch stay finite."""
+
+RANK = 64
+"""Directions that "gaussian" keeps of the batch statistics' covariance."""
+
+
+def network_for(
+    method: str, inputs: int, outputs: int, hidden: Sequence[int], dropout_rate: float | None, seed: int
+) -> nn.Sequential:
+    """A network with fresh weights: the paper's with batch norm, or one with dropout after every hidden layer."""
+    if method != "dropout":
+        return paper_mlp(inputs, outputs, hidden, eps=EPS, seed=seed)
+    layers: list[nn.Module] = []
+    with isolated_torch_randomness(seed):
+        for fan_in, fan_out in pairwise([inputs, *hidden]):
+            layers += [nn.Linear(fan_in, fan_out), nn.ReLU(), nn.Dropout(float(dropout_rate or 0.0))]
+        return nn.Sequential(*layers, nn.Linear(hidden[-1], outputs))
+
+
+def posterior_for(
+    method: str,
+    networks: Sequence[nn.Module],
+    x: Tensor,
+    likelihood: Likelihood,
+    batch_size: int,
+    states: int,
+    seed: int,
+) -> Posterior:
+    """The method's posterior of one trained network, or of several members.
+
+    Args:
+        method: One of `METHODS`.
+        networks: Trained on x; one, or the members of an ensemble.
+        x: Training inputs.
+        likelihood: How outputs become distributions of targets.
+        batch_size: M, that of training.
+        states: Batches whose statistics are kept.
+        seed: Of these batches.
+    """
+    if method == "ensemble":
+        return ensemble(networks, likelihood)
+    if method == "dropout":
+        return MCDropout().fit(networks[0], None, likelihood)
+    fitted: dict[str, BatchNormMethod] = {
+        "mcbn": MCBN(batch_size, states),
+        "gaussian": GaussianBN(batch_size, states, rank=min(RANK, states - 1)),
+        "stochastic": StochasticBN(batch_size, states),
+    }
+    return fitted[method].fit(networks[0], x, likelihood, seed=seed)
+
+
+def has_batch_size(posterior: Any) -> bool:
+    """Whether a posterior has an effective batch size."""
+    return getattr(posterior, "batch_size", None) is not None

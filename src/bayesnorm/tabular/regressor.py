@@ -1,0 +1,184 @@
+"""Regression on tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from torch import Tensor
+
+from ..errors import InputError
+from ..likelihoods import Likelihood
+from ..predictive import RegressionPredictive
+from .arguments import real_targets, require_rows
+from .estimator import TabularEstimator
+from .intervals import IntervalLevels
+from .targets import RealTargets, Targets
+
+
+class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
+    """Bayesian regression on a table: predictions with honest intervals.
+
+    A batch-normalised network with two hidden layers of 50; weight decay, training batch size, epochs, noise and
+    effective batch size are chosen by cross-validation (`choosing.py`; the settings by rows are in `plan.py`). Numbers,
+    text, categories, booleans and missing values are taken as they are (`preprocessing.py`).
+
+    Args:
+        method: Where the doubt comes from: "mcbn", "gaussian" (the same as a normal distribution of rank 64),
+            "stochastic", "dropout", or "ensemble".
+        hidden: Units of each hidden layer.
+        weight_decay: lambda; None chooses, and so do several to choose from.
+        batch_size: M, rows per training step; None chooses, and so do several.
+        epochs: Passes over the rows at the full learning rate; None chooses. A fifth as many follow at lower ones.
+        precision: Inverse noise variance in the target's own units; None chooses, one for each output.
+        effective_batch_size: M' of the doubt: "crps" chooses by held-out CRPS, "elbo" by the evidence lower bound on
+            training rows, a number is taken as it is, and None is the training batch size. Dropout and ensembles have
+            none.
+        heteroscedastic: Whether the network also predicts the noise of every row.
+        dropout_rate: With method "dropout"; None chooses, and so do several.
+        learning_rate: Of Adam.
+        folds: Of cross-validation; None skips it, and then nothing may be left to choose.
+        max_epochs: Most passes where the number is chosen; None decides by rows.
+        patience: Epochs without a better held-out score before training stops; None is a fifth of the most.
+        draws: Networks that a prediction is averaged over.
+        members: Networks of an ensemble.
+        random_state: Same number, same result.
+        verbose: 1 shows progress on standard error.
+
+    Attributes:
+        posterior_: The fitted bayesnorm posterior, from preprocessed inputs to targets in their own units.
+        selection_: What was chosen, from what, with held-out predictions for every training row.
+        preprocessing_: From tables to inputs.
+        interval_levels_: How wide intervals have to be, from held-out rows; None without cross-validation.
+        likeness_: What rows are compared with to find those unlike training.
+        n_features_in_, feature_names_in_: The columns of training.
+        n_outputs_: Targets per row.
+        seed_: What all random numbers came from.
+    """
+
+    n_outputs_: int
+    interval_levels_: IntervalLevels | None
+
+    def __init__(
+        self,
+        *,
+        method: str = "mcbn",
+        hidden: Sequence[int] = (50, 50),
+        weight_decay: float | Sequence[float] | None = None,
+        batch_size: int | Sequence[int] | None = None,
+        epochs: int | None = None,
+        precision: float | None = None,
+        effective_batch_size: float | str | None = "crps",
+        heteroscedastic: bool = False,
+        dropout_rate: float | Sequence[float] | None = None,
+        learning_rate: float = 3e-3,
+        folds: int | None = 5,
+        max_epochs: int | None = None,
+        patience: int | None = None,
+        draws: int = 64,
+        members: int = 5,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.method = method
+        self.hidden = hidden
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.precision = precision
+        self.effective_batch_size = effective_batch_size
+        self.heteroscedastic = heteroscedastic
+        self.dropout_rate = dropout_rate
+        self.learning_rate = learning_rate
+        self.folds = folds
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.draws = draws
+        self.members = members
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Choose and train.
+
+        Args:
+            X: A data frame or array; numbers, text, categories, booleans, missing values.
+            y: Targets, (rows,), or (rows, outputs) for several.
+            sample_weight: How much each row counts, in training and in every choice; a row of weight 0 is left out.
+        """
+        if y is None:
+            raise InputError("y: requires y to be passed, but the target y is None; one number per row would work.")
+        self._fit(X, real_targets(y), sample_weight)
+        held_out = self.selection_.out_of_fold
+        self.interval_levels_ = None
+        if held_out is not None and isinstance(held_out.predictive, RegressionPredictive):
+            self.interval_levels_ = IntervalLevels.fit(held_out.predictive, held_out.target, held_out.weight)
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predictive means in the shape of y, and with `return_std` the standard deviations (doubt and noise)."""
+        predictive = self.predict_dist(X)
+        mean = self._like_y(predictive.mean)
+        return (mean, self._like_y(predictive.std)) if return_std else mean
+
+    def predict_dist(self, X: Any) -> RegressionPredictive:
+        """The predictive distribution of the target, (rows, outputs), in its own units.
+
+        Args:
+            X: A table with the columns of training.
+        """
+        found = super().predict_dist(X)
+        assert isinstance(found, RegressionPredictive)
+        return found
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The central interval that holds a target with probability `level`: (lower, upper), each in the shape of y.
+
+        As wide as held-out rows were found to need (`intervals.py`); without cross-validation, and as
+        `predict_dist(X).interval(level)`, it is the predictive's own.
+        """
+        predictive = self.predict_dist(X)
+        if not isinstance(level, float) or not 0 < level < 1:
+            raise InputError(f"level: {level!r} was given; a probability strictly between 0 and 1 would work.")
+        levels = self.interval_levels_
+        lower, upper = predictive.interval(level) if levels is None else levels.interval(predictive, level)
+        return self._like_y(lower), self._like_y(upper)
+
+    def doubt(self, X: Any) -> pd.DataFrame:
+        """What there is to doubt about each row.
+
+        `epistemic_std` (what more rows could take away) and `aleatoric_std` (noise), in the target's units and with a
+        number behind for several outputs; `unlike`, whether the row is unlike those of training (`likeness.py`) or
+        holds what they never did; and `unseen`, in which columns.
+        """
+        features, unseen = self._look(X)
+        predictive = self._predictive(features)
+        stds = {"epistemic_std": predictive.epistemic.sqrt(), "aleatoric_std": predictive.aleatoric.sqrt()}
+        parts = {
+            name if self.n_outputs_ == 1 else f"{name}_{i}": std[:, i].numpy()
+            for name, std in stds.items()
+            for i in range(self.n_outputs_)
+        }
+        return self._doubt(X, parts, features, unseen)
+
+    def _targets(self, y: NDArray[np.float64], rows: NDArray[np.int64], weights: Tensor | None) -> Targets:
+        require_rows(len(rows))
+        self.n_outputs_ = 1 if y.ndim == 1 else y.shape[1]
+        self._flat = y.ndim == 1
+        return RealTargets.of(y[rows].reshape(len(rows), -1), weights, bool(self.heteroscedastic))
+
+    def _likelihood(self, targets: Targets) -> tuple[Likelihood, bool]:
+        assert isinstance(targets, RealTargets)
+        if self.precision is None:
+            return targets.likelihood, not (self.folds is None and self.heteroscedastic)
+        noise = 1 / (float(self.precision) * targets.std.square())
+        return targets.likelihood.with_noise(noise[0] if len(noise) == 1 else noise), False
+
+    def _like_y(self, values: torch.Tensor) -> NDArray[np.float64]:
+        found = values.numpy()
+        return found[:, 0] if self._flat else found

@@ -1,0 +1,110 @@
+"""What was chosen for a table, and from what."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ..predictive import Predictive
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A way of training, scored on held-out rows.
+
+    Args:
+        batch_size: M, rows per training step.
+        weight_decay: lambda in lambda/2 |W|^2 over weight matrices, beside a loss in nats (classes) or half the squared
+            error of standardised targets.
+        dropout_rate: Of networks with dropout, else None.
+        epochs: How many at the full learning rate were best.
+        point_score: Of the network without doubt: RMSE in the target's units, or NLL; NaN where it was not looked at.
+        score: With its doubt, noise and effective batch size the best for it: CRPS in the target's units, or NLL.
+    """
+
+    batch_size: int
+    weight_decay: float
+    dropout_rate: float | None
+    epochs: int
+    point_score: float
+    score: float
+
+
+@dataclass(frozen=True, eq=False)
+class OutOfFold:
+    """Predictions for every training row by a network that did not learn from it, at what was chosen.
+
+    Noise and effective batch size, two numbers, were chosen on these rows together.
+
+    Args:
+        rows: Row numbers in X, those without weight left out.
+        fold: Which fold each was held out in.
+        target: In the target's units, (rows, outputs), or class numbers, (rows,).
+        weight: Of each row, with mean 1; None where all count the same.
+        predictive: The predictive distributions, in the order of `rows`.
+    """
+
+    rows: NDArray[np.int64]
+    fold: NDArray[np.int64]
+    target: NDArray[Any]
+    weight: NDArray[np.float64] | None
+    predictive: Predictive
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """What was chosen, and from what.
+
+    Args:
+        score: "crps" or "nll": what was compared, lower is better.
+        settings: All that were looked at.
+        chosen: The one with the lowest score.
+        noise: What the likelihood says of the noise: {"precision": ...} in the target's units, {"scale": ...} on
+            predicted noise, or {"temperature": ...}.
+        effective_batch_size: M', or None for methods that have none.
+        folds: How many; 0 where nothing was left to choose.
+        seconds: What the whole fit took.
+        out_of_fold: Honest predictions for the training rows; None without folds, and in a model read from a file.
+    """
+
+    score: str
+    settings: tuple[Setting, ...]
+    chosen: Setting
+    noise: dict[str, Any]
+    effective_batch_size: float | None
+    folds: int
+    seconds: float
+    out_of_fold: OutOfFold | None = field(default=None, repr=False)
+
+    def table(self) -> pd.DataFrame:
+        """All settings, best first."""
+        frame = pd.DataFrame([asdict(setting) for setting in self.settings])
+        return frame.sort_values("score", kind="stable", ignore_index=True)
+
+    def config(self) -> dict[str, Any]:
+        """As plain JSON values, without predictions."""
+        fields = {name: getattr(self, name) for name in ("score", "noise", "effective_batch_size", "folds", "seconds")}
+        settings = [{name: _plain(value) for name, value in asdict(s).items()} for s in self.settings]
+        return {**fields, "settings": settings, "chosen": self.settings.index(self.chosen)}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Selection:
+        """What `config()` described."""
+        fields = dict(config)
+        settings = tuple(
+            Setting(**{name: _number(name, value) for name, value in each.items()}) for each in fields.pop("settings")
+        )
+        noise = {name: tuple(v) if isinstance(v, list) else v for name, v in fields.pop("noise").items()}
+        return cls(settings=settings, chosen=settings[fields.pop("chosen")], noise=noise, **fields)
+
+
+def _plain(value: Any) -> Any:
+    return None if value is not None and np.isnan(value) else value
+
+
+def _number(name: str, value: Any) -> Any:
+    return float("nan") if value is None and name in ("point_score", "score") else value

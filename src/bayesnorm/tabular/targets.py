@@ -1,0 +1,218 @@
+"""What networks of a table learn: real targets or classes, the loss of a row, and units.
+
+Networks of one fold learn targets in units of that fold's training rows. Folds are compared in standard units (those of
+all training rows), in which outputs of several kinds weigh the same; what users see is in the targets' own.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..errors import InputError
+from ..likelihoods import Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
+from ..nets import Rescaled
+from ..predictive import ClassificationPredictive, RegressionPredictive
+from ..training.stacked import half_squared_error
+from ..training.stacked.block import RowLoss
+
+LARGEST = 1e100
+"""Of targets, whose squares have to be numbers too."""
+
+Affine = tuple[Tensor, Tensor]
+"""A mean and a standard deviation for each of some columns."""
+
+
+@dataclass(frozen=True, eq=False)
+class Targets(ABC):
+    """Targets of N training rows.
+
+    Args:
+        values: In standard units, (N, columns), or class numbers, (N,).
+        weights: Of the rows, mean 1, (N,); None: all count the same.
+    """
+
+    values: Tensor
+    weights: Tensor | None
+
+    @property
+    @abstractmethod
+    def outputs(self) -> int:
+        """Of a network."""
+
+    @property
+    @abstractmethod
+    def likelihood(self) -> Likelihood:
+        """In standard units, its noise still open."""
+
+    @abstractmethod
+    def losses(self, f: Tensor, y: Tensor) -> Tensor:
+        """Of every row, without weights: (networks, rows) of outputs (networks, rows, outputs)."""
+
+    @abstractmethod
+    def scales_of(self, rows: Tensor) -> Affine:
+        """Mean and standard deviation of the targets of some rows, in standard units."""
+
+    @abstractmethod
+    def outputs_in(self, unit: Affine) -> Affine:
+        """What a network's outputs are multiplied with and moved by, so that targets come out of `unit`."""
+
+    @abstractmethod
+    def own_units(self, unit: Affine) -> Affine:
+        """A unit inside standard units, as one inside the targets' own."""
+
+    @abstractmethod
+    def in_own_units(self, likelihood: Likelihood) -> Likelihood:
+        """A likelihood in standard units, in the targets' own."""
+
+    @abstractmethod
+    def scores(self, predictive: Any, y: Tensor) -> Tensor:
+        """Score of every row, lower is better, (rows, targets)."""
+
+    @abstractmethod
+    def in_own_scores(self, scores: Tensor) -> float:
+        """Mean scores of the targets in standard units, (targets,), as one number in the targets' own."""
+
+    @property
+    def columns(self) -> int:
+        """Of the targets."""
+        return 1 if self.values.dim() == 1 else self.values.shape[1]
+
+    @property
+    def trained(self) -> Tensor:
+        """What is learned from, (N, columns): targets, and the weight where there are some."""
+        values = self.values.float().view(len(self.values), -1)
+        return values if self.weights is None else torch.cat([values, self.weights.float()[:, None]], 1)
+
+    @property
+    def loss(self) -> RowLoss:
+        """Of every row, for `train_stacked`."""
+        if self.weights is None:
+            return self.losses
+        return lambda f, y: y[..., -1] * self.losses(f, y[..., :-1])
+
+    def in_units(self, network: torch.nn.Sequential, unit: Affine) -> Rescaled:
+        """A network in double precision that gives targets in `unit`."""
+        none = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+        return Rescaled(network.double(), *none, *self.outputs_in(unit)).eval()
+
+
+@dataclass(frozen=True, eq=False)
+class RealTargets(Targets):
+    """Numbers.
+
+    Args:
+        mean, std: Of each column, (columns,), in double precision.
+        heteroscedastic: Whether networks predict the noise as well.
+    """
+
+    mean: Tensor
+    std: Tensor
+    heteroscedastic: bool
+
+    @classmethod
+    def of(cls, y: NDArray[np.float64], weights: Tensor | None, heteroscedastic: bool) -> RealTargets:
+        """Targets (N, columns) in their own units."""
+        peak = np.abs(y).max(0)
+        if (peak > LARGEST).any():
+            raise InputError(f"y: reaches {peak.max():g}, whose square is no number; up to {LARGEST:g} would work.")
+        part = y / np.where(peak > 0, peak, 1.0)
+        mean, std = part.mean(0) * peak, part.std(0) * peak
+        constant = np.flatnonzero(~((part.std(0) > 1e-12) & (std > 1 / LARGEST)))
+        if len(constant):
+            which = f" in column {constant[0]}" if y.shape[1] > 1 else ""
+            raise InputError(
+                f"y: is {y[0, constant[0]]:g} in all {len(y)} rows{which}; targets that differ would work."
+            )
+        values = torch.from_numpy((y - mean) / std)
+        return cls(values, weights, torch.from_numpy(mean), torch.from_numpy(std), heteroscedastic)
+
+    @property
+    def outputs(self) -> int:
+        return self.columns * (1 + self.heteroscedastic)
+
+    @property
+    def likelihood(self) -> Likelihood:
+        return HeteroscedasticGaussian() if self.heteroscedastic else Gaussian()
+
+    @property
+    def loss(self) -> RowLoss:
+        plain = self.weights is None and not self.heteroscedastic
+        return half_squared_error if plain else super().loss
+
+    def losses(self, f: Tensor, y: Tensor) -> Tensor:
+        if not self.heteroscedastic:
+            return half_squared_error(f, y)
+        location, log_scale = HeteroscedasticGaussian(axis=-1).split(f)
+        return (log_scale + 0.5 * ((y - location) * (-log_scale).exp()).square()).mean(-1)
+
+    def scales_of(self, rows: Tensor) -> Affine:
+        std, mean = torch.std_mean(self.values[rows], dim=0, correction=0)
+        return mean, torch.where(std > 1e-12, std, 1.0)
+
+    def outputs_in(self, unit: Affine) -> Affine:
+        mean, std = unit
+        if not self.heteroscedastic:
+            return mean, std
+        return torch.cat([mean, 2 * std.log()]), torch.cat([std, torch.ones_like(std)])
+
+    def own_units(self, unit: Affine) -> Affine:
+        return self.mean + self.std * unit[0], self.std * unit[1]
+
+    def in_own_units(self, likelihood: Likelihood) -> Likelihood:
+        if self.heteroscedastic:
+            return likelihood  # a factor on what the network predicts
+        noise = likelihood.noise * self.std.square()
+        return likelihood.with_noise(noise[0] if len(noise) == 1 else noise)
+
+    def scores(self, predictive: RegressionPredictive, y: Tensor) -> Tensor:
+        return predictive.crps(y)
+
+    def in_own_scores(self, scores: Tensor) -> float:
+        return float((scores * self.std).mean())
+
+
+@dataclass(frozen=True, eq=False)
+class ClassTargets(Targets):
+    """Class numbers.
+
+    Args:
+        classes: How many there are.
+    """
+
+    classes: int
+
+    @property
+    def outputs(self) -> int:
+        return self.classes
+
+    @property
+    def likelihood(self) -> Likelihood:
+        return Categorical()
+
+    def losses(self, f: Tensor, y: Tensor) -> Tensor:
+        return -torch.log_softmax(f, -1).gather(-1, y[..., :1].long()).squeeze(-1)
+
+    def scales_of(self, rows: Tensor) -> Affine:
+        return torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+
+    def outputs_in(self, unit: Affine) -> Affine:
+        return unit
+
+    def own_units(self, unit: Affine) -> Affine:
+        return unit
+
+    def in_own_units(self, likelihood: Likelihood) -> Likelihood:
+        return likelihood
+
+    def scores(self, predictive: ClassificationPredictive, y: Tensor) -> Tensor:
+        return -predictive.log_prob(y)[:, None]
+
+    def in_own_scores(self, scores: Tensor) -> float:
+        return float(scores.mean())

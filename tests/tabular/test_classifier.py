@@ -1,0 +1,106 @@
+"""Classification on tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import bayesnorm as bn
+from bayesnorm.errors import BayesNormError
+from bayesnorm.metrics import nll
+from bayesnorm.tabular import BayesNormClassifier
+
+
+@pytest.fixture
+def blobs() -> tuple[np.ndarray, np.ndarray]:
+    """120 rows of three classes whose clouds touch."""
+    generator = np.random.default_rng(0)
+    numbers = np.arange(120) % 3
+    X = generator.normal(size=(120, 2)) + 3 * np.array([[0, 0], [1, 0], [0, 1]])[numbers]
+    return X, np.array(["ash", "birch", "elm"])[numbers]
+
+
+def test_classes_are_learned(blobs, quick):
+    X, y = blobs
+    quick |= {"max_epochs": 60, "effective_batch_size": "nll"}
+    model = BayesNormClassifier(**quick).fit(X[:90], y[:90])
+    assert model.classes_.tolist() == ["ash", "birch", "elm"]
+    assert model.score(X[90:], y[90:]) > 0.75
+    probs = model.predict_proba(X[90:])
+    assert probs.shape == (30, 3)
+    np.testing.assert_allclose(probs.sum(1), 1)
+    assert (model.predict(X[90:]) == model.classes_[probs.argmax(1)]).all()
+    predictive = model.predict_dist(X[90:])
+    assert isinstance(predictive, bn.ClassificationPredictive)
+    np.testing.assert_allclose(predictive.probs, probs)
+
+
+@pytest.mark.parametrize("method", ["mcbn", "gaussian", "stochastic", "dropout", "ensemble"])
+def test_every_method_doubts(blobs, quick, method):
+    X, y = blobs
+    model = BayesNormClassifier(**quick, method=method, members=3).fit(X, y)
+    doubt = model.doubt(np.concatenate([X, [[100.0, -100.0]]]))
+    assert list(doubt) == ["entropy", "mutual_information", "unlike", "unseen"]
+    assert (doubt["mutual_information"] >= 0).all()
+    assert (doubt["entropy"] >= doubt["mutual_information"]).all()
+    assert doubt["mutual_information"].max() > 0
+    assert doubt["unlike"].iloc[-1]
+    assert doubt["unlike"].mean() < 0.1
+
+
+def test_what_was_chosen(blobs, quick):
+    X, y = blobs
+    quick |= {"effective_batch_size": "nll", "max_epochs": 60}
+    selection = BayesNormClassifier(**quick).fit(X, y).selection_
+    assert selection.score == "nll"
+    assert list(selection.noise) == ["temperature"]
+    held_out = selection.out_of_fold
+    assert (held_out.target == np.arange(120) % 3).all()
+    # ranked with fewer draws, and at three effective batch sizes
+    assert float(nll(held_out.predictive, held_out.target)) == pytest.approx(selection.chosen.score, rel=0.1)
+    assert float(nll(held_out.predictive, held_out.target)) < np.log(3)
+
+
+def test_given_values_are_taken(blobs, quick):
+    X, y = blobs
+    quick |= {"temperature": 2.0, "epochs": 3, "weight_decay": 0.0, "batch_size": 8, "folds": None}
+    model = BayesNormClassifier(**quick).fit(X, y)
+    assert model.posterior_.likelihood == bn.Categorical(temperature=2.0)
+    assert model.selection_.noise == {"temperature": 2.0}
+    quick |= {"effective_batch_size": "elbo", "folds": 2}
+    assert BayesNormClassifier(**quick).fit(X, y).selection_.effective_batch_size >= 8
+
+
+def test_labels_of_any_type(blobs, quick):
+    X, y = blobs
+    for labels in (y == "elm", np.where(y == "elm", 3, -1), np.where(y == "elm", 0.0, 1.0)):
+        model = BayesNormClassifier(**quick).fit(X, labels)
+        assert set(model.predict(X)) <= set(labels)
+        assert model.predict_proba(X).shape == (120, 2)
+
+
+def test_weights_move_probabilities(quick):
+    X = np.zeros((80, 1)) + np.linspace(-1, 1, 80)[:, None]
+    y = np.arange(80) % 2
+    quick["max_epochs"] = 40
+    plain = BayesNormClassifier(**quick).fit(X, y).predict_proba(X)[:, 1].mean()
+    leaning = BayesNormClassifier(**quick).fit(X, y, sample_weight=np.where(y == 1, 4.0, 1.0))
+    assert plain == pytest.approx(0.5, abs=0.15)
+    assert leaning.predict_proba(X)[:, 1].mean() == pytest.approx(0.8, abs=0.15)
+
+
+def test_a_class_with_a_single_row(blobs, quick):
+    X, y = blobs
+    y = y.copy()
+    y[y == "elm"] = "ash"
+    y[0] = "yew"
+    model = BayesNormClassifier(**quick).fit(X, y)
+    assert model.predict_proba(X).shape == (120, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("temperature", 0.0), ("effective_batch_size", "crps"), ("method", None), ("hidden", (0,))]
+)
+def test_parameters_that_cannot_be(blobs, quick, name, value):
+    with pytest.raises(BayesNormError, match=f"^{name}: .*would work"):
+        BayesNormClassifier(**{**quick, name: value}).fit(*blobs)

@@ -1,0 +1,346 @@
+"""Regression on tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import bayesnorm as bn
+from bayesnorm.errors import BayesNormError, InputError
+from bayesnorm.metrics import coverage, crps
+from bayesnorm.tabular import BayesNormRegressor
+
+
+def test_a_mixed_table_is_learned(mixed, quick):
+    X, y = mixed
+    quick |= {"max_epochs": 120, "effective_batch_size": "crps"}
+    model = BayesNormRegressor(**quick).fit(X[:70], y[:70])
+    assert model.score(X[70:], y[70:]) > 0.7
+    mean, std = model.predict(X[70:], return_std=True)
+    lower, upper = model.predict_interval(X[70:], 0.9)
+    assert mean.shape == std.shape == lower.shape == upper.shape == (20,)
+    assert (lower < mean).all()
+    assert (mean < upper).all()
+    predictive = model.predict_dist(X[70:])
+    assert isinstance(predictive, bn.RegressionPredictive)
+    np.testing.assert_array_equal(predictive.mean[:, 0], mean)
+    np.testing.assert_allclose(predictive.std[:, 0], std)
+    assert list(model.feature_names_in_) == ["size", "town", "grade", "new"]
+    assert model.n_features_in_ == 4
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [
+        ("mcbn", "batchnorm"),
+        ("gaussian", "batchnorm"),
+        ("stochastic", "batchnorm"),
+        ("dropout", "dropout"),
+        ("ensemble", "ensemble"),
+    ],
+)
+@pytest.mark.parametrize("heteroscedastic", [False, True])
+def test_every_method_has_doubt_and_noise(line, quick, method, kind, heteroscedastic):
+    X, y = line
+    model = BayesNormRegressor(**quick, method=method, heteroscedastic=heteroscedastic, members=3).fit(X, y)
+    assert model.posterior_.kind == kind
+    doubt = model.doubt(X)
+    assert list(doubt) == ["epistemic_std", "aleatoric_std", "unlike", "unseen"]
+    assert (doubt["epistemic_std"] > 0).all()
+    varied = doubt["aleatoric_std"].std() > 1e-6
+    assert varied == heteroscedastic
+    variance = model.predict(X, return_std=True)[1] ** 2
+    np.testing.assert_allclose(doubt["epistemic_std"] ** 2 + doubt["aleatoric_std"] ** 2, variance)
+    assert (model.selection_.effective_batch_size is not None) == (kind == "batchnorm")
+    assert list(model.selection_.noise) == ["scale" if heteroscedastic else "precision"]
+
+
+def test_noise_follows_the_input():
+    generator = np.random.default_rng(0)
+    X = generator.uniform(-1, 1, size=(400, 1))
+    noise = np.where(X[:, 0] > 0, 1.0, 0.1)
+    y = 100 + 2 * X[:, 0] + noise * generator.normal(size=400)
+    model = BayesNormRegressor(
+        heteroscedastic=True, hidden=(20,), batch_size=64, weight_decay=1e-4, max_epochs=100, folds=2, random_state=0
+    ).fit(X, y)
+    found = model.doubt(np.array([[-0.7], [0.7]]))["aleatoric_std"]
+    assert found[0] < 0.35
+    assert found[1] == pytest.approx(1.0, rel=0.3)
+
+
+def test_units_are_the_targets_own(line, quick):
+    X, y = line
+    model = BayesNormRegressor(**quick).fit(X, y)
+    other = BayesNormRegressor(**quick).fit(X, 1e9 + 1e6 * y)
+    np.testing.assert_allclose((other.predict(X) - 1e9) / 1e6, model.predict(X), atol=1e-4)
+    ratio = other.selection_.noise["precision"] / model.selection_.noise["precision"]
+    assert ratio == pytest.approx(1e-12, rel=1e-3)
+    assert other.selection_.chosen.score / model.selection_.chosen.score == pytest.approx(1e6, rel=1e-3)
+
+
+def test_several_outputs_of_different_size(line, quick):
+    X, y = line
+    both = np.stack([y, -1000 * X[:, 1]], axis=1)
+    quick["max_epochs"] = 100
+    model = BayesNormRegressor(**quick).fit(X, both)
+    assert model.predict(X).shape == (80, 2)
+    assert model.n_outputs_ == 2
+    assert len(model.selection_.noise["precision"]) == 2
+    assert model.score(X, both) > 0.8
+    lower, upper = model.predict_interval(X, 0.5)
+    assert lower.shape == (80, 2)
+    assert (lower < upper).all()
+    assert (upper - lower)[:, 1].mean() > 10 * (upper - lower)[:, 0].mean()
+    assert list(model.doubt(X))[:4] == ["epistemic_std_0", "epistemic_std_1", "aleatoric_std_0", "aleatoric_std_1"]
+
+
+def test_one_column_of_targets_comes_back_as_one(line, quick):
+    X, y = line
+    model = BayesNormRegressor(**quick).fit(X, y[:, None])
+    assert model.predict(X).shape == (80, 1)
+    np.testing.assert_array_equal(model.predict(X)[:, 0], BayesNormRegressor(**quick).fit(X, y).predict(X))
+
+
+def test_same_random_state_same_result_and_global_generators_are_left_alone(line, quick):
+    X, y = line
+    torch.manual_seed(1)
+    before, legacy = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    first, second = (BayesNormRegressor(**quick).fit(X, y).predict(X) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert torch.equal(torch.get_rng_state(), before)
+    np.testing.assert_array_equal(np.random.get_state()[1], legacy)  # noqa: NPY002
+    other = BayesNormRegressor(**{**quick, "random_state": 1}).fit(X, y).predict(X)
+    assert not np.array_equal(first, other)
+
+
+def test_weights_decide_whom_to_follow(quick):
+    X = np.linspace(-1, 1, 60)[:, None].repeat(2, axis=0)
+    y = np.where(np.arange(120) % 2 == 0, 1.0, -1.0)  # two targets at every input
+    quick |= {"max_epochs": 60}
+    weights = np.where(y > 0, 9.0, 1.0)
+    plain = BayesNormRegressor(**quick).fit(X, y)
+    leaning = BayesNormRegressor(**quick).fit(X, y, sample_weight=weights)
+    assert abs(plain.predict(X).mean()) < 0.3
+    assert leaning.predict(X).mean() == pytest.approx(0.8, abs=0.25)  # (9 - 1) / 10
+    # Of the weighted targets the variance is 4 * .9 * .1; the noise is chosen on rows as often as they weigh.
+    assert 1 / leaning.selection_.noise["precision"] == pytest.approx(0.36, rel=0.6)
+    assert leaning.selection_.out_of_fold.weight.mean() == pytest.approx(1.0)
+
+
+def test_rows_without_weight_are_left_out(line, quick):
+    X, y = line
+    odd = np.concatenate([X, X[:10]]), np.concatenate([y, y[:10] + 1000])
+    weights = np.concatenate([np.full(80, 2.0), np.zeros(10)])
+    with_zeros = BayesNormRegressor(**quick).fit(*odd, sample_weight=weights)
+    np.testing.assert_array_equal(with_zeros.predict(X), BayesNormRegressor(**quick).fit(X, y).predict(X))
+    assert with_zeros.selection_.out_of_fold.rows.max() == 79
+
+
+def test_intervals_hold_as_many_held_out_rows_as_they_say(quick):
+    generator = np.random.default_rng(3)
+    X = generator.normal(size=(400, 1))
+    y = X[:, 0] + generator.standard_t(2, size=400)  # tails that normal noise does not have
+    model = BayesNormRegressor(**quick).fit(X, y)
+    held_out = model.selection_.out_of_fold
+    for level in (0.5, 0.9):
+        lower, upper = model.interval_levels_.interval(held_out.predictive, level)
+        target = torch.from_numpy(held_out.target)
+        share = float(((lower <= target) & (target <= upper)).double().mean())
+        assert share == pytest.approx(level, abs=3 / 400)
+        later = generator.normal(size=(2000, 1))
+        truth = later[:, 0] + generator.standard_t(2, size=2000)
+        low, high = model.predict_interval(later, level)
+        inside = ((low <= truth) & (truth <= high)).mean()
+        # 4 standard errors of the share among 400 held-out and 2000 new rows
+        assert inside == pytest.approx(level, abs=4 * np.sqrt(level * (1 - level) * (1 / 400 + 1 / 2000)))
+
+
+def test_rows_unlike_training_are_marked(line, quick):
+    X, y = line
+    model = BayesNormRegressor(**quick).fit(X, y)
+    assert model.doubt(X)["unlike"].mean() < 0.05
+    far = model.doubt(np.array([[10.0, 0.0], [0.0, 1e30], [0.0, 0.0]]))
+    assert far["unlike"].tolist() == [True, True, False]
+
+
+def test_new_categories_are_predicted_and_marked(mixed, quick):
+    X, y = mixed
+    model = BayesNormRegressor(**quick).fit(X, y)
+    later = X.iloc[[3, 4]].assign(town=["yew", X["town"].iloc[4]])
+    doubt = model.doubt(later)
+    assert doubt.index.tolist() == [3, 4]
+    assert doubt["unseen"].tolist() == ["town", ""]
+    assert doubt["unlike"].tolist()[0]
+    assert np.isfinite(model.predict(later)).all()
+
+
+def test_held_out_rows_are_predicted_by_networks_that_did_not_see_them(quick):
+    generator = np.random.default_rng(0)
+    X, y = generator.normal(size=(60, 40)), generator.normal(size=60)  # noise alone, which a network can learn by heart
+    quick |= {"epochs": 300, "weight_decay": 0.0, "hidden": (50,)}
+    model = BayesNormRegressor(**quick).fit(X, y)
+    held_out = model.selection_.out_of_fold
+    np.testing.assert_array_equal(held_out.rows, np.arange(60))
+    np.testing.assert_allclose(held_out.target[:, 0], y)
+    error = np.abs(held_out.predictive.mean[:, 0].numpy() - y).mean()
+    assert error > 3 * np.abs(model.predict(X) - y).mean()
+    assert set(held_out.fold) == {0, 1}
+
+
+def test_what_was_chosen_can_be_looked_at(line, quick):
+    X, y = line
+    quick |= {"effective_batch_size": "crps", "weight_decay": [1e-4, 1e-2], "batch_size": [4, 8]}
+    selection = BayesNormRegressor(**quick).fit(X, y).selection_
+    table = selection.table()
+    assert len(table) == len(selection.settings) == 4
+    assert table["score"].is_monotonic_increasing
+    assert selection.chosen.score == table["score"][0]
+    assert {(s.batch_size, s.weight_decay) for s in selection.settings} == {(4, 1e-4), (4, 1e-2), (8, 1e-4), (8, 1e-2)}
+    assert selection.score == "crps"
+    assert selection.folds == 2
+    assert 1 <= selection.effective_batch_size <= 4096
+    held_out = selection.out_of_fold
+    # the same score on the same rows: ranked with fewer draws, and at three effective batch sizes
+    assert float(crps(held_out.predictive, held_out.target)) == pytest.approx(selection.chosen.score, rel=0.1)
+    assert 0.5 < float(coverage(held_out.predictive, held_out.target, 0.9)) <= 1
+    with pytest.raises(AttributeError):
+        selection.folds = 3
+
+
+def test_given_values_are_taken(line, quick):
+    X, y = line
+    quick |= {"epochs": 7, "batch_size": 16, "weight_decay": 0.01, "precision": 4.0, "effective_batch_size": 50.0}
+    model = BayesNormRegressor(**quick).fit(X, y)
+    chosen = model.selection_.chosen
+    assert (chosen.epochs, chosen.batch_size, chosen.weight_decay) == (7, 16, 0.01)
+    assert model.selection_.noise == {"precision": pytest.approx(4.0)}
+    assert model.posterior_.batch_size == model.selection_.effective_batch_size == 50.0
+    assert model.posterior_.fitted_batch_size == 16
+    np.testing.assert_allclose(model.doubt(X)["aleatoric_std"], 0.5)
+    alone = BayesNormRegressor(**{**quick, "folds": None}).fit(X, y)
+    np.testing.assert_allclose(alone.predict(X), model.predict(X))  # folds only look
+    assert alone.selection_.out_of_fold is None
+    assert alone.interval_levels_ is None
+    lower, _ = alone.predict_interval(X, 0.9)
+    np.testing.assert_array_equal(lower, alone.predict_dist(X).interval(0.9)[0][:, 0])
+
+
+def test_the_training_batch_size_and_the_bound_as_effective_ones(line, quick):
+    X, y = line
+    quick["batch_size"] = 8
+    assert BayesNormRegressor(**quick).fit(X, y).posterior_.batch_size == 8
+    quick["effective_batch_size"] = "elbo"
+    assert BayesNormRegressor(**quick).fit(X, y).posterior_.batch_size in (8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+def test_dropout_rates_and_members(line, quick):
+    X, y = line
+    quick |= {"weight_decay": 1e-4, "epochs": 5}
+    model = BayesNormRegressor(**quick, method="dropout", dropout_rate=[0.05, 0.3]).fit(X, y)
+    assert [setting.dropout_rate for setting in model.selection_.settings] == [0.05, 0.3]
+    assert set(model.posterior_.rates.values()) == {model.selection_.chosen.dropout_rate}
+    assert len(BayesNormRegressor(**quick, method="ensemble", members=4).fit(X, y).posterior_.members) == 4
+
+
+def test_more_columns_than_rows(quick):
+    X = np.random.default_rng(0).normal(size=(30, 60))
+    model = BayesNormRegressor(**quick).fit(X, X[:, 0])
+    assert np.isfinite(model.predict(X)).all()
+    assert model.doubt(X)["unlike"].mean() < 0.2
+
+
+def test_progress_is_shown_on_request(line, quick, capsys):
+    pytest.importorskip("rich")
+    BayesNormRegressor(**quick, verbose=1).fit(*line)
+    shown = capsys.readouterr()
+    assert "2 folds, 2 settings" in shown.err
+    assert "all rows" in shown.err
+    assert shown.out == ""
+    BayesNormRegressor(**quick).fit(*line)
+    assert capsys.readouterr().err == ""
+
+
+def test_several_cores_give_the_same_result(line, quick):
+    X, y = line
+    quick |= {"batch_size": [4, 8], "verbose": 1}
+    alone = BayesNormRegressor(**quick).fit(X, y)
+    before = torch.get_rng_state()
+    torch.set_num_threads(2)
+    try:
+        together = BayesNormRegressor(**quick).fit(X, y)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert torch.equal(torch.get_rng_state(), before)
+    scores = [[setting.score for setting in model.selection_.settings] for model in (alone, together)]
+    np.testing.assert_allclose(scores[1], scores[0], rtol=1e-3)  # but for rounding, which training makes larger
+    np.testing.assert_allclose(together.predict(X), alone.predict(X), rtol=1e-3)
+
+
+def test_patience_ends_training(line, quick):
+    X, _ = line
+    noise = np.random.default_rng(5).normal(size=80)
+    quick |= {"max_epochs": 200, "learning_rate": 0.02, "weight_decay": 0.0}
+    impatient, patient = (BayesNormRegressor(**quick, patience=p).fit(X, noise).selection_ for p in (2, 200))
+    assert impatient.chosen.epochs < 150
+    assert patient.chosen.point_score <= impatient.chosen.point_score
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("method", "laplace"),
+        ("hidden", ()),
+        ("hidden", 50),
+        ("weight_decay", -1.0),
+        ("weight_decay", "much"),
+        ("batch_size", 1),
+        ("batch_size", [16, 2.5]),
+        ("batch_size", 79),
+        ("epochs", 0),
+        ("precision", -1.0),
+        ("effective_batch_size", "nll"),
+        ("effective_batch_size", 0),
+        ("heteroscedastic", "yes"),
+        ("dropout_rate", 0.1),
+        ("learning_rate", 0.0),
+        ("folds", 1),
+        ("max_epochs", 0),
+        ("patience", -1),
+        ("draws", 1),
+        ("members", 1),
+        ("verbose", "loud"),
+    ],
+)
+def test_parameters_that_cannot_be(line, quick, name, value):
+    with pytest.raises(BayesNormError, match=f"^{name}: .*(would work|is needed)") as error:
+        BayesNormRegressor(**{**quick, name: value}).fit(*line)
+    assert "\n" not in str(error.value)
+
+
+def test_without_folds_nothing_may_be_open(line, quick):
+    with pytest.raises(BayesNormError, match="folds: None was given, but weight_decay, batch_size, epochs, precision"):
+        BayesNormRegressor(**{**quick, "folds": None}).fit(*line)
+    with pytest.raises(BayesNormError, match="precision: was given with heteroscedastic=True"):
+        BayesNormRegressor(**quick, precision=1.0, heteroscedastic=True).fit(*line)
+
+
+def test_a_level_that_is_none(line, quick):
+    model = BayesNormRegressor(**quick).fit(*line)
+    with pytest.raises(InputError, match="level: 90 was given"):
+        model.predict_interval(line[0], 90)
+
+
+def test_frames_with_other_columns_are_refused(mixed, quick):
+    X, y = mixed
+    model = BayesNormRegressor(**quick).fit(X, y)
+    with pytest.raises(InputError, match="Feature names must be in the same order"):
+        model.predict(X[X.columns[::-1]])
+    with pytest.raises(InputError, match=r"(?s)yet now missing.*town"):
+        model.predict(X.drop(columns="town"))
+    with pytest.raises(InputError, match=r"(?s)unseen at fit time.*extra"):
+        model.predict(X.assign(extra=1))
+    with pytest.raises(InputError, match="column 'size' holds numbers in training, but 'big' in row 0"):
+        model.predict(X.assign(size=pd.Series(["big"] * len(X), dtype=object)))
