@@ -31,6 +31,7 @@ PAGES = (
     "docs/gotchas.md",
     "docs/how_it_works.md",
     "docs/noise.md",
+    "docs/tabular.md",
     "docs/training.md",
 )
 BLOCK = re.compile(r"(?:<!-- needs: (?P<needs>\w+) -->\n)?^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -23,7 +23,7 @@ CLOSE = 0.02
 FEW = 30
 """Below so many rows no share is called honest: almost any would pass."""
 
-LITTLE = 1.0
+LITTLE = 5.0
 """Percent of the way to perfect doubt that are hardly worth the name, however clear they are."""
 
 QUESTIONS: dict[Topic, str] = {
