@@ -25,8 +25,10 @@ install: .venv/.installed ## Make .venv with the package and everything its test
 	$(PIP) install -c constraints.txt -e ".[dev]"
 	@touch $@
 
-quickstart: .venv/.installed ## Run the quickstart
-	$(BIN)/python -m bayesnorm.experiments.quickstart
+quickstart: .venv/.installed ## From a table to a report: scikit-learn's diabetes set as CSV, then fit
+	@mkdir -p out
+	$(BIN)/bayesnorm data csv sklearn:diabetes --out out/diabetes.csv --force
+	$(BIN)/bayesnorm fit out/diabetes.csv --target target --out out/diabetes --force
 
 lint: .venv/.installed ## Check style and format
 	$(BIN)/ruff check .
@@ -39,7 +41,15 @@ format: .venv/.installed ## Mend what the style check can mend, then format
 typecheck: .venv/.installed ## Check the types of the package
 	$(BIN)/mypy src
 
-test: lint typecheck ## Style, format, types and tests
+# The report is tested in a real browser, where the machine lets us install one.
+.PHONY: browser
+browser:
+	@command -v chromium >/dev/null \
+	|| (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium) \
+	   >/dev/null 2>&1 \
+	|| echo "no chromium: the report is not tested in a browser"
+
+test: lint typecheck browser ## Style, format, types and tests
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
 bench-inference: .venv/.installed ## Time and exactness of every way of predicting (needs BAYESNORM_DATA)

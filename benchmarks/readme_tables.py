@@ -10,6 +10,8 @@ import re
 import statistics
 from pathlib import Path
 
+from bayesnorm.experiments import teye_tables
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -135,6 +137,14 @@ def training() -> str:
     return "\n\n".join(parts)
 
 
+def uci_table() -> str:
+    return teye_tables.markdown(1, teye_tables.read_rows(ROOT / "results" / "uci_paper.csv"))
+
+
+def uci_verdicts() -> str:
+    return f"```\n{teye_tables.verdicts(teye_tables.read_rows(ROOT / 'results' / 'uci_paper.csv'))}\n```"
+
+
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}" if value < 1 else f"{value:.1f}"
 
@@ -143,6 +153,7 @@ def main() -> None:
     pages = {
         "README.md": {"inference-table": inference(), "frontier-table": frontier(), "peers-table": peers()},
         "docs/methods.md": {"methods-table": methods()},
+        "docs/benchmark.md": {"uci-table1": uci_table(), "uci-verdicts": uci_verdicts()},
         "docs/training.md": {"training-table": training()},
     }
     for page, tables in pages.items():

@@ -29,9 +29,9 @@ def require_columns(file: TableFile, wanted: Sequence[str], what: str) -> None:
     for name in wanted:
         if name not in file.names:
             near = difflib.get_close_matches(name, file.names, n=1, cutoff=0.5)
-            meant = f"; did you mean {near[0]!r}?" if near else ";"
+            meant = f"; did you mean {near[0]!r}?" if near else "."
             there = ", ".join(file.names[:20]) + (", ..." if len(file.names) > 20 else "")
-            raise InputError(f"{what}: {file.path} has no column {name!r}{meant} It has: {there}.")
+            raise InputError(f"{what}: {file.path} has no column {name!r}{meant} It has {there}.")
 
 
 def typed(

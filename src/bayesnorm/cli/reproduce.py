@@ -18,6 +18,7 @@ from .usage import UsageError
 
 EXPERIMENTS: dict[str, tuple[str, str]] = {
     "teye-figure3": ("teye_figure3", "figures 3, 7 and 8 of the MCBN paper: are batch statistics normal?"),
+    "teye-doubt": ("uci.figures", "uncertainty-error plots, batch sizes and draws of the regression benchmark"),
     "mukhoti-batch-size": ("mukhoti_batch_size", "the ELBO over batch sizes of a trained ResNet-32 (Mukhoti et al.)"),
     "kendall-doubt": ("noise_and_doubt", "both parts of the doubt (Kendall and Gal): gap, size, shift or retention"),
     "compare-methods": ("compare_methods", "every method side by side on small sets, and what it costs"),

@@ -50,7 +50,12 @@ def new_run(folder: Path) -> Iterator[Path]:
     final = folder.absolute()
     prefix = _prefix(final)
     working = final.parent / f"{prefix}{os.getpid()}"
-    working.mkdir()
+    try:
+        working.mkdir()
+    except OSError as error:
+        raise BayesNormError(
+            f"--out: {folder} cannot be made ({error.strerror}); a folder that you may write in would work."
+        ) from None
     try:
         yield working
         if final.exists():
