@@ -13,6 +13,7 @@ import bayesnorm.experiments
 from bayesnorm.bench import Store, Tally, Unit
 from bayesnorm.cli import bench_uci as module
 from bayesnorm.experiments import uci as real_uci
+from bayesnorm.experiments.uci.results import note_run
 
 
 @pytest.fixture
@@ -137,6 +138,7 @@ def uci(monkeypatch, tmp_path):
 
     fake = types.ModuleType("bayesnorm.experiments.uci")
     fake.PRESETS, fake.METHODS, fake.units = {"quick": 1, "paper": 2}, ("MCBN",), units
+    fake.note_run = note_run
     fake.summary = lambda store, preset: f"{preset}: {len(store.rows('uci-quick'))} results"
     monkeypatch.setitem(sys.modules, "bayesnorm.experiments.uci", fake)
     monkeypatch.setattr(bayesnorm.experiments, "uci", fake, raising=False)
@@ -153,6 +155,10 @@ def test_uci(bayesnorm, uci, tmp_path):
     assert f"0 were there, 4 finished, 0 failed; all are in {store}" in ended.err
     assert uci == {"preset": "quick", "sets": None, "methods": None, "device": "cpu"}
     assert "4 were there, 0 finished" in bayesnorm("bench", "uci", "--workers", 1, "--store", store).err
+    with Store(store) as opened:  # the run that did something, not the one that found all there
+        (run,) = opened.rows("uci-quick runs")
+    assert (run["finished"], run["workers"]) == (4, 1)
+    assert 0 < run["wall"] < 600
 
 
 def test_uci_passes_everything_on(bayesnorm, uci, tmp_path, monkeypatch):

@@ -251,7 +251,7 @@ def keep(rows):
         (set_cell(3, 0, "large"), (), 1, "the column 'area' holds numbers, but 'large' in row 3"),
         (set_cell(0, 1, "area"), (), 1, "the column 'area' is there twice; rename one"),
         (None, ("--target", "pirce"), 1, "--target: ", ),
-        (None, ("--drop", "colour"), 1, "has no column 'colour'; It has: area, age, town, price."),
+        (None, ("--drop", "colour"), 1, "has no column 'colour'. It has area, age, town, price."),
         (None, ("--categorical", "twon"), 1, "--categorical: "),
         (None, ("--drop", "price"), 2, "--drop: 'price' is the target"),
         (None, ("--drop", "area", "--drop", "age", "--drop", "town"), 1, "has no column beside 'price'"),
@@ -279,7 +279,7 @@ def test_refuses(refuses, tmp_path, change, options, code, message):
 
 def test_a_name_that_is_nearly_right_is_suggested(refuses, table, tmp_path):
     line = refuses("fit", table, "--target", "pirce", "--out", tmp_path / "run")
-    assert line.endswith("has no column 'pirce'; did you mean 'price'? It has: area, age, town, price.\n")
+    assert line.endswith("has no column 'pirce'; did you mean 'price'? It has area, age, town, price.\n")
 
 
 def test_a_file_of_two_gibibytes_is_refused_unread(refuses, tmp_path):

@@ -112,7 +112,7 @@ def test_one_row(bayesnorm, regression_run, tmp_path):
 @pytest.mark.parametrize(
     ("lines", "options", "code", "message"),
     [
-        ([["area", "age", "twon"], [1, 2, "x"]], (), 1, "has no column 'town'; did you mean 'twon'? It has: area"),
+        ([["area", "age", "twon"], [1, 2, "x"]], (), 1, "has no column 'town'; did you mean 'twon'? It has area"),
         ([["area", "age", "town"], ["big", 2, "x"]], (), 1, "'area' holds numbers in training, but 'big' in row 1"),
         ([["area", "age", "town"], ["inf", 2, "x"]], (), 1, "'area' holds 'inf' in row 1, which is infinite"),
         ([["area", "age", "town"]], (), 1, "holds names, but no rows"),
