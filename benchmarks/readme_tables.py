@@ -137,6 +137,35 @@ def training() -> str:
     return "\n\n".join(parts)
 
 
+def tabular() -> str:
+    found = read("tabular.json")
+    if found is None:
+        return ""
+    scored = [row for row in found["rows"] if "crps" in row]
+    sets, models = (list(dict.fromkeys(row[key] for row in scored)) for key in ("set", "model"))
+
+    def mean(name: str, model: str, key: str) -> float | None:
+        values = [row[key] for row in scored if (row["set"], row["model"]) == (name, model)]
+        return statistics.fmean(values) if values else None
+
+    parts = [f"Means over splits ({hardware(found['machine'])}; the best in bold, empty: too many rows):"]
+    shown = {
+        "crps": ("CRPS", 3),
+        "rmse": ("RMSE", 3),
+        "coverage": ("90 % intervals hold", 2),
+        "fit_s": ("fit, seconds", 1),
+    }
+    for key, (title, digits) in shown.items():
+        rows = []
+        for name in sets:
+            values = [mean(name, model, key) for model in models]
+            least = min(value for value in values if value is not None) if key in ("crps", "rmse") else None
+            cells = ["" if v is None else f"**{v:.{digits}f}**" if v == least else f"{v:.{digits}f}" for v in values]
+            rows.append([f"{name}, {len({row['split'] for row in scored if row['set'] == name})} splits", *cells])
+        parts.append(table([title, *models], rows))
+    return "\n\n".join(parts)
+
+
 def uci_table() -> str:
     return teye_tables.markdown(1, teye_tables.read_rows(ROOT / "results" / "uci_paper.csv"))
 
@@ -154,6 +183,7 @@ def main() -> None:
         "README.md": {"inference-table": inference(), "frontier-table": frontier(), "peers-table": peers()},
         "docs/methods.md": {"methods-table": methods()},
         "docs/benchmark.md": {"uci-table1": uci_table(), "uci-verdicts": uci_verdicts()},
+        "docs/tabular.md": {"tabular-table": tabular()},
         "docs/training.md": {"training-table": training()},
     }
     for page, tables in pages.items():
