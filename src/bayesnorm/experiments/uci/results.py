@@ -18,8 +18,8 @@ from ...data import UCI_SETS
 from ...errors import BayesNormError
 from ...files import write_bytes
 from ...metrics import significance
+from .folds import Data
 from .presets import preset_named
-from .rows import Data
 from .selection import settings_for
 
 METHODS_OF: dict[str, tuple[str, ...]] = {
@@ -80,7 +80,7 @@ def units(
     names = tuple(sets) if sets else chosen.sets
     _require("set", names, UCI_SETS)
     _require("method", methods or (), METHODS)
-    families = [family for family, own in METHODS_OF.items() if methods is None or set(own) & set(methods)]
+    families = [family for family, own in METHODS_OF.items() if not methods or set(own) & set(methods)]
     module = __package__
     found = []
     for name in sorted(names, key=lambda name: len(Data(name, (1,), chosen.folds).table[0])):
@@ -197,7 +197,7 @@ def header(store: Store, preset: str) -> dict[str, Any]:
     runs = store.rows(f"{experiment(preset)} runs")
     return {
         "preset": preset,
-        "hardware": sorted({unit.get("hardware") or unit["machine"]["cpu"] for unit in found}),
+        "hardware": sorted({unit.get("hardware") or (unit["machine"] or {}).get("cpu", "unknown") for unit in found}),
         **{name: sorted({m[name] for m in machines if name in m}) for name in ("torch", "python", "bayesnorm")},
         "units": {family: sum(unit["family"] == family for unit in found) for family in families},
         "network steps": {

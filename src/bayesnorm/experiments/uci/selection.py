@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from ...nets import paper_dropout_mlp, paper_mlp
 from ...training.stacked import Stack, StackedDraws, StackedRows, train_stacked
+from .folds import Data, Fold
 from .presets import Preset
-from .rows import Data, Fold
 
 POINT, DRAWN = "point", "drawn"
 """By whose RMSE hyper-parameters are chosen: the network's own (BN, DO), or its mean's over draws (MCBN, MCDropout)."""

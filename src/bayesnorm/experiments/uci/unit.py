@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from ...training.stacked import Stack, StackedDraws, StackedRows, StackedStatistics, unit_moments
+from .folds import Data
 from .posteriors import BY_CRPS, BY_ELBO, CENTRED_BY_CRPS, MULTIPLES, batchnorm_draws, elbos
 from .presets import PRECISIONS, preset_named
-from .rows import Data
 from .scoring import Drawn, Noise, scores
 from .selection import DRAWN, POINT, Chosen, Setting, Validated, cross_validate, retrain
 

@@ -17,8 +17,8 @@ from ...likelihoods import Gaussian
 from ...methods import MNF, BayesByBackprop
 from ...nets import Rescaled, paper_mlp
 from ...training.stacked import Stack, StackedRows, train_stacked
+from .folds import Data, Fold
 from .presets import PRECISIONS, preset_named
-from .rows import Data, Fold
 from .scoring import Drawn, Noise, scores
 
 METHODS: dict[str, type[BayesByBackprop | MNF]] = {"bbb": BayesByBackprop, "mnf": MNF}

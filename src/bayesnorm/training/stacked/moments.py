@@ -54,7 +54,7 @@ def unit_moments(
     var, square_var = (torch.cat(part) for part in zip(*found, strict=True))
     var = var.clamp_min(LEAST)
     return UnitMoments(
-        (var / batch_size).clamp_min(1e-6 * var / batch_size),
+        var / batch_size,
         var.sqrt(),
         torch.maximum(square_var / (4 * var), 1e-6 * var) / batch_size,
     )

@@ -1,0 +1,326 @@
+"""One unit of the regression benchmark in small: what it tells is what plain calls of the library give."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from collections import Counter
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import mse_loss
+
+import bayesnorm as bn
+from bayesnorm import metrics
+from bayesnorm.experiments.uci import presets, selection, unit
+from bayesnorm.experiments.uci.folds import Data
+from bayesnorm.experiments.uci.posteriors import MULTIPLES
+from bayesnorm.experiments.uci.results import METHODS_OF
+from bayesnorm.experiments.uci.selection import DRAWN, POINT, Setting, settings_for
+from bayesnorm.nets import paper_dropout_mlp, paper_mlp
+from bayesnorm.training import train
+
+N, FOLDS, DRAWS, EPOCHS = 90, 3, 20, 60
+"""72 training rows and 18 test rows; folds of 24 rows, which 48 others train for."""
+
+TOY = presets.Preset(
+    sets=("toy",),
+    splits=(1, 2),
+    folds=FOLDS,
+    seeds=(1, 2),
+    weight_decays=(1e-1, 1e-3),
+    batch_sizes=(16, 32, 48),
+    rates=(0.05,),
+    epochs=EPOCHS,
+    evaluate_every=10,
+    patience=2,
+    draws=DRAWS,
+    weight_steps=10,
+    dropout_batch_size=16,
+)
+PRECISIONS = 1e-3, 1e3
+CLOSE = 1e-4
+"""Of single precision: rounding errors that Adam carries through some hundred steps, as in the tests of stacks."""
+
+
+def toy(_name="toy"):
+    generator = np.random.default_rng(3)
+    x = 2 * generator.normal(size=(N, 3)) + 1
+    return x, 10 + 3 * np.sin(x[:, 0]) + x[:, 1] + 3 * generator.normal(size=N)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _toy():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules[Data.__module__], "load_uci", toy)
+        patch.setitem(presets.PRESETS, "toy", TOY)
+        patch.setitem(presets.PRECISIONS, "toy", PRECISIONS)
+        patch.setattr(unit, "PASSES_AT", 16)
+        yield
+
+
+@pytest.fixture(scope="module")
+def data(_toy):
+    return Data("toy", TOY.splits, FOLDS)
+
+
+@pytest.fixture(scope="module")
+def found(_toy):
+    """Results by family."""
+    return {
+        "bn": unit.run("toy", "toy", "bn", 16.0, "cpu"),
+        "dropout": unit.run("toy", "toy", "dropout", 0.05, "cpu"),
+    }
+
+
+def of(result, method, passes=None):
+    return [row for row in result["rows"] if row["method"] == method and row["passes"] == passes]
+
+
+@pytest.mark.parametrize("family", ["bn", "dropout"])
+def test_every_method_has_a_row_for_each_run(found, family):
+    counts = Counter(row["method"] for row in found[family]["rows"] if row["passes"] is None)
+    assert counts.keys() == set(METHODS_OF[family])
+    for method in METHODS_OF[family]:
+        runs = [(row["split"], row["seed"]) for row in of(found[family], method)]
+        seeds = (0,) if method == "DeepEnsemble" else TOY.seeds
+        assert runs == [(split, seed) for split in TOY.splits for seed in seeds], method
+    for row in found[family]["rows"]:
+        numbers = {name: value for name, value in row.items() if name not in ("method", "passes")}
+        assert all(value is None or math.isfinite(value) for value in numbers.values()), row
+        assert row["weight_decay"] in TOY.weight_decays
+        assert row["epochs"] in range(10, EPOCHS + 1, 10)
+        assert 0.999 * PRECISIONS[0] < row["precision"] < 1.001 * PRECISIONS[1]
+        assert 0 <= row["coverage_95"] <= 1
+        assert (row["effective_batch_size"] is not None) == ("M'" in row["method"])
+    # Constant uncertainty about itself is the zero of what is normalised.
+    alone, constant = unit.NAMES[family]
+    for method in (alone, constant):
+        for name in ("normalised_crps", "normalised_pll", "normalised_pll_own"):
+            assert [row[name] for row in of(found[family], method)] == pytest.approx([0.0] * 4, abs=1e-4)
+
+
+def test_what_else_is_told(found):
+    result = found["bn"]
+    steps = sum(row["epochs"] for row in of(result, "BN")) * (72 // 16)
+    assert result["network_steps"] > steps
+    assert [point["effective_batch_size"] for point in result["curve"]] == [16 * multiple for multiple in MULTIPLES]
+    at_16 = result["curve"][MULTIPLES.index(1.0)]
+    crps = [row["crps"] for row in of(result, "MCBN")]
+    assert at_16["crps_mean"] == pytest.approx(np.mean(crps), rel=1e-5)
+    assert at_16["crps_error"] == pytest.approx(np.std(crps, ddof=1) / 2, rel=1e-3)
+    assert at_16["cv_crps"] == pytest.approx([row["cv_crps"] for row in of(result, "MCBN")][::2], rel=1e-5, abs=1e-6)
+    std = result["points"]["std"]
+    assert len(std) == len(result["points"]["error"]) == 18
+    assert std == sorted(std)
+    assert {row["passes"] for row in result["rows"]} == {None, 2, 5, 10}, "fewer draws than there are"
+    assert found["dropout"]["curve"] == []
+
+
+def test_sizes_by_crps_are_the_least_of_the_curve(found):
+    best = np.argmin([point["cv_crps"] for point in found["bn"]["curve"]], axis=0)
+    resized = of(found["bn"], "MCBN M' by CRPS")
+    assert [row["effective_batch_size"] for row in resized] == [16 * MULTIPLES[best[split]] for split in (0, 0, 1, 1)]
+    for row in resized:
+        at = found["bn"]["curve"][MULTIPLES.index(row["effective_batch_size"] / 16)]
+        assert row["cv_crps"] == pytest.approx(at["cv_crps"][TOY.splits.index(row["split"])], rel=1e-5)
+    for name in ("MCBN", "MCBN centred"):
+        for row, plain in zip(of(found["bn"], f"{name} M' by CRPS"), of(found["bn"], name), strict=True):
+            assert row["cv_crps"] <= plain["cv_crps"] * (1 + 1e-5)
+
+
+def test_test_rows_are_never_trained_on(data):
+    assert [len(fold.train) for fold in data.whole] == [72, 72]
+    assert [(len(fold.train), len(fold.held)) for fold in data.validated] == [(48, 24)] * 6
+    for i, whole in enumerate(data.whole):
+        train, test = set(whole.train.tolist()), set(whole.held.tolist())
+        assert len(train) == 72
+        assert len(test) == 18
+        assert not train & test
+        folds = data.validated[i * FOLDS : (i + 1) * FOLDS]
+        for fold in folds:
+            assert fold.split == whole.split
+            assert not set(fold.train.tolist()) & set(fold.held.tolist())
+            assert set(fold.train.tolist()) | set(fold.held.tolist()) == train
+        assert sorted(torch.cat([fold.held for fold in folds]).tolist()) == sorted(train), "each held out once"
+    assert set(data.whole[0].held.tolist()) != set(data.whole[1].held.tolist())
+    x, y = toy()
+    own = data.train_rows(data.whole)
+    picked = data.whole[1].train.numpy()
+    np.testing.assert_allclose(own.scales.x_mean[1], x[picked].mean(0), rtol=1e-5)
+    np.testing.assert_allclose(own.scales.y_std[1], y[picked].std(), rtol=1e-5)
+    held = data.held_rows(data.whole, own)
+    np.testing.assert_allclose(held.in_raw_units(held.targets())[1, :, 0], y[data.whole[1].held], rtol=1e-5)
+    np.testing.assert_allclose(held.scales.y_mean, own.scales.y_mean)
+
+
+def test_batches_as_large_as_a_fold_are_refused(data):
+    assert data.fewest == 48
+    assert settings_for(TOY, data, "bn") == [16.0, 32.0]
+    assert settings_for(dataclasses.replace(TOY, folds=9), Data("toy", (1,), 9), "bn") == [16.0, 32.0, 48.0]
+    assert settings_for(TOY, data, "dropout") == [0.05]
+
+
+def half_mse(f, y):
+    return 0.5 * mse_loss(f, y)
+
+
+class Alone:
+    """Networks trained by `train`, one at a time, with rows in the units of their training rows."""
+
+    def __init__(self, data, family):
+        self.data, self.family = data, family
+        self.trained = cache(self._trained)
+
+    def _trained(self, place, seed, decay):
+        """Outputs for held rows in raw units after every ten epochs: alone, and under draws; and targets."""
+        fold = (self.data.whole if place[0] == "whole" else self.data.validated)[place[1]]
+        x, y = (part.float() for part in map(torch.from_numpy, toy()))
+        mean, std = x[fold.train].mean(0), x[fold.train].std(0, correction=0)
+        y_mean, y_std = y[fold.train].mean(), y[fold.train].std(correction=0)
+        z, held = (x[fold.train] - mean) / std, (x[fold.held] - mean) / std
+        network = paper_mlp(3, seed=seed) if self.family == "bn" else paper_dropout_mlp(3, 0.05, seed=seed)
+        kept = {}
+
+        def look(epoch, model):
+            if epoch % TOY.evaluate_every == 0:
+                if self.family == "bn":
+                    posterior = bn.MCBN(16, states=DRAWS, center="batch").fit(model, z, seed=0)
+                else:
+                    posterior = bn.MCDropout(consistent=True).fit(model, likelihood=bn.Gaussian())
+                drawn = bn.MonteCarlo(DRAWS).outputs(posterior, held, seed=0)
+                with torch.no_grad():
+                    kept[epoch] = model(held) * y_std + y_mean, drawn * y_std + y_mean
+
+        targets = ((y[fold.train] - y_mean) / y_std)[:, None]
+        train(
+            network,
+            z,
+            targets,
+            loss=half_mse,
+            epochs=EPOCHS,
+            batch_size=16,
+            weight_decay=decay,
+            seed=seed,
+            on_epoch=look,
+        )
+        return kept, y[fold.held]
+
+    def reached(self, split, decay, criterion):
+        """Mean over the folds of the RMSE on their held rows, by epoch."""
+        folds = [self.trained(("fold", split * FOLDS + i), 100 + i, decay) for i in range(FOLDS)]
+        found = {}
+        for epoch in range(10, EPOCHS + 1, 10):
+            means = [kept[epoch][0] if criterion == POINT else kept[epoch][1].mean(0) for kept, _ in folds]
+            errors = [(mean[:, 0] - y).square().mean().sqrt() for mean, (_, y) in zip(means, folds, strict=True)]
+            found[epoch] = float(torch.stack(errors).mean())
+        return found
+
+
+@pytest.fixture(scope="module", params=["bn", "dropout"])
+def alone(request, data):
+    return Alone(data, request.param)
+
+
+@pytest.mark.parametrize("criterion", [POINT, DRAWN])
+def test_cross_validation_chooses_the_least_rmse(found, alone, criterion):
+    method = unit.NAMES[alone.family][0] if criterion == POINT else {"bn": "MCBN", "dropout": "MCDropout"}[alone.family]
+    for split in range(2):
+        curves = {decay: alone.reached(split, decay, criterion) for decay in TOY.weight_decays}
+        for row in of(found[alone.family], method)[2 * split : 2 * split + 2]:
+            at = curves[row["weight_decay"]]
+            assert row["cv_rmse"] == pytest.approx(at[row["epochs"]], rel=CLOSE)
+            # Networks whose score got worse twice in a row stop: later ones do not count.
+            for curve in curves.values():
+                assert row["cv_rmse"] <= min(until_stopped(curve).values()) * (1 + CLOSE)
+
+
+def until_stopped(curve):
+    best, waited, seen = math.inf, 0, {}
+    for epoch, score in curve.items():
+        seen[epoch] = score
+        best, waited = (score, 0) if score <= best else (best, waited + 1)
+        if waited == TOY.patience:
+            break
+    return seen
+
+
+def test_scores_are_those_of_plain_calls(found, alone):
+    """From the chosen weight decay and epochs on: noise from the folds, a network on all training rows, its draws."""
+    method = {"bn": "MCBN", "dropout": "MCDropout"}[alone.family]
+    split, seed = 1, 2
+    (row,) = (
+        row for row in of(found[alone.family], method) if (row["split"], row["seed"]) == (TOY.splits[split], seed)
+    )
+    decay, epochs = row["weight_decay"], row["epochs"]
+    folds = [alone.trained(("fold", split * FOLDS + i), 100 + i, decay) for i in range(FOLDS)]
+    f = torch.cat([kept[epochs][1] for kept, _ in folds], 1).double()  # folds are of one length, so that means are one
+    y = torch.cat([y for _, y in folds]).double()
+
+    def with_noise(outputs, precision):
+        return bn.predictive.RegressionPredictive(outputs, torch.tensor(precision).double().rsqrt())
+
+    at = np.logspace(-2, 1, 1201)
+    spacing = at[1] / at[0] - 1
+    by_crps = float(at[np.argmin([float(metrics.crps(with_noise(f, p), y)) for p in at])])
+    by_pll = float(at[np.argmax([float(metrics.pll(with_noise(f, p), y)) for p in at])])
+    assert row["precision"] == pytest.approx(by_crps, rel=spacing)
+    assert row["cv_crps"] == pytest.approx(float(metrics.crps(with_noise(f, by_crps), y)), rel=CLOSE)
+    constant = metrics.constant_variance(f.mean(0), y[:, None])
+    kept, y = alone.trained(("whole", split), seed, decay)
+    test, y = kept[epochs][1].double(), y.double()
+    own = with_noise(test, row["precision"])
+    gaussian = bn.predictive.RegressionPredictive(own.mean[None], own.std[None])
+    assert row["rmse"] == pytest.approx(float(metrics.rmse(own, y)), rel=CLOSE)
+    assert row["crps"] == pytest.approx(float(metrics.crps(own, y)), rel=CLOSE)
+    assert row["pll"] == pytest.approx(float(metrics.pll(own, y)), abs=CLOSE)
+    # A precision that is off by a share changes a log likelihood by half of that share, where errors are as expected.
+    assert row["pll_own"] == pytest.approx(float(metrics.pll(with_noise(test, by_pll), y)), abs=spacing)
+    assert row["coverage_95"] == pytest.approx(float(metrics.coverage(gaussian, y, 0.95)), abs=1e-9)
+    assert row["normalised_crps"] == pytest.approx(float(metrics.normalised_crps(own, y, constant)), abs=100 * CLOSE)
+    assert row["normalised_pll"] == pytest.approx(float(metrics.normalised_pll(own, y, constant)), abs=100 * CLOSE)
+
+
+def test_fewer_passes_are_the_first_draws(found, data):
+    alone = Alone(data, "bn")
+    order = torch.randperm(DRAWS, generator=torch.Generator().manual_seed(0))  # in which a posterior draws its batches
+    for passes in (2, 5, 10):
+        row = of(found["bn"], "MCBN", passes)[1]
+        assert (row["split"], row["seed"]) == (1, 2)
+        kept, y = alone.trained(("whole", 0), 2, row["weight_decay"])
+        f = kept[row["epochs"]][1].double()[order.argsort()][:passes]
+        own = bn.predictive.RegressionPredictive(f, torch.tensor(row["precision"]).double().rsqrt())
+        for name, score in (("rmse", metrics.rmse), ("crps", metrics.crps), ("pll", metrics.pll)):
+            assert row[name] == pytest.approx(float(score(own, y.double())), rel=CLOSE)
+
+
+def test_an_ensemble_is_its_seeds_networks(found, data):
+    alone = Alone(data, "bn")
+    for split, row in enumerate(of(found["bn"], "DeepEnsemble")):
+        members = [alone.trained(("whole", split), seed, row["weight_decay"]) for seed in TOY.seeds]
+        f = torch.stack([kept[row["epochs"]][0] for kept, _ in members]).double()
+        own = bn.predictive.RegressionPredictive(f, torch.tensor(row["precision"]).double().rsqrt())
+        y = members[0][1].double()
+        assert row["rmse"] == pytest.approx(float(metrics.rmse(own, y)), rel=CLOSE)
+        assert row["crps"] == pytest.approx(float(metrics.crps(own, y)), rel=CLOSE)
+        assert row["pll"] == pytest.approx(float(metrics.pll(own, y)), abs=CLOSE)
+        assert row["effective_batch_size"] is None
+
+
+def test_networks_stop_at_the_epochs_that_were_chosen(data):
+    """Each at its own, as if the others had not gone on."""
+    setting = Setting(TOY, data, "bn", 16.0, "cpu")
+    epochs, decays = [20, 10, 40], [1e-1, 1e-3, 1e-3]
+    folds = [data.whole[0], data.whole[1], data.whole[1]]
+    stack, own, steps = selection.retrain(setting, folds, [1, 1, 2], decays, epochs)
+    assert stack.tracked.tolist() == [4 * each for each in epochs]
+    assert steps >= 4 * sum(epochs)
+    alone = Alone(data, "bn")
+    held = data.held_rows(folds, own)
+    f = held.in_raw_units(stack.predict(held))
+    for i, (split, seed) in enumerate([(0, 1), (1, 1), (1, 2)]):
+        kept, _ = alone.trained(("whole", split), seed, decays[i])
+        torch.testing.assert_close(f[i], kept[epochs[i]][0], rtol=CLOSE, atol=10 * CLOSE)

@@ -1,0 +1,385 @@
+"""Kernels for the papers' networks: which stacks they are for, and that they do what plain operations do."""
+
+from __future__ import annotations
+
+import importlib.util
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from bayesnorm.nets import paper_dropout_mlp, paper_mlp
+from bayesnorm.training.stacked import (
+    Stack,
+    StackedRows,
+    draws,
+    half_squared_error,
+    stack as stack_module,
+    train_stacked,
+)
+from bayesnorm.training.stacked.fused import block, passes
+from bayesnorm.training.stacked.fused.block import FusedBlock, trains
+from bayesnorm.training.stacked.fused.shape import block_rows, fitting, shape_of
+
+DEVICE = "cuda"
+KERNELS = pytest.mark.skipif(
+    not torch.cuda.is_available() or importlib.util.find_spec("triton") is None, reason="needs a GPU and Triton"
+)
+
+
+def normalised(inputs=5, hidden=(50, 50), outputs=1, activation=nn.ReLU, bias=False, eps=(1e-10, 1e-10)):
+    """`paper_mlp`, or nearly."""
+    layers, before = [], inputs
+    for width, own in zip(hidden, eps, strict=False):
+        layers += [nn.Linear(before, width, bias=bias), nn.BatchNorm1d(width, eps=own), activation()]
+        before = width
+    return nn.Sequential(*layers, nn.Linear(before, outputs))
+
+
+FITTING = {
+    "50": paper_mlp(13),
+    "100": paper_mlp(9, hidden=(100, 100)),
+    "128": paper_mlp(128, hidden=(128, 128)),
+    "dropout": paper_dropout_mlp(8, 0.05),
+    "wide dropout": paper_dropout_mlp(9, 0.05, hidden=(100, 100)),
+    "by hand": normalised(),
+}
+OTHERS = {
+    "three layers": paper_mlp(5, hidden=(50, 50, 50)),
+    "one layer": paper_mlp(5, hidden=(50,)),
+    "three layers of dropout": paper_dropout_mlp(5, 0.1, hidden=(50, 50, 50)),
+    "tanh": normalised(activation=nn.Tanh),
+    "another ReLU": normalised(activation=nn.LeakyReLU),
+    "unequal widths": paper_mlp(5, hidden=(50, 40)),
+    "unequal widths of dropout": paper_dropout_mlp(5, 0.1, hidden=(40, 50)),
+    "two outputs": paper_mlp(5, 2),
+    "two outputs of dropout": paper_dropout_mlp(5, 0.1, 2),
+    "too wide": paper_mlp(5, hidden=(129, 129)),
+    "too many inputs": paper_mlp(129),
+    "biases before batch norm": normalised(bias=True),
+    "two epsilons": normalised(eps=(1e-5, 1e-3)),
+    "no last bias": nn.Sequential(*paper_mlp(5)[:-1], nn.Linear(50, 1, bias=False)),
+    "batch norm and dropout": nn.Sequential(*paper_mlp(5)[:-1], nn.Dropout(0.1), nn.Linear(50, 1)),
+    "no dropout of inputs": paper_dropout_mlp(5, 0.1)[1:],
+}
+
+
+@pytest.mark.parametrize("name", FITTING)
+def test_networks_of_the_papers_fit(name):
+    network = FITTING[name]
+    stack = Stack.of([network])
+    shape = fitting(stack.layers)
+    first, *_, last = (layer for layer in network if isinstance(layer, nn.Linear))
+    assert (shape.inputs, shape.width) == (first.in_features, last.in_features)
+    assert max(16, shape.inputs) <= shape.D
+    assert max(16, shape.width) <= shape.H
+    assert shape.D & (shape.D - 1) == shape.H & (shape.H - 1) == 0, "powers of two"
+    assert (len(shape.norms), len(shape.drops)) == ((0, 3) if "dropout" in name else (2, 0))
+    where = {f"at_{short}": stack.weights[f"{long}"] for short, long in _named(shape).items()}
+    found = shape.places(stack.weights)
+    assert found.keys() == where.keys()
+    for key, tensor in where.items():
+        assert torch.equal(stack.weights.flat.flatten()[found[key] :][: tensor.numel()], tensor.flatten()), key
+
+
+def _named(shape):
+    names = {f"w{i}": f"{dense}.weight" for i, dense in enumerate(shape.dense, 1)} | {"b3": f"{shape.dense[2]}.bias"}
+    for i in (1, 2):
+        if shape.norms:
+            names |= {f"g{i}": f"{shape.norms[i - 1]}.weight", f"b{i}": f"{shape.norms[i - 1]}.bias"}
+        else:
+            names |= {f"b{i}": f"{shape.dense[i - 1]}.bias"}
+    return names
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_networks_do_not(name):
+    assert fitting(Stack.of([OTHERS[name]]).layers) is None
+
+
+def test_rows_that_are_held_at_once():
+    sizes = (16, 32, 48, 64, 100, 112, 128, 1024, 8, 33)
+    assert [block_rows(size) for size in sizes] == [16, 32, 16, 32, None, 16, 32, 32, None, None]
+
+
+def test_nothing_of_this_on_a_cpu():
+    stack = Stack.of([paper_mlp(5)])
+    assert shape_of(stack) is None
+    assert not trains(stack, settings())
+    rows = StackedRows.of(torch.randn(40, 5), networks=1)
+    assert passes.statistics(stack, rows, torch.zeros(1, 2, 32).long(), torch.zeros(1).long(), 32) is None
+    assert passes.moments(stack, stack.batch_statistics(rows, 32, 4), torch.randn(3, 5)) is None
+
+
+def settings(**options):
+    given = {"batch_size": 32, "loss": half_squared_error, "decay": torch.zeros(1, dtype=torch.float64), **options}
+    return SimpleNamespace(**given)
+
+
+def test_what_the_kernels_train(monkeypatch):
+    monkeypatch.setattr(block, "shape_of", lambda stack: fitting(stack.layers))
+    normed, dropped, every = (
+        Stack.of([network]) for network in (paper_mlp(5), paper_dropout_mlp(5, 0.1), OTHERS["tanh"])
+    )
+    assert trains(normed, settings())
+    assert trains(normed, settings(batch_size=512))
+    assert not trains(normed, settings(batch_size=100))
+    assert not trains(normed, settings(loss=lambda f, y: (f - y).abs().sum(-1)))
+    assert not trains(every, settings())
+    assert trains(dropped, settings())
+    assert trains(dropped, settings(batch_size=16))
+    assert not trains(dropped, settings(batch_size=64)), "its kernel holds a whole batch"
+    assert not trains(Stack.of([paper_dropout_mlp(5, 1.0)]), settings()), "nothing is kept, which nothing makes up for"
+
+
+WIDTH, INPUTS = 20, 5
+FLIPPED = 0.01
+"""What one gradient of some thousand that a ReLU passes on or not may change; training changes weights by far more."""
+
+SEEDS, DECAYS = [1, 2, 1, 3], [1e-1, 1e-3, 0.0, 1e-3]
+CLOSE = 5e-5
+"""Of single precision after 5 epochs, which Adam's roots make some hundred times worse than rounding a number is."""
+
+
+class Counted:
+    """Calls that were answered with something else than None."""
+
+    def __init__(self, monkeypatch, place, name):
+        self.count, original = 0, getattr(place, name)
+
+        def call(*arguments):
+            found = original(*arguments)
+            self.count += found is not None
+            return found
+
+        monkeypatch.setattr(place, name, call)
+
+
+@pytest.fixture
+def used(monkeypatch):
+    """How often kernels trained, took statistics and took moments: a plain path would pass all tests here too."""
+    return SimpleNamespace(
+        train=Counted(monkeypatch, FusedBlock, "train"),
+        statistics=Counted(monkeypatch, draws, "fused_statistics"),
+        moments=Counted(monkeypatch, stack_module, "fused_moments"),
+    )
+
+
+def task(family, batch_size, dtype, rate=0.0):
+    """Four networks; two share a seed but no rows, one has fewer steps in an epoch."""
+    generator = torch.Generator().manual_seed(0)
+    n = 2 * batch_size + 17
+    x = (3 * torch.randn(n, INPUTS, generator=generator) + 1).to(dtype)
+    y = 4 * torch.sin(x[:, :1]) + 2
+    make = {
+        "batch norm": lambda i: paper_mlp(INPUTS, hidden=(WIDTH, WIDTH), seed=i),
+        "dropout": lambda i: paper_dropout_mlp(INPUTS, rate, hidden=(WIDTH, WIDTH), seed=i),
+    }[family]
+    counts = n, n - 3, n, batch_size + 5
+    picked = [torch.randperm(n, generator=generator)[:count] for count in counts]
+    stack = Stack.of([make(i).to(dtype) for i in range(4)])
+    return stack, StackedRows.of(x, y, picked, standardise=True)
+
+
+def trained(family, batch_size, dtype, *, rate=0.0, device="cpu", **options):
+    stack, rows = task(family, batch_size, dtype, rate)
+    stack = stack.to(device)
+    options = {"epochs": 5, "weight_decay": DECAYS, "seed": SEEDS, "learning_rate": 3e-3, **options}
+    return stack, rows, train_stacked(stack, rows, batch_size=batch_size, **options)
+
+
+def far(found, expected):
+    """The largest difference of each network's tensors, relative to their size."""
+    differences = [
+        (found[name].cpu().double() - value).flatten(1).norm(dim=1) / value.flatten(1).norm(dim=1).clamp_min(1e-8)
+        for name, value in expected.tensors.items()
+    ]
+    return torch.stack(differences).amax(0)
+
+
+def same(found, expected):
+    """Whether all networks agree, but for at most one in which a ReLU got a number that rounding moved across 0."""
+    differences = far(found, expected).sort().values
+    return bool(differences[-2] < CLOSE and differences[-1] < FLIPPED)
+
+
+CASES = [("batch norm", 32), ("batch norm", 64), ("batch norm", 256), ("batch norm", 48), ("dropout", 32)]
+
+
+@KERNELS
+@pytest.mark.parametrize(("family", "batch_size"), CASES)
+def test_training_is_that_of_plain_operations(used, family, batch_size):
+    expected, _, told = trained(family, batch_size, torch.float64)
+    stack, _, history = trained(family, batch_size, torch.float32, device=DEVICE)
+    assert used.train.count == 2, "networks with as many steps together"
+    assert same(stack.weights, expected.weights)
+    if family == "batch norm":
+        assert same(stack.buffers, expected.buffers)
+    assert stack.tracked.tolist() == expected.tracked.tolist()
+    torch.testing.assert_close(history.losses, told.losses, rtol=FLIPPED, atol=0)
+    start, _ = task(family, batch_size, torch.float64)
+    assert far(start.weights, expected.weights).min() > 10 * FLIPPED, "they have moved"
+
+
+@KERNELS
+@pytest.mark.parametrize("family", ["batch norm", "dropout"])
+def test_training_goes_on_where_it_was(used, family):
+    """Scores between epochs, and networks that leave: moments, orders and steps of the others go on."""
+
+    def worse_or_better(counted):
+        def evaluate(_stack, members):
+            counted.append(members.tolist())
+            return torch.where(members < 2, 1.0, -1.0) * len(counted)
+
+        return evaluate
+
+    options = {"epochs": 6, "evaluate_every": 1, "patience": 1}
+    results = [
+        trained(family, 32, dtype, device=device, evaluate=worse_or_better([]), **options)
+        for dtype, device in ((torch.float64, "cpu"), (torch.float32, DEVICE))
+    ]
+    (expected, _, told), (stack, _, history) = results
+    assert used.train.count > 3
+    assert history.stopped.tolist() == told.stopped.tolist() == [2, 2, 6, 6]
+    assert history.epochs.tolist() == told.epochs.tolist() == [1, 1, 6, 6]
+    assert same(stack.weights, expected.weights)
+
+
+@KERNELS
+@pytest.mark.parametrize("batch_size", [32, 64, 48])
+def test_statistics_are_those_of_plain_operations(used, batch_size):
+    expected, rows, _ = trained("batch norm", batch_size, torch.float64)
+    stack = single(expected).to(DEVICE)
+    found = stack.batch_statistics(rows, batch_size, 7, seed=SEEDS)
+    assert used.statistics.count == 1
+    own = expected.batch_statistics(rows, batch_size, 7, seed=SEEDS)
+    scale = own.coordinates().std(1, keepdim=True)
+    off = (found.coordinates().cpu() - own.coordinates()).abs() / scale
+    assert off.max() < 20 * CLOSE, "of what batches differ by, which is some per cent of a variance"
+
+
+@KERNELS
+@pytest.mark.parametrize("rows", [37, 64, 130])
+@pytest.mark.parametrize("at_once", [passes.DRAWN, 1], ids=["together", "one by one"])
+@pytest.mark.parametrize("family", ["batch norm", "dropout"])
+def test_moments_are_those_of_plain_operations(used, monkeypatch, family, at_once, rows):
+    monkeypatch.setattr(passes, "DRAWN", at_once)
+    expected, train, _ = trained(family, 32, torch.float64, rate=0.2)
+    stack = single(expected).to(DEVICE)
+    x = torch.randn(4, rows, INPUTS, generator=torch.Generator().manual_seed(1))
+    if family == "batch norm":
+        own = expected.batch_statistics(train, 32, 9, seed=SEEDS).about("batch").at_batch_size([16.0, 32.0, 64.0, 8.0])
+        theirs = stack.batch_statistics(train, 32, 9, seed=SEEDS).about("batch").at_batch_size([16.0, 32.0, 64.0, 8.0])
+    else:
+        own, theirs = (each.dropout_masks(9, seed=SEEDS) for each in (expected, stack))
+    for inputs in (x, x[0]):
+        mean, var = stack.moments_under(theirs, inputs)
+        exact_mean, exact_var = expected.moments_under(own, inputs.double())
+        size = exact_mean.std()
+        assert mean.shape == var.shape == (4, rows, 1)
+        assert ((mean.cpu() - exact_mean).abs() / size).max() < CLOSE
+        assert ((var.cpu() - exact_var).abs() / (exact_var + CLOSE * size**2)).max() < 10 * CLOSE
+    assert used.moments.count == 2
+
+
+@KERNELS
+def test_masks_of_every_row_are_left_to_plain_operations(used):
+    expected, _, _ = trained("dropout", 32, torch.float32, rate=0.2, capture=False)
+    stack, x = expected.to(DEVICE), torch.randn(11, INPUTS, generator=torch.Generator().manual_seed(1))
+    own, theirs = (each.dropout_masks(4, seed=SEEDS, consistent=False) for each in (expected, stack))
+    before = used.moments.count
+    mean, _ = stack.moments_under(theirs, x)
+    assert used.moments.count == before
+    torch.testing.assert_close(mean.cpu(), expected.predict_under(own, x).mean(0), rtol=1e-4, atol=1e-5)
+
+
+@KERNELS
+def test_the_same_seed_drops_the_same(used):
+    """Whatever other networks are beside it, and however many epochs are trained in one call."""
+    first, _, told = trained("dropout", 32, torch.float32, rate=0.2, device=DEVICE)
+    again, _, _ = trained("dropout", 32, torch.float32, rate=0.2, device=DEVICE)
+    parts, _, _ = trained(
+        "dropout",
+        32,
+        torch.float32,
+        rate=0.2,
+        device=DEVICE,
+        evaluate=lambda _s, m: -torch.ones(len(m)),
+        evaluate_every=1,
+    )
+    assert used.train.count == 2 + 2 + 10
+    assert torch.equal(first.weights.flat, again.weights.flat)
+    assert torch.equal(first.weights.flat, parts.weights.flat)
+    stack, rows = task("dropout", 32, torch.float32, 0.2)
+    member = torch.tensor([2])
+    alone = stack.take(member).to(DEVICE)
+    train_stacked(
+        alone, rows.take(member), epochs=5, batch_size=32, weight_decay=DECAYS[2], seed=SEEDS[2], learning_rate=3e-3
+    )
+    assert torch.equal(alone.weights.flat, first.take(member).weights.flat)
+    other, _, _ = trained("dropout", 32, torch.float32, rate=0.2, device=DEVICE, seed=[4, 5, 6, 7])
+    without, _, _ = trained("dropout", 32, torch.float32, device=DEVICE)
+    assert not torch.equal(first.weights.flat, other.weights.flat)
+    assert not torch.equal(first.weights.flat, without.weights.flat)
+    assert torch.isfinite(told.losses).all()
+
+
+UNITS, EPOCHS, STEPS = 16, 25, 4
+
+
+@KERNELS
+@pytest.mark.parametrize("rate", [0.05, 0.3])
+@pytest.mark.parametrize("place", [0, 1, 2], ids=["inputs", "first layer", "second layer"])
+def test_as_many_units_are_kept_as_there_should_be(used, place, rate):
+    """Networks whose output is the mean of one dropout layer's factors, and whose weights hardly move.
+
+    With targets 0 and 1 and the same seed, losses tell the mean m and the mean square of the outputs:
+    2 loss_0 = E f^2, and 2 loss_1 = E f^2 - 2 m + 1.
+    """
+    networks = []
+    for _ in range(2):
+        network = paper_dropout_mlp(UNITS, 0.0, hidden=(UNITS, UNITS))
+        [layer for layer in network if isinstance(layer, nn.Dropout)][place].p = rate
+        first, second, last = (layer for layer in network if isinstance(layer, nn.Linear))
+        with torch.no_grad():
+            first.weight.copy_(torch.eye(UNITS))
+            second.weight.copy_(torch.eye(UNITS))
+            last.weight.fill_(1 / UNITS)
+        networks.append(network)
+    rows = 32 * STEPS
+    x, y = torch.ones(2, rows, UNITS), torch.stack([torch.zeros(rows, 1), torch.ones(rows, 1)])
+    stack = Stack.of(networks).to(DEVICE)
+    history = train_stacked(stack, StackedRows.of(x, y), epochs=EPOCHS, batch_size=32, learning_rate=1e-20, seed=[5, 5])
+    assert used.train.count == 1
+    square, distance = (2 * history.losses).double()
+    mean = ((square - distance + 1) / 2).mean()
+    outputs, var = EPOCHS * rows, rate / (1 - rate) / UNITS  # of them, and of one: a mean of independent factors
+    assert abs(mean - 1) < 5 * (var / outputs) ** 0.5, "the share that is kept, over the share that should be"
+    # E f^2 = 1 + var, and f^2 has about the variance 4 var of a number near 1.
+    assert abs(square.mean() - 1 - var) < 5 * (4.5 * var / outputs) ** 0.5, "units of a row are independent"
+    spread = (4 * var / rows) ** 0.5
+    assert 0.5 * spread < square.std() < 1.6 * spread, "and so are rows, steps and epochs"
+
+
+@KERNELS
+def test_wide_layers_are_for_quick_products_only():
+    stack = Stack.of([paper_mlp(INPUTS, hidden=(100, 100))]).to(DEVICE)
+    assert torch.get_float32_matmul_precision() == "highest"
+    assert shape_of(stack) is None
+    try:
+        torch.set_float32_matmul_precision("high")
+        assert shape_of(stack).H == 128
+        x = torch.randn(100, INPUTS, generator=torch.Generator().manual_seed(0))
+        rows = StackedRows.of(x, x.sin().sum(1), networks=1, standardise=True)
+        history = train_stacked(stack, rows, epochs=5, batch_size=32)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    plain = train_stacked(Stack.of([paper_mlp(INPUTS, hidden=(100, 100))]), rows, epochs=5, batch_size=32)
+    # Factors rounded to 10 binary digits, of which products and Adam's first steps make some per cent at most.
+    torch.testing.assert_close(history.losses, plain.losses, rtol=0.05, atol=0)
+
+
+def single(stack):
+    """The same networks in single precision."""
+    return Stack.of([stack.network(i).float() for i in range(len(stack))])
