@@ -60,7 +60,8 @@ def train_stacked(
 
     Each network comes out as `train` would leave it with the same rows, seed and settings, but for rounding: rows are
     taken in the same order, and on a CPU dropout draws the same masks. (On a GPU masks are distributed alike; but
-    where no kernel trains, they depend on which networks are trained together.) Networks whose training is over cost nothing any more.
+    where no kernel trains, they depend on which networks are trained together.) Networks whose training is over cost
+    nothing any more.
 
     A bias that batch norm takes out again has no gradient but rounding errors, which Adam makes into whole steps in
     single precision: it and the running mean differ from those of `train`; predictions do not.
