@@ -87,7 +87,7 @@ PRESETS: dict[str, Preset] = {
         evaluate_every=20,
         patience=5,
         draws=100,
-        weight_steps=2000,
+        weight_steps=1200,
     ),
 }
 
