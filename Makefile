@@ -11,7 +11,7 @@ export BAYESNORM_DATA
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart lint format typecheck test bench-inference bench-peers clean
+.PHONY: help install quickstart lint format typecheck test bench-inference bench-peers bench-tabular clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -65,6 +65,17 @@ bench-inference: .venv/.installed ## Time and exactness of every way of predicti
 
 bench-peers: .venv-peers/.installed ## Beside torch-uncertainty and laplace-torch: cost, scores, what each can run
 	.venv-peers/bin/python benchmarks/peers.py $(ARGS)
+
+# NGBoost wants an older pandas, so the comparison has an environment of its own too.
+.venv-tabular/.installed: pyproject.toml benchmarks/tabular_requirements.txt
+	$(PYTHON) -m venv .venv-tabular
+	.venv-tabular/bin/pip --disable-pip-version-check -q install -c constraints.txt torch
+	.venv-tabular/bin/pip --disable-pip-version-check -q install -r benchmarks/tabular_requirements.txt -e ".[tabular]"
+	@touch $@
+
+bench-tabular: .venv-tabular/.installed ## Tables beside scikit-learn's models and NGBoost (needs BAYESNORM_DATA)
+	.venv-tabular/bin/python benchmarks/tabular.py $(ARGS)
+	$(BIN)/python benchmarks/readme_tables.py
 
 clean: ## Remove caches and builds (.venv and out/ stay)
 	rm -rf build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage htmlcov

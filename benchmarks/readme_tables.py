@@ -143,6 +143,11 @@ def tabular() -> str:
         return ""
     scored = [row for row in found["rows"] if "crps" in row]
     sets, models = (list(dict.fromkeys(row[key] for row in scored)) for key in ("set", "model"))
+    # Only splits that every model of a set has: means of others could not be compared.
+    have = {key: {row["split"] for row in scored if (row["set"], row["model"]) == key} for key in
+            {(row["set"], row["model"]) for row in scored}}  # fmt: skip
+    common = {name: set.intersection(*(splits for key, splits in have.items() if key[0] == name)) for name in sets}
+    scored = [row for row in scored if row["split"] in common[row["set"]]]
 
     def mean(name: str, model: str, key: str) -> float | None:
         values = [row[key] for row in scored if (row["set"], row["model"]) == (name, model)]

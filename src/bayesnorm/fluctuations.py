@@ -111,7 +111,7 @@ class LowRankGaussian(Fluctuations):
         """The leading `rank` principal directions of deviations (S, P), and what they leave of each variance."""
         scaled = (deviations / len(deviations) ** 0.5).double()
         # The (S, S) Gram matrix and the (P, P) covariance have the same eigenvalues; the smaller one is solved.
-        if len(scaled) <= scaled.shape[1]:
+        if scaled.shape[1] >= len(scaled) or scaled.shape[1] < rank:
             _, vectors = torch.linalg.eigh(scaled @ scaled.T)
             directions = vectors[:, -rank:].flip(1).T @ scaled
         else:

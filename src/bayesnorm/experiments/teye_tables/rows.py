@@ -142,7 +142,9 @@ def _stored_rows(store: Store, experiment: str | None) -> list[dict[str, Any]]:
 def _run(row: Mapping[str, Any]) -> Run:
     missing = [name for name in ("dataset", "method", "split", "seed", "chosen") if row.get(name) in (None, "")]
     if missing:
-        raise BayesNormError(f"rows: one has no {', '.join(missing)} ({dict(row)}); `{COMMAND}` writes such rows.")
+        raise BayesNormError(
+            f"rows: one has no {', '.join(missing)}, only {', '.join(row)}; `{COMMAND}` writes such rows."
+        )
     chosen, passes = _number(row, "chosen"), _number(row, "passes")
     found = {name: _number(row, name) for name in SCORES}
     return Run(
@@ -173,11 +175,11 @@ def _flat(head: Mapping[str, Any]) -> Iterator[str]:
     """Names and values of a header; lists and tables of more than plain values are left out."""
     for name, value in head.items():
         if isinstance(value, Mapping):
-            yield f"{name} ({', '.join(_flat(value))})"
+            yield f"{name.replace('_', ' ')} ({', '.join(_flat(value))})"
         elif isinstance(value, bool | int | float | str | None):
-            yield f"{name} {_shown(value)}"
+            yield f"{name.replace('_', ' ')} {_shown(value)}"
         elif isinstance(value, list) and value and all(isinstance(entry, int | float | str) for entry in value):
-            yield f"{name} {' and '.join(map(_shown, value))}"
+            yield f"{name.replace('_', ' ')} {' and '.join(map(_shown, value))}"
 
 
 def _shown(value: Any) -> str:
