@@ -108,7 +108,7 @@ def note_run(store: Store, preset: str, *, seconds: float, workers: int | None, 
     """
     at = datetime.now(UTC).isoformat(timespec="seconds")
     unit = Unit(f"{experiment(preset)} runs", f"{__name__}:note_run", {"preset": preset, "ended": at})
-    store.add_result(unit, {"wall": round(seconds, 1), "workers": workers, "finished": finished})
+    store.add_result(unit, {"wall": round(seconds, 3), "workers": workers, "finished": finished})
 
 
 def rows(store: Store, preset: str) -> list[dict[str, Any]]:
