@@ -13,9 +13,8 @@ from typing import Any
 
 from ...bench import Store
 from ...errors import BayesNormError
-from ..uci.results import EXPERIMENT, rows as benchmark_rows
+from ..uci.results import EXPERIMENT, ROWS, rows as benchmark_rows
 
-ROWS = Path("results") / "uci_paper.csv"
 COMMAND = "bayesnorm bench uci --preset paper --device cuda"
 SCORES = ("rmse", "crps", "pll", "normalised_crps", "normalised_pll", "pll_own", "normalised_pll_own")
 """Columns with a number per run; "_own" is with the precision that cross-validated PLL chose, the others by CRPS."""

@@ -21,8 +21,8 @@ import numpy as np
 
 from ...errors import BayesNormError
 from ...plots import Plot, Scores, SensitivityCurve, UncertaintyErrorPlot, draw_grid, save_figure
+from .results import ROWS
 
-ROWS = Path("results") / "uci_paper.csv"
 TRAINED_WITH = (32, 128, 512)
 """Training batch sizes that are drawn."""
 

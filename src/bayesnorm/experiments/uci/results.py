@@ -56,6 +56,9 @@ COLUMNS = (
 )  # fmt: skip
 
 
+ROWS = Path("results") / "uci_paper.csv"
+"""Where the committed results of the preset "paper" are, in a checkout."""
+
 EXPERIMENT = "uci-"
 """What the names of its tables in a store begin with."""
 

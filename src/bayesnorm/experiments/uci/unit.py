@@ -97,18 +97,13 @@ class Unit:
         final = {name: self._final(chosen) for name, chosen in validated.chosen.items()}
         folds = {name: self._folds(validated, chosen) for name, chosen in validated.chosen.items()}
         point, drawn = validated.chosen[POINT], validated.chosen[DRAWN]
-        alone, constant = NAMES[self.setting.family]
-        noise = Noise.chosen(folds[POINT].point(), self.between, self.splits)
-        self._keep(alone, point, final[POINT].point(), noise)
+        alone, _ = NAMES[self.setting.family]
+        self._scored(alone, point, folds[POINT].point(), final[POINT].point())
         if self.setting.family == "bn":
             self._batchnorm(drawn, folds[DRAWN], final[DRAWN])
             self._ensemble(point, final[POINT])
         else:
             self._dropout(drawn, folds[DRAWN], final[DRAWN])
-        published = self.setting.draws(folds[DRAWN].stack, folds[DRAWN].train)
-        of_folds = folds[DRAWN].moments(published).constant()
-        of_test = final[DRAWN].moments(self.setting.draws(final[DRAWN].stack, final[DRAWN].train)).constant()
-        self._keep(constant, drawn, of_test, Noise.chosen(of_folds, self.between, self.splits))
 
     def _folds(self, validated: Validated, chosen: Chosen) -> Networks:
         stack = chosen.stack
@@ -133,12 +128,11 @@ class Unit:
         draws, final_draws = batchnorm_draws(of_folds, units, seed=1), batchnorm_draws(of_final, final_units, seed=1)
         published = None
         for name in draws:
-            noise = Noise.chosen(folds.drawn(draws[name]), self.between, self.splits)
-            drawn = final.drawn(final_draws[name])
-            self._keep(name, chosen, drawn, noise)
+            of_rows, drawn = folds.drawn(draws[name]), final.drawn(final_draws[name])
+            noise = self._scored(name, chosen, of_rows, drawn)
             if name == "MCBN":
                 published = noise
-                self._picture(drawn, noise)
+                self._beside_constant(chosen, of_rows, drawn, noise)
                 if self.setting.batch_size == PASSES_AT:
                     self._fewer_passes(chosen, drawn, noise)
         assert published is not None
@@ -222,17 +216,26 @@ class Unit:
         self.network_steps += steps
         held = self.data.held_rows(folds, train).to(stack.device, stack.dtype)
         of_folds = _together(held, stack.predict(held), members)
-        noise = Noise.chosen(of_folds, self.between, self.splits)
-        self._keep("DeepEnsemble", chosen, _together(final.held, final.stack.predict(final.held), members), noise)
+        together = _together(final.held, final.stack.predict(final.held), members)
+        self._scored("DeepEnsemble", chosen, of_folds, together)
 
     def _dropout(self, chosen: Chosen, folds: Networks, final: Networks) -> None:
-        noise = Noise.chosen(folds.drawn(self.setting.draws(folds.stack, folds.train)), self.between, self.splits)
+        of_folds = folds.drawn(self.setting.draws(folds.stack, folds.train))
         drawn = final.drawn(self.setting.draws(final.stack, final.train))
-        self._keep("MCDropout", chosen, drawn, noise)
-        self._picture(drawn, noise)
+        noise = self._scored("MCDropout", chosen, of_folds, drawn)
+        self._beside_constant(chosen, of_folds, drawn, noise)
 
-    def _picture(self, drawn: Drawn, noise: Noise) -> None:
-        """Errors and standard deviations of the first network's test rows, sorted by doubt, and the constant one."""
+    def _scored(self, method: str, chosen: Chosen, of_folds: Drawn, drawn: Drawn) -> Noise:
+        """Keep test scores with the noise that is chosen on the folds' held rows."""
+        noise = Noise.chosen(of_folds, self.between, self.splits)
+        self._keep(method, chosen, drawn, noise)
+        return noise
+
+    def _beside_constant(self, chosen: Chosen, of_folds: Drawn, drawn: Drawn, noise: Noise) -> None:
+        """Constant uncertainty about the published method's mean; and, for a picture, errors and standard deviations of
+        the first network's test rows, sorted by doubt."""
+        _, constant = NAMES[self.setting.family]
+        self._scored(constant, chosen, of_folds.constant(), drawn.constant())
         std = (drawn.var[0] + 1 / noise.crps[0]).sqrt()
         order = std.argsort()[:: max(1, -(-len(std) // POINTS))]
         self.points = {
