@@ -137,7 +137,7 @@ def test_text_and_infinity_among_numbers(write, cells, message):
 
 def test_parquet_without_pyarrow(write, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match="Parquet files need pyarrow: pip install pyarrow"):
+    with pytest.raises(MissingExtraError, match=r"Parquet files need pyarrow: pip install 'bayesnorm\[parquet\]'"):
         open_table(write(b"PAR1", "t.parquet"))
 
 

@@ -230,7 +230,9 @@ def _parquet() -> Any:
         importlib.import_module("pyarrow.parquet")
         return importlib.import_module("pyarrow")
     except ImportError as error:
-        raise MissingExtraError("Parquet files need pyarrow: pip install 'bayesnorm[parquet]'; or save the table as CSV.") from error
+        raise MissingExtraError(
+            "Parquet files need pyarrow: pip install 'bayesnorm[parquet]'; or save the table as CSV."
+        ) from error
 
 
 def _open_parquet(path: Path) -> TableFile:
