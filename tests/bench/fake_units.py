@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 
@@ -74,4 +75,20 @@ def dies(x: int, deadly: list[int], kind: str) -> int:
             os.kill(os.getpid(), signal.SIGKILL)
         os.kill(os.getpid(), getattr(signal, kind))
         time.sleep(60)
+    return x * x
+
+
+def loses_its_gpu(x: int, deadly: list[int]) -> int:
+    """As after an illegal access to a GPU's memory: CUDA fails in this process from then on."""
+
+    def fail() -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    if x in deadly:
+        cuda = SimpleNamespace(is_initialized=lambda: True, synchronize=fail)
+        sys.modules["torch"] = SimpleNamespace(  # type: ignore[assignment]
+            cuda=cuda, __version__="0", set_num_threads=lambda _: None, manual_seed=lambda _: None
+        )
+    if isinstance(sys.modules.get("torch"), SimpleNamespace):
+        fail()
     return x * x

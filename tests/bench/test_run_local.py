@@ -120,6 +120,16 @@ def test_a_worker_that_dies_costs_its_unit_only(store, units, kind, message):
     assert all(message in failure.error and failure.attempts == 1 for failure in failures)
 
 
+@pytest.mark.parametrize("deadly", [[1, 3], [4]])
+def test_a_worker_that_loses_its_gpu_costs_its_unit_only(store, units, deadly):
+    """CUDA does not come back in a process; units that the same process went on with would all fail."""
+    todo = units("loses_its_gpu", 5, deadly=deadly)
+    assert run_local(todo, store, workers=1) == Tally(0, 5 - len(deadly), len(deadly))
+    failures = store.failures("test")
+    assert [failure.parameters["x"] for failure in failures] == deadly
+    assert all("illegal memory access" in failure.error for failure in failures)
+
+
 def test_a_worker_that_is_killed_from_outside(store, units, tmp_path):
     todo = units("slow", 3, folder=str(tmp_path), seconds=0.3)
 

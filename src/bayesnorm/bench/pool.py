@@ -1,4 +1,4 @@
-"""Worker processes: one unit each at a time; one that dies costs its unit and is replaced."""
+"""Worker processes: one unit each at a time; one that dies, or loses its GPU, costs its unit and is replaced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .unit import Unit
-from .worker import STOP
+from .worker import LAST, STOP
 
 Answer = dict[str, Any]
 Events = queue.SimpleQueue[tuple["_Worker", str]]
@@ -51,7 +51,11 @@ def work(
         if unit is None:
             return
         if line.endswith("\n"):
-            finished(unit, json.loads(line))
+            told = json.loads(line)
+            if told.pop(LAST):
+                pool.discard(worker)
+                leaving.add(worker)
+            finished(unit, told)
         else:
             pool.discard(worker)
             finished(unit, {"error": worker.obituary(), "seconds": None, "machine": None})

@@ -24,6 +24,8 @@ from typing import IO, Any
 
 ERROR_CHARACTERS = 20_000
 STOP = "stop"
+LAST = "last"
+"""In an answer: whether the worker ends after it."""
 
 
 def answer(function: str, parameters: str, key: str, threads: int) -> dict[str, Any]:
@@ -90,6 +92,18 @@ def cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
+def _accelerator_lost() -> bool:
+    """Whether CUDA is broken in this process: after some errors every later call fails too, whoever makes it."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return False
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
+
+
 def _private(number: int, mode: str, instead: int) -> IO[str]:
     """A standard stream for this module alone; the units' own reading or printing goes elsewhere."""
     stream = os.fdopen(os.dup(number), mode, buffering=1, encoding="ascii")
@@ -118,7 +132,11 @@ def main() -> None:
     units: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(lines, units), daemon=True).start()
     while (unit := units.get()) is not None:
-        answers.write(json.dumps(answer(**unit, threads=settings["threads"])) + "\n")
+        told = answer(**unit, threads=settings["threads"])
+        lost = "error" in told and _accelerator_lost()
+        answers.write(json.dumps({**told, LAST: lost}) + "\n")
+        if lost:
+            return
 
 
 if __name__ == "__main__":
