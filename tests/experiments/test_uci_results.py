@@ -152,6 +152,21 @@ def test_each_criterion_chooses_a_size_of_its_own(filled):
     assert rows(filled, "quick") == []
 
 
+def test_what_was_computed_on_two_devices_counts_once(filled):
+    before = rows(filled, "tiny"), results.header(filled, "tiny")["units"], summary(filled, "tiny")
+    same = filled.rows("uci-tiny")[0]
+    unit = Unit(
+        "uci-tiny",
+        "any:name",
+        {name: same[name] for name in ("preset", "dataset", "family", "setting")} | {"device": "cuda"},
+    )
+    filled.add_result(
+        unit, {name: same[name] for name in ("rows", "network_steps", "unit_seconds", "curve", "points")}, 1.0, MACHINE
+    )
+    assert len(filled.rows("uci-tiny")) == 5
+    assert (rows(filled, "tiny"), results.header(filled, "tiny")["units"], summary(filled, "tiny")) == before
+
+
 def test_summary_has_means_and_errors_of_the_chosen(filled):
     text = summary(filled, "tiny")
     lines = {line[:24].strip(): line for line in text.splitlines()}

@@ -33,6 +33,7 @@ class Preset:
         splits: Train/test splits, by the paper's numbers.
         folds: Of cross-validation on the training rows.
         seeds: Networks that are trained anew on all training rows of a split.
+        fold_seed: Of the first fold's networks; the other folds' have those that follow.
         weight_decays: lambda, tried by cross-validation.
         batch_sizes: M, of batch-norm networks.
         rates: Of dropout networks, whose batches have `dropout_batch_size` rows.
@@ -57,6 +58,7 @@ class Preset:
     draws: int
     weight_steps: int
     weight_draws: int = 100
+    fold_seed: int = 100
     dropout_batch_size: int = 32
 
 

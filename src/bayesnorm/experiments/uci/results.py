@@ -117,7 +117,7 @@ def note_run(store: Store, preset: str, *, seconds: float, workers: int | None, 
 def rows(store: Store, preset: str) -> list[dict[str, Any]]:
     """One row for each run of each method at each setting; `chosen` where cross-validation chose the setting."""
     found = []
-    for unit in store.rows(experiment(preset)):
+    for unit in _results(store, preset):
         shared = {name: unit.get(name) for name in ("preset", "dataset", "family", "setting")}
         for row in unit["rows"]:
             found.append({name: {**shared, **row}.get(name) for name in COLUMNS})
@@ -129,6 +129,12 @@ def rows(store: Store, preset: str) -> list[dict[str, Any]]:
     for row in found:
         row["chosen"] = int(row["cv_rmse"] is None or row["cv_rmse"] == best[_choice(row)])
     return found
+
+
+def _results(store: Store, preset: str) -> list[dict[str, Any]]:
+    """What units gave; one that was computed on two kinds of device counts once."""
+    names = ("dataset", "family", "setting", "split", "seed")
+    return list({tuple(unit.get(name) for name in names): unit for unit in store.rows(experiment(preset))}.values())
 
 
 def _choice(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -192,7 +198,7 @@ def export(store: Store, preset: str, path: str | os.PathLike[str]) -> None:
 
 def header(store: Store, preset: str) -> dict[str, Any]:
     """Hardware, versions and steps of a run; the curves over M', and the points of the pictures of doubt."""
-    found = store.rows(experiment(preset))
+    found = _results(store, preset)
     families = list(dict.fromkeys(unit["family"] for unit in found))
     machines = [unit["machine"] or {} for unit in found]
     chosen = {(r["dataset"], r["family"], r["setting"]) for r in rows(store, preset) if r["chosen"] and _pictured(r)}

@@ -98,7 +98,7 @@ def cross_validate(setting: Setting) -> Validated:
     preset, folds = setting.preset, setting.data.validated
     decays = preset.weight_decays
     every = [fold for _ in decays for fold in folds]
-    seeds = [100 + i % preset.folds for i in range(len(every))]
+    seeds = [preset.fold_seed + i % preset.folds for i in range(len(every))]
     train = setting.data.train_rows(every)
     held = setting.data.held_rows(every, train)
     stack = setting.stack(seeds)

@@ -94,8 +94,8 @@ class Unit:
     def run(self) -> None:
         validated = cross_validate(self.setting)
         self.network_steps, self.training_seconds = validated.network_steps, validated.seconds
-        final = {name: self._final(chosen) for name, chosen in validated.chosen.items()}
-        folds = {name: self._folds(validated, chosen) for name, chosen in validated.chosen.items()}
+        final = {name: self.final(chosen) for name, chosen in validated.chosen.items()}
+        folds = {name: self.folds(validated, chosen) for name, chosen in validated.chosen.items()}
         point, drawn = validated.chosen[POINT], validated.chosen[DRAWN]
         alone, _ = NAMES[self.setting.family]
         self._scored(alone, point, folds[POINT].point(), final[POINT].point())
@@ -105,11 +105,12 @@ class Unit:
         else:
             self._dropout(drawn, folds[DRAWN], final[DRAWN])
 
-    def _folds(self, validated: Validated, chosen: Chosen) -> Networks:
+    def folds(self, validated: Validated, chosen: Chosen) -> Networks:
+        """The networks of cross-validation that were chosen."""
         stack = chosen.stack
         return Networks(stack, *(rows.to(stack.device, stack.dtype) for rows in (validated.train, validated.held)))
 
-    def _final(self, chosen: Chosen) -> Networks:
+    def final(self, chosen: Chosen) -> Networks:
         """Every split's networks, one for each seed, trained on all its training rows with what was chosen."""
         folds = [whole for whole in self.data.whole for _ in self.seeds]
         seeds = [seed for _ in self.data.whole for seed in self.seeds]
