@@ -1,13 +1,8 @@
-"""The loop: what it asks, what it keeps, and what happens when the oracle raises or the process dies."""
+"""The loop: what it asks, which labels it keeps, and what it refuses."""
 
 from __future__ import annotations
 
-import functools
 import math
-import os
-import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -15,33 +10,10 @@ import torch
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm import RegressionPredictive, active
-from bayesnorm.errors import FileFormatError, InputError
+from bayesnorm import active
+from bayesnorm.errors import InputError
 
-POOL = torch.linspace(-1, 1, 30)[:, None]
-
-
-class Far:
-    """A posterior that doubts what is far from all labelled rows."""
-
-    def __init__(self, x, y):
-        self.x, self.y = x, y
-
-    def predict(self, x, engine=None, seed=0):
-        far = (x - self.x.T).abs().amin(1, keepdim=True)
-        return RegressionPredictive(torch.stack([-far, far]), torch.tensor(0.1))
-
-
-def truth(rows, x):
-    return torch.sin(3 * x)
-
-
-def learner(oracle=truth, fit=Far, acquisition=active.epistemic_variance, **options):
-    return active.ActiveLearner(POOL, oracle, fit, acquisition, **{"budget": 12, "batch": 4, **options})
-
-
-class Broken(Exception):
-    """What an oracle raises."""
+from .far_rows import POOL, Far, learner, truth
 
 
 def test_it_reaches_the_budget_and_asks_for_every_row_once():
@@ -115,211 +87,6 @@ def test_the_whole_pool_can_be_the_budget():
     whole = learner(budget=30, batch=7, candidates=8)
     whole.run()
     assert sorted(whole.rows.tolist()) == list(range(30))
-
-
-@pytest.mark.parametrize("kind", ["generator", "row by row", "batch"])
-def test_an_oracle_that_raises_half_way_loses_nothing(tmp_path, kind):
-    path = tmp_path / "labels.safetensors"
-    given = []
-
-    def label(row):
-        if len(given) == 6:
-            given.append(None)  # fails once
-            raise Broken("lunch")
-        given.append(row)
-        return math.sin(3 * float(POOL[row]))
-
-    def batch(rows, x):
-        return [[label(row)] for row in rows.tolist()]
-
-    def generator(rows, x):
-        for row in rows.tolist():
-            yield [label(row)]
-
-    options = {"path": path, "rows_per_call": 1 if kind == "row by row" else None}
-    oracle = generator if kind == "generator" else batch
-    broken = learner(oracle, **options)
-    with pytest.raises(Broken) as caught:
-        broken.run()
-    kept = 4 if kind == "batch" else 6
-    assert len(broken.rows) == kept, "a batch that raised gave no labels; single ones did"
-    (note,) = caught.value.__notes__
-    assert re.search(rf"round 2.*{kept} labels are kept in .*labels\.safetensors; {8 - kept} chosen rows wait", note)
-
-    asked = []
-
-    def watched(rows, x):
-        asked.extend(rows.tolist())
-        return oracle(rows, x)
-
-    resumed = learner(watched, **options)
-    assert torch.equal(resumed.labels, broken.labels)
-    resumed.run()
-    assert len(asked) == 12 - kept, "nothing is asked twice"
-    uninterrupted = learner()
-    uninterrupted.run()
-    assert resumed.rows.tolist() == uninterrupted.rows.tolist()
-    assert torch.allclose(resumed.labels, uninterrupted.labels.double())
-
-
-def test_the_same_learner_can_go_on_after_an_error():
-    calls = []
-
-    def oracle(rows, x):
-        calls.append(rows.tolist())
-        if len(calls) == 2:
-            raise Broken
-        return truth(rows, x)
-
-    broken = learner(oracle)
-    with pytest.raises(Broken) as caught:
-        broken.run()
-    assert "kept in memory" in caught.value.__notes__[0]
-    broken.run()
-    assert calls[1] == calls[2]
-    assert len(broken.rows) == 12
-
-
-def test_an_interrupted_fit_or_choice_goes_on_in_the_same_way(tmp_path):
-    path = tmp_path / "labels"
-    fits = []
-
-    def fit(x, y):
-        fits.append(len(y))
-        if len(fits) == 2:
-            raise KeyboardInterrupt
-        return Far(x, y)
-
-    with pytest.raises(KeyboardInterrupt):
-        learner(fit=fit, path=path).run()
-    resumed, whole = learner(path=path), learner()
-    assert len(resumed.rows) == 8
-    resumed.run()
-    whole.run()
-    assert resumed.rows.tolist() == whole.rows.tolist()
-
-
-def test_rows_that_were_asked_for_are_asked_for_again(tmp_path):
-    """Someone may be labelling them already; another fit, which need not be deterministic, may not change them."""
-    asked = []
-
-    def whim(predictive):
-        return torch.rand(len(predictive))
-
-    def oracle(rows, x):
-        asked.append(rows.tolist())
-        if len(asked) == 2:
-            raise Broken
-        return truth(rows, x)
-
-    with pytest.raises(Broken):
-        learner(oracle, acquisition=whim, path=tmp_path / "labels").run()
-    learner(oracle, acquisition=whim, path=tmp_path / "labels").run()
-    assert asked[2] == asked[1]
-
-
-SCRIPT = """
-import os, signal, sys, torch
-from bayesnorm import RegressionPredictive, active
-
-POOL = torch.linspace(-1, 1, 30)[:, None]
-
-class Far:
-    def __init__(self, x, y):
-        self.x = x
-    def predict(self, x, engine=None, seed=0):
-        far = (x - self.x.T).abs().amin(1, keepdim=True)
-        return RegressionPredictive(torch.stack([-far, far]), torch.tensor(0.1))
-
-given = 0
-
-def oracle(rows, x):
-    global given
-    for row in x:
-        if given == int(sys.argv[2]):
-            os.kill(os.getpid(), signal.SIGKILL)
-        given += 1
-        yield torch.sin(3 * row)
-
-learner = active.ActiveLearner(POOL, oracle, Far, active.epistemic_variance, budget=12, batch=4, path=sys.argv[1])
-before = len(learner.rows)
-learner.run()
-print(before, *learner.rows.tolist())
-"""
-
-
-@pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")
-def test_a_killed_process_goes_on_where_it_was(tmp_path):
-    path = tmp_path / "labels.safetensors"
-
-    def run(die_after):
-        command = [sys.executable, "-W", "error", "-c", SCRIPT, str(path), str(die_after)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-
-    killed = run(6)
-    assert killed.returncode == -9, killed.stderr
-    done = run(-1)
-    assert done.returncode == 0, done.stderr
-    before, *rows = map(int, done.stdout.split())
-    assert before == 6
-    whole = learner()
-    whole.run()
-    assert rows == whole.rows.tolist()
-    assert [file.name for file in tmp_path.iterdir()] == ["labels.safetensors"], "nothing half-written stays"
-
-
-def test_a_finished_run_comes_back_without_asking_and_takes_more_budget(tmp_path):
-    path = tmp_path / "labels"
-    learner(path=path).run()
-
-    def nobody(rows, x):
-        raise AssertionError("asked again")
-
-    done = learner(nobody, path=path)
-    done.run()
-    assert len(done.rows) == 12
-    more = learner(path=path, budget=20)
-    more.run()
-    assert len(more.rows) == 20
-    assert more.rows.tolist()[:12] == done.rows.tolist()
-    with pytest.raises(bn.BayesNormError, match=r"budget: 12 was given, but .* holds 20 rows"):
-        learner(path=path)
-
-
-def test_another_pool_or_other_settings_are_refused(tmp_path):
-    path = tmp_path / "labels"
-    learner(path=path).run()
-    others = {
-        "acquisition": {"acquisition": active.predictive_variance},
-        "batch": {"batch": 3, "initial": 4},
-        "initial": {"initial": [5, 6]},
-        "seed": {"seed": 1},
-        "candidates": {"candidates": 9},
-        "engine": {"engine": bn.MonteCarlo(8)},
-        "reference": {"reference": POOL[:2]},
-    }
-    for name, options in others.items():
-        with pytest.raises(FileFormatError, match=rf"another run's: {name} is .* there and .* here"):
-            learner(path=path, **options)
-    pool = POOL.clone()
-    pool[7] += 1e-6
-    with pytest.raises(FileFormatError, match=r"another run's: x is .*sha256.* there"):
-        active.ActiveLearner(pool, truth, Far, active.epistemic_variance, budget=12, batch=4, path=path)
-
-
-def test_foreign_and_broken_files_are_refused(tmp_path, regression):
-    path = tmp_path / "labels"
-    learner(path=path).run()
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(FileFormatError, match=r"holds no labels that an ActiveLearner wrote.*delete it"):
-        learner(path=path)
-    bn.MCBN(16, states=8).fit(regression.model, regression.x).save(path)
-    with pytest.raises(FileFormatError, match="holds no labels"):
-        learner(path=path)
-    path.write_bytes(whole)
-    with pytest.raises(FileFormatError, match="posterior"):
-        bn.load(path, regression.model)
 
 
 def test_labels_of_every_kind():
@@ -407,17 +174,6 @@ def test_a_pool_with_nan_and_a_fit_without_posterior():
         active.ActiveLearner(torch.tensor([[1.0], [math.nan]]), truth, Far, active.bald, budget=1)
     with pytest.raises(bn.BayesNormError, match="fit: gave Tensor"):
         learner(fit=lambda x, y: y).run()
-
-
-def test_parts_of_functions_are_told_apart(tmp_path):
-    def weighted(predictive, by):
-        return by * active.epistemic_variance(predictive)
-
-    path = tmp_path / "labels"
-    learner(acquisition=functools.partial(weighted, by=1.0), path=path).run()
-    learner(acquisition=functools.partial(weighted, by=1.0), path=path).run()
-    with pytest.raises(FileFormatError, match="acquisition"):
-        learner(acquisition=functools.partial(weighted, by=2.0), path=path)
 
 
 def test_with_a_real_network():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +78,28 @@ def houses(rows: int, seed: int = 0) -> list[list[Any]]:
 def write_csv(path: Path, lines: list[list[Any]], delimiter: str = ",") -> Path:
     path.write_text("".join(delimiter.join(str(cell) for cell in line) + "\n" for line in lines))
     return path
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """40 houses and their prices."""
+    return write_csv(tmp_path / "houses.csv", houses(40))
+
+
+@pytest.fixture
+def fit(bayesnorm: Bayesnorm, table: Path, tmp_path: Path) -> Callable[..., Ended]:
+    """`fit("--seed", 3, ...)`: a short fit of the table's prices into the folder "run"."""
+
+    def call(*options: object, data: Path = table, target: str = "price") -> Ended:
+        return bayesnorm("fit", data, "--target", target, "--out", tmp_path / "run", *QUICK, *options)
+
+    return call
+
+
+@pytest.fixture
+def facts(tmp_path: Path) -> Callable[[], dict[str, Any]]:
+    """`facts()`: what "run" says of itself."""
+    return lambda: json.loads((tmp_path / "run" / "run.json").read_text())
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Kernels for the papers' networks: which stacks they are for, and that they do what plain operations do."""
+"""Kernels for the papers' networks: that they do what plain operations do."""
 
 from __future__ import annotations
 
@@ -10,128 +10,15 @@ import torch
 from torch import nn
 
 from bayesnorm.nets import paper_dropout_mlp, paper_mlp
-from bayesnorm.training.stacked import (
-    Stack,
-    StackedRows,
-    draws,
-    half_squared_error,
-    stack as stack_module,
-    train_stacked,
-)
-from bayesnorm.training.stacked.fused import block, passes
-from bayesnorm.training.stacked.fused.block import FusedBlock, trains
-from bayesnorm.training.stacked.fused.shape import block_rows, fitting, shape_of
+from bayesnorm.training.stacked import Stack, StackedRows, draws, stack as stack_module, train_stacked
+from bayesnorm.training.stacked.fused import passes
+from bayesnorm.training.stacked.fused.block import FusedBlock
+from bayesnorm.training.stacked.fused.shape import shape_of
 
 DEVICE = "cuda"
 KERNELS = pytest.mark.skipif(
     not torch.cuda.is_available() or importlib.util.find_spec("triton") is None, reason="needs a GPU and Triton"
 )
-
-
-def normalised(inputs=5, hidden=(50, 50), outputs=1, activation=nn.ReLU, bias=False, eps=(1e-10, 1e-10)):
-    """`paper_mlp`, or nearly."""
-    layers, before = [], inputs
-    for width, own in zip(hidden, eps, strict=False):
-        layers += [nn.Linear(before, width, bias=bias), nn.BatchNorm1d(width, eps=own), activation()]
-        before = width
-    return nn.Sequential(*layers, nn.Linear(before, outputs))
-
-
-FITTING = {
-    "50": paper_mlp(13),
-    "100": paper_mlp(9, hidden=(100, 100)),
-    "128": paper_mlp(128, hidden=(128, 128)),
-    "dropout": paper_dropout_mlp(8, 0.05),
-    "wide dropout": paper_dropout_mlp(9, 0.05, hidden=(100, 100)),
-    "by hand": normalised(),
-}
-OTHERS = {
-    "three layers": paper_mlp(5, hidden=(50, 50, 50)),
-    "one layer": paper_mlp(5, hidden=(50,)),
-    "three layers of dropout": paper_dropout_mlp(5, 0.1, hidden=(50, 50, 50)),
-    "tanh": normalised(activation=nn.Tanh),
-    "another ReLU": normalised(activation=nn.LeakyReLU),
-    "unequal widths": paper_mlp(5, hidden=(50, 40)),
-    "unequal widths of dropout": paper_dropout_mlp(5, 0.1, hidden=(40, 50)),
-    "two outputs": paper_mlp(5, 2),
-    "two outputs of dropout": paper_dropout_mlp(5, 0.1, 2),
-    "too wide": paper_mlp(5, hidden=(129, 129)),
-    "too many inputs": paper_mlp(129),
-    "biases before batch norm": normalised(bias=True),
-    "two epsilons": normalised(eps=(1e-5, 1e-3)),
-    "no last bias": nn.Sequential(*paper_mlp(5)[:-1], nn.Linear(50, 1, bias=False)),
-    "batch norm and dropout": nn.Sequential(*paper_mlp(5)[:-1], nn.Dropout(0.1), nn.Linear(50, 1)),
-    "no dropout of inputs": paper_dropout_mlp(5, 0.1)[1:],
-}
-
-
-@pytest.mark.parametrize("name", FITTING)
-def test_networks_of_the_papers_fit(name):
-    network = FITTING[name]
-    stack = Stack.of([network])
-    shape = fitting(stack.layers)
-    first, *_, last = (layer for layer in network if isinstance(layer, nn.Linear))
-    assert (shape.inputs, shape.width) == (first.in_features, last.in_features)
-    assert max(16, shape.inputs) <= shape.D
-    assert max(16, shape.width) <= shape.H
-    assert shape.D & (shape.D - 1) == shape.H & (shape.H - 1) == 0, "powers of two"
-    assert (len(shape.norms), len(shape.drops)) == ((0, 3) if "dropout" in name else (2, 0))
-    where = {f"at_{short}": stack.weights[f"{long}"] for short, long in _named(shape).items()}
-    found = shape.places(stack.weights)
-    assert found.keys() == where.keys()
-    for key, tensor in where.items():
-        assert torch.equal(stack.weights.flat.flatten()[found[key] :][: tensor.numel()], tensor.flatten()), key
-
-
-def _named(shape):
-    names = {f"w{i}": f"{dense}.weight" for i, dense in enumerate(shape.dense, 1)} | {"b3": f"{shape.dense[2]}.bias"}
-    for i in (1, 2):
-        if shape.norms:
-            names |= {f"g{i}": f"{shape.norms[i - 1]}.weight", f"b{i}": f"{shape.norms[i - 1]}.bias"}
-        else:
-            names |= {f"b{i}": f"{shape.dense[i - 1]}.bias"}
-    return names
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_other_networks_do_not(name):
-    assert fitting(Stack.of([OTHERS[name]]).layers) is None
-
-
-def test_rows_that_are_held_at_once():
-    sizes = (16, 32, 48, 64, 100, 112, 128, 1024, 8, 33)
-    assert [block_rows(size) for size in sizes] == [16, 32, 16, 32, None, 16, 32, 32, None, None]
-
-
-def test_nothing_of_this_on_a_cpu():
-    stack = Stack.of([paper_mlp(5)])
-    assert shape_of(stack) is None
-    assert not trains(stack, settings())
-    rows = StackedRows.of(torch.randn(40, 5), networks=1)
-    assert passes.statistics(stack, rows, torch.zeros(1, 2, 32).long(), torch.zeros(1).long(), 32) is None
-    assert passes.moments(stack, stack.batch_statistics(rows, 32, 4), torch.randn(3, 5)) is None
-
-
-def settings(**options):
-    given = {"batch_size": 32, "loss": half_squared_error, "decay": torch.zeros(1, dtype=torch.float64), **options}
-    return SimpleNamespace(**given)
-
-
-def test_what_the_kernels_train(monkeypatch):
-    monkeypatch.setattr(block, "shape_of", lambda stack: fitting(stack.layers))
-    normed, dropped, every = (
-        Stack.of([network]) for network in (paper_mlp(5), paper_dropout_mlp(5, 0.1), OTHERS["tanh"])
-    )
-    assert trains(normed, settings())
-    assert trains(normed, settings(batch_size=512))
-    assert not trains(normed, settings(batch_size=100))
-    assert not trains(normed, settings(loss=lambda f, y: (f - y).abs().sum(-1)))
-    assert not trains(every, settings())
-    assert trains(dropped, settings())
-    assert trains(dropped, settings(batch_size=16))
-    assert not trains(dropped, settings(batch_size=64)), "its kernel holds a whole batch"
-    assert not trains(Stack.of([paper_dropout_mlp(5, 1.0)]), settings()), "nothing is kept, which nothing makes up for"
-
 
 WIDTH, INPUTS = 20, 5
 FLIPPED = 0.01

@@ -1,0 +1,104 @@
+"""Where `bayesnorm fit` writes to: nothing is ever half-written, nor replaced unless that was asked for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from .conftest import QUICK
+
+pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
+tabular = pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
+
+
+def test_a_run_is_replaced_only_when_told(fit, refuses, table, tmp_path):
+    arguments = ("fit", table, "--target", "price", "--out", tmp_path / "run", "--quiet", *QUICK)
+    assert fit("--quiet").code == 0
+    (tmp_path / "run" / "mark").touch()
+    assert "holds a run already; --force, or another name, would work" in refuses(*arguments)
+    assert (tmp_path / "run" / "mark").exists()
+    assert fit("--quiet", "--force").code == 0
+    assert not (tmp_path / "run" / "mark").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["houses.csv", "run"]
+
+
+def test_what_is_no_run_is_never_replaced(refuses, table, tmp_path):
+    arguments = ("fit", table, "--target", "price", "--out", tmp_path / "run", "--force", *QUICK)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.txt").touch()
+    assert "is there and is no run; another name would work" in refuses(*arguments)
+    (tmp_path / "run" / "thesis.txt").rename(tmp_path / "thesis.txt")
+    (tmp_path / "run").rmdir()
+    (tmp_path / "run").write_text("a file")
+    assert "is there and is no run" in refuses(*arguments)
+
+
+def test_an_empty_folder_may_become_the_run(fit, tmp_path, facts):
+    (tmp_path / "run").mkdir()
+    assert fit("--quiet").code == 0
+    assert facts()["task"] == "regression"
+
+
+def test_a_place_that_cannot_be_written_to(refuses, table, tmp_path, monkeypatch):
+    arguments = ("fit", table, "--target", "price", *QUICK, "--out")
+    assert "does not exist; make it first" in refuses(*arguments, tmp_path / "no" / "run")
+    monkeypatch.setattr(os, "access", lambda _, mode: not mode & os.W_OK)
+    assert "cannot be written to; another one would work" in refuses(*arguments, tmp_path / "run")
+
+
+def test_a_failure_in_the_middle_leaves_nothing(refuses, table, tmp_path, monkeypatch):
+    def full(self, path):
+        path.write_text("part")
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(tabular.BayesNormRegressor, "save", full)
+    line = refuses("fit", table, "--target", "price", "--out", tmp_path / "run", "--quiet", *QUICK)
+    assert "No space left on device" in line
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["houses.csv"]
+
+
+def test_what_killed_runs_left_is_cleaned_up(fit, tmp_path):
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    prefix = f".run.partial-{socket.gethostname()}-"
+    dead, living, foreign = f"{prefix}{ended.pid}", f"{prefix}{os.getppid()}", f".run.partial-elsewhere-{ended.pid}"
+    for name in (dead, living, foreign):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.bayesnorm").touch()
+    assert fit("--quiet").code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([living, foreign, "houses.csv", "run"])
+
+
+def test_a_run_whose_successor_was_killed_while_taking_its_place_comes_back(regression_run, refuses, table, tmp_path):
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    shutil.copytree(regression_run.run, tmp_path / f".run.partial-{socket.gethostname()}-{ended.pid}-old")
+    line = refuses("fit", table, "--target", "price", "--out", tmp_path / "run", "--quiet", *QUICK)
+    assert "holds a run already" in line
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["houses.csv", "run"]
+    assert (tmp_path / "run" / "model.bayesnorm").exists()
+
+
+def test_an_interrupted_fit_leaves_nothing(table, tmp_path):
+    start = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    arguments = ["fit", str(table), "--target", "price", "--out", str(tmp_path / "run"), "--epochs", "100000"]
+    code = f"{start}from bayesnorm.cli import main; main({arguments!r})"
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as process:
+        end = time.monotonic() + 60
+        while not list(tmp_path.glob(".run.partial-*")):
+            assert process.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        told = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert told.endswith("interrupted\n")
+    assert "Traceback" not in told
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["houses.csv"]

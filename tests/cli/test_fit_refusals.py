@@ -1,0 +1,92 @@
+"""Tables and options that `bayesnorm fit` refuses, in one line, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from .conftest import QUICK, houses, write_csv
+
+pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
+pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
+
+
+def changed(change):
+    lines = houses(40)
+    change(lines)
+    return lines
+
+
+def set_cell(row, column, value):
+    return lambda lines: lines[row].__setitem__(column, value)
+
+
+def set_target(value):
+    def change(lines):
+        for line in lines[1:]:
+            line[-1] = value
+
+    return change
+
+
+def keep(rows):
+    return lambda lines: lines.__delitem__(slice(rows + 1, None))
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "code", "message"),
+    [
+        (keep(0), (), 1, "holds names, but no rows"),
+        (keep(1), (), 1, "1 rows have a 'price'; at least 12 would work"),
+        (keep(11), (), 1, "11 rows have a 'price'; at least 12 would work"),
+        (set_target(""), (), 1, "no row has a 'price'"),
+        (set_target("7"), (), 1, "--target: 'price' is 7.0 in every row; a column that differs would work"),
+        (set_cell(3, 3, "much"), (), 1, "the column 'price' holds numbers, but 'much' in row 3"),
+        (set_cell(3, 3, "inf"), (), 1, "the column 'price' holds 'inf' in row 3, which is infinite"),
+        (set_cell(3, 0, "large"), (), 1, "the column 'area' holds numbers, but 'large' in row 3"),
+        (set_cell(0, 1, "area"), (), 1, "the column 'area' is there twice; rename one"),
+        (None, ("--target", "pirce"), 1, "--target: ", ),
+        (None, ("--drop", "colour"), 1, "has no column 'colour'. It has area, age, town, price."),
+        (None, ("--categorical", "twon"), 1, "--categorical: "),
+        (None, ("--drop", "price"), 2, "--drop: 'price' is the target"),
+        (None, ("--drop", "area", "--drop", "age", "--drop", "town"), 1, "has no column beside 'price'"),
+        (None, ("--target", "town", "--task", "regression"), 1, "'town' holds text such as"),
+        (None, ("--task", "classification"), 1, "'price' has 40 different values in 40 rows, too many to be classes"),
+        (None, ("--target", "town", "--heteroscedastic"), 1, "--heteroscedastic: is for regression"),
+        (None, ("--effective-batch-size", "frob"), 2, "--effective-batch-size: 'frob' was given; crps, nll, elbo or"),
+        (None, ("--effective-batch-size", "nll"), 1, "effective_batch_size: 'nll' was given"),
+        (None, ("--hidden", "50,x"), 2, "--hidden: '50,x' was given; units per hidden layer, such as 50,50"),
+        (None, ("--test-fraction", "0.7"), 2, "--test-fraction: 0.7 was given; more than 0 and at most 0.5"),
+        (None, ("--test-fraction", "0.001"), 1, "--test-fraction: 0.001 of 40 rows is none"),
+        (None, ("--method", "magic"), 2, "Invalid value for '--method'"),
+        (None, ("--seed", "-1"), 2, "Invalid value for '--seed'"),
+        (None, ("--max-size", "0.0001"), 1, "MiB, more than 0.0001; fewer rows, or --max-size"),
+    ],
+)  # fmt: skip
+def test_refuses(refuses, tmp_path, change, options, code, message):
+    data = write_csv(tmp_path / "t.csv", changed(change or (lambda lines: None)))
+    before = sorted(tmp_path.iterdir())
+    target = () if "--target" in options else ("--target", "price")
+    line = refuses("fit", data, *target, "--out", tmp_path / "run", "--quiet", *QUICK, *options, code=code)
+    assert message in line
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_name_that_is_nearly_right_is_suggested(refuses, table, tmp_path):
+    line = refuses("fit", table, "--target", "pirce", "--out", tmp_path / "run")
+    assert line.endswith("has no column 'pirce'; did you mean 'price'? It has area, age, town, price.\n")
+
+
+def test_a_file_of_two_gibibytes_is_refused_unread(refuses, tmp_path):
+    data = write_csv(tmp_path / "t.csv", houses(20))
+    os.truncate(data, 2 * 2**30)
+    assert "has 2,048 MiB, more than 1024" in refuses("fit", data, "--target", "price", "--out", tmp_path / "run")
+
+
+def test_parquet_without_pyarrow(refuses, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "t.parquet").write_bytes(b"PAR1")
+    line = refuses("fit", tmp_path / "t.parquet", "--target", "a", "--out", tmp_path / "run")
+    assert "Parquet files need pyarrow" in line

@@ -1,0 +1,37 @@
+"""What tests of checkpoints share: a training that can be interrupted."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
+
+from bayesnorm.training import train
+
+EPOCHS = 7
+
+
+class Stop(Exception):
+    """What interrupts."""
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Dropout(0.3), nn.Linear(6, 1))
+
+
+def rows(n=43, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 3, generator=generator)
+    return x, x[:, :1] - x[:, 1:2] + 0.1 * torch.randn(n, 1, generator=generator)
+
+
+def call(model, path=None, stop_after=None, data=None, **options):
+    """Train, perhaps up to an interruption."""
+
+    def on_epoch(epoch, _model):
+        if stop_after is not None and epoch > stop_after:
+            raise Stop
+
+    options = {"loss": mse_loss, "epochs": EPOCHS, "batch_size": 8, "seed": 3, "checkpoint_every": 0, **options}
+    return train(model, data or rows(), on_epoch=on_epoch, checkpoint=path, **options)

@@ -1,0 +1,158 @@
+"""Checkpoints: files that are another run's, broken or no checkpoint, and what one holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections import Counter
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import SGD, lr_scheduler
+
+from bayesnorm import files
+from bayesnorm.errors import BayesNormError, FileFormatError
+from bayesnorm.training.checkpoint import Checkpoint
+
+from .interrupted_training import Stop, call, network, rows
+from .small_training import weights
+
+
+def narrow():
+    return nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(5, 1))
+
+
+OTHERS = {
+    "network": (narrow, {}, r"model\.0\.weight is \(6, 3\) torch.float32 there and \(5, 3\) torch.float32 here"),
+    "dtype": (lambda: network().double(), {}, r"model\.0\.weight is .*float32 there and .*float64 here"),
+    "seed": (network, {"seed": 4}, "seed is 3 there and 4 here"),
+    "batch size": (network, {"batch_size": 9}, "batch_size is 8 there and 9 here"),
+    "rows": (network, {"data": rows(42)}, r"data is x \(43, 3\).* there and x \(42, 3\)"),
+    "values": (network, {"data": rows(43, 5)}, r"data is x \(43, 3\), y \(43, 1\), sha256 \w+ there and"),
+    "optimiser": (network, {"optimiser": partial(SGD, lr=0.1)}, "optimiser is Adam .* there and SGD"),
+    "rate": (network, {"learning_rate": 0.1}, 'optimiser is Adam .*"lr": 0.001.* there and Adam .*"lr": 0.1'),
+    "schedule": (network, {"schedule": partial(lr_scheduler.StepLR, step_size=3)}, "schedule is None there and StepLR"),
+    "decay": (network, {"weight_decay": 0.1}, "weight_decay is 0.0 there and 0.1 here"),
+    "penalties": (network, {"penalties": [lambda model, at: 0]}, "penalties is 0 there and 1 here"),
+    "patience": (network, {"patience": 3, "validation": rows(9)}, "evaluate_every is None there and 1 here"),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_another_runs_checkpoint_is_refused(case, tmp_path):
+    make, options, message = OTHERS[case]
+    path = tmp_path / "run"
+    call(network(), path, epochs=1)
+    content, model, before = path.read_bytes(), make(), torch.get_rng_state()
+    kept = weights(model).clone()
+    with pytest.raises(FileFormatError, match=rf"(?s)checkpoint: .*run is another run's: .*{message}.*another path"):
+        call(model, path, **options)
+    assert torch.equal(weights(model), kept)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert path.read_bytes() == content
+
+
+def settings_in(path):
+    size = struct.unpack("<Q", path.read_bytes()[:8])[0]
+    return json.loads(json.loads(path.read_bytes()[8 : 8 + size])["__metadata__"]["content"])["settings"]
+
+
+def foreign(content):
+    """A file in the right format with another content."""
+    header = json.dumps({"__metadata__": {"format": "bayesnorm-training", "version": "1", "content": content}}).encode()
+    return struct.pack("<Q", len(header)) + header
+
+
+BROKEN = {
+    "empty": lambda whole: b"",
+    "text": lambda whole: b"hello",
+    "truncated": lambda whole: whole[: len(whole) // 2],
+    "last byte": lambda whole: whole[:-1],
+    "no JSON": lambda whole: foreign("{"),
+    "another JSON": lambda whole: foreign("[1, 2]"),
+    "tensors missing": lambda whole: foreign('{"settings": {}, "state": {"tensor": "0 state"}}'),
+    "version": lambda whole: whole.replace(b'"version":"1"', b'"version":"9"'),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_file_is_told(kind, tmp_path):
+    path = tmp_path / "run"
+    call(network(), path, epochs=1)
+    path.write_bytes(BROKEN[kind](path.read_bytes()))
+    with pytest.raises(FileFormatError, match=r"(?s)checkpoint: .*run .*delete it to train from the start"):
+        call(network(), path)
+
+
+def test_a_state_without_its_parts_is_told(tmp_path):
+    path = tmp_path / "run"
+    call(network(), path, epochs=1)
+    Checkpoint(path, settings_in(path)).write({"history": {}, "tensors": {}})
+    with pytest.raises(FileFormatError, match=r"checkpoint: does not hold a whole run \(KeyError"):
+        call(network(), path)
+
+
+def test_a_posterior_is_no_checkpoint(tmp_path):
+    files.write(tmp_path / "run", {"a": torch.zeros(1)}, {})
+    with pytest.raises(FileFormatError, match=r"no training checkpoint .*'bayesnorm-posterior'"):
+        call(network(), tmp_path / "run")
+
+
+def test_the_folder_must_exist(tmp_path):
+    with pytest.raises(FileFormatError, match=r"checkpoint: the folder .*nowhere does not exist"):
+        call(network(), tmp_path / "nowhere" / "run")
+    with pytest.raises(FileFormatError, match=r"checkpoint: .* is a folder"):
+        call(network(), tmp_path)
+
+
+def test_a_failed_write_leaves_the_last_checkpoint(tmp_path, monkeypatch):
+    path = tmp_path / "run"
+    with pytest.raises(Stop):
+        call(network(), path, 3)
+    content = path.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+        with pytest.raises(OSError, match="disk full"):
+            call(network(), path)
+    assert path.read_bytes() == content
+    whole, model = network(), network()
+    call(whole)
+    call(model, path)
+    assert torch.equal(weights(model), weights(whole))
+
+
+def test_any_nesting_comes_back(tmp_path):
+    store = Checkpoint(tmp_path / "state", {"a": "b"})
+    shared = torch.arange(6.0).view(2, 3)
+    state = {
+        "numbers": [1, 2.5, float("inf"), float("-inf"), 0.1 + 0.2, True, None, "text", 2**70],
+        0: {"nested": (shared, shared.t(), shared[0], torch.tensor(3.0), torch.zeros(0, 2))},
+        "kinds": [torch.tensor([True]), torch.arange(3), torch.ones(2, dtype=torch.bfloat16)],
+        "empty": [{}, [], (), Counter([3, 3])],
+    }
+    assert store.read() is None
+    store.write(state)
+    found = store.read()
+    assert list(found) == list(state)
+    assert found["numbers"] == state["numbers"]
+    assert [type(value) for value in found["numbers"]] == [type(value) for value in state["numbers"]]
+    assert found["empty"] == state["empty"]
+    assert [type(value) for value in found["empty"]] == [dict, list, tuple, Counter]
+    assert isinstance(found[0]["nested"], tuple)
+    for old, new in zip([*state[0]["nested"], *state["kinds"]], [*found[0]["nested"], *found["kinds"]], strict=True):
+        assert torch.equal(old, new)
+        assert old.dtype == new.dtype
+    with pytest.raises(BayesNormError, match=r"checkpoint: state\.a\.0 is object, which no file can hold"):
+        store.write({"a": [object()]})
+
+
+def test_a_broken_network_is_never_written(tmp_path):
+    """A step to infinity in the last batch of an epoch shows in no loss of that epoch."""
+    path = tmp_path / "run"
+    schedule = partial(lr_scheduler.LambdaLR, lr_lambda=lambda step: float("inf") if step == 9 else 1.0)
+    with pytest.raises(BayesNormError, match="finite to the end of epoch 2"):
+        call(network(), path, optimiser=partial(SGD, lr=0.01), schedule=schedule, schedule_every="step")
+    assert len(Checkpoint(path, settings_in(path)).read()["history"]["losses"]) == 1

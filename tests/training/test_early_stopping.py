@@ -1,0 +1,108 @@
+"""Scores in the course of training: which network is kept, when training ends, and that looking changes nothing."""
+
+from __future__ import annotations
+
+import copy
+import random
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
+from torch.optim import SGD, lr_scheduler
+
+from bayesnorm.training import objective, train
+
+from .small_training import data, network, trained, weights
+
+
+def test_the_best_network_is_kept():
+    scores = iter([3.0, 1.0, 2.0, 2.0])
+    kept = {}
+
+    def evaluate(model):
+        assert not model.training
+        assert not torch.is_grad_enabled()
+        score = next(scores)
+        kept[score] = weights(model)
+        return score
+
+    model, history = trained(network(), epochs=8, evaluate=evaluate, evaluate_every=2)
+    assert history.scores == [(2, 3.0), (4, 1.0), (6, 2.0), (8, 2.0)]
+    assert history.epochs == 4
+    assert history.stopped == 8
+    assert torch.equal(weights(model), kept[1.0])
+
+
+def test_patience_ends_training_and_an_equal_score_is_an_improvement():
+    def run(values, patience):
+        scores = iter(values)
+        return trained(network(), epochs=9, evaluate=lambda _: next(scores), patience=patience)[1]
+
+    history = run([1.0, 2, 2, 2, 2, 2, 2, 2, 2], 3)
+    assert [epoch for epoch, _ in history.scores] == [1, 2, 3, 4]
+    assert (history.epochs, history.stopped) == (1, 4)
+    equal = run([1.0] * 9, 2)
+    assert len(equal.scores) == 9
+    assert equal.epochs == 9
+    assert len(run([1.0, *[2.0] * 8], None).scores) == 9
+
+
+def test_the_last_epoch_is_looked_at_too():
+    _, history = trained(network(), epochs=5, evaluate=lambda _: 1.0, evaluate_every=2)
+    assert [epoch for epoch, _ in history.scores] == [2, 4, 5]
+
+
+def test_early_stopping_on_validation_rows(monkeypatch):
+    """A rate so high that it gets worse: the network is the one of the best epoch, whose loss is the score."""
+    x, y = data(30, seed=1)
+    options = {"optimiser": partial(SGD, lr=0.3), "seed": 5}
+    model = network(nn.Dropout(0.5))
+    kept, history = trained(model, epochs=60, validation=(x.double().numpy(), y), patience=4, **options)
+    scores = dict(history.scores)
+    assert history.epochs == min(scores, key=scores.get)
+    assert history.stopped == history.epochs + 4 < 60
+    assert scores[history.epochs] == pytest.approx(mse_loss(kept(x), y).item(), rel=1e-6)
+    again, _ = trained(model, epochs=history.epochs, **options)
+    assert torch.equal(weights(kept), weights(again)), "looking changes nothing"
+    monkeypatch.setattr(objective, "VALIDATION_ELEMENTS", 1)
+    _, in_parts = trained(model, epochs=60, validation=(x, y), patience=4, **options)
+    np.testing.assert_allclose([score for _, score in in_parts.scores], [*scores.values()], rtol=1e-6)
+
+
+def test_a_schedule_that_waits_for_a_plateau_sees_the_scores():
+    made = []
+    scores = iter([1.0, 0.5, 0.7, 0.8])
+    trained(
+        network(),
+        epochs=4,
+        optimiser=partial(SGD, lr=1e-2),
+        schedule=lambda optimiser: made.append(lr_scheduler.ReduceLROnPlateau(optimiser, patience=0)) or made[0],
+        evaluate=lambda _: next(scores),
+    )
+    assert made[0].get_last_lr() == pytest.approx([1e-4]), "two scores without improvement"
+
+
+def test_what_looking_draws_and_changes_is_its_own():
+    """Evaluation in the middle leaves training as it was: random numbers, modes of layers, gradients."""
+    found, drawn = [], []
+
+    def look(_epoch, model):
+        assert not any(module.training for module in model.modules())
+        assert not torch.is_grad_enabled()
+        drawn.append((torch.rand(()).item(), random.random(), np.random.rand()))  # noqa: NPY002
+
+    start = network(nn.Dropout(0.5), nn.Dropout(0.5))
+    for on_epoch in (None, look):
+        model = copy.deepcopy(start)
+        frozen = model[3]
+        model.register_forward_hook(lambda _module, _args, _output, frozen=frozen: frozen.eval() and None)
+        modes = []
+        frozen.register_forward_pre_hook(lambda module, _args, modes=modes: modes.append(module.training))
+        train(model, *data(), loss=mse_loss, epochs=3, batch_size=8, on_epoch=on_epoch)
+        found.append((weights(model).tolist(), modes))
+    assert found[0] == found[1]
+    assert modes == [True] + [False] * 14, "once it is put into evaluation mode it stays there"
+    assert len(drawn) == 3

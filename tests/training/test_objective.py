@@ -1,0 +1,128 @@
+"""What training minimises: the loss, weight decay and penalties, in which precision; and losses that are no number."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
+from torch.optim import SGD
+
+from bayesnorm.errors import BayesNormError
+from bayesnorm.training import loop, train
+
+from .small_training import data, network, trained, weights
+
+
+def test_weight_decay_pulls_at_matrices_only():
+    """With no other loss, only weight matrices move, and towards zero."""
+    model = network()
+    nn.init.ones_(model[0].bias)
+    after, _ = trained(model, loss=lambda f, y: 0.0 * f.sum(), weight_decay=1.0, epochs=5, learning_rate=1e-2)
+    for (name, old), new in zip(model.named_parameters(), after.parameters(), strict=True):
+        if old.dim() >= 2:
+            assert new.norm() < old.norm(), name
+            assert not torch.equal(new, old)
+        else:
+            assert torch.equal(new, old), name
+
+
+def test_weight_decay_of_a_network_without_matrices():
+    model, plain = nn.BatchNorm1d(3), nn.BatchNorm1d(3)
+    for each, decay in ((model, 0.1), (plain, 0.0)):
+        train(each, data()[0], data()[0], loss=mse_loss, epochs=2, batch_size=8, weight_decay=decay)
+    assert torch.equal(weights(model), weights(plain))
+
+
+def test_the_penalty_is_half_lambda_times_the_squared_norm():
+    model, decay = nn.Linear(3, 1), 0.3
+    seen = []
+    model.weight.register_hook(lambda gradient: seen.append(gradient.clone()))
+    expected = decay * model.weight.detach().clone()
+    train(model, *data(8), loss=lambda f, y: 0.0 * f.sum(), epochs=1, batch_size=8, weight_decay=decay)
+    torch.testing.assert_close(seen[-1], expected)
+
+
+def test_penalties_are_told_where_training_is():
+    seen = []
+
+    def penalty(model, at):
+        assert isinstance(model, nn.Sequential)
+        seen.append(tuple(at))
+        return torch.zeros(())
+
+    trained(network(), epochs=2, batch_size=20, penalties=[penalty])
+    assert seen == [(1, 2, 1, 2), (1, 2, 2, 2), (2, 2, 1, 2), (2, 2, 2, 2)]
+
+
+def test_only_the_chosen_parameters_are_trained():
+    model = network()
+    noise = torch.zeros((), requires_grad=True)
+    after = copy.deepcopy(model)
+    after[1].bias.requires_grad_(False)
+
+    def loss(f, y):
+        return 0.5 * ((f - y).square() / noise.exp() + noise).mean()
+
+    train(after, *data(), loss=loss, epochs=3, batch_size=8, parameters=[*after[3].parameters(), noise])
+    moved = {
+        name for (name, p), old in zip(after.named_parameters(), model.parameters(), strict=True) if (p != old).any()
+    }
+    assert moved == {"3.weight", "3.bias"}
+    assert noise.item() != 0
+    assert [p.requires_grad for p in after.parameters()] == [True, True, True, False, True, True]
+    assert all(p.grad is None for p in [*after.parameters(), noise])
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("look_every", [2, 1000])
+def test_a_loss_that_is_no_number_is_told_with_its_place(bad, look_every, monkeypatch):
+    monkeypatch.setattr(loop, "LOOK_EVERY", look_every)
+    calls = iter(range(100))
+    model = network()
+    with pytest.raises(BayesNormError, match=rf"loss: is {bad} at step 4 of epoch 2.*smaller learning rate"):
+        train(
+            model, *data(), loss=lambda f, y: mse_loss(f, y) * (bad if next(calls) == 8 else 1), epochs=5, batch_size=8
+        )
+    assert not model.training
+
+
+def test_weights_that_the_last_step_broke():
+    with pytest.raises(BayesNormError, match="loss: was finite to the end of epoch 1, but the weights are not"):
+        trained(nn.Linear(3, 1), epochs=1, batch_size=40, optimiser=partial(SGD, lr=float("inf")))
+
+
+def test_looks_at_the_loss_once_an_epoch(monkeypatch):
+    """A device's queue must not be waited for at every step."""
+    looks = []
+    whole = torch.Tensor.tolist
+    monkeypatch.setattr(torch.Tensor, "tolist", lambda self: looks.append(len(self)) or whole(self))
+    monkeypatch.setattr(torch.Tensor, "item", lambda self: pytest.fail("item"))
+    trained(network(), epochs=2, loss=lambda f, y: (f - y).square().mean(), optimiser=partial(SGD, lr=0.1))
+    assert looks == [5, 5, 6], "five losses each, and six parameters at the end"
+
+
+@pytest.mark.parametrize("dtype", [True, torch.bfloat16, torch.float16])
+def test_mixed_precision_does_nothing_on_a_cpu(dtype):
+    model = network()
+    assert torch.equal(weights(trained(model, mixed_precision=dtype)[0]), weights(trained(model)[0]))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("dtype", [True, torch.bfloat16, torch.float16])
+def test_mixed_precision_on_a_gpu(dtype):
+    seen = set()
+    model = network().cuda()
+    model[0].register_forward_hook(lambda _module, _args, output: seen.add(output.dtype))
+    half, history = trained(model, mixed_precision=dtype, epochs=100, learning_rate=1e-2, validation=data())
+    assert seen == {torch.bfloat16 if dtype is True else dtype}
+    assert all(parameter.dtype == torch.float32 for parameter in half.parameters())
+    assert history.losses[-1] < 0.2 * history.losses[0]
+    seen.clear()
+    whole, _ = trained(model, epochs=100, learning_rate=1e-2)
+    assert seen == {torch.float32}
+    x, y = (part.cuda() for part in data())
+    assert mse_loss(half(x), y) < 1.5 * mse_loss(whole(x), y) + 0.02 * y.var()

@@ -1,0 +1,72 @@
+"""Rows of a stack: which are whose, in whose units, and which are none."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from bayesnorm.errors import InputError
+from bayesnorm.nets import Rescaled
+from bayesnorm.training.stacked import Scales, StackedRows
+
+from .stacked_networks import INPUTS, X, Y, data, furthest, task, together
+
+
+def test_rows_of_a_network_of_its_own():
+    """Tables of each network, or rows of a common one: the same."""
+    networks, rows, _ = task(counts=(90, 90))
+    own_x = torch.stack([rows.x[rows.table[i]] for i in range(2)])
+    own_y = torch.stack([rows.y[rows.table[i]] for i in range(2)])
+    other = StackedRows.of(own_x, own_y[..., 0], standardise=True)
+    torch.testing.assert_close(other.inputs(), rows.inputs())
+    torch.testing.assert_close(other.targets(), rows.targets())
+    found, expected = (together(networks, each, epochs=3)[0] for each in (other, rows))
+    assert furthest(found.network(1), expected.network(1)) < 1e-5
+
+
+def test_units():
+    x, y = data()
+    x[:, 2] = 0.1
+    rows = StackedRows.of(x, y, [range(60), range(20, 100)], standardise=True)
+    for i, part in enumerate([slice(0, 60), slice(20, 100)]):
+        scaled = Rescaled.of(nn.Identity(), x[part], y[part])
+        scaled.x_std[2] = 1.0
+        expected = scaled.standardise(x[part], y[part])
+        n = int(rows.lengths[i])
+        torch.testing.assert_close(rows.inputs()[i, :n], expected[0], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(rows.targets()[i, :n], expected[1], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(rows.in_raw_units(rows.targets())[i, :n], y[part])
+    assert rows.mask.sum(1).tolist() == [60, 80]
+    assert rows.mean(rows.mask.float()).tolist() == [1.0, 1.0]
+    raw = StackedRows.of(x, y, [range(60), range(20, 100)])
+    torch.testing.assert_close(raw.rmse(raw.targets() + 2.0), torch.full((2,), 2.0).double())
+
+
+BAD_ROWS = {
+    "out of range": ({"rows": [[0, 1], [3, 40]]}, r"rows\[1\]: goes from 3 to 40, but x has 40 rows; 0 to 39"),
+    "negative": ({"rows": [[0, -1]]}, r"rows\[0\]: goes from -1 to 0"),
+    "no numbers": ({"rows": [[0.5, 1.0]]}, r"rows\[0\]: has shape \(2,\) and torch.float64"),
+    "none": ({"rows": [[]]}, r"rows\[0\]: .*at least one row"),
+    "how many": ({}, "networks: how many networks"),
+    "lengths": ({"rows": [[0, 1]], "networks": 2}, r"networks for 2, rows for 1\); they must agree"),
+    "y": ({"y": Y[:-1], "networks": 1}, r"y: has shape \(39, 1\) beside x of \(40, 4\)"),
+    "no table": ({"x": X[:, 0], "networks": 1}, r"x: has shape \(40,\); \(rows, inputs\)"),
+    "not finite": ({"x": X * math.nan, "networks": 1}, "x: holds 160 NaN"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_ROWS)
+def test_rows_that_are_none(case):
+    options, message = BAD_ROWS[case]
+    with pytest.raises(InputError, match=message):
+        StackedRows.of(**{"x": X, "y": Y, **options})
+
+
+def test_scales_of_other_rows():
+    scales = Scales(torch.zeros(1, INPUTS), torch.full((1, INPUTS), 2.0), torch.ones(1, 1), torch.full((1, 1), 4.0))
+    rows = StackedRows.of(X, Y, networks=1, standardise=scales)
+    torch.testing.assert_close(rows.inputs()[0], X / 2)
+    torch.testing.assert_close(rows.targets()[0], (Y - 1) / 4)
