@@ -186,6 +186,17 @@ def test_summary_has_means_and_errors_of_the_chosen(filled):
         summary(filled, "quick")
 
 
+def test_a_run_that_gave_no_number_does_not_hide_the_others(filled):
+    """NaN is said where it is, and all else as if it were not there."""
+    before = summary(filled, "tiny").splitlines()
+    for seed, score in ((1, 3.0), (2, float("nan"))):
+        keep(filled, "bbb", seed, [row("BayesByBackprop", 1, seed, None, score)])
+    lines = summary(filled, "tiny").splitlines()
+    (broken,) = [line for line in lines if line.startswith("BayesByBackprop")]
+    assert broken.split()[1:] == ["2", *["nan"] * 6]
+    assert [line for line in lines if line != broken] == before
+
+
 def test_export_reads_back(filled, tmp_path):
     note_run(filled, "tiny", seconds=12.34, workers=2, finished=4)
     path = tmp_path / "rows.csv"

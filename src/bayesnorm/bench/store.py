@@ -204,11 +204,16 @@ class Store:
         end = time.monotonic() + timeout
         while self._pragma("journal_mode") != "wal":
             try:
-                self._query("PRAGMA journal_mode = WAL")
+                mode = self._pragma("journal_mode = WAL")
             except BayesNormError:  # SQLite does not wait here by itself
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.01)
+                continue
+            if mode != "wal":  # and never will be
+                raise FileFormatError(
+                    f"path: SQLite can keep no write-ahead log for {self.path}; a file on a local disk would work."
+                )
 
     def _write(
         self, unit: Unit, result: str | None, error: str | None, seconds: float | None, machine: dict[str, Any] | None

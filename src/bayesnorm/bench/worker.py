@@ -113,6 +113,8 @@ def _private(number: int, mode: str, instead: int) -> IO[str]:
 
 def _read(lines: IO[str], units: queue.SimpleQueue[dict[str, Any] | None]) -> None:
     for line in lines:
+        if not line.endswith("\n"):  # the runner died while it wrote
+            break
         message = json.loads(line)
         units.put(None if message == STOP else message)
         if message == STOP:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 import statistics
 from collections import defaultdict
@@ -166,7 +167,7 @@ def _line(method: str, runs: list[dict[str, Any]]) -> str:
     def shown(column: str, digits: int, stars: bool = False) -> str:
         values = [float(row[column]) for row in runs]
         text = f"{statistics.fmean(values):.{digits}f}"
-        if len(values) > 1:
+        if len(values) > 1 and all(map(math.isfinite, values)):
             text += f" ± {statistics.stdev(values) / len(values) ** 0.5:.{digits}f}"
             if stars and len(set(values)) > 1:
                 text += f" {significance(values).stars:4}"
