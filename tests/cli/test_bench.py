@@ -181,6 +181,19 @@ def test_uci_passes_everything_on(bayesnorm, uci, tmp_path, monkeypatch):
     ]
 
 
+def test_uci_interrupted_keeps_its_time(bayesnorm, uci, tmp_path, monkeypatch):
+    def run(units, store, **_):
+        store.add_result(units[2], 1.0)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "run_local", run)
+    store = tmp_path / "bench.sqlite"
+    assert bayesnorm("bench", "uci", "--workers", 3, "--store", store).code == 130
+    with Store(store) as opened:
+        (run,) = opened.rows("uci-quick runs")
+    assert (run["finished"], run["workers"]) == (1, 3)
+
+
 def test_uci_with_failures(bayesnorm, uci, tmp_path):
     (tmp_path / "broken").touch()
     store = tmp_path / "bench.sqlite"

@@ -57,11 +57,13 @@ def bench_uci(
         raise UsageError(f"--preset: {preset!r} was given; one of {', '.join(uci.PRESETS)} would work.")
     units = uci.units(preset, sets=sets or None, methods=methods or None, device=str(device))
     with Store(store) as opened:
-        started = time.perf_counter()
-        tally = _run(units, opened, runner, address, workers, threads)
-        if tally.finished:
-            seconds = time.perf_counter() - started
-            uci.note_run(opened, preset, seconds=seconds, workers=workers, finished=tally.finished)
+        started, missing = time.perf_counter(), len(opened.missing(units))
+        try:
+            tally = _run(units, opened, runner, address, workers, threads)
+        finally:  # a run that was interrupted took its time too
+            if finished := missing - len(opened.missing(units)):
+                seconds = time.perf_counter() - started
+                uci.note_run(opened, preset, seconds=seconds, workers=workers, finished=finished)
         note(f"{tally.kept} were there, {tally.finished} finished, {tally.failed} failed; all are in {store}")
         if tally.kept + tally.finished:
             print(uci.summary(opened, preset))
