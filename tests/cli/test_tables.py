@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
 
+from bayesnorm.cli import tables
 from bayesnorm.cli.columns import typed
 from bayesnorm.cli.tables import open_table, read_chunks, read_table
 from bayesnorm.errors import InputError, MissingExtraError
@@ -92,6 +93,8 @@ def test_what_a_column_holds(write):
         (b'a,b\n"1,2\n3,4\n', "t.csv", "cannot be read as a table"),
         (b"a,caf\xe9\n1,2\n", "t.csv", r"is not UTF-8 text \(byte 0xe9\); save it as UTF-8"),
         (b"a,b\n" + b"1,2\n" * 200 + b"\xff,2\n", "t.csv", r"is not UTF-8 text \(byte 0xff\)"),
+        ("a,b\n1,2\n".encode("utf-16"), "t u.csv", r"\(byte 0xff\).*`iconv -f utf-16 -t utf-8 't u.csv' > utf8.csv`"),
+        (b"a,b\n1," + b"x" * 200_000 + b"\n", "t.csv", "cannot be read as a table .field larger than field limit"),
         (b"a\0,b\n1,2\n", "t.csv", "is no text"),
         (b"PK", "t.csv.gz", r"is packed \(.gz\); unpack it first"),
         (b"PK", "t.xlsx", "is a spreadsheet; save it as CSV first"),
@@ -150,7 +153,8 @@ def test_parquet(tmp_path):
     given.to_parquet(path)
     file = open_table(path)
     assert file.names == ("a", "b", "c", "d")
-    (part,) = read_chunks(file, ["c", "a", "b"], 1)
+    (part,) = read_chunks(file, ["c", "a", "b"], None)
+    assert [each.index.tolist() for each in read_chunks(file, ["a"], 1)] == [[1], [2]]
     frame, kinds = typed(part, path)
     assert kinds == {"c": "category", "a": "number", "b": "category"}
     assert frame["c"].tolist() == ["True", "False"]
@@ -159,6 +163,19 @@ def test_parquet(tmp_path):
     path.write_bytes(b"PAR1 but not for long")
     with pytest.raises(InputError, match="cannot be read as Parquet"):
         open_table(path)
+
+
+def test_what_comes_as_one_is_handed_on_in_parts(tmp_path, monkeypatch):
+    """As Parquet does, whose draws would not all fit into memory."""
+    import pandas as pd
+
+    whole = pd.DataFrame({"a": range(10), "b": range(10)})
+    monkeypatch.setattr(tables, "_read_parquet", lambda file, columns: (frame for frame in [whole]))
+    file = tables.TableFile(tmp_path / "t.parquet", ("a", "b"), (0, 1), None)
+    parts = [*read_chunks(file, ["b"], 4)]
+    assert [part["b"].tolist() for part in parts] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert [row for part in parts for row in part.index] == list(range(1, 11))
+    assert read_table(file).shape == (10, 2)
 
 
 def test_without_pandas(write, monkeypatch):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from bayesnorm.cli.targets import Task, guess_task, split
+from bayesnorm.cli.targets import Task, guess_task, require_targets, split
+from bayesnorm.errors import InputError
 
 
 @pytest.mark.parametrize(
@@ -44,3 +47,18 @@ def test_classes_are_spread_evenly_and_never_only_in_the_test():
         assert set(y[test]) <= set(y[train])
         assert abs((y[test] == "rare").sum() - 5) <= 1
         assert "single" not in y[test]
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [([1.0, 2.0], [1, 2]), ([0.5, 1.5], ["0.5", "1.5"]), ([1e30, 2e30], ["1e+30", "2e+30"])],
+)
+def test_numbers_as_classes(values, labels):
+    found = require_targets(Path("t.csv"), "y", np.array(values * 10), "number", Task.classification)
+    assert found[:2].tolist() == labels
+
+
+def test_a_target_too_large_for_scores_is_refused_before_any_training():
+    values = np.r_[np.arange(20.0), 1.7e308]
+    with pytest.raises(InputError, match=r"'y' reaches 1.7e\+308; numbers up to 1e\+100 would work"):
+        require_targets(Path("t.csv"), "y", values, "number", Task.regression)

@@ -149,3 +149,9 @@ def test_the_range_of_chance_is_scipys(rows, share):
 )
 def test_standard_errors_from_zero(differences, expected):
     assert standard_errors_from_zero(np.array(differences)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("unit", [1e180, 1e-180])
+def test_standard_errors_have_no_unit(unit):
+    differences = np.array([1.0, 2.0, 4.0, -1.0])
+    assert standard_errors_from_zero(unit * differences) == pytest.approx(standard_errors_from_zero(differences))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -98,6 +100,7 @@ def test_many_categories_are_cut_off():
         pd.array([True, None, False], dtype="boolean"),
         pd.array([1.5, None, 2.5], dtype="Float64"),
         np.array([1, None, 2.5], dtype=object),
+        np.array([Decimal("1.5"), None, Decimal(2)], dtype=object),
         np.array([True, False, True]),
         np.array([3, 4, 6], dtype=np.uint8),
     ],
@@ -143,6 +146,8 @@ def test_text_among_numbers_is_an_error_that_names_the_column():
 def test_dates_complex_numbers_and_infinity_are_refused():
     for values, message in [
         (pd.to_datetime(["2020-01-01", "2020-01-02"]), "column 'a' holds datetime64"),
+        ([datetime.date(2020, 1, 1), None], "column 'a' holds dates or times"),
+        ([datetime.time(1, 2), None], "column 'a' holds dates or times"),
         (np.array([1j, 2]), "column 'a': Complex data not supported"),
         (np.array([1.0, np.inf]), "column 'a' holds infinity in row 1"),
     ]:

@@ -138,25 +138,6 @@ def test_rows_without_weight_are_left_out(line, quick):
     assert with_zeros.selection_.out_of_fold.rows.max() == 79
 
 
-def test_intervals_hold_as_many_held_out_rows_as_they_say(quick):
-    generator = np.random.default_rng(3)
-    X = generator.normal(size=(400, 1))
-    y = X[:, 0] + generator.standard_t(2, size=400)  # tails that normal noise does not have
-    model = BayesNormRegressor(**quick).fit(X, y)
-    held_out = model.selection_.out_of_fold
-    for level in (0.5, 0.9):
-        lower, upper = model.interval_levels_.interval(held_out.predictive, level)
-        target = torch.from_numpy(held_out.target)
-        share = float(((lower <= target) & (target <= upper)).double().mean())
-        assert share == pytest.approx(level, abs=3 / 400)
-        later = generator.normal(size=(2000, 1))
-        truth = later[:, 0] + generator.standard_t(2, size=2000)
-        low, high = model.predict_interval(later, level)
-        inside = ((low <= truth) & (truth <= high)).mean()
-        # 4 standard errors of the share among 400 held-out and 2000 new rows
-        assert inside == pytest.approx(level, abs=4 * np.sqrt(level * (1 - level) * (1 / 400 + 1 / 2000)))
-
-
 def test_rows_unlike_training_are_marked(line, quick):
     X, y = line
     model = BayesNormRegressor(**quick).fit(X, y)
@@ -325,12 +306,6 @@ def test_without_folds_nothing_may_be_open(line, quick):
         BayesNormRegressor(**{**quick, "folds": None}).fit(*line)
     with pytest.raises(BayesNormError, match="precision: was given with heteroscedastic=True"):
         BayesNormRegressor(**quick, precision=1.0, heteroscedastic=True).fit(*line)
-
-
-def test_a_level_that_is_none(line, quick):
-    model = BayesNormRegressor(**quick).fit(*line)
-    with pytest.raises(InputError, match="level: 90 was given"):
-        model.predict_interval(line[0], 90)
 
 
 def test_frames_with_other_columns_are_refused(mixed, quick):

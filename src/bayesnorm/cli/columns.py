@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +17,9 @@ Kind = Literal["number", "category"]
 
 MOSTLY = 0.5
 """Share of numbers above which a column with some text among them is taken for a mistake."""
+
+
+NUMBER_WITH_COMMAS = r"\s*[+-]?\d[\d.]*,[\d.,]*\d\s*"
 
 
 def require_columns(file: TableFile, wanted: Sequence[str], what: str) -> None:
@@ -81,12 +85,13 @@ def typed(
 def _numbers(column: Any, decimal: str) -> Any:
     """A column as numbers, NaN where it holds none."""
     pd = pandas()
-    if pd.api.types.is_bool_dtype(column.dtype):
+    if pd.api.types.is_bool_dtype(column.dtype) or pd.api.types.infer_dtype(column, skipna=True) == "boolean":
         return np.full(len(column), np.nan)
     if pd.api.types.is_numeric_dtype(column.dtype):
         return column.to_numpy(np.float64, na_value=np.nan)
     if decimal != ".":
-        column = column.str.replace(decimal, ".", regex=False)
+        points = column.str.contains(".", regex=False, na=False)  # which would stand for thousands
+        column = column.mask(points, "?").str.replace(decimal, ".", regex=False)
     return pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
 
 
@@ -100,6 +105,12 @@ def _guess(path: Path, column: Any, bad: Any) -> Kind:
         raise InputError(
             f"{path}: the column {column.name!r} holds numbers, but {column.iloc[row]!r} in row {column.index[row]}; "
             f"mend or empty such cells, or give --categorical {column.name!r}, or --drop {column.name!r}."
+        )
+    commas = column.astype(str).str.fullmatch(NUMBER_WITH_COMMAS).to_numpy(bool)
+    if commas.sum() > MOSTLY * present:
+        raise InputError(
+            f"{path}: the column {column.name!r} holds numbers with commas, such as {column.iloc[commas.argmax()]!r}; "
+            f"write them with a decimal point alone, or give --categorical {column.name!r}, or --drop {column.name!r}."
         )
     return "category"
 
@@ -122,4 +133,6 @@ def _texts(column: Any) -> Any:
 
 
 def _label(value: Any) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return re.sub(r"^([+-]?\d+)\.0+$", r"\1", str(value).strip())

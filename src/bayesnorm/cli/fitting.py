@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -158,7 +159,8 @@ def load(data: Path, options: FitOptions, max_mib: float, tell: Tell) -> Loaded:
     warnings = []
     known = frame[options.target].notna().to_numpy()
     if not known.all():
-        warnings.append(f"{int((~known).sum()):,} rows without a value in {options.target} were left out.")
+        left = f"{int((~known).sum()):,} rows without a value in {options.target} were left out."
+        warnings.append(f"{left} (Words such as NA, None and null are no values.)")
         frame = frame[known]
     if options.max_rows is not None and len(frame) > options.max_rows:
         warnings.append(f"{options.max_rows:,} of {len(frame):,} rows were drawn at random (--max-rows).")
@@ -177,6 +179,10 @@ def load(data: Path, options: FitOptions, max_mib: float, tell: Tell) -> Loaded:
     if options.task is None:
         tell(f"{task}: {guess.reason} (--task says otherwise)")
     assert isinstance(inputs, pd.DataFrame)
+    rare = [line for name in names if kinds[name] == "category" and (line := _mostly_rare(name, inputs[name]))]
+    for line in rare:
+        tell(line)
+    warnings += rare
     return Loaded(inputs, y, kinds, task, tuple(warnings))
 
 
@@ -197,6 +203,19 @@ def _estimator(options: FitOptions, task: Task, progress: bool) -> Any:
             raise BayesNormError("--heteroscedastic: is for regression; leave it out, or give --task regression.")
         return BayesNormClassifier(**given)
     return BayesNormRegressor(heteroscedastic=options.heteroscedastic, **given)
+
+
+def _mostly_rare(name: str, column: Any) -> str:
+    """What to say of a column of text that is different in most rows, such as dates; else nothing."""
+    from ..tabular.preprocessing import CategoricalColumn
+
+    rare = column[column.isin(CategoricalColumn.fit(name, column.to_numpy(object)).rare)]
+    if len(rare) <= len(column) / 2:
+        return ""
+    return (
+        f"{name} holds text such as {rare.iloc[0]!r} that is different in most rows, so that little can be learned "
+        f"from it: numbers in its place would work, or --drop {shlex.quote(name)}."
+    )
 
 
 def _plain(value: Any) -> Any:

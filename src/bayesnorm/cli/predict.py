@@ -23,7 +23,8 @@ from .usage import UsageError
 
 STDOUT = Path("-")
 MOST_MIB = 65536
-CHUNK = 20_000
+CHUNK = 2_000
+"""Rows at a time: draws of more no longer fit into the processor's cache."""
 
 
 def predict(

@@ -22,16 +22,15 @@ def predict_rows(model: Any, inputs: Any, level: float) -> Any:
         level: Probability of the interval from `lower` to `upper`.
     """
     pd = pandas()
-    doubt = model.doubt(inputs)
+    predictive, doubt = model.predict_with_doubt(inputs)
     found: dict[str, Any] = {"row": np.asarray(inputs.index)}
     if hasattr(model, "classes_"):
-        probs = model.predict_proba(inputs)
+        probs = (predictive.probs / predictive.probs.sum(1, keepdim=True)).numpy()
         found["predicted"] = model.classes_[probs.argmax(1)]
         for number, label in enumerate(model.classes_):
             found[f"p({label})"] = probs[:, number]
     else:
-        predictive = model.predict_dist(inputs)
-        lower, upper = predictive.interval(level)
+        lower, upper = model.interval_of(predictive, level)
         for name, values in (("mean", predictive.mean), ("std", predictive.std), ("lower", lower), ("upper", upper)):
             found[name] = values[:, 0].numpy()
     for name in doubt.columns.drop("unseen"):

@@ -30,8 +30,8 @@ def require_run_free(folder: Path, force: bool) -> None:
         folder: Where the run is to be.
         force: Whether to replace a run that is there.
     """
-    require_writable(folder.absolute().parent)
-    _clean_up(folder.absolute())
+    require_writable(folder.resolve().parent)
+    _clean_up(folder.resolve())
     if folder.is_dir() and not any(folder.iterdir()):
         return
     if folder.exists() and not (folder / FACTS).is_file():
@@ -47,7 +47,8 @@ def new_run(folder: Path) -> Iterator[Path]:
     Args:
         folder: Where the run is to be.
     """
-    final = folder.absolute()
+    final = folder.resolve()  # a link stays one, and what it points to becomes the run
+    replaced = final.exists()
     prefix = _prefix(final)
     working = final.parent / f"{prefix}{os.getpid()}"
     try:
@@ -58,6 +59,8 @@ def new_run(folder: Path) -> Iterator[Path]:
         ) from None
     try:
         yield working
+        if final.exists() and not replaced:
+            raise BayesNormError(f"--out: {folder} was made by somebody else meanwhile; another name would work.")
         if final.exists():
             old = final.parent / f"{prefix}{os.getpid()}{OLD}"
             final.rename(old)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,7 +94,8 @@ def make_report(
         method=f"{METHODS[model.method]}. Hidden layers of {', '.join(map(str, model.hidden))} units.",
         warnings=loaded.warnings,
     )
-    scores = asdict(report.test.scores()["model"])
+    found = asdict(report.test.scores()["model"])
+    scores = {name: None if value is None or math.isnan(value) else value for name, value in found.items()}
     summary = _summary(loaded, train, test, scores, float(provenance["seconds"]))
     summary |= {verdict.question: f"{verdict.word}. {verdict.headline}" for verdict in verdicts(report)}
     return RunReport(report, scores, chosen, summary)
@@ -184,15 +186,15 @@ def _test(model: Any, loaded: Loaded, train: NDArray[np.int64], test: NDArray[np
     from ..report import ClassificationTest, RegressionTest
 
     inputs, y = loaded.inputs.iloc[test], loaded.y
-    unlike = model.doubt(inputs)["unlike"].to_numpy()
-    predictive = model.predict_dist(inputs)
+    predictive, doubt = model.predict_with_doubt(inputs)
+    unlike = doubt["unlike"].to_numpy()
     if loaded.task is Task.classification:
         numbers = np.searchsorted(model.classes_, y)
         names = [str(label) for label in model.classes_]
         return ClassificationTest.of(predictive, numbers[test], classes=names, train_y=numbers[train], unlike=unlike)
     honest = model.selection_.out_of_fold
     constant = constant_variance(honest.predictive.mean, honest.target.reshape(-1, 1))
-    return RegressionTest.of(
+    own = RegressionTest.of(
         predictive,
         y[test].reshape(-1, 1),
         train_y=y[train],
@@ -200,6 +202,9 @@ def _test(model: Any, loaded: Loaded, train: NDArray[np.int64], test: NDArray[np
         level=LEVEL,
         unlike=unlike,
     )
+    # The report judges the intervals that `bayesnorm predict` gives, which are as wide as held-out rows needed.
+    lower, upper = (ends[:, 0].numpy() for ends in model.interval_of(predictive, LEVEL))
+    return replace(own, lower=lower, upper=upper, pit=model.interval_levels_.transform(own.pit[:, None])[:, 0])
 
 
 def _choice(model: Any) -> tuple[Any, dict[str, Any]]:
@@ -244,11 +249,12 @@ def _summary(
     if loaded.task is Task.regression:
         share = scores["normalised_crps"]
         found |= {
-            "error (RMSE)": f"{scores['rmse']:.4g}, explains {100 * scores['r2']:.0f} % of the variance",
+            "error (RMSE)": f"{scores['rmse']:.4g}"
+            + ("" if scores["r2"] is None else f", explains {round(100 * scores['r2'])} % of the variance"),
             "error with doubt (CRPS)": f"{scores['crps']:.4g}",
             "worth of the doubt": "unknown"
             if share is None
-            else f"{share:.0f} % (0: one error bar for all rows, 100: the best bar for every row)",
+            else f"{round(share)} % (0: one error bar for all rows, 100: the best bar for every row)",
             f"{100 * LEVEL:.0f} % intervals": f"hold {100 * scores['coverage']:.0f} % of the held-out targets",
         }
     else:

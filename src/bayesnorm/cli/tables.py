@@ -6,11 +6,13 @@ it holds numbers is decided in `columns.py`.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import importlib
 import itertools
 import re
+import shlex
 import warnings
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -94,9 +96,9 @@ def read_chunks(file: TableFile, columns: Sequence[str] | None, rows: int | None
     found = 0
     parts = _read_parquet(file, wanted) if file.delimiter is None else _read_text(file, wanted, rows)
     with contextlib.closing(parts):
-        for part in parts:
-            if len(part):
-                part = part[wanted]
+        for read in parts:
+            for start in range(0, len(read), rows or max(1, len(read))):  # Parquet comes as one
+                part = read.iloc[start : start + (rows or len(read))][wanted]
                 part.index = range(found + 1, found + 1 + len(part))
                 found += len(part)
                 yield part
@@ -123,11 +125,13 @@ def _open_text(path: Path, delimiter: str | None) -> TableFile:
         raise InputError(f"{path} holds nothing but blank lines; a table with names in its first line would work.")
     if "\0" in "".join(lines):
         raise InputError(f"{path} is no text; a CSV, TSV or Parquet file would work.")
-    chosen = delimiter or max(DELIMITERS, key=lambda each: _regularity(lines, each))
-    records = [record for record in csv.reader(lines, delimiter=chosen, skipinitialspace=True) if record]
+    try:
+        chosen = delimiter or max(DELIMITERS, key=lambda each: _regularity(lines, each))
+        records = [record for record in csv.reader(lines, delimiter=chosen, skipinitialspace=True) if record]
+    except csv.Error as error:
+        raise InputError(f"{path} cannot be read as a table ({error}); mend the file.") from None
     header = [name.strip() for name in records[0]]
-    comma = chosen == ";" and _has(records[1:], r"[+-]?\d+,\d+") and not _has(records[1:], r"[+-]?\d+\.\d+")
-    return _named(path, header, chosen, "," if comma else ".")
+    return _named(path, header, chosen, "," if chosen != "," and _has_decimal_commas(records[1:], chosen) else ".")
 
 
 def _regularity(lines: list[str], delimiter: str) -> tuple[bool, int]:
@@ -135,6 +139,14 @@ def _regularity(lines: list[str], delimiter: str) -> tuple[bool, int]:
     counts = [len(record) for record in csv.reader(lines, delimiter=delimiter) if record]
     same = sum(count == counts[0] for count in counts)
     return counts[0] > 1 and 2 * same > len(counts), counts[0]
+
+
+def _has_decimal_commas(records: list[list[str]], delimiter: str) -> bool:
+    """Whether numbers have decimal commas; 1,234 alone says so only where the delimiter is that of such files."""
+    if _has(records, r"[+-]?\d+\.\d+"):
+        return False
+    thousands = "" if delimiter == ";" else r"(?![+-]?[1-9]\d{0,2}(,\d{3})+$)"
+    return _has(records, rf"{thousands}[+-]?\d+,\d+")
 
 
 def _has(records: list[list[str]], pattern: str) -> bool:
@@ -219,9 +231,11 @@ def _told_kindly(path: Path) -> Iterator[None]:
 
 
 def _encoding(path: Path, error: UnicodeDecodeError) -> InputError:
+    with path.open("rb") as file:
+        found = "utf-16" if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "latin1"
     return InputError(
         f"{path} is not UTF-8 text (byte 0x{error.object[error.start]:02x}); save it as UTF-8, for example with "
-        f"`iconv -f latin1 -t utf-8 {path.name} > utf8.csv`."
+        f"`iconv -f {found} -t utf-8 {shlex.quote(path.name)} > utf8.csv`."
     )
 
 

@@ -18,6 +18,9 @@ FEW_VALUES = 10
 
 LEAST_ROWS = 12
 
+LARGEST, LARGEST_INT = 1e100, 2**53
+"""Of numbers to predict, whose squares have to be numbers too; and of those that are all whole and exact."""
+
 
 class Task(StrEnum):
     """What kind of prediction."""
@@ -68,6 +71,9 @@ def require_targets(path: Path, name: str, values: NDArray[Any], kind: Kind, tas
     if len(np.unique(values.astype(str))) == 1:
         raise InputError(f"--target: {name!r} is {values[0]!s} in every row; a column that differs would work.")
     if task is Task.regression:
+        far = np.abs(values) > LARGEST
+        if far.any():
+            raise InputError(f"--target: {name!r} reaches {values[far][0]:g}; numbers up to {LARGEST:g} would work.")
         return values
     labels = np.unique(values.astype(str))
     if len(labels) > max(FEW_VALUES, len(values) / 2):
@@ -75,9 +81,9 @@ def require_targets(path: Path, name: str, values: NDArray[Any], kind: Kind, tas
             f"--target: {name!r} has {len(labels)} different values in {len(values)} rows, too many to be classes; "
             "another column, or --task regression for numbers, would work."
         )
-    if kind == "number" and bool((values == np.round(values)).all()):
+    if kind == "number" and bool(((values == np.round(values)) & (np.abs(values) < LARGEST_INT)).all()):
         return values.astype(np.int64)
-    return values if kind == "number" else values.astype(str).astype(object)
+    return values.astype(str).astype(object)
 
 
 def split(values: NDArray[Any], fraction: float, seed: int, task: Task) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -51,7 +51,8 @@ class RegressionTest:
         mean, std: Of the predictive distributions.
         epistemic_std, aleatoric_std: Its two parts: the draws' disagreement, and noise.
         lower, upper: Central intervals.
-        pit: Predictive probability of a target at or below y.
+        pit: Predictive probability of a target at or below y; by the intervals, where these are not the predictive's
+            own.
         log_density: Log of the predictive density at y.
         train_mean, train_std: Of the training targets: all that a guess needs.
         constant_std: The one error bar for all rows about the same means, from validation rows.

@@ -52,7 +52,7 @@ def _regression(test: RegressionTest) -> ScoreTable:
             (
                 "R²",
                 "share of the variation explained; 1 is best",
-                tuple(f"{score.r2:.3f}".replace("-", "−") for score in everyone),
+                tuple("–" if score.r2 != score.r2 else f"{score.r2:.3f}".replace("-", "−") for score in everyone),
             ),
             (
                 "CRPS",

@@ -139,14 +139,13 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
         `entropy` (all doubt) and `mutual_information` (what more rows could take away), in nats; `unlike`, whether the
         row is unlike those of training (`likeness.py`) or holds what they never did; and `unseen`, in which columns.
         """
-        features, unseen = self._look(X)
-        predictive = self._predictive(features)
-        assert isinstance(predictive, ClassificationPredictive)
-        parts = {
+        return self.predict_with_doubt(X)[1]
+
+    def _parts(self, predictive: ClassificationPredictive) -> dict[str, NDArray[np.float64]]:
+        return {
             "entropy": predictive.entropy.numpy(),
             "mutual_information": predictive.mutual_information.clamp_min(0).numpy(),
         }
-        return self._doubt(X, parts, features, unseen)
 
     def _targets(self, y: NDArray[Any], rows: NDArray[np.int64], weights: Tensor | None) -> Targets:
         self.classes_, numbers = np.unique(y[rows], return_inverse=True)

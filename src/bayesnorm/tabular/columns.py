@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import numbers
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -105,7 +107,11 @@ def _of_series(name: str, series: Any) -> Column:
 def _of_objects(name: str, values: Texts, readable: bool) -> Column:
     """Objects as numbers if all are, or can be read as such where that is wanted; else as text."""
     present = values[~pd.isna(values)]
-    if all(isinstance(value, numbers.Real | np.bool_) for value in present):
+    if any(isinstance(value, datetime.date | datetime.time | datetime.timedelta) for value in present):
+        raise InputError(
+            f"X: {shown(name)} holds dates or times; turn them into numbers, such as days since the first."
+        )
+    if all(isinstance(value, numbers.Real | Decimal | np.bool_) for value in present):
         found = np.full(len(values), np.nan)
         found[~pd.isna(values)] = present.astype(np.float64)
         return _finite(name, found)

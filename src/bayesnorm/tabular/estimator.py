@@ -52,6 +52,10 @@ class TabularEstimator(BaseEstimator):
     def _likelihood(self, targets: Targets) -> tuple[Likelihood, bool]:
         """In standard units, and whether its noise is to be chosen."""
 
+    @abstractmethod
+    def _parts(self, predictive: Any) -> dict[str, NDArray[np.float64]]:
+        """The doubt of every row, by name."""
+
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
         check_parameters(self.get_params(deep=False))
         self._check_columns(X, reset=True)
@@ -126,6 +130,15 @@ class TabularEstimator(BaseEstimator):
         """
         return self._predictive(self._look(X)[0])
 
+    def predict_with_doubt(self, X: Any) -> tuple[Predictive, pd.DataFrame]:
+        """What `predict_dist` and `doubt` say of a table, with one pass of the network in place of two."""
+        features, unseen = self._look(X)
+        predictive = self._predictive(features)
+        frame = pd.DataFrame(self._parts(predictive), index=X.index if isinstance(X, pd.DataFrame) else None)
+        frame["unlike"] = self.likeness_.unlike(features) | (np.array(unseen, dtype=object) != "")
+        frame["unseen"] = unseen
+        return predictive, frame
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator as one safetensors file, without any training rows.
 
@@ -149,13 +162,6 @@ class TabularEstimator(BaseEstimator):
         check_is_fitted(self)
         self._check_columns(X, reset=False)
         return self.preprocessing_.look(X)
-
-    def _doubt(self, X: Any, parts: dict[str, Any], features: Any, unseen: list[str]) -> pd.DataFrame:
-        index = X.index if isinstance(X, pd.DataFrame) else None
-        frame = pd.DataFrame(parts, index=index)
-        frame["unlike"] = self.likeness_.unlike(features) | (np.array(unseen, dtype=object) != "")
-        frame["unseen"] = unseen
-        return frame
 
     def _check_columns(self, X: Any, *, reset: bool) -> None:
         """Number and names of columns: noted, or compared with those of training."""

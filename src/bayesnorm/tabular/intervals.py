@@ -54,3 +54,12 @@ class IntervalLevels:
             )
             lower[:, i], upper[:, i] = part.interval(float(np.clip(np.interp(level, levels, own), 1e-9, WIDEST)))
         return lower, upper
+
+    def transform(self, own: Numbers) -> Numbers:
+        """The predictive's own probability of a target at or below y, (rows, outputs), as these intervals have it.
+
+        A target lies within the interval of a level where its transform is within level / 2 of a half.
+        """
+        levels = np.linspace(0, 1, STEPS + 1)
+        away = np.stack([np.interp(np.abs(2 * p - 1), at, levels) for p, at in zip(own.T, self.own, strict=True)], 1)
+        return 0.5 + 0.5 * np.sign(own - 0.5) * away

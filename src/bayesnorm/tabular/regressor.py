@@ -142,12 +142,15 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         As wide as held-out rows were found to need (`intervals.py`); without cross-validation, and as
         `predict_dist(X).interval(level)`, it is the predictive's own.
         """
-        predictive = self.predict_dist(X)
-        if not isinstance(level, float) or not 0 < level < 1:
+        lower, upper = self.interval_of(self.predict_dist(X), level)
+        return self._like_y(lower), self._like_y(upper)
+
+    def interval_of(self, predictive: RegressionPredictive, level: float = 0.9) -> tuple[Tensor, Tensor]:
+        """As `predict_interval`, of what `predict_dist` gave: (lower, upper), each (rows, outputs)."""
+        if not isinstance(level, float | np.floating) or not 0 < level < 1:
             raise InputError(f"level: {level!r} was given; a probability strictly between 0 and 1 would work.")
         levels = self.interval_levels_
-        lower, upper = predictive.interval(level) if levels is None else levels.interval(predictive, level)
-        return self._like_y(lower), self._like_y(upper)
+        return predictive.interval(float(level)) if levels is None else levels.interval(predictive, float(level))
 
     def doubt(self, X: Any) -> pd.DataFrame:
         """What there is to doubt about each row.
@@ -156,15 +159,15 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         number behind for several outputs; `unlike`, whether the row is unlike those of training (`likeness.py`) or
         holds what they never did; and `unseen`, in which columns.
         """
-        features, unseen = self._look(X)
-        predictive = self._predictive(features)
+        return self.predict_with_doubt(X)[1]
+
+    def _parts(self, predictive: RegressionPredictive) -> dict[str, NDArray[np.float64]]:
         stds = {"epistemic_std": predictive.epistemic.sqrt(), "aleatoric_std": predictive.aleatoric.sqrt()}
-        parts = {
+        return {
             name if self.n_outputs_ == 1 else f"{name}_{i}": std[:, i].numpy()
             for name, std in stds.items()
             for i in range(self.n_outputs_)
         }
-        return self._doubt(X, parts, features, unseen)
 
     def _targets(self, y: NDArray[np.float64], rows: NDArray[np.int64], weights: Tensor | None) -> Targets:
         require_rows(len(rows))

@@ -128,7 +128,8 @@ class RealTargets(Targets):
         if len(constant):
             which = f" in column {constant[0]}" if y.shape[1] > 1 else ""
             raise InputError(
-                f"y: is {y[0, constant[0]]:g} in all {len(y)} rows{which}; targets that differ would work."
+                f"y: is {y[0, constant[0]]:g} in all {len(y)} rows{which}, or nearly so; targets that differ by more "
+                "would work."
             )
         values = torch.from_numpy((y - mean) / std)
         return cls(values, weights, torch.from_numpy(mean), torch.from_numpy(std), heteroscedastic)
