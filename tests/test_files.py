@@ -207,6 +207,13 @@ def resized(name, *shape):
     return change
 
 
+def filled(name, value):
+    def change(_config, tensors):
+        tensors[name] = torch.full_like(tensors[name], value)
+
+    return change
+
+
 FORGERIES = {
     "not json": lambda _c, _t: "no json",
     "a list": lambda _c, _t: "[1, 2]",
@@ -238,6 +245,11 @@ FORGERIES = {
     "long batch mean": resized("batch_mean", 99),
     "narrow deviations": resized("fluctuations.deviations", 4, 5),
     "flat deviations": resized("fluctuations.deviations", 28),
+    "no batches": resized("fluctuations.deviations", 0, 28),
+    "no numbers": filled("running", float("nan")),
+    "infinite deviations": filled("fluctuations.deviations", float("inf")),
+    "narrow components": resized("components", 3, 5),
+    "short sensitivities": resized("sensitivities", 3, 1),
     "extra tensor": resized("fluctuations.more", 2),
 }
 

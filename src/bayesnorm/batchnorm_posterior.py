@@ -169,6 +169,9 @@ class BatchNormPosterior(Posterior):
         kind = fields.pop("fluctuations")
         running = tensors["running"]
         tensors = {name: tensor.to(running.dtype) for name, tensor in tensors.items()}
+        for name, tensor in tensors.items():
+            if not bool(torch.isfinite(tensor).all()):
+                raise FileFormatError(f"path: {name} holds NaN or infinite values; save the posterior again.")
         posterior = cls(
             executable=executable,
             likelihood=likelihood,
@@ -193,6 +196,10 @@ class BatchNormPosterior(Posterior):
             raise FileFormatError(f"path: statistics of {shapes} and {drawn} for {width} coordinates.")
         if self.center not in ("running", "batch"):
             raise FileFormatError(f"path: center {self.center!r} is unknown.")
+        if self.components is not None and self.sensitivities is not None:
+            shapes = tuple(self.components.shape), tuple(self.sensitivities.shape)
+            if shapes[0] != (*shapes[1][1:], width):
+                raise FileFormatError(f"path: components of {shapes} for {width} coordinates.")
         self.at_batch_size(self.fitted_batch_size).at_batch_size(self.batch_size).sample(1)
 
     def _warn_of_other_weights(self) -> None:

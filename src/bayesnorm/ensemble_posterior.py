@@ -38,6 +38,7 @@ class EnsemblePosterior(Posterior):
     members: tuple[Posterior, ...]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if len(self.members) < 2:
             raise BayesNormError(f"members: {len(self.members)} was given; two or more would make an ensemble.")
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from . import files
 from .engines import Engine, MonteCarlo
 from .errors import BayesNormError, FileFormatError
-from .likelihoods import Likelihood, likelihood_from
+from .likelihoods import Likelihood, likelihood_from, require_likelihood
 from .network import Executable, State
 from .predictive import Predictive
 
@@ -38,6 +38,9 @@ class Posterior(ABC):
 
     def __init_subclass__(cls) -> None:
         _KINDS[cls.kind] = cls
+
+    def __post_init__(self) -> None:
+        require_likelihood(self.likelihood)
 
     @property
     def model(self) -> nn.Module:
@@ -103,7 +106,9 @@ class Posterior(ABC):
                 as there are.
             seed: Same seed, same result.
         """
-        return (engine or MonteCarlo(self.default_samples)).predict(self, x, seed)
+        if engine is not None and not isinstance(engine, Engine):
+            raise BayesNormError(f"engine: {engine!r} was given; MonteCarlo(samples=256) would work.")
+        return (engine or MonteCarlo(self.default_samples)).predict(self, x, require_seed(seed))
 
     def compile(self, *, dtype: torch.dtype | None = None, tf32: bool = True, mode: str = "reduce-overhead") -> Self:
         """The same posterior over a compiled copy of the network: `torch.compile`, with CUDA graphs on a GPU.
@@ -124,11 +129,12 @@ class Posterior(ABC):
 
     def drawn(self, n: int, seed: int) -> State:
         """As `sample`, but the last draws are kept, so that predicting again with the same seed costs no drawing."""
-        kept: tuple[int, int, State] | None = self.__dict__.get("_drawn")
-        if kept is None or kept[:2] != (n, seed):
-            kept = n, seed, self.sample(n, seed)
+        key = n, seed, self.executable.device
+        kept: tuple[Any, State] | None = self.__dict__.get("_drawn")
+        if kept is None or kept[0] != key:
+            kept = key, self.sample(n, seed)
             object.__setattr__(self, "_drawn", kept)
-        return kept[2]
+        return kept[1]
 
     def with_likelihood(self, likelihood: Likelihood) -> Self:
         """The same posterior under another likelihood."""
@@ -168,7 +174,7 @@ def load(path: str | os.PathLike[str], model: nn.Module) -> Posterior:
         return restored_posterior(config["kind"], executable, likelihood, placed, config["posterior"])
     except BayesNormError:
         raise
-    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise FileFormatError(f"path: {path} does not hold a whole posterior ({error!r}); save it again.") from error
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..likelihoods import Likelihood
 from ..predictive import Predictive
+from ..predictive.base import at_least_single
 
 SOFTMAX_SAMPLES = 256
 """Cheap draws of the outputs (no network pass) where a likelihood has no closed form, half of them mirrored."""
@@ -33,7 +34,7 @@ class GaussianOutputs:
 
     def predictive(self, likelihood: Likelihood, seed: int) -> Predictive:
         """Closed form where the likelihood has one, else over draws of the outputs."""
-        exact = likelihood.gaussian_predictive(self.mean, self.variance)
+        exact = likelihood.gaussian_predictive(at_least_single(self.mean), at_least_single(self.variance))
         return likelihood.predictive(self.sample(SOFTMAX_SAMPLES, seed)) if exact is None else exact
 
     def sample(self, n: int, seed: int) -> Tensor:

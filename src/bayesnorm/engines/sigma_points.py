@@ -36,8 +36,12 @@ class SigmaPoints(Engine):
     chunk: int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.rank, bool) or not isinstance(self.rank, int) or self.rank < 1:
-            raise BayesNormError(f"rank: {self.rank!r} was given; a whole number of at least 1 would work.")
+        for name in ("rank", "chunk"):
+            value = getattr(self, name)
+            if value is None and name == "chunk":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise BayesNormError(f"{name}: {value!r} was given; a whole number of at least 1 would work.")
 
     def predict(self, posterior: Posterior, x: Any, seed: int = 0) -> Predictive:
         return posterior.likelihood.predictive(self.outputs(posterior, x))

@@ -1,6 +1,10 @@
 """From network outputs to distributions of targets."""
 
-from .base import Likelihood as Likelihood, likelihood_from as likelihood_from
+from .base import (
+    Likelihood as Likelihood,
+    likelihood_from as likelihood_from,
+    require_likelihood as require_likelihood,
+)
 from .categorical import Categorical as Categorical
 from .gaussian import Gaussian as Gaussian
 from .heteroscedastic import (

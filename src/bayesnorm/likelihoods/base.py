@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from torch import Tensor
 
-from ..errors import FileFormatError
+from ..errors import BayesNormError, FileFormatError
 from ..predictive import Predictive
 
 _KINDS: dict[str, type[Likelihood]] = {}
@@ -75,6 +75,12 @@ class Likelihood(ABC):
         fields: Any = dataclasses.fields(self)  # type: ignore[arg-type]
         shown = [field for field in fields if not (field.kw_only and getattr(self, field.name) == field.default)]
         return {"kind": type(self).__name__, **{field.name: getattr(self, field.name) for field in shown}}
+
+
+def require_likelihood(given: Any) -> None:
+    """An error for what is no likelihood, its class among them."""
+    if not isinstance(given, Likelihood):
+        raise BayesNormError(f"likelihood: {given!r} was given; Gaussian() or Categorical() would work.")
 
 
 def likelihood_from(config: dict[str, Any]) -> Likelihood:

@@ -14,6 +14,7 @@ from torch.nn.functional import nll_loss
 
 from ..errors import BayesNormError, InputError
 from ..predictive import ClassificationPredictive
+from ..predictive.base import at_least_single
 from .base import Likelihood
 from .scales import holds
 
@@ -64,9 +65,7 @@ class ClassTargets(Likelihood, ABC):
         return 1
 
     def loss(self, f: Tensor, y: Any, noise: Tensor | None = None) -> Tensor:
-        if f.dtype in (torch.float16, torch.bfloat16):
-            f = f.float()
-        f = (f if f.dim() > 1 else f.unsqueeze(-1))[None]
+        f = at_least_single(f if f.dim() > 1 else f.unsqueeze(-1))[None]
         log_probs = self.log_probs(f, (self.noise if noise is None else noise).to(f))[0]
         target, known, ignored = self._targets(y, log_probs)
         cost = nll_loss(log_probs, target, reduction="none")
@@ -80,6 +79,7 @@ class ClassTargets(Likelihood, ABC):
             if f.dim() != 2:
                 raise InputError(f"f: outputs of shape {tuple(f.shape)}; (n, batch, class, ...) would work.")
             f = f.unsqueeze(-1)
+        f = at_least_single(f)
         return ClassificationPredictive(self.log_probs(f, self.noise.to(f)), weights, self.ignore_index)
 
     def _targets(self, y: Tensor, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:

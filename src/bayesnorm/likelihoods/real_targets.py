@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..predictive import RegressionPredictive
+from ..predictive.base import at_least_single
 from ..predictive.noise import Noise
 from ..predictive.regression import observed
 from .base import Likelihood
@@ -46,8 +47,7 @@ class RealTargets(Likelihood, ABC):
         """Location, and logarithm of the scale (which broadcasts to it), of outputs (n, batch, *out)."""
 
     def loss(self, f: Tensor, y: Any, noise: Tensor | None = None) -> Tensor:
-        if f.dtype in (torch.float16, torch.bfloat16):
-            f = f.float()
+        f = at_least_single(f)
         location, log_scale = self.split(f[None], noise)
         location, log_scale = location[0], log_scale[0] if log_scale.dim() == location.dim() else log_scale
         target, seen = self._seen(y, location)
@@ -57,7 +57,7 @@ class RealTargets(Likelihood, ABC):
         return cost.sum() / len(f)
 
     def predictive(self, f: Tensor, weights: Tensor | None = None) -> RegressionPredictive:
-        location, log_scale = self.split(f)
+        location, log_scale = self.split(at_least_single(f))
         return RegressionPredictive(location, log_scale.exp(), weights, self.family, self.missing)
 
     def target_columns(self, outputs: int) -> int:
@@ -103,6 +103,7 @@ class FixedScale(RealTargets, ABC):
         return f, on_outputs(self._name, self._log_scale(self.noise if noise is None else noise), f, self.axis)
 
     def predictive(self, f: Tensor, weights: Tensor | None = None) -> RegressionPredictive:
+        f = at_least_single(f)
         scale = on_outputs(self._name, self._log_scale(self.noise).exp(), f, self.axis)
         return RegressionPredictive(f, scale, weights, self.family, self.missing)
 

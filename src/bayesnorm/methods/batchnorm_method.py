@@ -12,7 +12,7 @@ from ..batchnorm_posterior import BatchNormPosterior, Center, coordinates
 from ..engines.directions import output_components
 from ..errors import BayesNormError
 from ..fluctuations import Fluctuations, stored
-from ..likelihoods import Gaussian, Likelihood
+from ..likelihoods import Gaussian, Likelihood, require_likelihood
 from ..network import (
     BatchStatistics,
     Executable,
@@ -78,6 +78,8 @@ class BatchNormMethod(ABC):
             seed: Same seed, same batches.
             progress: Called with (done, total) after every batch.
         """
+        if likelihood is not None:
+            require_likelihood(likelihood)
         batches = mini_batches(train_data, self.batch_size, self.states, require_seed(seed))
         statistics, batch_mean, fluctuations = self.learned(model, batches, progress)
         executable = Executable(model, output)

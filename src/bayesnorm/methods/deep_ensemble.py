@@ -20,11 +20,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from ..ensemble_posterior import EnsemblePosterior
 from ..errors import BayesNormError
-from ..likelihoods import Likelihood
-from ..network import Executable, Progress, isolated_torch_randomness, select_output
+from ..likelihoods import Likelihood, require_likelihood
+from ..network import Executable, Progress, example_rows, isolated_torch_randomness, select_output
 from ..network.copying import own_copy, restart, unwrap
 from ..point_posterior import point
 from ..posterior import Posterior, derived_seeds
@@ -43,7 +44,7 @@ class DeepEnsemble:
         members: K, how many networks.
         method: A method that makes each trained member Bayesian, e.g. `MCBN(batch_size=32)`; None leaves it as it is.
         epochs: Of every member's training.
-        batch_size: Rows per training step.
+        batch_size: Rows per training step; None takes a `DataLoader`'s own, or 32.
         learning_rate: Of Adam.
         weight_decay: lambda of loss + lambda / 2 |W|^2 over the weight matrices.
     """
@@ -51,7 +52,7 @@ class DeepEnsemble:
     members: int = 5
     method: BatchNormMethod | None = None
     epochs: int = 100
-    batch_size: int = 32
+    batch_size: int | None = None
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
 
@@ -86,7 +87,8 @@ class DeepEnsemble:
         for number, own_seed in enumerate(derived_seeds(seed, self.members)):
             network = _fresh(model, own_seed)
             if likelihood is None:
-                likelihood = default_likelihood(Executable(network, output), _one_row(train_data))
+                likelihood = default_likelihood(Executable(network, output), example_rows(train_data, own_seed))
+            require_likelihood(likelihood)
             self._train(network, train_data, likelihood, output, own_seed)
             networks.append(network)
             if progress is not None:
@@ -109,7 +111,7 @@ class DeepEnsemble:
             train_data,
             loss=loss,
             epochs=self.epochs,
-            batch_size=self.batch_size,
+            batch_size=self.batch_size or (None if isinstance(train_data, DataLoader) else 32),
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
             seed=seed,
@@ -144,11 +146,3 @@ def _fresh(model: nn.Module | Factory, seed: int) -> nn.Module:
         network = own_copy(unwrap(model))
         restart(network, "a callable seed -> network")
     return network
-
-
-def _one_row(data: Any) -> Any:
-    """Some input rows, to see what a network gives for them."""
-    if isinstance(data, tuple | list):
-        return data[0][:2]
-    first = next(iter(data))
-    return first[0] if isinstance(first, tuple | list) else first

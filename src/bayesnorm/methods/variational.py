@@ -24,7 +24,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.data import DataLoader
 
 from ..errors import BayesNormError, InputError
-from ..likelihoods import Likelihood
+from ..likelihoods import Likelihood, require_likelihood
 from ..network import (
     Executable,
     Progress,
@@ -135,6 +135,7 @@ class VariationalMethod(ABC):
         executable = Executable(model, output)
         rows, example = _rows(train_data), executable.input(example_rows(train_data, require_seed(seed)))
         given = likelihood or default_likelihood(executable, example)
+        require_likelihood(given)
         network = own_copy(executable.model)
         with isolated_torch_randomness(seed, executable.device):
             weights = self._weights(network)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -133,13 +133,9 @@ def isolated_randomness(seed: int, device: torch.device | None = None) -> Iterat
 @contextlib.contextmanager
 def isolated_torch_randomness(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """As `isolated_randomness` for torch's own generators only, which costs some microseconds."""
-    generators = [torch.default_generator]
-    if device is not None and device.type == "cuda":
-        torch.cuda.init()
-        generators.append(torch.cuda.default_generators[device.index or 0])
+    generators = _generators(device)
     kept = [generator.get_state() for generator in generators]
-    for generator in generators:
-        generator.manual_seed(seed)
+    seed_torch(seed, device)
     try:
         yield
     finally:
@@ -147,14 +143,27 @@ def isolated_torch_randomness(seed: int, device: torch.device | None = None) -> 
             generator.set_state(state)
 
 
+def seed_torch(seed: int, device: torch.device | None = None) -> None:
+    """Let torch's generators begin anew, inside `isolated_torch_randomness`."""
+    for generator in _generators(device):
+        generator.manual_seed(seed)
+
+
+def _generators(device: torch.device | None) -> list[torch.Generator]:
+    if device is None or device.type != "cuda":
+        return [torch.default_generator]
+    torch.cuda.init()
+    return [torch.default_generator, torch.cuda.default_generators[device.index or 0]]
+
+
 def _as_rows(data: Any, most_rows: int, seed: int) -> _Rows:
     if isinstance(data, DataLoader):
         rows = _indices(data)
         if rows is not None:
             return _IndexedRows(data.dataset, rows, data)
-        return _pool((_input_of(batch) for batch in data), most_rows, seed)
+        return _pool(data, most_rows, seed)
     if isinstance(data, IterableDataset):
-        return _pool((_input_of(row)[None] for row in data), most_rows, seed)
+        return _pool(data, most_rows, seed, single=True)
     if isinstance(data, tuple | list):
         if len(data) != 2:
             raise InputError(
@@ -241,12 +250,13 @@ def _indices(loader: DataLoader[Any]) -> Sequence[int] | None:
     return None
 
 
-def _pool(stream: Iterator[Tensor], most_rows: int, seed: int) -> _ArrayRows:
-    """The first rows of a stream, as many as all batches together hold or as fit the memory for them."""
+def _pool(stream: Iterable[Any], most_rows: int, seed: int, single: bool = False) -> _ArrayRows:
+    """The first rows of a stream of batches (`single`: of rows), as many as all batches hold or as fit the memory."""
     parts: list[Tensor] = []
     rows = size = 0
     with isolated_randomness(seed):
-        for part in stream:
+        for entry in stream:
+            part = _input_of(entry)[None] if single else _input_of(entry)
             if parts and part.shape[1:] != parts[0].shape[1:]:
                 raise InputError(
                     f"train_data: inputs of shape {tuple(parts[0].shape[1:])} and {tuple(part.shape[1:])} cannot be "

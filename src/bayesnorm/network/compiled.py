@@ -26,7 +26,6 @@ from torch.func import functional_call
 
 from ..errors import BayesNormError, BayesNormWarning
 from .affine import State
-from .batches import isolated_torch_randomness
 from .copying import private_copy
 from .executable import Executable
 from .layers import find_batchnorm
@@ -106,9 +105,8 @@ class CompiledExecutable(Executable):
         """A graph for inputs like `x` that gives what the plain way gives; None where there is none."""
         expected = super()._run(draws.states, x, True, None, None)
         try:
-            with isolated_torch_randomness(0, x.device):
-                graph = self._compile(draws.names)
-                found = self._replay(graph, draws, x)
+            graph = self._compile(draws.names)
+            found = self._replay(graph, draws, x)
         except Exception as error:  # compilers fail in many ways, and none of them is the user's problem
             self._say_plain(f"could not be compiled ({(str(error).strip() or repr(error)).splitlines()[0]})")
             return None

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,31 +20,19 @@ from torch.func import functional_call
 
 from ..errors import BayesNormWarning, NetworkError
 from .affine import AffineBatchNorm, State
-from .batches import isolated_torch_randomness
 from .copying import device_of, dtype_of, private_copy, tensors_of, unwrap
+from .derivable import require_derivable, told
 from .inputs import as_input, call
 from .outputs import select_output
+from .plan import Plan, agrees, channels_last, kind_of
 from .prefix import PrefixCache
+from .undisturbed import undisturbed, writable_tensors
 
 CPU_BLOCK_BYTES = 4 * 2**20
 """Largest activation of a block on a CPU: beyond the caches, a wider block is slower, not faster."""
 
 CUDA_BLOCK_SHARE = 1 / 16
 """Largest activation of a block on a GPU, as a share of the memory that is free."""
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What one look at an input of some shape told about running the network on such inputs."""
-
-    vectorizable: bool
-    prefix_last: bool
-    """Whether what comes before the first drawn module runs channels-last."""
-    tail_last: bool
-    """Whether the rest does."""
-    bytes_per_row: int
-    output_shape: tuple[int, ...]
-    output_dtype: torch.dtype
 
 
 class Executable:
@@ -56,10 +43,23 @@ class Executable:
         output: Which entry to take where the network returns a dict (a key) or a tuple (a position).
     """
 
+    _restart: Callable[[], None]
+
     def __init__(self, model: nn.Module, output: str | int | None = None) -> None:
         self.model = unwrap(model)
         self.output = output
         self._said = False
+        self._built: frozenset[str] = frozenset()
+        given = set(vars(self))
+        self._build()
+        self._built = frozenset(vars(self)) - given
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The private copy's forwards belong to this object; a copy of it builds a private copy of its own.
+        return {name: value for name, value in vars(self).items() if name not in self._built}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
         self._build()
 
     @property
@@ -92,7 +92,7 @@ class Executable:
     def point(self, x: Any) -> Tensor:
         """The deterministic network's outputs in evaluation mode, (batch, *out)."""
         x = self.input(x)
-        with isolated_torch_randomness(0, x.device):
+        with undisturbed(self._writable, x.device):
             return self._outputs(x)
 
     @torch.inference_mode(False)
@@ -116,15 +116,10 @@ class Executable:
             block_bytes: Memory of the largest activation of a pass; None chooses by device.
         """
         x = self.input(x)
-        return self._run(self._fitting(states), x, vectorize, chunk, block_bytes)
+        with undisturbed(self._writable, x.device) as self._restart:
+            return self._run(self._fitting(states), x, vectorize, chunk, block_bytes)
 
     def _run(self, states: State, x: Tensor, vectorize: bool, chunk: int | None, block_bytes: int | None) -> Tensor:
-        with isolated_torch_randomness(0, x.device):  # a network may draw numbers of its own
-            return self._plain_run(states, x, vectorize, chunk, block_bytes)
-
-    def _plain_run(
-        self, states: State, x: Tensor, vectorize: bool, chunk: int | None, block_bytes: int | None
-    ) -> Tensor:
         draws = len(next(iter(states.values())))
         plan = self._plan(states, x)
         budget = block_bytes or self._block_bytes()
@@ -138,7 +133,9 @@ class Executable:
         for start in range(0, len(x), rows):
             part = x[start : start + rows]
             self._about_to_run(start, len(part))
-            ahead = _channels_last(part) if plan.prefix_last else part
+            ahead = channels_last(part) if plan.prefix_last else part
+            # A network may draw numbers or remember inputs: the same for every draw, however they are chunked.
+            self._restart()
             self._prefix.record(partial(call, self._pass, ahead, "x"), drawn, plan.prefix_last and not plan.tail_last)
             part = ahead if plan.tail_last else part
             try:
@@ -158,29 +155,13 @@ class Executable:
             x: Inputs on the network's device.
         """
         self._refresh()
-        with isolated_torch_randomness(0, x.device):
-            if self._affine.special:
-                one = {name: value[0] if value.dim() > 1 else value for name, value in state.items()}
-                self._require_derivable(one, x)
-            return self._under(state, x, special=True)
-
-    @torch.no_grad()
-    def _require_derivable(self, state: State, x: Tensor) -> None:
-        """Whether special layers do as the affine map says, away from their own statistics, where it says nothing."""
-        moved = dict(state)
-        for name, layer in self._affine.special.items():
-            mean, var = f"{name}.running_mean", f"{name}.running_var"
-            if mean in state and layer.running_var is not None:
-                moved[mean] = state[mean] + 0.5 * (layer.running_var + layer.eps).sqrt()
-            if var in state:
-                moved[var] = 1.5 * state[var]
-        expected, found = self._selected(moved, x[:2]), self._under(moved, x[:2], special=True)
-        rounding = max(1e-3, 8 * torch.finfo(expected.dtype).eps)
-        if not torch.allclose(expected, found, rtol=rounding, atol=rounding * float(expected.abs().max())):
-            raise NetworkError(
-                f"model: {', '.join(self._affine.special)} use their input for more than normalisation, so the outputs "
-                "have no derivatives by the statistics; engine=MonteCarlo() would work."
-            )
+        key = kind_of(state, x)
+        with undisturbed(self._writable, x.device) as self._restart:
+            if key not in self._derivable:
+                require_derivable(self._affine, self._reference, self._mapped, state, x)
+                self._derivable.add(key)
+            with told():
+                return self._mapped(state, x)
 
     def _under(self, state: State, x: Tensor, special: bool = False) -> Tensor:
         with self._affine.under(state, special) as rest:
@@ -191,10 +172,20 @@ class Executable:
         """The reference: outputs under one state by plain overrides."""
         return self._select(functional_call(self._network, state, (x.clone(),)), len(x))
 
+    def _mapped(self, state: State, x: Tensor) -> Tensor:
+        self._restart()
+        return self._under(state, x, special=True)
+
+    def _reference(self, state: State, x: Tensor) -> Tensor:
+        self._restart()
+        return self._selected({name: value.to(self._known[name][1]) for name, value in state.items()}, x)
+
     def _build(self) -> None:
         self._network = self._private()
         self._affine = AffineBatchNorm(self._network)
-        self._plans: dict[Any, _Plan] = {}
+        self._plans: dict[Any, Plan] = {}
+        self._derivable: set[Any] = set()
+        self._restart, self._writable = _nothing, writable_tensors(self._network)
         self._device, self._dtype = device_of(self.model), dtype_of(self.model)
         own = tensors_of(self.model).values()
         self._first = next((tensor for tensor in own if tensor.is_floating_point()), next(iter(own)))
@@ -219,7 +210,7 @@ class Executable:
         if moved or any(mapping.get(key) is not value for mapping, key, value in self._held):
             self._build()
 
-    def _fill(self, outputs: Tensor, states: State, x: Tensor, chunk: int, plan: _Plan) -> None:
+    def _fill(self, outputs: Tensor, states: State, x: Tensor, chunk: int, plan: Plan) -> None:
         draws, start = len(outputs), 0
         if chunk > 1 and plan.vectorizable:
             while start < draws:
@@ -237,6 +228,7 @@ class Executable:
             outputs[draw] = self._looped(state, x)
 
     def _vectorised(self, states: State, x: Tensor) -> Tensor:
+        self._restart()
         return self._prefix.replay(lambda: self._vmapped(states, x))
 
     def _vmapped(self, states: State, x: Tensor) -> Tensor:
@@ -244,10 +236,11 @@ class Executable:
         return outputs
 
     def _looped(self, state: State, x: Tensor) -> Tensor:
+        self._restart()
         return self._prefix.replay(lambda: self._selected(state, x))
 
-    def _plan(self, states: State, x: Tensor) -> _Plan:
-        key = (tuple(x.shape[1:]), x.dtype, x.device, frozenset(states))
+    def _plan(self, states: State, x: Tensor) -> Plan:
+        key = kind_of(states, x)
         if key not in self._plans:
             few = x[:2]
             one = {name: value[0] for name, value in states.items()}
@@ -260,10 +253,10 @@ class Executable:
             except Exception as error:
                 vectorizable = False
                 self._say_once(error)
-            last = _channels_last(few) if self._convolves(few) else few
-            prefix_last = last is not few and _agrees(lambda: self._selected(one, last), output)
-            tail_last = prefix_last and vectorizable and _agrees(lambda: self._vmapped(two, last)[0], output)
-            self._plans[key] = _Plan(
+            last = channels_last(few) if self._convolves(few) else few
+            prefix_last = last is not few and agrees(lambda: self._selected(one, last), output)
+            tail_last = prefix_last and vectorizable and agrees(lambda: self._vmapped(two, last)[0], output)
+            self._plans[key] = Plan(
                 vectorizable=vectorizable,
                 prefix_last=prefix_last,
                 tail_last=tail_last,
@@ -325,16 +318,5 @@ class Executable:
             )
 
 
-def _channels_last(x: Tensor) -> Tensor:
-    return x.contiguous(memory_format=torch.channels_last)
-
-
-def _agrees(run: Callable[[], Tensor], expected: Tensor) -> bool:
-    """Whether `run` gives `expected` up to rounding, without an error or a warning."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            found = run()
-    except Exception:
-        return False
-    return bool((found - expected).abs().max() <= 1e-3 * expected.abs().max())
+def _nothing() -> None:
+    """What a pass begins with outside of `undisturbed`."""

@@ -28,6 +28,8 @@ def as_tensor(value: Any, name: str) -> Tensor:
         if not array.flags.writeable or any(stride < 0 for stride in array.strides):
             array = array.copy()
         value = torch.from_numpy(np.ascontiguousarray(array)) if array.ndim else torch.tensor(array.item())
+    if value.layout is not torch.strided:
+        raise InputError(f"{name}: is a {value.layout} tensor; a dense one, such as {name}.to_dense(), would work.")
     if value.is_complex():
         raise InputError(f"{name}: is complex ({value.dtype}); real numbers would work.")
     if value.dim() == 0 or value.shape[0] == 0:

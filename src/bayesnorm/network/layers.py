@@ -58,7 +58,7 @@ def choose_layers(model: nn.Module, ran: Sequence[str], choice: LayerChoice) -> 
         raise NetworkError("model: none of its batch-norm layers runs in evaluation mode; nothing to resample.")
     if choice is None:
         return tuple(ran)
-    if isinstance(choice, bool) or not (isinstance(choice, int | Iterable) or callable(choice)):
+    if isinstance(choice, bool | nn.Module) or not (isinstance(choice, int | Iterable) or callable(choice)):
         raise NetworkError(f"layers: {choice} was given; pass names, a predicate, a whole number k or None.")
     if isinstance(choice, int):
         if not 1 <= choice <= len(ran):

@@ -16,6 +16,7 @@ from .batches import MiniBatches, isolated_randomness
 from .copying import device_of, dtype_of, private_copy, require_finite_weights, unwrap
 from .inputs import as_input, call
 from .layers import BatchNormLayer, LayerChoice, choose_layers, find_batchnorm, require_batchnorm
+from .undisturbed import unwritten, writable_tensors
 
 Progress = Callable[[int, int], None]
 """Called with (done, total)."""
@@ -148,7 +149,7 @@ def _visit(
     chosen: tuple[str, ...] = ()
     found: list[Any] = []
     examples: list[Tensor] = []
-    with isolated_randomness(batches.seed, device):
+    with isolated_randomness(batches.seed, device), unwritten(writable_tensors(network)):
         walk, total = (batches.epoch(), batches.rows // batches.batch_size) if whole_data else (batches, len(batches))
         for done, batch in enumerate(walk, start=1):
             x = as_input(batch, "train_data", device, dtype)

@@ -67,6 +67,11 @@ def as_targets(y: Any, device: torch.device) -> Tensor:
         raise InputError(f"y: {type(y).__name__} is no array of numbers ({error}); a tensor would work.") from error
 
 
+def at_least_single(values: Tensor) -> Tensor:
+    """In single precision where it was half: sums over draws, and densities, need more digits than outputs have."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
 def draw_weights(weights: Tensor | None, like: Tensor) -> Tensor:
     """Normalised weights of the n draws along the first axis of `like`; None means that all count the same."""
     if weights is None:
@@ -89,9 +94,18 @@ def mixture_log(log_values: Tensor, weights: Tensor) -> Tensor:
     return torch.logsumexp(log_values + log_weights, dim=0)
 
 
+def sampling(n: Any, seed: Any) -> torch.Generator:
+    """A generator for n samples, where both are whole numbers."""
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise InputError(f"n: {n!r} was given; a whole number of at least 1 would work.")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
+        raise InputError(f"seed: {seed!r} was given; a whole number from 0 would work.")
+    return torch.Generator().manual_seed(int(seed))
+
+
 def choose_draws(n: int, weights: Tensor, shape: tuple[int, ...], seed: int) -> tuple[Tensor, torch.Generator]:
     """Which draw each sample comes from, (n, *shape), and the generator to go on with."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = sampling(n, seed)
     count = n * int(torch.tensor(shape).prod()) if shape else n
     chosen = torch.multinomial(weights.double().cpu(), count, replacement=True, generator=generator)
     return chosen.view(n, *shape).to(weights.device), generator

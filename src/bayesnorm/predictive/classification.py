@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .base import Predictive, as_targets, choose_draws, draw_weights, mixture_log, weighted_mean
+from .base import Predictive, as_targets, choose_draws, draw_weights, mixture_log, sampling, weighted_mean
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,12 @@ class ClassificationPredictive(Predictive):
         return torch.where(seen, log_probs.gather(1, target[:, None])[:, 0], 0)
 
     def sample(self, n: int, seed: int = 0) -> Tensor:
+        sampling(n, seed)
         shape = tuple(self.label.shape)
         uniform = torch.rand(n, *shape, generator=choose_draws(1, self.weights, (), seed)[1], dtype=torch.float64)
         below = self.probs.double().cumsum(1).movedim(1, -1)
-        edges = below / below[..., -1:]
-        return torch.searchsorted(edges.expand(n, *edges.shape).contiguous(), uniform.to(edges)[..., None])[..., 0]
+        edges = (below / below[..., -1:]).contiguous()
+        return torch.searchsorted(edges, uniform.to(edges).movedim(0, -1).contiguous()).movedim(-1, 0)
 
     def targets(self, y: Any) -> Tensor:
         """Class numbers (batch, *pixels) as integers, or an error."""

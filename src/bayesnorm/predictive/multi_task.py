@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .base import Predictive
+from .base import Predictive, sampling
 
 
 class MultiTaskPredictive(Predictive, Mapping[str, Predictive]):
@@ -66,5 +66,5 @@ class MultiTaskPredictive(Predictive, Mapping[str, Predictive]):
 
     def sample(self, n: int, seed: int = 0) -> dict[str, Tensor]:  # type: ignore[override]
         """Targets of every task drawn from its predictive, (n, batch, ...) each."""
-        seeds = torch.randint(2**62, (len(self),), generator=torch.Generator().manual_seed(seed)).tolist()
+        seeds = torch.randint(2**62, (len(self),), generator=sampling(n, seed)).tolist()
         return {name: own.sample(n, own_seed) for (name, own), own_seed in zip(self.items(), seeds, strict=True)}

@@ -77,8 +77,7 @@ class RegressionPredictive(Predictive):
 
     def quantile(self, level: float) -> Tensor:
         """The value that a target stays below with probability `level`, in the shape of `mean`."""
-        if not 0 < level < 1:
-            raise InputError(f"level: {level} was given; a probability strictly between 0 and 1 would work.")
+        level = require_level(level)
         # A mixture's quantile lies between the least and the greatest of its components' quantiles.
         quantiles = self.loc + self.scale * self.noise.icdf(
             torch.tensor(level, dtype=self.loc.dtype, device=self.loc.device)
@@ -92,8 +91,7 @@ class RegressionPredictive(Predictive):
 
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
         """The central interval that holds a target with probability `level`: (lower, upper)."""
-        if not 0 < level < 1:
-            raise InputError(f"level: {level} was given; a probability strictly between 0 and 1 would work.")
+        level = require_level(level)
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
     def crps(self, y: Any) -> Tensor:
@@ -125,6 +123,17 @@ class RegressionPredictive(Predictive):
     def observed(self, y: Any) -> tuple[Tensor, Tensor | None]:
         """As `targets`, with the mean in place of missing ones, and which are there (None: all of them)."""
         return observed(y, self.mean, self.missing)
+
+
+def require_level(level: Any) -> float:
+    """One probability strictly between 0 and 1."""
+    try:
+        number = float(level)
+    except (TypeError, ValueError, RuntimeError):
+        number = math.nan
+    if not 0 < number < 1:
+        raise InputError(f"level: {level} was given; a probability strictly between 0 and 1 would work.")
+    return number
 
 
 def observed(y: Any, mean: Tensor, missing: bool) -> tuple[Tensor, Tensor | None]:

@@ -30,6 +30,7 @@ from ..engines import MonteCarlo
 from ..errors import BayesNormError, InputError
 from ..likelihoods import Gaussian, Likelihood
 from ..predictive import ClassificationPredictive
+from ..predictive.base import at_least_single
 from .calibrate import mean_score
 from .priors import GaussianPrior, kl_divergence, weight_decay_prior
 from .unit_gaussians import unit_gaussians
@@ -146,7 +147,7 @@ def select_batch_size(
         total = train_rows or posterior.rows
         against = prior or weight_decay_prior(total, _precision(posterior.likelihood), weight_decay / 2)
         kl = float(kl_divergence(units.at_batch_size(posterior.batch_size), against).sum())
-        f = MonteCarlo(samples).outputs(posterior, x, seed)
+        f = at_least_single(MonteCarlo(samples).outputs(posterior, x, seed))
         fit = total * _expected_log_likelihood(posterior.likelihood, f, y)
         row = BatchSizeRow(
             batch_size=float(size),

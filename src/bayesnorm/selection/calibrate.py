@@ -23,6 +23,7 @@ from ..likelihoods import Likelihood
 from ..metrics import crps_points
 from ..posterior import Posterior
 from ..predictive import Predictive, RegressionPredictive
+from ..predictive.base import at_least_single
 from ..predictive.noise import NormalNoise
 from .search import minimise_on_log_scale
 
@@ -152,7 +153,7 @@ def _candidate(
     noise: bool,
 ) -> _Candidate:
     """Posteriors with their batch size as it stands, scored under the likelihood's own noise or the best."""
-    outputs = [MonteCarlo(samples).outputs(posterior, x, seed) for posterior, x, _ in cases]
+    outputs = [at_least_single(MonteCarlo(samples).outputs(posterior, x, seed)) for posterior, x, _ in cases]
     targets = [y for _, _, y in cases]
 
     def points(likelihood: Likelihood) -> Tensor:

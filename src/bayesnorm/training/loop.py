@@ -31,6 +31,8 @@ LOOK_EVERY = 1000
 """Steps between looks at the losses, which wait for the device; an epoch's end is one too."""
 
 
+@torch.inference_mode(False)
+@torch.enable_grad()
 def train(
     model: nn.Module,
     data: Any,

@@ -1,0 +1,64 @@
+"""What Delta cannot work on is told in the words of the other engines, and never guessed at."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import bayesnorm as bn
+from bayesnorm.errors import InputError, NetworkError
+
+X = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 10), nn.BatchNorm1d(10), nn.ReLU(), nn.Linear(10, 1)).eval()
+    return bn.MCBN(batch_size=8, states=8).fit(model, X)
+
+
+BAD = {
+    "too few columns": X[:, :3],
+    "one row without its axis": X[0],
+    "whole numbers": torch.ones(3, 6, dtype=torch.long),
+    "stacked inputs": torch.stack([X, X]),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+@pytest.mark.parametrize("engine", [bn.MonteCarlo(4), bn.SigmaPoints(2), bn.Delta()], ids=lambda e: type(e).__name__)
+def test_inputs_that_the_network_does_not_take(posterior, kind, engine):
+    with pytest.raises(InputError, match=r"x: the network's forward failed on input of shape .*would work"):
+        posterior.predict(BAD[kind], engine)
+
+
+class Views(nn.Module):
+    """Every row holds several views, which batch norm sees one by one."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.head = nn.BatchNorm1d(2), nn.Linear(2, 1)
+
+    def forward(self, x):
+        return self.head(self.norm(x.reshape(-1, 2))).reshape(len(x), -1).mean(1, keepdim=True)
+
+
+def test_rows_that_do_not_stay_apart():
+    posterior = bn.MCBN(batch_size=8, states=8).fit(Views().eval(), X)
+    with pytest.raises(NetworkError, match=r"model: cannot be run .*engine=MonteCarlo\(\) would work"):
+        posterior.predict(X, bn.Delta())
+    state = {name: value[0] for name, value in posterior.sample(1).items()}
+    expected = torch.func.functional_call(posterior.model, state, (X,))
+    torch.testing.assert_close(bn.MonteCarlo(1).outputs(posterior, X)[0], expected)
+    assert (posterior.predict(X, bn.SigmaPoints(4)).epistemic > 0).all()
+
+
+def test_weights_that_autograd_may_not_keep():
+    with torch.inference_mode():
+        model = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 1)).eval()
+    posterior = bn.MCBN(batch_size=8, states=8).fit(model, X)
+    assert (posterior.predict(X).epistemic > 0).any()
+    with pytest.raises(NetworkError, match=r"model: cannot be run with derivatives .*Inference tensors.*would work"):
+        posterior.predict(X, bn.Delta())

@@ -1,0 +1,36 @@
+"""Deep ensembles take every kind of training data, and leave the global generators alone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import bayesnorm as bn
+
+GENERATOR = torch.Generator().manual_seed(0)
+X, Y = torch.randn(60, 3, generator=GENERATOR), torch.randn(60, 1, generator=GENERATOR)
+
+DATA = {
+    "pair": lambda: (X, Y),
+    "arrays": lambda: (X.numpy(), Y.numpy()),
+    "data set": lambda: TensorDataset(X, Y),
+    "loader": lambda: DataLoader(TensorDataset(X, Y), batch_size=8, shuffle=True),
+}
+
+
+@pytest.mark.parametrize("kind", DATA)
+def test_data_of_every_kind_with_the_default_likelihood(kind):
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 1))
+    before = torch.get_rng_state()
+    posterior = bn.DeepEnsemble(members=2, epochs=1).fit(model, DATA[kind]())
+    assert torch.equal(torch.get_rng_state(), before)
+    assert posterior.likelihood == bn.Gaussian()
+    assert posterior.predict(X).mean.shape == (60, 1)
+
+
+def test_a_batch_size_beside_a_loader_with_another_is_refused():
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+    with pytest.raises(bn.BayesNormError, match=r"batch_size: 16 was given beside a DataLoader with its own \(8\)"):
+        bn.DeepEnsemble(members=2, epochs=1, batch_size=16).fit(model, DATA["loader"]())

@@ -1,0 +1,66 @@
+"""Networks in half precision, or under autocast: their predictions are worked out in single precision."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import bayesnorm as bn
+
+HALVES = [torch.bfloat16, torch.float16]
+X = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+
+
+class Autocast(nn.Module):
+    def __init__(self, network, dtype):
+        super().__init__()
+        self.network, self.dtype = network, dtype
+
+    def forward(self, x):
+        with torch.autocast("cpu", self.dtype):
+            return self.network(x)
+
+
+def network(outputs):
+    return nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, outputs)).eval()
+
+
+def posterior(outputs, dtype, likelihood, autocast):
+    model = Autocast(network(outputs), dtype) if autocast else network(outputs).to(dtype)
+    return bn.MCBN(batch_size=8, states=32).fit(model, X, likelihood)
+
+
+@pytest.mark.parametrize("engine", [None, bn.SigmaPoints(4), bn.Delta()], ids=lambda engine: type(engine).__name__)
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("likelihood", [bn.Gaussian(4.0), bn.Laplace(0.5), bn.StudentT(5.0, 0.5)])
+def test_regression(likelihood, dtype, autocast, engine):
+    predictive = posterior(1, dtype, likelihood, autocast).predict(X, engine)
+    y = predictive.mean
+    parts = [predictive.variance, predictive.log_prob(y), predictive.crps(y), predictive.cdf(y), predictive.sample(2)]
+    parts += predictive.interval(0.9)
+    assert all(part.dtype == torch.float32 and torch.isfinite(part).all() for part in [y, *parts])
+    (inner, upper), (outer, top) = predictive.interval(0.5), predictive.interval(0.9)
+    assert (outer < inner).all()
+    assert (inner < upper).all()
+    assert (upper < top).all()
+    torch.testing.assert_close(predictive.cdf(top), torch.full_like(top, 0.95), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("engine", [None, bn.Delta()], ids=lambda engine: type(engine).__name__)
+def test_classes(dtype, engine):
+    predictive = posterior(3, dtype, bn.Categorical(), False).predict(X, engine)
+    assert predictive.probs.dtype == torch.float32
+    torch.testing.assert_close(predictive.probs.sum(1), torch.ones(60), rtol=0, atol=1e-5)
+    parts = predictive.mutual_information + predictive.expected_entropy
+    torch.testing.assert_close(predictive.entropy, parts, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_calibration_of_targets_whose_squares_half_precision_cannot_hold(dtype):
+    y = 400 * torch.randn(60, 1, generator=torch.Generator().manual_seed(1))
+    calibrated = bn.calibrate(posterior(1, dtype, bn.Gaussian(), False), X, y)
+    # Nothing is learned here, so the noise is the targets' own; 60 of them tell its variance to some 20 %.
+    assert float(calibrated.likelihood.noise) == pytest.approx(float(y.var()), rel=0.5)
