@@ -34,3 +34,8 @@ def test_a_batch_size_beside_a_loader_with_another_is_refused():
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
     with pytest.raises(bn.BayesNormError, match=r"batch_size: 16 was given beside a DataLoader with its own \(8\)"):
         bn.DeepEnsemble(members=2, epochs=1, batch_size=16).fit(model, DATA["loader"]())
+
+
+def test_no_rows_per_step_are_refused():
+    with pytest.raises(bn.BayesNormError, match="batch_size: 0 was given"):
+        bn.DeepEnsemble(members=2, epochs=1, batch_size=0).fit(nn.Linear(3, 1), DATA["pair"]())

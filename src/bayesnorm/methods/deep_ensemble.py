@@ -111,7 +111,7 @@ class DeepEnsemble:
             train_data,
             loss=loss,
             epochs=self.epochs,
-            batch_size=self.batch_size or (None if isinstance(train_data, DataLoader) else 32),
+            batch_size=32 if self.batch_size is None and not isinstance(train_data, DataLoader) else self.batch_size,
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
             seed=seed,
