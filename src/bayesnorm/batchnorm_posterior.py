@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
+from .arguments import as_whole
 from .engines.directions import mixed_directions
 from .errors import BayesNormError, BayesNormWarning, FileFormatError
 from .files import under
@@ -106,7 +107,8 @@ class BatchNormPosterior(Posterior):
 
     def at_batch_size(self, batch_size: float) -> Self:
         """The posterior of another effective batch size: the same statistics, fluctuations times sqrt(M / M')."""
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int | float) or not 0 < batch_size < math.inf:
+        number = isinstance(batch_size, float) or as_whole(batch_size) is not None
+        if not number or not 0 < batch_size < math.inf:
             raise BayesNormError(f"batch_size: {batch_size!r} was given; a positive number would work.")
         return self._sharing_directions(dataclasses.replace(self, batch_size=float(batch_size)))
 

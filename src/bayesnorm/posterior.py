@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from . import files
+from .arguments import require_whole
 from .engines import Engine, MonteCarlo
 from .errors import BayesNormError, FileFormatError
 from .likelihoods import Likelihood, likelihood_from, require_likelihood
@@ -208,9 +209,7 @@ def require_architecture(model: nn.Module, expected: dict[str, list[int]]) -> No
 
 def require_draws(n: Any) -> int:
     """A whole number of draws."""
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise BayesNormError(f"n: {n!r} was given; a whole number of at least 1 would work.")
-    return n
+    return require_whole("n", n)
 
 
 def derived_seeds(seed: int, count: int) -> list[int]:
@@ -221,6 +220,4 @@ def derived_seeds(seed: int, count: int) -> list[int]:
 
 def require_seed(seed: Any) -> int:
     """A whole number in the range that every generator takes."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
-        raise BayesNormError(f"seed: {seed!r} was given; a whole number from 0 would work.")
-    return seed
+    return require_whole("seed", seed, 0, 2**63 - 1, words="; a whole number from 0 would work.")

@@ -13,10 +13,12 @@ import bayesnorm
 
 PACKAGE = Path(bayesnorm.__file__).parent
 
+BASE = {"errors", "arguments"}
+
 # The design's "core" (posterior, engines, likelihoods, predictive), room by room.
 POSTERIORS = {"batchnorm_posterior", "point_posterior", "ensemble_posterior", "combined_posterior"}
 CORE = POSTERIORS | {"posterior", "engines", "likelihoods", "predictive", "files", "fluctuations"}
-FOUNDATION = CORE | {"errors", "network"}
+FOUNDATION = CORE | BASE | {"network"}
 LIBRARY = FOUNDATION | {"training", "methods", "metrics", "selection"}
 LEAVES = {"data", "nets"}
 SERVICES = LIBRARY | LEAVES | {"tabular", "active", "compression", "export"}
@@ -25,27 +27,28 @@ FACES = {"plots", "report", "demo", "cli"}
 
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
-    "network": {"errors"},
-    "predictive": {"errors"},
-    "likelihoods": {"errors", "predictive"},
-    "files": {"errors"},
-    "fluctuations": {"errors"},
-    "engines": {"errors", "network", "predictive", "likelihoods", "fluctuations"},
-    "posterior": {"errors", "network", "files", "engines", "likelihoods", "predictive"},
+    "arguments": {"errors"},
+    "network": BASE,
+    "predictive": BASE,
+    "likelihoods": BASE | {"predictive"},
+    "files": BASE,
+    "fluctuations": BASE,
+    "engines": BASE | {"network", "predictive", "likelihoods", "fluctuations"},
+    "posterior": BASE | {"network", "files", "engines", "likelihoods", "predictive"},
     "batchnorm_posterior": FOUNDATION - POSTERIORS,
     "point_posterior": FOUNDATION - POSTERIORS,
     "ensemble_posterior": FOUNDATION - POSTERIORS | {"point_posterior"},
     "combined_posterior": FOUNDATION - POSTERIORS | {"ensemble_posterior"},
     "training": FOUNDATION,
     "methods": FOUNDATION | {"training"},
-    "metrics": {"errors", "predictive"},
+    "metrics": BASE | {"predictive"},
     "selection": FOUNDATION | {"metrics"},
     "tabular": LIBRARY | LEAVES,
     "active": FOUNDATION | {"metrics"},
     "compression": FOUNDATION,
     "export": FOUNDATION,
-    "data": {"errors"},
-    "nets": {"errors", "data"},
+    "data": BASE,
+    "nets": BASE | {"data"},
     "experiments": SERVICES | FACES | {"bench"},
     "bench": SERVICES,
     "plots": WORK | FACES,
@@ -59,6 +62,7 @@ ALLOWED: dict[str, set[str]] = {
 
 EXTERNAL: dict[str, set[str]] = {
     "errors": set(),
+    "arguments": set(),
     "network": {"torch", "numpy"},
     "methods": {"torch", "numpy"},
     **{room: {"torch", "numpy", "safetensors"} for room in CORE},

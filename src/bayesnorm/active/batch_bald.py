@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..arguments import hold_plain_ints
 from ..errors import InputError
 from ..posterior import require_seed
 from ..predictive import ClassificationPredictive, Predictive
@@ -38,6 +39,9 @@ class BatchBALD:
 
     configurations: int = 1024
     block_bytes: int = 2**26
+
+    def __post_init__(self) -> None:
+        hold_plain_ints(self)
 
     def choose(
         self, predictive: Predictive, count: int, *, seed: int = 0, reference: Predictive | None = None
@@ -65,9 +69,9 @@ def batch_bald(
         block_bytes: Most memory of the intermediate probabilities.
     """
     predictive = require_classification(predictive)
-    require_count("count", count, len(predictive), "rows")
-    require_count("configurations", configurations)
-    require_count("block_bytes", block_bytes)
+    count = require_count("count", count, len(predictive), "rows")
+    configurations = require_count("configurations", configurations)
+    block_bytes = require_count("block_bytes", block_bytes)
     if predictive.log_probs.dim() != 3:
         raise InputError(
             f"predictive: has log_probs of shape {tuple(predictive.log_probs.shape)}, and the labels of all pixels "

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from ..arguments import require_whole
 from ..errors import BayesNormError, InputError
 from ..posterior import require_seed
 from ..predictive import Predictive
@@ -77,7 +78,7 @@ def choose(
         seed: Given to a batch acquisition.
         reference: Likewise.
     """
-    require_count("count", count, len(predictive), "rows")
+    count = require_count("count", count, len(predictive), "rows")
     if not isinstance(acquisition, BatchAcquisition):
         scores = _scores(acquisition, predictive)
         return scores.sort(descending=True, stable=True).indices[:count].cpu()
@@ -93,10 +94,8 @@ def choose(
 
 def require_count(name: str, count: Any, most: int | None = None, of: str = "") -> int:
     """A whole number from 1, up to what there is."""
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1 or (most is not None and count > most):
-        there, bound = ("", "") if most is None else (f" for {most} {of}", f" to {most}")
-        raise BayesNormError(f"{name}: {count!r} was given{there}; a whole number from 1{bound} would work.")
-    return count
+    there, bound = ("", "") if most is None else (f" for {most} {of}", f" to {most}")
+    return require_whole(name, count, 1, most, words=f"{there}; a whole number from 1{bound} would work.")
 
 
 def require_rows(name: str, rows: Tensor, most: int) -> None:

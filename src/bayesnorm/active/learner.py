@@ -211,7 +211,7 @@ def _pool(name: str, x: Any) -> Tensor:
 def _initial(initial: Any, batch: int, budget: int, rows: int, seed: int) -> list[int]:
     if initial is None:
         initial = min(batch, budget)
-    if isinstance(initial, int):
+    if isinstance(initial, int | np.integer):
         count = require_count("initial", initial, budget, "labels of budget")
         return np.random.default_rng(seed).permutation(rows)[:count].tolist()
     chosen = as_tensor(initial, "initial")

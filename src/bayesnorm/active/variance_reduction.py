@@ -60,7 +60,7 @@ def greedy_variance_reduction(predictive: Predictive, count: int, reference: Pre
         reference: As in `variance_reduction`.
     """
     draws, wanted = _checked(predictive, reference)
-    require_count("count", count, draws.rows, "rows")
+    count = require_count("count", count, draws.rows, "rows")
     inner = torch.eye(draws.n, dtype=wanted.dtype, device=wanted.device)
     rows: list[int] = []
     gains: list[Tensor] = []

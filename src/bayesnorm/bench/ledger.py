@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ..arguments import require_whole
 from ..errors import BayesNormError
 from ..network import Progress
 from .pool import Answer
@@ -70,12 +71,9 @@ class Ledger:
             self.finished += 1
 
 
-def require_count(name: str, value: int | None, least: int) -> None:
-    """Refuse what is no whole number, or too small; `workers` may be None."""
-    if value is None and name == "workers":
-        return
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise BayesNormError(f"{name}: {value!r} was given; a whole number, at least {least}, would work.")
+def require_count(name: str, value: int, least: int) -> int:
+    """Refuse what is no whole number, or too small."""
+    return require_whole(name, value, least, words=f"; a whole number, at least {least}, would work.")
 
 
 def require_modules(units: list[Unit]) -> None:

@@ -50,8 +50,8 @@ def run_ray(
         threads: Threads of each.
         progress: Called with (units dealt with, all units), first with those that were there.
     """
-    require_count("workers", workers, 1)
-    require_count("threads", threads, 1)
+    workers = None if workers is None else require_count("workers", workers, 1)
+    threads = require_count("threads", threads, 1)
     ray = _import_ray()
     ledger = Ledger(units, store, progress)
     ledger.tell()

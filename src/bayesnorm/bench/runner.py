@@ -48,8 +48,8 @@ def run_local(
         threads: Threads of each.
         progress: Called with (units dealt with, all units), first with those that were there.
     """
-    require_count("workers", workers, 0)
-    require_count("threads", threads, 1)
+    workers = None if workers is None else require_count("workers", workers, 0)
+    threads = require_count("threads", threads, 1)
     ledger = Ledger(units, store, progress)
 
     def record(unit: Unit, told: Answer) -> None:

@@ -1,5 +1,7 @@
 """A one-dimensional regression set for pictures."""
 
+import operator
+
 import torch
 from torch import Tensor
 
@@ -17,7 +19,7 @@ def toy_regression(seed: int = 0) -> tuple[Tensor, Tensor]:
     Returns:
         `(x, y)`, float32, each (20, 1), sorted by x; y has Gaussian noise with standard deviation 0.3.
     """
-    generator = torch.Generator(device="cpu").manual_seed(seed)
+    generator = torch.Generator(device="cpu").manual_seed(operator.index(seed))
     pieces = [
         low + (high - low) * torch.rand(count, generator=generator, dtype=torch.float64, device="cpu")
         for low, high, count in _PIECES

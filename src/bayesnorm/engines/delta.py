@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..errors import BayesNormError
+from ..arguments import hold_plain_ints, require_whole
 from ..predictive import Predictive
 from .base import CoordinatePosterior, Engine, in_coordinates
 from .gaussian_outputs import GaussianOutputs
@@ -48,9 +48,8 @@ class Delta(Engine):
     block_bytes: int = BLOCK_BYTES
 
     def __post_init__(self) -> None:
-        value = self.block_bytes
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise BayesNormError(f"block_bytes: {value!r} was given; a whole number of at least 1 would work.")
+        hold_plain_ints(self)
+        require_whole("block_bytes", self.block_bytes)
 
     def predict(self, posterior: Posterior, x: Any, seed: int = 0) -> Predictive:
         return self.outputs(posterior, x).predictive(posterior.likelihood, seed)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from ..errors import BayesNormError
+from ..arguments import hold_plain_ints, require_whole
 from ..predictive import Predictive
 from .base import Engine
 
@@ -33,12 +33,12 @@ class MonteCarlo(Engine):
     block_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("samples", "chunk", "block_bytes"):
-            value = getattr(self, name)
-            if value is None and name != "samples":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise BayesNormError(f"{name}: {value!r} was given; a whole number of at least 1 would work.")
+        hold_plain_ints(self)
+        require_whole("samples", self.samples)
+        if self.chunk is not None:
+            require_whole("chunk", self.chunk)
+        if self.block_bytes is not None:
+            require_whole("block_bytes", self.block_bytes)
 
     def outputs(self, posterior: Posterior, x: Any, seed: int = 0) -> Tensor:
         """Network outputs under each draw, (samples, batch, *out)."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..errors import BayesNormError
+from ..arguments import hold_plain_ints, require_whole
 from ..predictive import Predictive
 from .base import Engine, in_coordinates
 
@@ -36,12 +36,10 @@ class SigmaPoints(Engine):
     chunk: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("rank", "chunk"):
-            value = getattr(self, name)
-            if value is None and name == "chunk":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise BayesNormError(f"{name}: {value!r} was given; a whole number of at least 1 would work.")
+        hold_plain_ints(self)
+        require_whole("rank", self.rank)
+        if self.chunk is not None:
+            require_whole("chunk", self.chunk)
 
     def predict(self, posterior: Posterior, x: Any, seed: int = 0) -> Predictive:
         return posterior.likelihood.predictive(self.outputs(posterior, x))

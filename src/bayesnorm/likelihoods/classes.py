@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import nll_loss
 
+from ..arguments import as_whole, hold_plain_ints
 from ..errors import BayesNormError, InputError
 from ..predictive import ClassificationPredictive
 from ..predictive.base import at_least_single
@@ -33,12 +34,13 @@ class ClassTargets(Likelihood, ABC):
     ignore_index: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        hold_plain_ints(self)
         number = self.temperature
         if not isinstance(number, int | float) or not math.isfinite(number) or number <= 0:
             raise BayesNormError(f"temperature: {number!r} was given; a positive, finite number would work.")
         object.__setattr__(self, "temperature", float(number))
         ignored = self.ignore_index
-        if ignored is not None and (isinstance(ignored, bool) or not isinstance(ignored, int)):
+        if ignored is not None and as_whole(ignored) is None:
             raise BayesNormError(f"ignore_index: {ignored!r} was given; a whole number such as -100 would work.")
 
     @abstractmethod

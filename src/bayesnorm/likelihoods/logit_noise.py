@@ -10,9 +10,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from ..arguments import require_whole
 from ..errors import InputError
 from .classes import ClassTargets, with_zero
-from .scales import LOG_STD_BOUND, LOG_STD_LIMIT, bounded, require_count, require_flag
+from .scales import LOG_STD_BOUND, LOG_STD_LIMIT, bounded, require_flag
 
 BLOCK_NUMBERS = 2**20
 """Noisy logits that are held at a time, where that is more than one sample's."""
@@ -44,8 +45,8 @@ class LogitNoise(ClassTargets):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_count("samples", self.samples, 1)
-        require_count("seed", self.seed, 0)
+        require_whole("samples", self.samples)
+        require_whole("seed", self.seed, 0)
         require_flag("per_class", self.per_class)
 
     def log_probs(self, f: Tensor, temperature: Tensor) -> Tensor:

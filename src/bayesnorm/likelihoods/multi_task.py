@@ -9,11 +9,12 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from ..arguments import require_whole
 from ..errors import BayesNormError, InputError
 from ..predictive import MultiTaskPredictive
 from .base import Likelihood, likelihood_from
 from .classes import ClassTargets
-from .scales import output_axis, require_axis, require_count
+from .scales import output_axis, require_axis
 
 Task = tuple[str, Likelihood, int]
 """A name, a likelihood and how many outputs it takes."""
@@ -48,7 +49,7 @@ class MultiTask(Likelihood):
         if not isinstance(tasks, Mapping) or not tasks:
             raise BayesNormError(f"tasks: {tasks!r} was given; a dict of likelihoods by name would work.")
         object.__setattr__(self, "tasks", tuple(_task(str(name), given) for name, given in tasks.items()))
-        object.__setattr__(self, "axis", axis)
+        object.__setattr__(self, "axis", int(axis))
 
     def __getitem__(self, name: str) -> Likelihood:
         return self._by_name[name]
@@ -144,5 +145,4 @@ def _task(name: str, given: Any) -> Task:
         )
     if outputs is None:
         outputs = likelihood.least_outputs
-    require_count(f"tasks: outputs of {name!r}", outputs, likelihood.least_outputs)
-    return name, likelihood, outputs
+    return name, likelihood, require_whole(f"tasks: outputs of {name!r}", outputs, likelihood.least_outputs)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..arguments import as_whole
 from ..errors import BayesNormError, InputError
 
 LOG_STD_LIMIT = 15.0
@@ -33,18 +34,13 @@ def positive_numbers(name: str, given: Any) -> float | tuple[float, ...]:
 
 def require_axis(axis: Any) -> None:
     """An output axis: one of (batch, *out) that is not the batch's."""
-    if isinstance(axis, bool) or not isinstance(axis, int) or axis == 0:
+    if not as_whole(axis):  # 0 is the rows'
         raise BayesNormError(f"axis: {axis!r} was given; -1 (the last), or 1 (channels of maps), would work.")
 
 
 def require_flag(name: str, value: Any) -> None:
     if not isinstance(value, bool):
         raise BayesNormError(f"{name}: {value!r} was given; True or False would work.")
-
-
-def require_count(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise BayesNormError(f"{name}: {value!r} was given; a whole number of at least {least} would work.")
 
 
 def as_numbers(noise: Tensor) -> float | tuple[float, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ..arguments import hold_plain_ints, require_whole
 from ..batchnorm_posterior import BatchNormPosterior, Center, coordinates
 from ..engines.directions import output_components
 from ..errors import BayesNormError
@@ -44,14 +45,13 @@ class BatchNormMethod(ABC):
     center: Center = "running"
 
     def __post_init__(self) -> None:
+        hold_plain_ints(self)
         if self.center not in ("running", "batch"):
             raise BayesNormError(
                 f'center: {self.center!r} was given; "running" (about the network\'s own statistics) or "batch" (as '
                 "published) would work."
             )
-        least = 1 if self.center == "batch" else 2
-        if isinstance(self.states, bool) or not isinstance(self.states, int) or self.states < least:
-            raise BayesNormError(f"states: {self.states!r} was given; a whole number of at least {least} would work.")
+        require_whole("states", self.states, 1 if self.center == "batch" else 2)
 
     @abstractmethod
     def distribution(self, deviations: Tensor) -> Fluctuations:

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from ..arguments import hold_plain_ints, require_whole
 from ..ensemble_posterior import EnsemblePosterior
 from ..errors import BayesNormError
 from ..likelihoods import Likelihood, require_likelihood
@@ -57,8 +58,8 @@ class DeepEnsemble:
     weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.members, bool) or not isinstance(self.members, int) or self.members < 2:
-            raise BayesNormError(f"members: {self.members!r} was given; a whole number of at least 2 would work.")
+        hold_plain_ints(self)
+        require_whole("members", self.members, 2)
 
     @torch.inference_mode(False)
     @torch.enable_grad()

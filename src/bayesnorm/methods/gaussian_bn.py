@@ -27,8 +27,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from ..arguments import require_whole
 from ..batchnorm_posterior import coordinates
-from ..errors import BayesNormError
 from ..fluctuations import Fluctuations, LowRankGaussian
 from ..network import BatchStatistics, MiniBatches, Progress, collect_moments
 from .batchnorm_method import BatchNormMethod
@@ -50,11 +50,9 @@ class GaussianBN(BatchNormMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rank = self.rank
-        if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or not 1 <= rank < self.states):
-            raise BayesNormError(
-                f"rank: {rank!r} was given with states={self.states}; None, or 1 to {self.states - 1}, would work."
-            )
+        if self.rank is not None:
+            words = f" with states={self.states}; None, or 1 to {self.states - 1}, would work."
+            require_whole("rank", self.rank, 1, self.states - 1, words=words)
 
     def distribution(self, deviations: Tensor) -> LowRankGaussian:
         assert self.rank is not None

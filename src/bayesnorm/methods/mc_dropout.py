@@ -32,6 +32,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
+from ..arguments import require_whole
 from ..errors import BayesNormError, FileFormatError
 from ..likelihoods import Likelihood
 from ..network import (
@@ -88,7 +89,7 @@ class MCDropout:
             seed: For the random transforms that the rows may go through. Masks come from the seed of a prediction.
             progress: Called with (1, 1) when done.
         """
-        require_seed(seed)
+        seed = require_seed(seed)
         rates = dropout_rates(model, self.p)
         executable = DropoutExecutable(model, output, rates=rates, consistent=self.consistent)
         if train_data is not None:
@@ -161,6 +162,5 @@ def dropout_precision(length_scale: float, keep: float, rows: int, weight_decay:
             raise BayesNormError(f"{name}: {value!r} was given; a positive number would work.")
     if isinstance(keep, bool) or not isinstance(keep, int | float) or not 0 < keep <= 1:
         raise BayesNormError(f"keep: {keep!r} was given; a probability above 0 and up to 1 would work.")
-    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-        raise BayesNormError(f"rows: {rows!r} was given; a whole number of at least 1 would work.")
+    rows = require_whole("rows", rows)
     return length_scale**2 * keep / (2 * rows * weight_decay)

@@ -38,6 +38,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..arguments import require_whole
 from ..errors import BayesNormError
 from ..network.variational import WeightTensor
 from .flows import Flow
@@ -168,9 +169,7 @@ class MNF(VariationalMethod):
                 f"prior: {self.prior!r} was given, and MNF's is a Gaussian; its standard deviation would work."
             )
         for name, least in (("flows", 0), ("auxiliary_flows", 0), ("hidden", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise BayesNormError(f"{name}: {value!r} was given; a whole number of at least {least} would work.")
+            require_whole(name, getattr(self, name), least)
 
     def distribution(self, tensor: WeightTensor, std: Tensor, center: Tensor | None) -> WeightDistribution:
         if tensor.is_bias:

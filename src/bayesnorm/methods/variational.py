@@ -23,6 +23,7 @@ from torch.optim import Adam
 from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.data import DataLoader
 
+from ..arguments import hold_plain_ints, require_whole
 from ..errors import BayesNormError, InputError
 from ..likelihoods import Likelihood, require_likelihood
 from ..network import (
@@ -77,10 +78,11 @@ class VariationalMethod(ABC):
     kl_warmup: int = 0
 
     def __post_init__(self) -> None:
-        _require_count("epochs", self.epochs, 1)
-        _require_count("kl_warmup", self.kl_warmup, 0)
+        hold_plain_ints(self)
+        require_whole("epochs", self.epochs)
+        require_whole("kl_warmup", self.kl_warmup, 0)
         if self.batch_size is not None:
-            _require_count("batch_size", self.batch_size, 2)
+            require_whole("batch_size", self.batch_size, 2)
         for name in ("learning_rate", "initial_std", "delta"):
             number = getattr(self, name)
             if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < math.inf:
@@ -133,7 +135,8 @@ class VariationalMethod(ABC):
         """
         require_finite_weights(unwrap(model))
         executable = Executable(model, output)
-        rows, example = _rows(train_data), executable.input(example_rows(train_data, require_seed(seed)))
+        seed = require_seed(seed)
+        rows, example = _rows(train_data), executable.input(example_rows(train_data, seed))
         given = likelihood or default_likelihood(executable, example)
         require_likelihood(given)
         network = own_copy(executable.model)
@@ -191,11 +194,6 @@ def _rows(data: Any) -> int:
             f"train_data: {type(data).__name__} does not tell how many rows there are, by which the prior is weighed; "
             "a pair (x, y), or a data set with a length, would work."
         ) from error
-
-
-def _require_count(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise BayesNormError(f"{name}: {value!r} was given; a whole number of at least {least} would work.")
 
 
 def _require_choice(name: str, value: Any, known: tuple[str, ...]) -> None:

@@ -25,6 +25,7 @@ from torch.utils.data import (
     SubsetRandomSampler,
 )
 
+from ..arguments import require_whole
 from ..errors import InputError
 from .inputs import as_tensor
 
@@ -98,12 +99,11 @@ def mini_batches(data: TrainData, batch_size: int | None, count: int, seed: int)
                 f"batch_size: None takes a DataLoader's own, but train_data is {type(data).__name__}; "
                 "give the batch size that the network was trained with."
             )
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 2:
-        raise InputError(
-            f"batch_size: {batch_size!r} was given; a whole number of at least 2 is needed, because one row alone has "
-            "no spread. The batch size that the network was trained with is the natural choice; smaller "
-            "effective sizes come from posterior.at_batch_size."
-        )
+    words = (
+        "; a whole number of at least 2 is needed, because one row alone has no spread. The batch size that the "
+        "network was trained with is the natural choice; smaller effective sizes come from posterior.at_batch_size."
+    )
+    batch_size = require_whole("batch_size", batch_size, 2, words=words, error=InputError)
     source = _as_rows(data, batch_size * count, seed)
     if len(source) == 0:
         raise InputError("train_data: is empty; pass the rows that the network was trained on.")

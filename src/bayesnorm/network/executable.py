@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from ..arguments import as_whole
 from ..errors import BayesNormWarning, NetworkError
 from .affine import AffineBatchNorm, State
 from .copying import device_of, dtype_of, private_copy, tensors_of, unwrap
@@ -47,7 +48,8 @@ class Executable:
 
     def __init__(self, model: nn.Module, output: str | int | None = None) -> None:
         self.model = unwrap(model)
-        self.output = output
+        position = as_whole(output)
+        self.output = output if position is None else position
         self._said = False
         self._built: frozenset[str] = frozenset()
         given = set(vars(self))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ..arguments import as_whole
 from ..errors import NetworkError
 
 LayerChoice = int | str | Sequence[str] | Callable[[str, nn.Module], bool] | None
@@ -58,14 +59,15 @@ def choose_layers(model: nn.Module, ran: Sequence[str], choice: LayerChoice) -> 
         raise NetworkError("model: none of its batch-norm layers runs in evaluation mode; nothing to resample.")
     if choice is None:
         return tuple(ran)
-    if isinstance(choice, bool | nn.Module) or not (isinstance(choice, int | Iterable) or callable(choice)):
-        raise NetworkError(f"layers: {choice} was given; pass names, a predicate, a whole number k or None.")
-    if isinstance(choice, int):
-        if not 1 <= choice <= len(ran):
+    last = as_whole(choice)
+    if last is not None:
+        if not 1 <= last <= len(ran):
             raise NetworkError(
                 f"layers: {choice} was given, but {len(ran)} batch-norm layers run; 1 to {len(ran)} would work."
             )
-        return tuple(ran[len(ran) - choice :])
+        return tuple(ran[len(ran) - last :])
+    if isinstance(choice, nn.Module) or not (isinstance(choice, Iterable) or callable(choice)):
+        raise NetworkError(f"layers: {choice} was given; pass names, a predicate, a whole number k or None.")
     if callable(choice):
         modules = dict(model.named_modules())
         chosen = tuple(name for name in ran if choice(name, modules[name]))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from ..arguments import as_whole
 from ..errors import InputError, NetworkError
 from .copying import unwrap
 from .layers import BatchNormLayer, LayerChoice, choose_layers, require_batchnorm
@@ -63,7 +64,7 @@ class MomentRecorder:
         self._choice = layers
         chosen = choose_layers(self._network, tuple(self._modules), layers)
         # Which layers are the last k only shows when they run.
-        self._watched = tuple(self._modules) if isinstance(layers, int) else chosen
+        self._watched = tuple(self._modules) if as_whole(layers) is not None else chosen
         self._handles: list[RemovableHandle] = []
         self._calls: dict[str, _Call] = {}
         self._was_read = False
@@ -107,7 +108,7 @@ class MomentRecorder:
     def _chosen(self) -> tuple[str, ...]:
         ran = tuple(self._calls)
         missing = [name for name in self._watched if name not in self._calls]
-        if missing and not isinstance(self._choice, int):
+        if missing and as_whole(self._choice) is None:
             raise NetworkError(
                 f"model: batch-norm layer {missing[0]!r} did not run in the latest forward, or that forward failed; "
                 "leave it out with layers=, or call model(x) again."

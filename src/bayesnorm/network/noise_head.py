@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
+from ..arguments import as_whole, require_whole
 from ..errors import NetworkError
 from .copying import unwrap
 
@@ -34,13 +35,12 @@ def with_noise_head(
     """
     if isinstance(log_variance, bool) or not isinstance(log_variance, int | float) or not math.isfinite(log_variance):
         raise NetworkError(f"log_variance: {log_variance!r} was given; a finite number would work.")
-    if noises is not None and (isinstance(noises, bool) or not isinstance(noises, int) or noises < 1):
-        raise NetworkError(f"noises: {noises!r} was given; a whole number of at least 1 would work.")
+    added = None if noises is None else require_whole("noises", noises, error=NetworkError)
     network = copy.deepcopy(unwrap(model))
     head: Any = _head(network, layer)
     convolution = isinstance(head, _ConvNd)
     outputs = head.out_channels if convolution else head.out_features
-    added = outputs if noises is None else noises
+    added = outputs if added is None else added
     axis = 1 if isinstance(head, _ConvTransposeNd) else 0
     with torch.no_grad():
         weight = head.weight
@@ -94,9 +94,10 @@ def joined_outputs(model: nn.Module, entries: Sequence[str | int], *, axis: int 
     """
     if isinstance(entries, str) or not isinstance(entries, Sequence) or not entries:
         raise NetworkError(f'entries: {entries!r} was given; a list such as ["mean", "log_var"] or [0, 1] would work.')
-    if isinstance(axis, bool) or not isinstance(axis, int) or axis == 0:
+    position = as_whole(axis)
+    if not position:  # 0 is the rows'
         raise NetworkError(f"axis: {axis!r} was given; 1, or -1 for the last, would work.")
-    return JoinedOutputs(unwrap(model), tuple(entries), axis)
+    return JoinedOutputs(unwrap(model), tuple(entries), position)
 
 
 class JoinedOutputs(nn.Module):

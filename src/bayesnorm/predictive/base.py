@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arguments import require_whole
 from ..errors import InputError
 
 
@@ -96,16 +97,14 @@ def mixture_log(log_values: Tensor, weights: Tensor) -> Tensor:
 
 def sampling(n: Any, seed: Any) -> torch.Generator:
     """A generator for n samples, where both are whole numbers."""
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise InputError(f"n: {n!r} was given; a whole number of at least 1 would work.")
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
-        raise InputError(f"seed: {seed!r} was given; a whole number from 0 would work.")
-    return torch.Generator().manual_seed(int(seed))
+    require_whole("n", n, error=InputError)
+    words = "; a whole number from 0 would work."
+    return torch.Generator().manual_seed(require_whole("seed", seed, 0, 2**63 - 1, words=words, error=InputError))
 
 
 def choose_draws(n: int, weights: Tensor, shape: tuple[int, ...], seed: int) -> tuple[Tensor, torch.Generator]:
     """Which draw each sample comes from, (n, *shape), and the generator to go on with."""
-    generator = sampling(n, seed)
+    generator, n = sampling(n, seed), int(n)
     count = n * int(torch.tensor(shape).prod()) if shape else n
     chosen = torch.multinomial(weights.double().cpu(), count, replacement=True, generator=generator)
     return chosen.view(n, *shape).to(weights.device), generator

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -148,7 +149,7 @@ def select_batch_size(
         against = prior or weight_decay_prior(total, _precision(posterior.likelihood), weight_decay / 2)
         kl = float(kl_divergence(units.at_batch_size(posterior.batch_size), against).sum())
         f = at_least_single(MonteCarlo(samples).outputs(posterior, x, seed))
-        fit = total * _expected_log_likelihood(posterior.likelihood, f, y)
+        fit = float(total) * _expected_log_likelihood(posterior.likelihood, f, y)
         row = BatchSizeRow(
             batch_size=float(size),
             elbo=fit - kl,
@@ -196,7 +197,7 @@ def _precision(likelihood: Likelihood) -> float:
 
 def _require_sizes(batch_sizes: Sequence[float]) -> list[float]:
     sizes = list(batch_sizes)
-    if len(sizes) < 2 or not all(isinstance(size, int | float) and 0 < size < math.inf for size in sizes):
+    if len(sizes) < 2 or not all(isinstance(size, int | float | np.integer) and 0 < size < math.inf for size in sizes):
         raise BayesNormError(f"batch_sizes: {batch_sizes!r} was given; two or more positive numbers would work.")
     return sorted(sizes)
 

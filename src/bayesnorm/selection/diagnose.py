@@ -33,6 +33,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..arguments import as_whole, require_whole
 from ..batchnorm_posterior import BatchNormPosterior, coordinates
 from ..errors import BayesNormError
 from ..fluctuations import Empirical
@@ -81,7 +82,7 @@ def diagnose(
         output: Which entry to use where the network returns a dict or a tuple.
         seed: Same seed, same batches.
     """
-    sizes = _require(batch_sizes, batches, seed)
+    sizes, batches, seed = _require(batch_sizes, batches, seed)
     looks = [mini_batches(train_data, size, batches, seed) for size in sizes]
     return Diagnosis(tuple(_at_batch_size(model, look, layers, output) for look in looks))
 
@@ -149,9 +150,7 @@ def diagnose_each(
         every: Epochs between looks.
         batches, layers, output, seed: See `diagnose`.
     """
-    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-        raise BayesNormError(f"every: {every!r} was given; a whole number of epochs, at least 1, would work.")
-
+    every = require_whole("every", every, words="; a whole number of epochs, at least 1, would work.")
     _require(batch_sizes, batches, seed)  # before training begins
 
     def look(network: nn.Module) -> Diagnosis:
@@ -259,18 +258,18 @@ def _output_variance(executable: Executable, states: State, x: Tensor) -> Tensor
     return (squares - total.square() / draws) / (draws - 1)
 
 
-def _require(batch_sizes: Any, batches: Any, seed: Any) -> tuple[int, ...]:
-    """The batch sizes, each once, where all arguments can be used."""
-    sizes = (batch_sizes,) if isinstance(batch_sizes, int) else batch_sizes
-    good = isinstance(sizes, Sequence) and not isinstance(sizes, str) and len(sizes) > 0
-    if not good or any(isinstance(size, bool) or not isinstance(size, int) or size < 2 for size in sizes):
+def _require(batch_sizes: Any, batches: Any, seed: Any) -> tuple[tuple[int, ...], int, int]:
+    """The batch sizes, each once, the number of batches and the seed, where all can be used."""
+    given = (batch_sizes,) if as_whole(batch_sizes) is not None else batch_sizes
+    several = isinstance(given, Sequence) and not isinstance(given, str)
+    sizes = [size for size in map(as_whole, given if several else ()) if size is not None and size >= 2]
+    if not sizes or len(sizes) < len(given):
         raise BayesNormError(
             f"batch_sizes: {batch_sizes!r} was given; whole numbers of at least 2, such as (16, 32), would work."
         )
-    if isinstance(batches, bool) or not isinstance(batches, int) or batches < LEAST_BATCHES:
-        raise BayesNormError(
-            f"batches: {batches!r} was given; a whole number of at least {LEAST_BATCHES} would work, and some hundred "
-            "are better: a test on few sees nothing."
-        )
-    require_seed(seed)
-    return tuple(dict.fromkeys(sizes))
+    words = (
+        f"; a whole number of at least {LEAST_BATCHES} would work, and some hundred are better: a test on few sees "
+        "nothing."
+    )
+    batches = require_whole("batches", batches, LEAST_BATCHES, words=words)
+    return tuple(dict.fromkeys(sizes)), batches, require_seed(seed)

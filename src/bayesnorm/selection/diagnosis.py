@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass, field
 from typing import Self
 
 import torch
 from torch import Tensor
 
+from ..arguments import require_whole
 from ..errors import BayesNormError
 from . import kolmogorov_smirnov as ks
 
@@ -90,7 +92,7 @@ class Normality:
         # Columns of length 1, so that what is mixed from standard normals by their root is standard normal again.
         root, batches = torch.linalg.qr(_unit_columns(self.standardised)).R, len(self.standardised)
         bound = (ks.fitted_critical_distance if fitted else ks.critical_distance)(batches, LEVEL)
-        generator, shares = torch.Generator().manual_seed(seed), []
+        generator, shares = torch.Generator().manual_seed(operator.index(seed)), []
         for _ in range(repeats):
             mixture = torch.randn(batches, len(root), dtype=torch.float64, generator=generator)
             values = (mixture @ root).sort(dim=0).values
@@ -105,8 +107,8 @@ class Normality:
             fitted: Standardise by the values' own mean and standard deviation, and not by theory's.
         """
         batches, units = self.standardised.shape
-        if isinstance(unit, bool) or not isinstance(unit, int) or not 0 <= unit < units:
-            raise BayesNormError(f"unit: {unit!r} was given for a layer of {units}; 0 to {units - 1} would work.")
+        words = f" for a layer of {units}; 0 to {units - 1} would work."
+        unit = require_whole("unit", unit, 0, units - 1, words=words)
         chosen = self.standardised[:, unit : unit + 1].sort(dim=0).values
         empirical = ks.fitted(chosen) if fitted else chosen
         return normal_quantiles(batches), empirical[:, 0]

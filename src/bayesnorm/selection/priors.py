@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..arguments import require_whole
 from ..errors import BayesNormError
 from .unit_gaussians import UnitGaussians
 
@@ -58,8 +59,7 @@ def weight_decay_prior(rows: int, precision: float, weight_decay: float | Tensor
             one number or one per unit. Where the penalty is `lambda / 2 |W|^2`, as in `train` and in torch's
             optimisers, pass half of it.
     """
-    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-        raise BayesNormError(f"rows: {rows!r} was given; the number of training rows, at least 1, would work.")
+    rows = require_whole("rows", rows, words="; the number of training rows, at least 1, would work.")
     _require_numbers("precision", precision, positive=True)
     _require_numbers("weight_decay", weight_decay, positive=True)
     variance = 1 / (2 * rows * precision * weight_decay)

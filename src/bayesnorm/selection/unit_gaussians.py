@@ -25,6 +25,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from ..arguments import as_whole
 from ..errors import BayesNormError
 from ..network import BatchNormLayer, LayerChoice, Progress, TrainData, collect_moments, mini_batches
 from ..posterior import require_seed
@@ -140,6 +141,7 @@ def central_limit(
 
 def require_batch_size(batch_size: Any) -> float:
     """A positive number, or an error."""
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int | float) or not 0 < batch_size < math.inf:
+    number = isinstance(batch_size, float) or as_whole(batch_size) is not None
+    if not number or not 0 < batch_size < math.inf:
         raise BayesNormError(f"batch_size: {batch_size!r} was given; a positive number would work.")
-    return batch_size
+    return float(batch_size)

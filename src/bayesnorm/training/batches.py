@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
+from ..arguments import require_whole
 from ..errors import InputError
 from ..network.inputs import as_input, as_tensor
 
@@ -57,8 +58,8 @@ def training_batches(
         raise InputError(
             f"batch_size: None takes a DataLoader's own, but data is {type(data).__name__}; a number would work."
         )
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 2:
-        raise InputError(f"batch_size: {batch_size!r} was given; a whole number from 2 would work.")
+    words = "; a whole number from 2 would work."
+    batch_size = require_whole("batch_size", batch_size, 2, words=words, error=InputError)
     if isinstance(data, TensorDataset) and len(data.tensors) == 2:
         data = data.tensors
     if y is not None or isinstance(data, tuple | list):

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from ..arguments import require_whole
 from ..errors import BayesNormError, InputError
 from ..network import Progress
 from ..network.batches import isolated_randomness
@@ -100,9 +101,10 @@ def train(
     """
     started = time.perf_counter()
     device, dtype, seed = device_of(unwrap(model)), dtype_of(unwrap(model)), require_seed(seed)
-    for name, count in {"epochs": epochs, "evaluate_every": evaluate_every, "patience": patience}.items():
-        if (name, count) != ("patience", None) and (type(count) is not int or count < 1):
-            raise BayesNormError(f"{name}: {count!r} was given; a whole number from 1 would work.")
+    words = "; a whole number from 1 would work."
+    epochs = require_whole("epochs", epochs, words=words)
+    evaluate_every = require_whole("evaluate_every", evaluate_every, words=words)
+    patience = None if patience is None else require_whole("patience", patience, words=words)
     for name, number in {"weight_decay": weight_decay, "checkpoint_every": checkpoint_every}.items():
         if not isinstance(number, int | float) or not 0 <= number < math.inf:
             raise BayesNormError(f"{name}: {number!r} was given; a number from 0 would work.")

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...arguments import require_whole
 from ...errors import BayesNormError, InputError
 from .block import RowLoss, half_squared_error
 from .rows import StackedRows
@@ -31,13 +32,9 @@ def trained_rows(stack: Stack, rows: StackedRows, name: str, loss: RowLoss) -> S
 def batch_size_for(batch_size: Any, rows: StackedRows) -> int:
     """A batch size that every network has rows for."""
     least = int(rows.lengths.min())
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or not 2 <= batch_size <= least:
-        at = int(rows.lengths.argmin())
-        raise InputError(
-            f"batch_size: {batch_size!r} was given, and network {at} has {least} rows; a whole number from 2 to "
-            f"{least} would work."
-        )
-    return batch_size
+    at = int(rows.lengths.argmin())
+    words = f", and network {at} has {least} rows; a whole number from 2 to {least} would work."
+    return require_whole("batch_size", batch_size, 2, least, words=words, error=InputError)
 
 
 def positive_rate(learning_rate: Any) -> float:

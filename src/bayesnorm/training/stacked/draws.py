@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from ...arguments import require_whole
 from ...batchnorm_posterior import Center, coordinates
 from ...errors import BayesNormError, InputError, NetworkError
 from ...network import SEEDS, BatchNormLayer
@@ -139,9 +140,9 @@ def batch_statistics(
     """See `Stack.batch_statistics`."""
     if not stack.norms:
         raise NetworkError("stack: its networks have no batch norm, so batches have no statistics in them.")
-    for name, value in {"batch_size": batch_size, "states": states}.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 2:
-            raise InputError(f"{name}: {value!r} was given; a whole number from 2 would work.")
+    words = "; a whole number from 2 would work."
+    batch_size = require_whole("batch_size", batch_size, 2, words=words, error=InputError)
+    states = require_whole("states", states, 2, words=words, error=InputError)
     least = int(rows.lengths.min())
     if batch_size >= least:
         raise InputError(
@@ -286,11 +287,12 @@ def dropout_masks(stack: Stack, draws: int, seed: int | Sequence[int], consisten
     names = [drop.name for drop in stack.drops]
     if not names:
         raise NetworkError("stack: its networks have no nn.Dropout, so there are no masks to draw.")
+    draws = require_draws(draws)
     all_rates = torch.stack([stack.rates[name] for name in names], 1).tolist()
     keys = [(own, tuple(rates)) for own, rates in zip(per_network(seed, len(stack)), all_rates, strict=True)]
     different = list(dict.fromkeys(keys))
     place = {key: i for i, key in enumerate(different)}
-    seeds = torch.full((len(names), len(different), require_draws(draws)), -1)
+    seeds = torch.full((len(names), len(different), draws), -1)
     for i, (own, rates) in enumerate(different):
         on = [column for column, rate in enumerate(rates) if rate > 0]
         generator = torch.Generator().manual_seed(own)

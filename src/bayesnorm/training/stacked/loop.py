@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from ...arguments import require_whole
 from ...errors import BayesNormError
 from ...network import Progress, isolated_torch_randomness
 from .arguments import batch_size_for, decay_for, groups_for, positive_rate, trained_rows
@@ -88,9 +89,10 @@ def train_stacked(
         progress: Called with (done, total) epochs of single networks.
     """
     started = time.perf_counter()
-    for name, count in {"epochs": epochs, "evaluate_every": evaluate_every, "patience": patience}.items():
-        if (name, count) != ("patience", None) and (type(count) is not int or count < 1):
-            raise BayesNormError(f"{name}: {count!r} was given; a whole number from 1 would work.")
+    words = "; a whole number from 1 would work."
+    epochs = require_whole("epochs", epochs, words=words)
+    evaluate_every = require_whole("evaluate_every", evaluate_every, words=words)
+    patience = None if patience is None else require_whole("patience", patience, words=words)
     if not isinstance(stack, Stack):
         raise BayesNormError(f"stack: {type(stack).__name__} was given; Stack.of(networks) would work.")
     if validation is not None and evaluate is not None:

@@ -1,0 +1,93 @@
+"""The one function that whole numbers go through: which it takes, what it makes of them, and what it says."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, strategies as st
+from torch import nn
+
+import bayesnorm as bn
+from bayesnorm.arguments import as_whole, hold_plain_ints, require_whole
+from bayesnorm.errors import InputError
+
+KINDS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64)
+NO_WHOLE_NUMBERS = [
+    True,
+    1.5,
+    "3",
+    None,
+    3.0,
+    np.True_,
+    np.float64(3),
+    np.timedelta64(3, "D"),
+    3j,
+    b"3",
+    [3],
+    (3,),
+    int,
+]
+NO_WHOLE_NUMBERS += [np.array(3), np.array([3]), torch.tensor(3), torch.tensor([3]), nn.Identity()]
+
+
+@given(st.sampled_from(KINDS), st.data())
+def test_whole_numbers_of_every_type_become_plain(kind, data):
+    limits = np.iinfo(kind)
+    number = data.draw(st.integers(int(limits.min), int(limits.max)))
+    for value in (number, kind(number)):
+        assert as_whole(value) == number
+        assert type(as_whole(value)) is int
+
+
+def test_named_numbers_become_plain():
+    class Size(enum.IntEnum):
+        SMALL = 3
+
+    assert type(as_whole(Size.SMALL)) is int
+    assert as_whole(Size.SMALL) == 3
+
+
+@pytest.mark.parametrize("value", NO_WHOLE_NUMBERS, ids=repr)
+def test_what_is_no_whole_number(value):
+    assert as_whole(value) is None
+    with pytest.raises(bn.BayesNormError, match=r"^count: .* was given; a whole number of at least 1 would work\.$"):
+        require_whole("count", value)
+
+
+@given(*[st.integers(-(2**70), 2**70)] * 2, st.none() | st.integers(-(2**70), 2**70))
+def test_limits_belong_to_what_works(value, least, most):
+    if value >= least and (most is None or value <= most):
+        assert require_whole("count", value, least, most) == value
+    else:
+        with pytest.raises(bn.BayesNormError, match=f"^count: {value} was given; a whole number"):
+            require_whole("count", value, least, most)
+
+
+def test_what_the_error_says():
+    with pytest.raises(bn.BayesNormError) as told:
+        require_whole("k", 5, 2, 4)
+    assert str(told.value) == "k: 5 was given; a whole number from 2 to 4 would work."
+    with pytest.raises(InputError) as told:
+        require_whole("k", "5", words=" for two; 1 would work.", error=InputError)
+    assert str(told.value) == "k: '5' was given for two; 1 would work."
+
+
+def test_only_whole_numbers_of_a_dataclass_change():
+    @dataclasses.dataclass(frozen=True)
+    class Several:
+        whole: int
+        flag: bool
+        other: object
+
+        def __post_init__(self):
+            hold_plain_ints(self)
+
+    array = np.array(3)
+    held = Several(np.int64(3), True, array)
+    assert type(held.whole) is int
+    assert held.flag is True
+    assert held.other is array
