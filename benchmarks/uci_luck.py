@@ -38,7 +38,6 @@ def one(dataset: str, batch_size: float, repeat: int, device: str) -> dict:
     setting = Setting(own, Data(dataset, own.splits, own.folds), "bn", batch_size, device)
     unit = Unit(setting)
     validated = cross_validate(setting)
-    unit.network_steps = validated.network_steps
     chosen = validated.chosen[DRAWN]
 
     def drawn(networks: Networks):

@@ -16,7 +16,8 @@ from bayesnorm.selection import (
     weight_decay_prior,
 )
 
-from .units_by_hand import FIELDS, FLAT, PRIOR, TIGHT, assert_same, by_hand, network, rows
+from ..two_norms import TIGHT, network, rows
+from .units_by_hand import FIELDS, FLAT, PRIOR, assert_same, by_hand
 
 PER_UNIT_4 = GaussianPrior(torch.arange(4), torch.ones(4), torch.tensor(1.0), 1)
 

@@ -12,7 +12,8 @@ from torch import nn
 from bayesnorm.errors import BayesNormError, InputError, NetworkError
 from bayesnorm.selection import BatchNormKL, unit_gaussians
 
-from .units_by_hand import NAN, PRIOR, network, rows, some_q
+from ..two_norms import network, rows
+from .units_by_hand import NAN, PRIOR, some_q
 
 
 def test_hooks_look_on_and_go(snapshot):

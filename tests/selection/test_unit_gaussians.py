@@ -16,7 +16,8 @@ from bayesnorm.errors import BayesNormError, InputError
 from bayesnorm.network import collect_statistics, mini_batches
 from bayesnorm.selection import UnitGaussians, kl_divergence, unit_gaussians
 
-from .units_by_hand import FIELDS, PRIOR, SIGMAS, assert_same, by_hand, network, rows, some_q
+from ..two_norms import SIGMAS, network, rows
+from .units_by_hand import FIELDS, PRIOR, assert_same, by_hand, some_q
 
 
 def test_q_is_the_papers_at_the_first_layer():

@@ -1,31 +1,18 @@
-"""What tests of q, of priors and of Omega share: rows, a network, two priors, some q, and q by hand."""
+"""What tests of q, of priors and of Omega share: two priors, some q, and q by hand."""
 
 from __future__ import annotations
 
 import torch
-from torch import nn
 
 from bayesnorm.network import BatchNormLayer
 from bayesnorm.selection import GaussianPrior, UnitGaussians
 
-SIGMAS = 4.5
-"""Two-sided probability 7e-6 of a false alarm per comparison, at most some hundreds of which are made here."""
+from ..two_norms import TIGHT, rows
 
-TIGHT = {"rtol": 1e-9, "atol": 1e-12}
 PRIOR = GaussianPrior(mean_loc=0.2, mean_std=0.7, std_loc=0.9, std_std=0.4)
 FLAT = GaussianPrior(mean_loc=0.0, mean_std=None, std_loc=0.9, std_std=0.4)
 FIELDS = ("mean_loc", "mean_var", "std_loc", "std_var")
 NAN = float("nan")
-
-
-def rows(*shape, seed=0):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-def network():
-    return nn.Sequential(
-        nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 1)
-    ).double()
 
 
 def some_q(units=6, batch_size=20.0):

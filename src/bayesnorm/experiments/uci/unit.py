@@ -90,10 +90,12 @@ class Unit:
         self.rows: list[dict[str, Any]] = []
         self.curve: list[dict[str, Any]] = []
         self.points: dict[str, list[float]] = {}
+        self.network_steps, self.training_seconds = 0, 0.0
 
     def run(self) -> None:
         validated = cross_validate(self.setting)
-        self.network_steps, self.training_seconds = validated.network_steps, validated.seconds
+        self.network_steps += validated.network_steps
+        self.training_seconds = validated.seconds
         final = {name: self.final(chosen) for name, chosen in validated.chosen.items()}
         folds = {name: self.folds(validated, chosen) for name, chosen in validated.chosen.items()}
         point, drawn = validated.chosen[POINT], validated.chosen[DRAWN]
