@@ -8,6 +8,8 @@ import torch
 from torch import nn
 
 import bayesnorm as bn
+from bayesnorm.data import toy_regression
+from bayesnorm.nets import paper_mlp
 
 X = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
 
@@ -32,6 +34,13 @@ def test_engines(posterior, engine):
 def test_seeds(posterior, engine, seed):
     with pytest.raises(bn.BayesNormError, match=rf"seed: {seed!r} was given; a whole number from 0 would work"):
         posterior.predict(X, engine, seed=seed)
+
+
+@pytest.mark.parametrize("make", [lambda seed: paper_mlp(2, seed=seed), lambda seed: toy_regression(seed=seed)])
+@pytest.mark.parametrize("seed", [-1, 1.5, "a", None])
+def test_seeds_of_networks_and_data(make, seed):
+    with pytest.raises(bn.BayesNormError, match=rf"seed: {seed!r} was given; a whole number from 0 would work"):
+        make(seed)
 
 
 @pytest.mark.parametrize("likelihood", [bn.Gaussian, "gaussian", 4.0])

@@ -45,6 +45,11 @@ def require_whole(
     return found
 
 
+def require_seed(seed: Any) -> int:
+    """A whole number in the range that every generator takes."""
+    return require_whole("seed", seed, 0, 2**63 - 1, words="; a whole number from 0 would work.")
+
+
 def hold_plain_ints(instance: Any) -> None:
     """For `__post_init__` of frozen dataclasses: whole numbers of other types become plain ones, as JSON wants them."""
     for name, value in list(vars(instance).items()):

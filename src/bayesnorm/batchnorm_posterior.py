@@ -17,14 +17,14 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from .arguments import as_whole
+from .arguments import as_whole, require_seed
 from .engines.directions import mixed_directions
 from .errors import BayesNormError, BayesNormWarning, FileFormatError
 from .files import under
 from .fluctuations import Fluctuations, fluctuations_from
 from .likelihoods import Likelihood
 from .network import BatchNormLayer, CompiledExecutable, Executable, LayerChoice, State, choose_layers
-from .posterior import Posterior, require_draws, require_seed
+from .posterior import Posterior, require_draws
 
 Center = Literal["running", "batch"]
 

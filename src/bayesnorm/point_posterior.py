@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Self
 
 from torch import Tensor, nn
 
+from .arguments import require_seed
 from .likelihoods import Likelihood
 from .network import Executable, State, tensors_of
-from .posterior import Posterior, require_draws, require_seed
+from .posterior import Posterior, require_draws
 
 
 @dataclass(frozen=True, eq=False)

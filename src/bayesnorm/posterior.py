@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from . import files
-from .arguments import require_whole
+from .arguments import require_seed, require_whole
 from .engines import Engine, MonteCarlo
 from .errors import BayesNormError, FileFormatError
 from .likelihoods import Likelihood, likelihood_from, require_likelihood
@@ -216,8 +216,3 @@ def derived_seeds(seed: int, count: int) -> list[int]:
     """Seeds for the parts of a posterior, all different and all from one."""
     generator = torch.Generator().manual_seed(require_seed(seed))
     return torch.randint(2**62, (count,), generator=generator).tolist()
-
-
-def require_seed(seed: Any) -> int:
-    """A whole number in the range that every generator takes."""
-    return require_whole("seed", seed, 0, 2**63 - 1, words="; a whole number from 0 would work.")

@@ -41,7 +41,7 @@ class Difference(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.a, self.b = nn.BatchNorm1d(1, eps=0.0), nn.BatchNorm1d(1, eps=0.0)
+        self.a, self.b = nn.BatchNorm1d(1, eps=1e-30), nn.BatchNorm1d(1, eps=1e-30)
 
     def forward(self, x):
         return self.a(x) - self.b(3 * x)

@@ -46,7 +46,7 @@ def test_first_layer_has_the_central_limits_moments():
 def test_first_layer_in_closed_form_for_gaussian_data():
     """h = w x with x ~ N(0, I): s^2 = |w|^2 and m4 = 3 s^4, so log variances have variance 2 / M."""
     size, n = 32, 20_000
-    model = nn.Sequential(nn.Linear(4, 6, bias=False), nn.BatchNorm1d(6, eps=0.0), nn.Linear(6, 1)).double()
+    model = nn.Sequential(nn.Linear(4, 6, bias=False), nn.BatchNorm1d(6, eps=1e-30), nn.Linear(6, 1)).double()
     posterior = bn.GaussianBN(batch_size=size).fit(model, rows(n, 4))
     mean_std, log_std = factorised(posterior)
     exact = model[0].weight.detach().square().sum(1)
@@ -155,7 +155,7 @@ def test_correlated_keeps_what_factorised_loses():
     class Difference(nn.Module):
         def __init__(self):
             super().__init__()
-            self.a, self.b = nn.BatchNorm1d(1, eps=0.0), nn.BatchNorm1d(1, eps=0.0)
+            self.a, self.b = nn.BatchNorm1d(1, eps=1e-30), nn.BatchNorm1d(1, eps=1e-30)
 
         def forward(self, x):
             return self.a(x) - self.b(3 * x)

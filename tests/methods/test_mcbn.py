@@ -130,7 +130,7 @@ def test_epistemic_variance_of_a_linear_gaussian_network_in_closed_form():
     1 / (M - 3), and E f = 0.
     """
     size, states = 12, 6000
-    model = nn.Sequential(nn.Linear(1, 1), nn.BatchNorm1d(1, eps=0.0, affine=False)).double()
+    model = nn.Sequential(nn.Linear(1, 1), nn.BatchNorm1d(1, eps=1e-30, affine=False)).double()
     x = rows(200_000, 1)
     posterior = bn.MCBN(batch_size=size, states=states, center="batch").fit(model, x)
     mu = x.mean(0, keepdim=True)
@@ -148,7 +148,7 @@ def test_epistemic_variance_of_a_linear_gaussian_network_in_closed_form():
 def test_centred_linear_gaussian_in_closed_form():
     """center="running": means fluctuate by sigma^2 / M about the running mean, whatever the running mean is."""
     size, states = 32, 4000
-    model = nn.Sequential(nn.Linear(1, 1), nn.BatchNorm1d(1, eps=0.0, affine=False)).double().eval()
+    model = nn.Sequential(nn.Linear(1, 1), nn.BatchNorm1d(1, eps=1e-30, affine=False)).double().eval()
     x = rows(100_000, 1)
     h = model[0](x).detach()
     model[1].running_mean.copy_(h.mean(0) + 5 * h.std(0))  # far from the data: only its own centre counts
@@ -251,7 +251,7 @@ class Difference(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.a, self.b = nn.BatchNorm1d(1, eps=0.0), nn.BatchNorm1d(1, eps=0.0)
+        self.a, self.b = nn.BatchNorm1d(1, eps=1e-30), nn.BatchNorm1d(1, eps=1e-30)
 
     def forward(self, x):
         return self.a(x) - self.b(3 * x)

@@ -54,7 +54,7 @@ def test_moments_are_those_of_many_passes(task):
                 expected = (expected.square() + between).sqrt()
             assert far(torch.stack([getattr(q, name)[i] for q in found]), expected) < FAR, name
     other = torch.stack([unit_gaussians(stack.network(0), own[1], M, seed=s).mean_var for s in range(SEEDS)])
-    assert far(torch.stack([q.mean_var[0] for q in found]), other) > 4 * FAR, "other rows would be noticed"
+    assert far(torch.stack([q.mean_var[0] for q in found]), other) > 2 * FAR, "other rows would be noticed"
 
 
 def test_moments_of_one_batch_of_nearly_all_rows(task):

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..arguments import hold_plain_ints
+from ..arguments import hold_plain_ints, require_seed
 from ..errors import InputError
-from ..posterior import require_seed
 from ..predictive import ClassificationPredictive, Predictive
 from .choosing import GreedyBatch, require_count
 from .scores import require_classification

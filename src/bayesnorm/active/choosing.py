@@ -9,9 +9,8 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from ..arguments import require_whole
+from ..arguments import require_seed, require_whole
 from ..errors import BayesNormError, InputError
-from ..posterior import require_seed
 from ..predictive import Predictive
 
 

@@ -13,11 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arguments import require_seed
 from ..engines import Engine
 from ..errors import BayesNormError, InputError
 from ..network import Progress
 from ..network.inputs import as_tensor
-from ..posterior import Posterior, require_seed
+from ..posterior import Posterior
 from .choosing import Acquisition, BatchAcquisition, choose, require_count, require_rows
 from .labels import Labels, require_writable
 

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..arguments import require_seed
 from ..errors import InputError
-from ..posterior import require_seed
 from ..predictive import ClassificationPredictive, Predictive
 
 

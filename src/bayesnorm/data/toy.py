@@ -1,9 +1,9 @@
 """A one-dimensional regression set for pictures."""
 
-import operator
-
 import torch
 from torch import Tensor
+
+from ..arguments import require_seed
 
 # (from, to, points); doubt should grow in the gaps between.
 _PIECES = ((-5.0, -3.0, 7), (-1.5, 1.0, 7), (2.5, 4.5, 6))
@@ -19,7 +19,7 @@ def toy_regression(seed: int = 0) -> tuple[Tensor, Tensor]:
     Returns:
         `(x, y)`, float32, each (20, 1), sorted by x; y has Gaussian noise with standard deviation 0.3.
     """
-    generator = torch.Generator(device="cpu").manual_seed(operator.index(seed))
+    generator = torch.Generator(device="cpu").manual_seed(require_seed(seed))
     pieces = [
         low + (high - low) * torch.rand(count, generator=generator, dtype=torch.float64, device="cpu")
         for low, high, count in _PIECES

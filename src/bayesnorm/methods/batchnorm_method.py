@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..arguments import hold_plain_ints, require_whole
+from ..arguments import hold_plain_ints, require_seed, require_whole
 from ..batchnorm_posterior import BatchNormPosterior, Center, coordinates
 from ..engines.directions import output_components
 from ..errors import BayesNormError
@@ -24,7 +24,6 @@ from ..network import (
     collect_statistics,
     mini_batches,
 )
-from ..posterior import require_seed
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from ..arguments import require_whole
+from ..arguments import require_seed, require_whole
 from ..errors import BayesNormError, FileFormatError
 from ..likelihoods import Likelihood
 from ..network import (
@@ -46,7 +46,7 @@ from ..network import (
     dropout_rates,
     example_rows,
 )
-from ..posterior import Posterior, require_draws, require_seed
+from ..posterior import Posterior, require_draws
 from .batchnorm_method import default_likelihood
 
 

@@ -23,7 +23,7 @@ from torch.optim import Adam
 from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.data import DataLoader
 
-from ..arguments import hold_plain_ints, require_whole
+from ..arguments import hold_plain_ints, require_seed, require_whole
 from ..errors import BayesNormError, InputError
 from ..likelihoods import Likelihood, require_likelihood
 from ..network import (
@@ -37,7 +37,6 @@ from ..network import (
 )
 from ..network.copying import own_copy, require_finite_weights, restart, unwrap
 from ..network.variational import Estimator, NoisyNetwork, WeightTensor, weight_tensors
-from ..posterior import require_seed
 from ..training import train
 from .batchnorm_method import default_likelihood
 from .variational_posterior import VariationalPosterior

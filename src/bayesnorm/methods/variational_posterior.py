@@ -9,12 +9,13 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
+from ..arguments import require_seed
 from ..errors import FileFormatError, InputError
 from ..files import under
 from ..likelihoods import Likelihood
 from ..network import Executable, State, isolated_torch_randomness, tensors_of
 from ..network.inputs import as_tensor
-from ..posterior import Posterior, require_draws, require_seed
+from ..posterior import Posterior, require_draws
 from .weight_distributions import WeightDistribution, WeightPrior, weights_from
 
 

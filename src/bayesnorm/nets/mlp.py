@@ -1,12 +1,12 @@
 """The network of the MCBN paper's regression benchmark."""
 
-import operator
 from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
 from torch import nn
 
+from ..arguments import require_seed
 from ..errors import BayesNormError
 
 WEIGHT_STD = 0.1
@@ -37,7 +37,7 @@ def paper_mlp(
         raise BayesNormError(
             f"in_features, out_features and hidden must be at least 1, got {in_features}, {out_features} and {hidden}"
         )
-    generator = torch.Generator(device="cpu").manual_seed(operator.index(seed))
+    generator = torch.Generator(device="cpu").manual_seed(require_seed(seed))
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(widths[:-1]):
         layers += [
@@ -60,7 +60,7 @@ def paper_dropout_mlp(
         in_features, out_features, hidden, seed: As in `paper_mlp`.
         rate: Share of units that dropout drops.
     """
-    generator = torch.Generator(device="cpu").manual_seed(operator.index(seed))
+    generator = torch.Generator(device="cpu").manual_seed(require_seed(seed))
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise([in_features, *hidden]):
         layers += [nn.Dropout(rate), _linear(fan_in, fan_out, generator, bias=True), nn.ReLU()]

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arguments import require_whole
+from ..arguments import require_seed, require_whole
 from ..errors import InputError
 
 
@@ -98,8 +98,7 @@ def mixture_log(log_values: Tensor, weights: Tensor) -> Tensor:
 def sampling(n: Any, seed: Any) -> torch.Generator:
     """A generator for n samples, where both are whole numbers."""
     require_whole("n", n, error=InputError)
-    words = "; a whole number from 0 would work."
-    return torch.Generator().manual_seed(require_whole("seed", seed, 0, 2**63 - 1, words=words, error=InputError))
+    return torch.Generator().manual_seed(require_seed(seed))
 
 
 def choose_draws(n: int, weights: Tensor, shape: tuple[int, ...], seed: int) -> tuple[Tensor, torch.Generator]:

@@ -33,7 +33,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..arguments import as_whole, require_whole
+from ..arguments import as_whole, require_seed, require_whole
 from ..batchnorm_posterior import BatchNormPosterior, coordinates
 from ..errors import BayesNormError
 from ..fluctuations import Empirical
@@ -49,7 +49,6 @@ from ..network import (
     collect_statistics,
     mini_batches,
 )
-from ..posterior import require_seed
 from .diagnosis import BatchSizeDiagnosis, Dependence, Diagnosis, LayerDiagnosis, Normality, percent
 
 LEAST_BATCHES = 20

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import operator
 from dataclasses import dataclass, field
 from typing import Self
 
 import torch
 from torch import Tensor
 
-from ..arguments import require_whole
+from ..arguments import require_seed, require_whole
 from ..errors import BayesNormError
 from . import kolmogorov_smirnov as ks
 
@@ -92,7 +91,7 @@ class Normality:
         # Columns of length 1, so that what is mixed from standard normals by their root is standard normal again.
         root, batches = torch.linalg.qr(_unit_columns(self.standardised)).R, len(self.standardised)
         bound = (ks.fitted_critical_distance if fitted else ks.critical_distance)(batches, LEVEL)
-        generator, shares = torch.Generator().manual_seed(operator.index(seed)), []
+        generator, shares = torch.Generator().manual_seed(require_seed(seed)), []
         for _ in range(repeats):
             mixture = torch.randn(batches, len(root), dtype=torch.float64, generator=generator)
             values = (mixture @ root).sort(dim=0).values

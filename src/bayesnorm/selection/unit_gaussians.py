@@ -25,10 +25,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from ..arguments import as_whole
+from ..arguments import as_whole, require_seed
 from ..errors import BayesNormError
 from ..network import BatchNormLayer, LayerChoice, Progress, TrainData, collect_moments, mini_batches
-from ..posterior import require_seed
 
 VARIANCE_FLOOR = 1e-12
 """Least variance of a unit, in its own squared units."""

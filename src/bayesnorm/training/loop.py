@@ -16,12 +16,11 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from ..arguments import require_whole
+from ..arguments import require_seed, require_whole
 from ..errors import BayesNormError, InputError
 from ..network import Progress
 from ..network.batches import isolated_randomness
 from ..network.copying import device_of, dtype_of, unwrap
-from ..posterior import require_seed
 from .batches import Batches, training_batches, validation_rows
 from .checkpoint import Checkpoint, described
 from .objective import Loss, Objective, Penalty, Step, half_precision

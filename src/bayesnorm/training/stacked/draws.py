@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from ...arguments import require_whole
+from ...arguments import require_seed, require_whole
 from ...batchnorm_posterior import Center, coordinates
 from ...errors import BayesNormError, InputError, NetworkError
 from ...network import SEEDS, BatchNormLayer
 from ...network.seeded_dropout import seed_dropout
-from ...posterior import require_draws, require_seed
+from ...posterior import require_draws
 from .architecture import Dense, Drop, Norm
 from .cores import in_threads
 from .fused.passes import statistics as fused_statistics
