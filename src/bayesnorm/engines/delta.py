@@ -149,8 +149,8 @@ def _forward_mode(posterior: CoordinatePosterior, factor: Tensor, x: Tensor) -> 
         return posterior.executable.derivable(posterior.state(coordinates), x)
 
     with torch.no_grad(), warnings.catch_warnings():
-        # Loading its forward mode, torch warns of its own use of torch.jit.script.
-        warnings.filterwarnings("ignore", message=".*torch.jit.script", category=DeprecationWarning)
+        # Loading its forward mode, torch warns of its own use of torch.jit.script, each release in its own category.
+        warnings.filterwarnings("ignore", message=".*torch.jit.script")
         mean = outputs(posterior.centre)
         columns = [torch.func.jvp(outputs, (posterior.centre,), (direction,))[1] for direction in factor]
     return GaussianOutputs(mean, torch.stack(columns, dim=-1).reshape(len(x), -1, len(factor)))
