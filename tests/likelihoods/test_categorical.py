@@ -8,6 +8,7 @@ import torch
 from scipy.special import expit, softmax
 
 import bayesnorm as bn
+from bayesnorm.errors import InputError
 
 
 def test_probabilities_are_the_mean_softmax():
@@ -73,3 +74,14 @@ def test_bad_temperatures(temperature):
 def test_outputs_without_rows():
     with pytest.raises(bn.BayesNormError, match=r"f: outputs of shape \(5,\)"):
         bn.Categorical().predictive(torch.zeros(5))
+
+
+def test_pixels_the_other_way_round_are_refused():
+    f, y = torch.randn(2, 3, 4, 6), torch.zeros(2, 4, 6, dtype=torch.long)
+    with pytest.raises(InputError, match=r"y: has shape \(2, 6, 4\); whole class numbers of shape \(2, 4, 6\)"):
+        bn.Categorical().loss(f, y.mT)
+    torch.testing.assert_close(bn.Categorical().loss(f, y[:, None]), bn.Categorical().loss(f, y))
+
+
+def test_numbers_of_other_kinds():
+    assert bn.Categorical(np.float32(2)) == bn.Categorical(2.0)

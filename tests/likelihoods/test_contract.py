@@ -247,3 +247,14 @@ def test_targets_of_another_shape(case, shape):
         pytest.skip("fits")
     with pytest.raises(InputError, match="y: "):
         case.likelihood.loss(case.f(1)[0], torch.zeros(shape))
+
+
+def test_targets_in_any_container(case):
+    f, y = case.f(dtype=torch.float32)[0], case.y()
+    expected = case.likelihood.loss(f, y)
+    for given in (y.numpy(), y.flip(0).numpy()[::-1], y.tolist()):
+        torch.testing.assert_close(case.likelihood.loss(f, given), expected, check_dtype=False, rtol=1e-4, atol=1e-4)
+        found = case.likelihood.predictive(f[None]).log_prob(given)
+        assert found.sum().item() / len(f) == pytest.approx(-float(expected), rel=1e-4, abs=1e-4)
+    with pytest.raises(InputError, match="y: "):
+        case.likelihood.loss(f, torch.tensor(1.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -59,3 +60,10 @@ def test_a_likelihood_is_what_its_config_says(likelihood):
 def test_likelihoods_are_frozen():
     with pytest.raises(AttributeError):
         bn.Gaussian().precision = 3.0
+
+
+def test_precisions_of_other_kinds():
+    for several in (np.array([1.0, 2.0]), torch.tensor([1.0, 2.0], requires_grad=True), [1, 2]):
+        assert bn.Gaussian(several) == bn.Gaussian((1.0, 2.0))
+    assert bn.Gaussian(np.float32(2)) == bn.Gaussian(np.array(2)) == bn.Gaussian(2.0)
+    assert bn.Gaussian("12") == bn.Gaussian(12.0), "not 1 and 2"

@@ -99,3 +99,12 @@ def test_bad_scales(scale):
 def test_scales_for_other_outputs():
     with pytest.raises(bn.BayesNormError, match=r"scale: 3 numbers for outputs"):
         bn.Laplace((1.0, 2.0, 3.0)).predictive(torch.zeros(2, 4, 2))
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e-14, 1e14, 1e30])
+def test_distances_know_no_units(unit):
+    """Single precision holds the cube of no such number."""
+    d, a, b = torch.tensor([0.0, 0.4, 3.0]), torch.tensor([2.0, 0.5, 0.3]), torch.tensor([0.3, 4.0, 0.0])
+    expected = LaplaceNoise().distance_of_two(d, a, b)
+    found = LaplaceNoise().distance_of_two(unit * d, unit * a, unit * b) / unit
+    torch.testing.assert_close(found, expected)

@@ -108,6 +108,7 @@ def test_noise_learns_which_labels_are_guesses():
         ({"samples": -5}, "samples: "),
         ({"samples": 2.5}, "samples: "),
         ({"seed": -1}, "seed: "),
+        ({"seed": 2**70}, "seed: "),
         ({"per_class": 1}, "per_class: "),
         ({"temperature": 0.0}, "temperature: "),
         ({"ignore_index": 1.5}, "ignore_index: 1.5 was given"),

@@ -166,3 +166,16 @@ def test_a_file_with_a_task_that_is_unknown():
     config["tasks"][0][1]["kind"] = "Cauchy"
     with pytest.raises(FileFormatError, match="'Cauchy' is unknown"):
         likelihood_from(config)
+
+
+def test_a_data_frame_of_targets():
+    pandas = pytest.importorskip("pandas")
+    likelihood = bn.MultiTask({"a": bn.Gaussian(), "label": (bn.Categorical(), 3)})
+    p = likelihood.predictive(torch.randn(2, 3, 4))
+    frame = pandas.DataFrame({"a": [1.0, 2.0, 3.0], "label": [0, 1, 2]})
+    torch.testing.assert_close(p.log_prob(frame), p.log_prob({"a": frame["a"], "label": frame["label"]}))
+
+
+def test_no_rows():
+    likelihood = bn.MultiTask({"a": bn.Gaussian(), "label": (bn.Categorical(), 3)})
+    assert likelihood.predictive(torch.zeros(2, 0, 4)).log_prob(torch.zeros(0, 2)).shape == (0, 2)

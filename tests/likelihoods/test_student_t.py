@@ -10,6 +10,7 @@ from scipy import integrate, stats
 
 import bayesnorm as bn
 from bayesnorm import metrics
+from bayesnorm.predictive import RegressionPredictive
 from bayesnorm.predictive.student_t import StudentTNoise
 
 Z = torch.cat([-torch.logspace(-9, 4, 40), torch.zeros(1), torch.logspace(-9, 4, 40)]).double()
@@ -113,3 +114,23 @@ def test_where_there_is_no_variance():
 def test_bad_degrees_of_freedom(df):
     with pytest.raises(bn.BayesNormError, match=r"df: .* a finite number from 1.1 would work"):
         bn.StudentT(df)
+
+
+@pytest.mark.parametrize("df", [1.5, 4.0, 400.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_crps_without_noise_is_that_of_the_draws(df, dtype):
+    """As with any other noise; the distance of a target in units of no scale at all is infinite."""
+    loc = torch.tensor([[0.0], [1.0], [10.0]], dtype=dtype)
+    predictive = RegressionPredictive(loc, torch.zeros(1, dtype=dtype), noise=StudentTNoise(df))
+    found = metrics.crps(predictive, [7.0], form="mixture").item()
+    assert found == pytest.approx(float(scoringrules.crps_ensemble(7.0, [0.0, 1.0, 10.0])), rel=1e-6)
+
+
+def test_the_distribution_function_ends_at_0_and_1():
+    z = torch.tensor([-torch.inf, -1e200, 1e200, torch.inf], dtype=torch.float64)
+    for df in (1.5, 4.0, 400.0):
+        assert StudentTNoise(df).cdf(z).tolist() == pytest.approx([0, 0, 1, 1])
+
+
+def test_degrees_of_freedom_of_another_kind():
+    assert bn.StudentT(np.float32(4)) == bn.StudentT(4.0)

@@ -168,3 +168,19 @@ def test_bad_arguments(make_regression, make_gaussian):
     equal = make_gaussian(torch.zeros(2), 1.0)
     with pytest.raises(InputError, match=r"already scores the optimum"):
         metrics.normalised_crps(equal, [1.0, -1.0], 1 / math.log(2))
+
+
+def test_half_precision_keeps_its_floor_and_the_targets_digits():
+    assert metrics.constant_variance(torch.zeros(5, 1).half(), torch.zeros(5, 1)) == pytest.approx(1e-12)
+    y = torch.tensor([2.0, 2.0001])
+    expected = metrics.constant_variance(torch.full((2,), 2.0), y)
+    torch.testing.assert_close(metrics.constant_variance(torch.full((2,), 2.0).half(), y), expected)
+
+
+def test_a_constant_variance_in_any_container(make_regression):
+    predictive, _ = make_regression(shape=(5, 2))
+    expected = torch.tensor([2.0, 1.0], dtype=torch.float64).expand(5, 2)
+    for variance in (np.array([1.0, 4.0])[::-1], [4.0, 1.0]):
+        torch.testing.assert_close(metrics.constant_uncertainty(predictive, variance).std, expected)
+    with pytest.raises(InputError, match="variance: str is no array of numbers"):
+        metrics.constant_uncertainty(predictive, "4")

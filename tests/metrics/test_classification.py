@@ -141,6 +141,19 @@ def test_void_points_are_left_out(make_classification, score, void):
 
 
 @pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("void", [0, 2, 11])
+def test_what_the_likelihood_leaves_out_is_left_out(make_classification, score, void):
+    predictive, y = make_classification(batch=60)
+    y[::5] = void
+    y[1::7] = 9
+    own = ClassificationPredictive(predictive.log_probs, predictive.weights, ignore_index=void)
+    seen = (y != void) & (y != 9)
+    rest = ClassificationPredictive(predictive.log_probs[:, seen], predictive.weights)
+    torch.testing.assert_close(score(own, y, ignore_index=9), score(rest, y[seen]))
+    torch.testing.assert_close(score(own, torch.where(y == 9, void, y)), score(rest, y[seen]))
+
+
+@pytest.mark.parametrize("score", SCORES)
 def test_bad_targets_and_predictives(make_classification, make_regression, score):
     predictive, y = make_classification(batch=5)
     with pytest.raises(InputError, match=r"y: holds classes 0 to 4; 0 to 3 would work"):
@@ -163,5 +176,6 @@ def test_bad_targets_and_predictives(make_classification, make_regression, score
 
 def test_bad_bins(make_classification):
     predictive, y = make_classification()
-    with pytest.raises(InputError, match=r"bins: 0 was given; at least 1"):
-        metrics.ece(predictive, y, bins=0)
+    for bins in (0, 2.5):
+        with pytest.raises(InputError, match=rf"bins: {bins} was given; a whole number of at least 1"):
+            metrics.ece(predictive, y, bins=bins)

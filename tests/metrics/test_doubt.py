@@ -153,3 +153,11 @@ def test_bad_arguments(score):
 def test_equal_errors_leave_nothing_to_reject():
     with pytest.raises(InputError, match=r"error: all 3 errors are 2.0"):
         metrics.prediction_rejection_ratio([1.0, 2.0, 3.0], [2.0, 2.0, 2.0])
+
+
+def test_arrays_that_are_views():
+    doubt, error = np.array([0.1, 0.2, 0.3, 0.5]), np.array([1.0, 3.0, 2.0, 5.0])
+    expected = stats.spearmanr(doubt[::-1], error).statistic
+    assert metrics.spearman(doubt[::-1], error).item() == pytest.approx(expected)
+    error.flags.writeable = False
+    assert metrics.spearman(doubt[::-1], error).item() == pytest.approx(expected)

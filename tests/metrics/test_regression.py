@@ -136,3 +136,9 @@ def test_a_noise_without_variance_has_no_gaussian_form(make_regression, flat_noi
         with pytest.raises(InputError, match=r"variance of FlatNoise is infinite"):
             score(wild, y)
     assert metrics.pll(wild, y).isneginf()  # some targets lie outside of every draw's bounds
+
+
+def test_levels_that_are_no_numbers(make_regression):
+    predictive, y = make_regression()
+    with pytest.raises(InputError, match="level: wide was given"):
+        metrics.coverage(predictive, y, "wide")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import pickle
 
+import numpy as np
 import pytest
 import torch
 
@@ -15,7 +16,9 @@ from bayesnorm.predictive import ClassificationPredictive, RegressionPredictive
 
 def rows(predictive, start, stop):
     if isinstance(predictive, ClassificationPredictive):
-        return ClassificationPredictive(predictive.log_probs[:, start:stop], predictive.weights)
+        return ClassificationPredictive(
+            predictive.log_probs[:, start:stop], predictive.weights, predictive.ignore_index
+        )
     return RegressionPredictive(predictive.loc[:, start:stop], predictive.scale[:, start:stop], predictive.weights)
 
 
@@ -69,10 +72,14 @@ def test_regression_scores_in_a_collection(make_regression):
         collection.reset()
 
 
+@pytest.mark.parametrize("own", [None, 0, 13])
 @pytest.mark.parametrize("void", [None, 11])
-def test_classification_scores_in_a_collection(make_classification, void):
+def test_classification_scores_in_a_collection(make_classification, void, own):
     torchmetrics = pytest.importorskip("torchmetrics")
     predictive, y = make_classification(batch=12, pixels=(3, 2))
+    predictive = ClassificationPredictive(predictive.log_probs, predictive.weights, own)
+    if own is not None:
+        y[2, 0], y[7] = own, own
     if void is not None:
         y = torch.where(torch.rand(y.shape, generator=torch.Generator().manual_seed(1)) < 0.3, void, y)
         y[5] = void
@@ -130,3 +137,18 @@ def test_bad_use(make_classification):
         metrics.torchmetric(metrics.ece).compute()
     with pytest.raises(InputError, match=r"predictive: a Tensor was given"):
         metrics.torchmetric(metrics.ece).update(torch.ones(3), [1, 1, 1])
+    with pytest.raises(InputError, match=r"predictive: a Tensor was given"):
+        metrics.torchmetric(metrics.rmse).update(torch.ones(3), [1, 1, 1])
+
+
+def test_missing_targets_and_lists_of_them_for_a_score_of_your_own():
+    pytest.importorskip("torchmetrics")
+    predictive = RegressionPredictive(torch.zeros(2, 3, 1), torch.ones(1), missing=True)
+
+    def seen(predictive, y):
+        return (predictive.crps(y) > 0).sum()
+
+    metric = metrics.torchmetric(seen)
+    metric.update(predictive, [[1.0], [float("nan")], [2.0]])
+    metric.update(predictive, np.array([[1.0], [3.0], [2.0]])[::-1])
+    assert metric.compute() == 5

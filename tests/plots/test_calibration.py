@@ -140,3 +140,15 @@ def test_bad_arguments():
         CoveragePlot.of_arrays([1, 2], [0.5, 1], level=0.9)
     with pytest.raises(InputError, match=r"std and inside: 2 and 1 values"):
         CoveragePlot.of_arrays([1, 2], [True], level=0.9)
+
+
+def test_a_transform_with_derivatives():
+    transform = torch.linspace(0.05, 0.95, 10, requires_grad=True)
+    assert PITHistogram.of_pit(transform, bins=10).share.tolist() == [0.1] * 10
+
+
+def test_whole_numbers_are_asked_for():
+    with pytest.raises(BayesNormError, match=r"bins: 2.5 was given"):
+        PITHistogram.of_pit([0.5], bins=2.5)
+    with pytest.raises(BayesNormError, match=r"groups: 2.5 was given"):
+        CoveragePlot.of(PREDICTIVE, Y, groups=2.5)

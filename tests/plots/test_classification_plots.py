@@ -144,3 +144,27 @@ def test_bad_arguments():
         RetentionCurve.of_arrays({}, [1.0])
     with pytest.raises(InputError, match=r"predictive: a float was given"):
         RetentionCurve.of(1.0, [1.0])
+
+
+def test_a_line_through_few_points():
+    """Two at the least, or there would be nothing to see."""
+    for count in (2, 3, 5, 8):
+        plot = RetentionCurve.of_arrays(np.arange(count), np.arange(count) + 1.0)
+        (line,) = (line for line in plot.draw().get_lines() if line.get_label() == "dropped by doubt")
+        assert len(line.get_xdata()) >= 2
+        assert line.get_ydata().max() == pytest.approx(plot.random)
+
+
+def test_predictions_with_derivatives():
+    logits = KNOWN.log_probs.clone().requires_grad_()
+    predictive = ClassificationPredictive(logits.log_softmax(2))
+    found, expected = ReliabilityDiagram.of(predictive, Y), ReliabilityDiagram.of(KNOWN, Y)
+    np.testing.assert_allclose(found.confidence, expected.confidence)
+
+
+def test_numbers_that_would_lie_over_each_other_are_left_out():
+    far, near = np.linspace(0.1, 0.9, 9), np.linspace(0.4, 0.5, 9)
+    for confidence, shown in ((far, far), (near, near[::3])):
+        plot = ReliabilityDiagram(confidence, confidence, np.full(9, 1234), confidence - 0.1, confidence + 0.1, 0.0)
+        found = [text.xy[0] for text in plot.draw().texts if text.get_text() == "1,234"]
+        np.testing.assert_allclose(found, shown)

@@ -38,7 +38,9 @@ def test_numbers_are_the_predictives(posterior):
     assert (bands.bands[0.9][1] > bands.bands[0.3][1]).all()
 
 
-@pytest.mark.parametrize("x", [torch.linspace(-2, 2, 31), torch.linspace(-2, 2, 31)[:, None], GRID.tolist()])
+@pytest.mark.parametrize(
+    "x", [torch.linspace(-2, 2, 31), torch.linspace(-2, 2, 31)[:, None], GRID.tolist(), GRID[::-1].copy()[::-1]]
+)
 def test_x_of_any_kind(posterior, x):
     bands = FunctionBands.from_posterior(posterior, x)
     np.testing.assert_allclose(bands.x, GRID, atol=1e-6)
@@ -47,7 +49,7 @@ def test_x_of_any_kind(posterior, x):
 
 def test_everything_is_drawn_and_labelled(posterior):
     bands = FunctionBands.from_posterior(posterior, GRID, constant_std=0.5)
-    ax = bands.draw(points=(torch.zeros(3, 1), torch.ones(3, 1)))
+    ax = bands.draw(points=(torch.zeros(3, 1), torch.ones(3, 1, requires_grad=True)))
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert labels == [
         "95 % of targets",

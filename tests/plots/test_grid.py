@@ -40,5 +40,6 @@ def test_a_sequence_keeps_titles_and_names_replace_them():
 def test_bad_arguments():
     with pytest.raises(BayesNormError, match=r"plots: is empty"):
         draw_grid([])
-    with pytest.raises(BayesNormError, match=r"columns: 0 was given"):
-        draw_grid(CURVES, columns=0)
+    for columns in (0, 2.5):
+        with pytest.raises(BayesNormError, match=rf"columns: {columns} was given"):
+            draw_grid(CURVES, columns=columns)

@@ -91,3 +91,8 @@ def test_bad_arguments(tmp_path):
         save_figure("plot", tmp_path / "plot.png")
     with pytest.raises(BayesNormError, match=r"prefix: '1 2' was given"):
         figure_svg(SECOND.draw(), prefix="1 2")
+
+
+def test_a_path_may_be_text(tmp_path):
+    save_figure(SECOND.draw(), str(tmp_path / "text.png"))
+    assert (tmp_path / "text.png").read_bytes().startswith(b"\x89PNG")

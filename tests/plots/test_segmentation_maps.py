@@ -96,3 +96,13 @@ def test_bad_arguments():
         SegmentationMaps.of(IMAGE, PREDICTIVE, doubt="std")
     with pytest.raises(BayesNormError, match=r"classes: 2 names for 3 classes"):
         SegmentationMaps.of(IMAGE, PREDICTIVE, classes=("a", "b"))
+
+
+@pytest.mark.parametrize("void", [7, 255])
+def test_labels_in_single_bytes(void):
+    labels = np.where(Y == 7, void, Y).astype(np.uint8)
+    for y in (labels, torch.from_numpy(labels)):
+        found = SegmentationMaps.of(IMAGE, PREDICTIVE, y, row=1, ignore_index=void)
+        np.testing.assert_array_equal(found.label, MAPS.label)
+    own = ClassificationPredictive(PREDICTIVE.log_probs, None, ignore_index=void)
+    np.testing.assert_array_equal(SegmentationMaps.of(IMAGE, own, labels, row=1).label, MAPS.label)

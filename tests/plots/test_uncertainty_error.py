@@ -147,3 +147,8 @@ def test_bad_arguments():
         UncertaintyErrorPlot.of_arrays([1, 2], [1, 2], window=3)
     with pytest.raises(InputError, match=r"predictive: a int was given"):
         UncertaintyErrorPlot.of(3, [1.0])
+
+
+def test_a_window_is_a_whole_number():
+    with pytest.raises(BayesNormError, match=r"window: 2.5 was given"):
+        UncertaintyErrorPlot.of_arrays([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], window=2.5)

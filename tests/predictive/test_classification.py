@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 from scipy.stats import entropy as scipy_entropy
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import bayesnorm as bn
 from bayesnorm.errors import InputError
@@ -114,3 +115,20 @@ def test_targets_of_another_shape(shape):
 def test_bad_targets(y, said):
     with pytest.raises(InputError, match=said):
         predictive().log_prob(y)
+
+
+def test_the_log_probability_of_one_class_looks_at_no_other():
+    """With a thousand classes and many draws, arrays of the size of all of them would be the most of the cost."""
+    sizes = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            found = function(*args, **(kwargs or {}))
+            sizes.append(found.numel() if isinstance(found, torch.Tensor) else 0)
+            return found
+
+    p, y = predictive(classes=100, pixels=(2,)), torch.arange(10).view(5, 2)
+    with Watch():
+        found = p.log_prob(y)
+    assert max(sizes) <= 6 * 5 * 2
+    torch.testing.assert_close(found, p.probs.gather(1, y[:, None])[:, 0].log())

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import bayesnorm as bn
+from bayesnorm import metrics
 
 HALVES = [torch.bfloat16, torch.float16]
 X = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
@@ -64,3 +66,44 @@ def test_calibration_of_targets_whose_squares_half_precision_cannot_hold(dtype):
     calibrated = bn.calibrate(posterior(1, dtype, bn.Gaussian(), False), X, y)
     # Nothing is learned here, so the noise is the targets' own; 60 of them tell its variance to some 20 %.
     assert float(calibrated.likelihood.noise) == pytest.approx(float(y.var()), rel=0.5)
+
+
+@pytest.mark.parametrize("likelihood", [bn.Gaussian(100.0), bn.Laplace(0.1), bn.StudentT(5.0, 0.1), bn.Categorical()])
+@pytest.mark.parametrize("dtype", HALVES)
+def test_scoring_under_autocast_changes_nothing(likelihood, dtype):
+    classes = isinstance(likelihood, bn.Categorical)
+    f = 1000 + 0.1 * torch.randn(16, 20, 3 if classes else 1, generator=torch.Generator().manual_seed(0))
+    y = torch.arange(20) % 3 if classes else f[0] + 0.05
+    scores = [metrics.nll, metrics.brier, metrics.ece] if classes else [metrics.crps, metrics.pll, metrics.rmse]
+
+    def numbers():
+        predictive = likelihood.predictive(f)
+        return [
+            predictive.mean,
+            predictive.epistemic,
+            predictive.aleatoric,
+            *(score(predictive, y) for score in scores),
+        ]
+
+    expected = numbers()
+    with torch.autocast("cpu", dtype):
+        found = numbers()
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+
+
+def test_means_over_draws_use_no_matrix_product():
+    """In which a GPU that is set to TF32 would round the factors to 10 bits."""
+    used = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            used.append(function.overloadpacket.__name__)
+            return function(*args, **(kwargs or {}))
+
+    predictive = bn.Gaussian().predictive(torch.randn(7, 5, 2, 3, generator=torch.Generator().manual_seed(0)))
+    with Watch():
+        _ = predictive.mean, predictive.epistemic, predictive.aleatoric
+    assert used
+    assert not {"mm", "addmm", "bmm", "baddbmm"} & set(used)
+    torch.testing.assert_close(predictive.mean, predictive.loc.mean(0))

@@ -48,6 +48,28 @@ def test_cdf_and_quantiles_against_scipy():
             assert found[row, 0].item() == pytest.approx(exact, abs=1e-9)
 
 
+@pytest.mark.parametrize("likelihood", [bn.Gaussian(4.0), bn.Laplace(0.5), bn.StudentT(4.0, 0.5)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_both_tails_have_all_their_digits(likelihood, dtype):
+    """In the draws' mirror image one tail is the other, so that an upper quantile is as good as a lower one."""
+    f = torch.randn(64, 5, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(dtype)
+    p, mirrored, exact = (likelihood.predictive(outputs) for outputs in (f, -f, f.double()))
+    for level in (1e-9, 1e-6, 1e-3, 0.3):
+        torch.testing.assert_close(p.quantile(level), exact.quantile(level).to(dtype), rtol=1e-5, atol=1e-5)
+        assert exact.cdf(exact.quantile(level))[0].item() == pytest.approx(level, rel=1e-6)
+        lower, upper = p.interval(1 - 2 * level)
+        torch.testing.assert_close(upper, -mirrored.quantile(level), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(lower, p.quantile(level), rtol=1e-5, atol=1e-5)
+    lower, upper = p.interval(1 - 1e-16)
+    assert torch.isfinite(upper - lower).all()
+
+
+def test_far_tails_are_scipys():
+    z = torch.tensor([[-37.0], [-20.0], [-9.0], [-3.0], [8.0]], dtype=torch.float64)
+    found = bn.Gaussian().predictive(torch.zeros(1, 5, 1, dtype=torch.float64)).cdf(z)
+    np.testing.assert_allclose(found, norm.cdf(z), rtol=1e-10)
+
+
 def test_an_interval_holds_its_share():
     p = predictive(spread=2.0)
     for level in (0.5, 0.95):
@@ -115,7 +137,16 @@ def test_weights_count():
     torch.testing.assert_close(weighted.quantile(0.3), repeated.quantile(0.3))
 
 
-@pytest.mark.parametrize("weights", [torch.ones(4), torch.tensor([1.0, -1.0, 1.0]), torch.zeros(3), torch.ones(3, 1)])
+@pytest.mark.parametrize(
+    "weights",
+    [
+        torch.ones(4),
+        torch.tensor([1.0, -1.0, 1.0]),
+        torch.zeros(3),
+        torch.ones(3, 1),
+        torch.tensor([1.0, torch.inf, 1.0]),
+    ],
+)
 def test_bad_weights(weights):
     with pytest.raises(InputError, match="weights: "):
         bn.Gaussian().predictive(torch.zeros(3, 5, 1), weights)
@@ -191,3 +222,7 @@ def test_levels(level):
 def test_far_targets_keep_a_finite_log_density():
     p = predictive(precision=1e6)
     assert torch.isfinite(p.log_prob(torch.full((5, 1), 100.0))).all()
+
+
+def test_samples_of_no_rows():
+    assert predictive(batch=0).sample(3).shape == (3, 0, 1)

@@ -71,6 +71,13 @@ def test_classification_scores_are_the_metrics_and_scikit_learns():
     assert test.majority == 0
 
 
+def test_rows_without_a_class_are_told():
+    log_probs = torch.full((2, 4, 2), 0.5).log()
+    predictive = ClassificationPredictive(log_probs, ignore_index=-100)
+    with pytest.raises(InputError, match=r"y: 1 of 4 labels stand for no class"):
+        ClassificationTest.of(predictive, [0, 1, -100, 1], classes=["a", "b"], train_y=[0, 1])
+
+
 def test_a_class_that_training_never_saw_costs_the_guess_much_but_not_everything(make_classification):
     test = dataclasses.replace(make_classification(), class_shares=np.array([0.5, 0.5, 0.0]))
     assert 0.5 < test.scores()["class_shares"].nll < 20

@@ -59,7 +59,7 @@ class Likelihood(ABC):
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
         """Between which positive numbers to look for the noise, given outputs (n, batch, *out) and their targets.
 
-        0-dim for one number, (D,) for one per entry of the last output axis.
+        0-dim for one number, (D,) for one per entry of the output axis.
         """
 
     @abstractmethod

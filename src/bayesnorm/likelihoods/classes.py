@@ -6,6 +6,7 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, Self
 
 import torch
@@ -15,9 +16,9 @@ from torch.nn.functional import nll_loss
 from ..arguments import as_whole, hold_plain_ints
 from ..errors import BayesNormError, InputError
 from ..predictive import ClassificationPredictive
-from ..predictive.base import at_least_single
+from ..predictive.base import as_targets, at_least_single
 from .base import Likelihood
-from .scales import holds
+from .scales import holds, same_places
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class ClassTargets(Likelihood, ABC):
     def __post_init__(self) -> None:
         hold_plain_ints(self)
         number = self.temperature
-        if not isinstance(number, int | float) or not math.isfinite(number) or number <= 0:
+        if not isinstance(number, Real) or not math.isfinite(number) or number <= 0:
             raise BayesNormError(f"temperature: {number!r} was given; a positive, finite number would work.")
         object.__setattr__(self, "temperature", float(number))
         ignored = self.ignore_index
@@ -84,10 +85,11 @@ class ClassTargets(Likelihood, ABC):
         f = at_least_single(f)
         return ClassificationPredictive(self.log_probs(f, self.noise.to(f)), weights, self.ignore_index)
 
-    def _targets(self, y: Tensor, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    def _targets(self, y: Any, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Class numbers (batch, *pixels), 0 for what is none; which are one; and which stand for missing ones."""
         shape, classes = (len(log_probs), *log_probs.shape[2:]), log_probs.shape[1]
-        if y.numel() != math.prod(shape) or len(y) != len(log_probs):
+        y = y if isinstance(y, Tensor) else as_targets(y, log_probs.device)
+        if not same_places(y, log_probs[:, 0]):
             raise InputError(f"y: has shape {tuple(y.shape)}; whole class numbers of shape {shape} would work.")
         y = y.reshape(shape)
         known = (y >= 0) & (y < classes)

@@ -54,7 +54,7 @@ class Gaussian(FixedScale):
         From a hundredth of it on, where the MCBN paper's own ranges end: CRPS does not mind if the draws alone are wide
         enough, but a mixture with hardly any noise is a row of spikes, between which the density is nil.
         """
-        mse = per_output(self.errors(f.mean(0), y).square())
+        mse = per_output(self.errors(f.mean(0), y).square(), self.axis, self.noise)
         return mse * 1e-2, mse * 1e2
 
     def with_noise(self, noise: Tensor) -> Self:

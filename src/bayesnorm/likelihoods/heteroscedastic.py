@@ -55,7 +55,7 @@ class Heteroscedastic(RealTargets, ABC):
         """Factors about the mean error in units of the predicted noise, one per output where a row has several."""
         location, log_scale = self.split(f, torch.ones((), dtype=torch.float64))
         units = self.errors(location.mean(0), y) * (-log_scale.mean(0)).exp()
-        mean = per_output(units.square()).sqrt()
+        mean = per_output(units.square(), self.axis, self.noise).sqrt()
         return mean * 0.1, mean * 10
 
     def split(self, f: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -36,5 +36,5 @@ class Laplace(ByScale):
 
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
         """Scales about the mean absolute error, from a tenth of it on, one per output where a row has several."""
-        error = per_output(self.errors(f.mean(0), y).abs())
+        error = per_output(self.errors(f.mean(0), y).abs(), self.axis, self.noise)
         return error * 0.1, error * 10

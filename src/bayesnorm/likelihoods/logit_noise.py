@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..arguments import require_whole
+from ..arguments import require_seed, require_whole
 from ..errors import InputError
 from .classes import ClassTargets, with_zero
 from .scales import LOG_STD_BOUND, LOG_STD_LIMIT, bounded, require_flag
@@ -46,7 +46,7 @@ class LogitNoise(ClassTargets):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_whole("samples", self.samples)
-        require_whole("seed", self.seed, 0)
+        require_seed(self.seed)
         require_flag("per_class", self.per_class)
 
     def log_probs(self, f: Tensor, temperature: Tensor) -> Tensor:

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..arguments import require_whole
 from ..errors import BayesNormError, InputError
 from ..predictive import MultiTaskPredictive
+from ..predictive.base import as_targets
 from .base import Likelihood, likelihood_from
 from .classes import ClassTargets
 from .scales import output_axis, require_axis
@@ -126,13 +128,14 @@ class MultiTask(Likelihood):
                 raise InputError(f"y: has targets for {list(y)}; for each of {list(self._by_name)} would work.")
             return dict(y)
         columns = [task.target_columns(outputs) for _, task, outputs in self.tasks]
-        shape = tuple(getattr(y, "shape", ()))
+        shape = tuple(np.shape(y))
         if len(shape) < 2 or not -len(shape) <= self.axis < len(shape) or shape[self.axis] != sum(columns):
             raise InputError(
                 f"y: {type(y).__name__} of shape {shape}; a dict by task, or a tensor with {sum(columns)} columns "
                 f"along axis {self.axis}, would work."
             )
-        parts = torch.as_tensor(y).split(columns, dim=self.axis)
+        y = y if isinstance(y, Tensor) else as_targets(y, torch.device("cpu"))
+        parts = y.split(columns, dim=self.axis)
         found = zip(self.tasks, parts, strict=True)
         return {n: part.squeeze(self.axis) if isinstance(task, ClassTargets) else part for (n, task, _), part in found}
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..arguments import hold_plain_ints
 from ..errors import InputError
 from ..predictive import RegressionPredictive
-from ..predictive.base import at_least_single
+from ..predictive.base import as_targets, at_least_single
 from ..predictive.noise import Noise
 from ..predictive.regression import observed
 from .base import Likelihood
@@ -70,8 +70,9 @@ class RealTargets(Likelihood, ABC):
         target, seen = observed(y, location, self.missing)
         return target - location if seen is None else torch.where(seen, target - location, math.nan)
 
-    def _seen(self, y: Tensor, location: Tensor) -> tuple[Tensor, Tensor | None]:
+    def _seen(self, y: Any, location: Tensor) -> tuple[Tensor, Tensor | None]:
         """Targets in the shape of the outputs, and which of them are there."""
+        y = y if isinstance(y, Tensor) else as_targets(y, location.device, location.dtype)
         try:
             target = like_outputs(y, location)
         except InputError as error:

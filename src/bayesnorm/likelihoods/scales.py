@@ -21,7 +21,8 @@ LOG_STD_BOUND = 20.0
 
 def positive_numbers(name: str, given: Any) -> float | tuple[float, ...]:
     """One positive number, or several, as plain numbers."""
-    several = isinstance(given, Sequence) or (isinstance(given, Tensor) and given.dim() > 0)
+    given = given.tolist() if hasattr(given, "tolist") else given  # arrays and tensors
+    several = isinstance(given, Sequence) and not isinstance(given, str)
     values = tuple(given) if several else (given,)
     try:
         numbers = tuple(float(value) for value in values)
@@ -91,19 +92,25 @@ def like_outputs(y: Tensor, f: Tensor) -> Tensor:
     """Targets in the shape of the outputs; only an axis of one may be missing."""
     if y.shape == f.shape:
         return y
-    if len(f) != len(y) or _longer_than_one(y) != _longer_than_one(f):
+    if not same_places(y, f):
         raise InputError(f"y: has shape {tuple(y.shape)} for outputs {tuple(f.shape)}; one target per output.")
     return y.reshape(f.shape)
 
 
-def _longer_than_one(tensor: Tensor) -> list[int]:
-    return [size for size in tensor.shape[1:] if size != 1]
+def same_places(y: Tensor, f: Tensor) -> bool:
+    """Whether the two have the same axes in the same order, but for axes of one after the rows'."""
+    sizes = ([size for size in tensor.shape[1:] if size != 1] for tensor in (y, f))
+    return y.shape[:1] == f.shape[:1] and next(sizes) == next(sizes)
 
 
-def per_output(error: Tensor) -> Tensor:
-    """Mean over the rows, for each output where a row has several, else over everything; NaN is passed over."""
-    several = error.dim() == 2 and error.shape[-1] > 1
-    mean = (error.nanmean(0) if several else error.nanmean()).double()
+def per_output(error: Tensor, axis: int, noise: Tensor) -> Tensor:
+    """Mean for each output where a row has several, else over everything; NaN is passed over.
+
+    Maps and sequences have one noise for all channels, unless there is one for each already.
+    """
+    several = (error.dim() == 2 or noise.dim() > 0) and error.shape[axis] > 1
+    others = [other for other in range(error.dim()) if other != axis % error.dim()]
+    mean = (error.nanmean(others) if several else error.nanmean()).double()
     if bool(mean.isnan().any()):
         raise InputError("y: some output has no target at all; at least one that is not NaN would work.")
     return mean.clamp_min(torch.finfo(error.dtype).tiny ** 0.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from torch import Tensor
@@ -32,7 +33,7 @@ class StudentT(ByScale):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.df, bool) or not isinstance(self.df, int | float) or not LEAST_DF <= self.df < math.inf:
+        if isinstance(self.df, bool) or not isinstance(self.df, Real) or not LEAST_DF <= self.df < math.inf:
             raise BayesNormError(
                 f"df: {self.df!r} was given; a finite number from {LEAST_DF} would work (a mean needs more than 1)."
             )
@@ -45,5 +46,5 @@ class StudentT(ByScale):
 
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
         """Scales below the mean absolute error, of which outliers may be the most, one per output of several."""
-        error = per_output(self.errors(f.mean(0), y).abs())
+        error = per_output(self.errors(f.mean(0), y).abs(), self.axis, self.noise)
         return error * 0.02, error * 10

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..predictive import ClassificationPredictive, RegressionPredictive
 from ..predictive.base import as_targets
+from ..predictive.regression import require_level
 
 
 def check_regression(predictive: Any) -> None:
@@ -66,11 +67,21 @@ def classification_targets(predictive: Any, y: Any, ignore_index: int | None) ->
     if bool(torch.isnan(predictive.probs).any()):
         raise InputError("predictive: holds NaN probabilities; a network with finite outputs would work.")
     target = as_targets(y, predictive.probs.device)
-    scored = torch.ones_like(target, dtype=torch.bool) if ignore_index is None else target != ignore_index
+    scored = scored_labels(predictive, target, ignore_index)
     target = predictive.targets(torch.where(scored, target, torch.zeros_like(target)))
     if not bool(scored.any()):
-        raise InputError(f"y: all {target.numel()} labels are ignore_index={ignore_index}; one other would work.")
+        void = predictive.ignore_index if ignore_index is None else ignore_index
+        raise InputError(f"y: all {target.numel()} labels are ignore_index={void}; one other would work.")
     return target, scored
+
+
+def scored_labels(predictive: ClassificationPredictive, target: Tensor, ignore_index: int | None) -> Tensor:
+    """Which labels are void neither here nor to the likelihood."""
+    scored = torch.ones_like(target, dtype=torch.bool)
+    for void in (ignore_index, predictive.ignore_index):
+        if void is not None:
+            scored &= target != void
+    return scored
 
 
 def number_vector(name: str, values: Any, *, infinite: bool = True) -> Tensor:
@@ -92,9 +103,11 @@ def number_vector(name: str, values: Any, *, infinite: bool = True) -> Tensor:
 def real_tensor(name: str, values: Any) -> Tensor:
     """Real numbers as a tensor; plain Python numbers keep all their digits."""
     try:
-        tensor = torch.as_tensor(values if isinstance(values, Tensor) else np.asarray(values))
+        tensor = torch.as_tensor(values if isinstance(values, Tensor) else np.array(values))
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"{name}: {type(values).__name__} is no array of numbers; a tensor would work.") from error
+        raise InputError(
+            f"{name}: {type(values).__name__} is no array of numbers ({error}); a tensor would work."
+        ) from error
     if tensor.is_complex():
         raise InputError(f"{name}: is {tensor.dtype}; real numbers would work.")
     return tensor
@@ -109,8 +122,7 @@ def number_pair(doubt: Any, error: Any) -> tuple[Tensor, Tensor]:
 
 
 def check_level(level: float) -> None:
-    if not 0 < level < 1:
-        raise InputError(f"level: {level} was given; a probability strictly between 0 and 1 would work.")
+    require_level(level)
 
 
 def check_floor(floor: float) -> None:

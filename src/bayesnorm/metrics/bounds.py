@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..predictive import RegressionPredictive
+from ..predictive.base import at_least_single
 from ..predictive.regression import like_mean
 from .arguments import check_floor, check_regression, real_tensor, regression_targets, wide
 from .crps import crps
@@ -42,7 +43,7 @@ def constant_variance(mean: Any, y: Any, *, per_output: bool = False, floor: flo
     """
     check_floor(floor)
     given = real_tensor("mean", mean)
-    given = given if given.is_floating_point() else given.to(torch.get_default_dtype())
+    given = at_least_single(given) if given.is_floating_point() else given.to(torch.get_default_dtype())
     if given.numel() == 0 or given.dim() == 0 or not bool(torch.isfinite(given).all()):
         raise InputError(f"mean: has shape {tuple(given.shape)}; one finite prediction or more would work.")
     square = wide(like_mean(y, given).detach() - given.detach()).square()
@@ -73,7 +74,7 @@ def constant_uncertainty(predictive: RegressionPredictive, variance: float | Ten
     """
     check_regression(predictive)
     mean = predictive.mean
-    value = torch.as_tensor(variance, dtype=mean.dtype, device=mean.device)
+    value = real_tensor("variance", variance).to(mean)
     if not bool((torch.isfinite(value) & (value >= 0)).all()):
         raise InputError(f"variance: {variance} was given; finite numbers that are not negative would work.")
     try:

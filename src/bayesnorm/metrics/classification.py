@@ -1,6 +1,6 @@
 """Scores of class probabilities, per row or per pixel.
 
-All take `ignore_index`, the label of points to leave out (void, 11 in CamVid).
+All take `ignore_index`, the label of points to leave out (void, 11 in CamVid), besides the likelihood's own.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..arguments import require_whole
 from ..errors import InputError
 from ..predictive import ClassificationPredictive
 from .arguments import classification_targets, wide
@@ -69,8 +70,7 @@ def reliability_curve(
             (each open on the left and closed on the right).
         ignore_index: Label of points to leave out.
     """
-    if bins < 1:
-        raise InputError(f"bins: {bins} was given; at least 1 would work.")
+    bins = require_whole("bins", bins, error=InputError)
     target, scored = classification_targets(predictive, y, ignore_index)
     right = wide(predictive.label == target).flatten()
     # Points left out go to the end, behind every bin's edge.

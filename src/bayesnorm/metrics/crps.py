@@ -25,7 +25,7 @@ def crps(predictive: RegressionPredictive, y: Any, *, form: str = "gaussian", me
         predictive: Predictions.
         y: One target per prediction, in the target's own units.
         form: "gaussian" (the MCBN paper's) takes F as the normal distribution with the mixture's mean and variance;
-            "mixture" takes the mixture itself (normal or Laplace noise). n draws cost n (n + 1) / 2 times more.
+            "mixture" takes the mixture itself. n draws cost n (n + 1) / 2 times more.
         memory: Bytes that the mixture form may use on top of its arguments.
     """
     return crps_points(predictive, y, form=form, memory=memory).mean()
@@ -46,8 +46,8 @@ def crps_points(predictive: RegressionPredictive, y: Any, *, form: str = "gaussi
     noise, weights = predictive.noise, predictive.weights
     if not hasattr(noise, "distance_of_two"):
         raise InputError(
-            f'form: "mixture" was given, but it has a closed form for normal and Laplace noise only and this '
-            f'predictive has {type(noise).__name__}; "gaussian" would work.'
+            f'form: "mixture" was given, but distances are known of normal, Laplace and Student\'s t noise only, and '
+            f'this predictive has {type(noise).__name__}; "gaussian" would work.'
         )
 
     def score(loc: Tensor, scale: Tensor, y: Tensor) -> Tensor:

@@ -14,7 +14,8 @@ from torchmetrics.utilities import dim_zero_cat  # type: ignore[import-not-found
 
 from ..errors import InputError
 from ..predictive import ClassificationPredictive, RegressionPredictive
-from ..predictive.base import mixture_log
+from ..predictive.base import as_targets, mixture_log
+from .arguments import scored_labels
 from .classification import accuracy, brier, ece, mean_iou, nll
 from .crps import crps
 from .pll import gaussian_pll, pll
@@ -65,11 +66,12 @@ class ScoreMetric(Metric):  # type: ignore[misc, unused-ignore]
         """Adds predictions and their targets."""
         if self.kept:
             outputs, self.kind = _stored(predictive, mixture=self.score in MIXTURES)
-            self._add(outputs.detach(), torch.as_tensor(y).detach())
+            self._add(outputs.detach(), as_targets(y, outputs.device).detach())
             return
-        points = predictive.mean.numel() if isinstance(predictive, RegressionPredictive) else predictive.label.numel()
-        if self.options.get("ignore_index") is not None:
-            points = int((torch.as_tensor(y) != self.options["ignore_index"]).sum())
+        points = predictive.mean.numel() if isinstance(predictive, RegressionPredictive) else 1
+        if isinstance(predictive, ClassificationPredictive):
+            labels = as_targets(y, predictive.probs.device)
+            points = int(scored_labels(predictive, labels, self.options.get("ignore_index")).sum())
         if points:
             value = self._value(predictive, y)
             self._add((value.square() if self.score in ROOTS else value) * points, torch.tensor(points))
@@ -107,19 +109,19 @@ def _stored(predictive: Any, mixture: bool) -> tuple[Tensor, Callable[[Tensor], 
         log_probs, weights = predictive.log_probs, predictive.weights
         if mixture:
             log_probs, weights = mixture_log(log_probs, weights)[None], weights.new_ones(1)
-        return log_probs.movedim(1, 0), partial(_classification, weights)
+        return log_probs.movedim(1, 0), partial(_classification, weights, predictive.ignore_index)
     if isinstance(predictive, RegressionPredictive):
         outputs = torch.stack([predictive.loc, predictive.scale], 2).movedim(1, 0)
-        return outputs, partial(_regression, predictive.weights, predictive.noise)
+        return outputs, partial(_regression, predictive.weights, predictive.noise, predictive.missing)
     raise InputError(
         f"predictive: a {type(predictive).__name__} was given; what a posterior's `predict` gives would work."
     )
 
 
-def _classification(weights: Tensor, outputs: Tensor) -> ClassificationPredictive:
-    return ClassificationPredictive(outputs.movedim(0, 1), weights.to(outputs))
+def _classification(weights: Tensor, ignore_index: int | None, outputs: Tensor) -> ClassificationPredictive:
+    return ClassificationPredictive(outputs.movedim(0, 1), weights.to(outputs), ignore_index)
 
 
-def _regression(weights: Tensor, noise: Any, outputs: Tensor) -> RegressionPredictive:
+def _regression(weights: Tensor, noise: Any, missing: bool, outputs: Tensor) -> RegressionPredictive:
     loc, scale = outputs.movedim(0, 1).unbind(2)
-    return RegressionPredictive(loc, scale, weights.to(outputs), noise)
+    return RegressionPredictive(loc, scale, weights.to(outputs), noise, missing)

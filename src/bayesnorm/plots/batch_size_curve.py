@@ -69,6 +69,6 @@ class BatchSizeCurve:
             )
             other.set_ylabel("validation score (lower is better)", color=now.ink)
             names = ["ELBO (left; circled: highest)", "validation score (right; circled: lowest)"]
-            style.legend(ax, handles=lines, labels=names, loc="best")
+            style.legend_below(ax, 2, handles=lines, labels=names)
         style.headline(ax, self.title)
         return ax

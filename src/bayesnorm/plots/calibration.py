@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from ..arguments import require_whole
 from ..errors import BayesNormError, InputError
 from ..metrics import pit
 from ..metrics.arguments import number_vector
@@ -132,8 +133,7 @@ class PITHistogram:
     @classmethod
     def of_pit(cls, transform: Any, *, bins: int = 10, title: str = PIT_TITLE) -> Self:
         """Of the probability integral transform F(y) of every target."""
-        if bins < 2:
-            raise BayesNormError(f"bins: {bins} was given; at least 2 would work.")
+        bins = require_whole("bins", bins, 2)
         values = _transform(transform)
         number = np.histogram(values, bins=bins, range=(0, 1))[0]
         lower, upper = binomial_bands(np.array([len(values)]), np.array([1 / bins]))
@@ -165,7 +165,7 @@ class PITHistogram:
 
 
 def _transform(values: Any) -> np.ndarray:
-    found = number_vector("transform", values).cpu().numpy()
+    found = number_vector("transform", values).detach().cpu().numpy()
     if not ((found >= 0) & (found <= 1)).all():
         raise InputError(f"transform: goes from {found.min()} to {found.max()}; probabilities F(y) would work.")
     return found

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ..errors import BayesNormError, InputError
+from ..arguments import require_whole
+from ..errors import InputError
 from ..metrics import pit
 from ..metrics.arguments import check_level, finite_std, number_vector, regression_targets
 from ..predictive import RegressionPredictive
@@ -86,8 +87,8 @@ class CoveragePlot:
     ) -> Self:
         """Of predicted standard deviations, and whether each target lies in its interval of that level."""
         check_level(level)
-        if groups is not None and groups < 1:
-            raise BayesNormError(f"groups: {groups} was given; at least 1 would work.")
+        if groups is not None:
+            groups = require_whole("groups", groups)
         stds = number_vector("std", std, infinite=False).detach().cpu().numpy()
         held = number_vector("inside", inside).cpu().numpy()
         if stds.shape != held.shape:

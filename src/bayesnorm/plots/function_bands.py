@@ -10,6 +10,7 @@ import torch
 
 from ..engines import Engine
 from ..errors import InputError
+from ..metrics.arguments import real_tensor
 from ..posterior import Posterior
 from ..predictive import RegressionPredictive
 from . import style
@@ -62,7 +63,7 @@ class FunctionBands:
             seed: Same seed, same picture.
             title: What one should see.
         """
-        points = torch.as_tensor(x, dtype=torch.float64).reshape(-1, 1)
+        points = real_tensor("x", x).double().reshape(-1, 1)
         predictive = posterior.predict(points, engine, seed)
         if not isinstance(predictive, RegressionPredictive) or predictive.mean.numel() != len(points):
             raise InputError(f"posterior: predicts {type(predictive).__name__}; one real output per row would work.")
@@ -94,11 +95,11 @@ class FunctionBands:
             names = ["95 % of targets, constant uncertainty", "_other edge"]
             ax.plot(self.x, edges, color=now.rival, linestyle="--", linewidth=1.4, label=names)
         if points is not None:
-            at, values = (np.asarray(value, dtype=float).reshape(-1) for value in points)
+            at, values = (real_tensor("points", part).detach().double().cpu().flatten().numpy() for part in points)
             ax.scatter(at, values, s=22, color=now.ink, zorder=3, label="training points")
         ax.margins(x=0)
         ax.set_xlabel("x")
         ax.set_ylabel("y")
         style.headline(ax, self.title)
-        style.legend(ax, ncols=2)
+        style.legend_below(ax, 3)
         return ax

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from ..arguments import require_whole
 from ..errors import BayesNormError
 from . import style
 
@@ -40,8 +41,7 @@ def draw_grid(
     """
     if not plots:
         raise BayesNormError("plots: is empty; at least one plot would work.")
-    if columns < 1:
-        raise BayesNormError(f"columns: {columns} was given; at least 1 would work.")
+    columns = require_whole("columns", columns)
     names: Sequence[str | None] = [None] * len(plots)
     if isinstance(plots, Mapping):
         names, plots = list(plots), list(plots.values())

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Accuracy should equal confidence"
+ROOM = 0.035
+"""Of confidence that a bar's number takes."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class ReliabilityDiagram:
         points = int(classification_targets(predictive, y, ignore_index)[1].sum())
         share = curve.share.cpu().numpy()
         filled = share > 0
-        confidence, accuracy = (part.cpu().numpy()[filled] for part in (curve.confidence, curve.accuracy))
+        confidence, accuracy = (part.detach().cpu().numpy()[filled] for part in (curve.confidence, curve.accuracy))
         count = (share[filled] * points).round().astype(int)
         lower, upper = binomial_bands(count, np.minimum(confidence, 1.0))
         gap = float((np.abs(accuracy - confidence) * share[filled]).sum())
@@ -104,19 +106,22 @@ class ReliabilityDiagram:
             if which.any():
                 places = self.confidence[which], self.accuracy[which]
                 ax.scatter(*places, s=size[which], color=colour, marker=marker, zorder=3, label=label, clip_on=False)
-        if len(self.count) <= 20:
-            for x, height, number in zip(self.confidence, share, self.count, strict=True):
-                ax.annotate(
-                    f"{number:,}",
-                    (x, height),
-                    (0, 2),
-                    textcoords="offset points",
-                    ha="center",
-                    va="bottom",
-                    fontsize="xx-small",
-                    color=now.faint,
-                    bbox={"facecolor": now.background, "edgecolor": "none", "pad": 0.6},
-                )
+        last = -1.0
+        for x, height, number in zip(self.confidence, share, self.count, strict=True):
+            if x - last < ROOM:  # else it would lie over the one before
+                continue
+            last = x
+            ax.annotate(
+                f"{number:,}",
+                (x, height),
+                (0, 2),
+                textcoords="offset points",
+                ha="center",
+                va="bottom",
+                fontsize="xx-small",
+                color=now.faint,
+                bbox={"facecolor": now.background, "edgecolor": "none", "pad": 0.6},
+            )
         style.percent_axis(ax.xaxis)
         style.percent_axis(ax.yaxis)
         ax.set_xlim(0, 1.02)

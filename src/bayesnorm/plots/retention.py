@@ -23,7 +23,7 @@ POINTS = 400
 """Points of a line that are drawn at most."""
 
 FEWEST = 5
-"""Points kept at the least that are drawn, besides a hundredth of all: a mean of fewer is noise."""
+"""Points kept at the least that are drawn, besides a hundredth of all: a mean of fewer is noise. (Of few, half.)"""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class RetentionCurve:
     def draw(self, ax: Axes | None = None) -> Axes:
         """Draw into `ax` (or a new figure)."""
         ax, now = style.axes(ax), style.current()
-        first = min(max(FEWEST, len(self.kept) // 100), len(self.kept)) - 1
+        first = min(max(FEWEST, len(self.kept) // 100), (len(self.kept) + 1) // 2) - 1
         shown = first + spread_out(len(self.kept) - first, POINTS)
         dropped = 1 - self.kept[shown]
         ax.axhline(self.random, color=now.faint, linestyle="--", linewidth=1.4, label="dropped at random")

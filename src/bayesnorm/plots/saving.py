@@ -25,11 +25,11 @@ LONG = re.compile(r"-?\d+\.\d{3,}")
 REFERENCE = re.compile(r"#([\w.-]+)")
 
 
-def save_figure(picture: Axes | Figure, path: Path, dpi: int = 150) -> None:
+def save_figure(picture: Axes | Figure, path: Path | str, dpi: int = 150) -> None:
     """Write the picture that axes belong to, or a figure, as PNG: whole or not at all."""
     buffer = io.BytesIO()
     _figure(picture).savefig(buffer, format="png", dpi=dpi)
-    write_bytes(path, buffer.getvalue())
+    write_bytes(Path(path), buffer.getvalue())
 
 
 def figure_svg(picture: Axes | Figure, *, prefix: str | None = None) -> str:

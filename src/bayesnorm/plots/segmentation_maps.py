@@ -88,7 +88,7 @@ class SegmentationMaps:
             row: Which image of the batch.
             doubt: "entropy" (all doubt) or "mutual_information" (what more data could take away).
             classes: Names of the classes.
-            ignore_index: Label of pixels that belong to no class.
+            ignore_index: Label of pixels that belong to no class, besides the likelihood's own.
             title: What one should see.
         """
         if not isinstance(predictive, ClassificationPredictive) or predictive.probs.dim() != 4:
@@ -105,7 +105,7 @@ class SegmentationMaps:
             raise BayesNormError(f"classes: {len(classes)} names for {number} classes; one of each would work.")
         return cls(
             image=_picture(image, height, width),
-            label=None if y is None else _label(y, row, (batch, height, width), number, ignore_index),
+            label=None if y is None else _label(y, row, predictive, ignore_index),
             prediction=predictive.label[row].cpu().numpy(),
             doubt=getattr(predictive, doubt)[row].detach().double().cpu().numpy(),
             doubt_name=DOUBTS[doubt],
@@ -220,13 +220,15 @@ def _picture(image: Any, height: int, width: int) -> np.ndarray:
     return found
 
 
-def _label(y: Any, row: int, shape: tuple[int, int, int], classes: int, ignore_index: int | None) -> np.ndarray:
+def _label(y: Any, row: int, predictive: ClassificationPredictive, ignore_index: int | None) -> np.ndarray:
+    shape, classes = tuple(predictive.label.shape), predictive.probs.shape[1]
     label = np.asarray(y.cpu() if isinstance(y, torch.Tensor) else y)
     if label.shape == shape:
         label = label[row]
     if label.shape != shape[1:]:
         raise InputError(f"y: has shape {label.shape}; {shape} or {shape[1:]} would work.")
-    label = np.where(label == ignore_index, -1, label).astype(int)
+    label = label.astype(int)  # bytes hold no -1
+    label = np.where((label == ignore_index) | (label == predictive.ignore_index), -1, label)
     if label.max() >= classes or label.min() < -1:
         raise InputError(
             f"y: holds classes {label.min()} to {label.max()}; 0 to {classes - 1} would work (ignore_index= names one "

@@ -226,13 +226,13 @@ def legend(ax: Axes, **options: Any) -> None:
     ax.legend(framealpha=0.0 if now.transparent else 0.8, **settings).set_zorder(6)
 
 
-def legend_below(ax: Axes, columns: int) -> None:
+def legend_below(ax: Axes, columns: int, **options: Any) -> None:
     """A legend under the axis label, for axes that data may fill to any corner."""
     figure = ax.get_figure(root=True)
     assert figure is not None
     shift = matplotlib().transforms.ScaledTranslation(0, -38 / 72, figure.dpi_scale_trans)
     place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "bbox_transform": ax.transAxes + shift}
-    legend(ax, ncols=columns, borderaxespad=0.0, columnspacing=1.4, handlelength=1.7, **place)
+    legend(ax, ncols=columns, borderaxespad=0.0, columnspacing=1.4, handlelength=1.7, **place, **options)
 
 
 def with_unit(what: str, unit: str | None) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 
+from ..arguments import require_whole
 from ..errors import BayesNormError, InputError
 from ..metrics import pit, spearman
 from ..metrics.arguments import finite_std, number_vector, regression_targets
@@ -153,8 +154,8 @@ class UncertaintyErrorPlot:
                 raise BayesNormError(f"constant_std: {constant_std} was given; a positive number would work.")
         if window is None:
             window = min(len(std), max(9, round(len(std) / 15)))
-        if not 1 <= window <= len(std):
-            raise BayesNormError(f"window: {window} was given for {len(std)} points; 1 to {len(std)} would work.")
+        words = f" for {len(std)} points; a whole number from 1 to {len(std)} would work."
+        window = require_whole("window", window, 1, len(std), words=words)
         return cls(std=std, error=error, running=running_mean(np.abs(error), window), window=window, **rest)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -60,10 +61,10 @@ class Predictive(ABC):
         return len(self.mean)
 
 
-def as_targets(y: Any, device: torch.device) -> Tensor:
+def as_targets(y: Any, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
     """Targets as a tensor: a tensor, an array, a data frame's column or a list of numbers."""
     try:
-        return torch.as_tensor(y if isinstance(y, Tensor) else np.array(y), device=device)
+        return torch.as_tensor(y if isinstance(y, Tensor) else np.array(y), dtype=dtype, device=device)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"y: {type(y).__name__} is no array of numbers ({error}); a tensor would work.") from error
 
@@ -77,16 +78,23 @@ def draw_weights(weights: Tensor | None, like: Tensor) -> Tensor:
     """Normalised weights of the n draws along the first axis of `like`; None means that all count the same."""
     if weights is None:
         return torch.full((len(like),), 1 / len(like), dtype=like.dtype, device=like.device)
-    if weights.shape != (len(like),) or bool((weights < 0).any()) or not bool(weights.sum() > 0):
+    if weights.shape != (len(like),) or bool((weights < 0).any()) or not bool(0 < weights.sum() < math.inf):
         raise InputError(
-            f"weights: shape {tuple(weights.shape)} for {len(like)} draws; one non-negative number per draw would work."
+            f"weights: shape {tuple(weights.shape)} for {len(like)} draws; one finite, non-negative number per draw, "
+            "not all of them 0, would work."
         )
     return (weights / weights.sum()).to(like)
 
 
 def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
-    """Mean over the first axis."""
-    return torch.tensordot(weights, values, dims=1)
+    """Mean over the first axis.
+
+    The factors must keep their digits, or the draws' small differences are lost: `autocast` would round them to half
+    precision, and in a product of matrices (not in one with a vector) a GPU that is set to TF32 to 10 bits.
+    """
+    rest = values.shape[1:]
+    with torch.autocast(values.device.type, enabled=False):
+        return torch.mv(values.reshape(len(values), rest.numel()).T, weights).view(rest)
 
 
 def mixture_log(log_values: Tensor, weights: Tensor) -> Tensor:
@@ -105,5 +113,5 @@ def choose_draws(n: int, weights: Tensor, shape: tuple[int, ...], seed: int) -> 
     """Which draw each sample comes from, (n, *shape), and the generator to go on with."""
     generator, n = sampling(n, seed), int(n)
     count = n * int(torch.tensor(shape).prod()) if shape else n
-    chosen = torch.multinomial(weights.double().cpu(), count, replacement=True, generator=generator)
-    return chosen.view(n, *shape).to(weights.device), generator
+    chosen = torch.multinomial(weights.double().cpu(), max(1, count), replacement=True, generator=generator)
+    return chosen[:count].view(n, *shape).to(weights.device), generator

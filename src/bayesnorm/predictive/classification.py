@@ -83,13 +83,14 @@ class ClassificationPredictive(Predictive):
 
     def log_prob(self, y: Any) -> Tensor:
         """Log probability of the classes `y`, (batch, *pixels)."""
-        log_probs = mixture_log(self.log_probs, self.weights)
-        if self.ignore_index is None:
-            return log_probs.gather(1, self.targets(y)[:, None])[:, 0]
-        target = as_targets(y, self.probs.device)
-        seen = target != self.ignore_index
-        target = self.targets(torch.where(seen, target, torch.zeros_like(target)))
-        return torch.where(seen, log_probs.gather(1, target[:, None])[:, 0], 0)
+        target, seen = as_targets(y, self.log_probs.device), None
+        if self.ignore_index is not None:
+            seen = target != self.ignore_index
+            target = torch.where(seen, target, torch.zeros_like(target))
+        target = self.targets(target)
+        chosen = target[None, :, None].expand(len(self.log_probs), *[-1] * (target.dim() + 1))
+        found = mixture_log(self.log_probs.gather(2, chosen)[:, :, 0], self.weights)
+        return found if seen is None else torch.where(seen, found, 0)
 
     def sample(self, n: int, seed: int = 0) -> Tensor:
         sampling(n, seed)
@@ -101,8 +102,9 @@ class ClassificationPredictive(Predictive):
 
     def targets(self, y: Any) -> Tensor:
         """Class numbers (batch, *pixels) as integers, or an error."""
-        target = as_targets(y, self.probs.device)
-        shape, classes = tuple(self.label.shape), self.probs.shape[1]
+        target = as_targets(y, self.log_probs.device)
+        _, batch, classes, *pixels = self.log_probs.shape
+        shape = (batch, *pixels)
         if target.is_floating_point() and bool((target == target.round()).all()):
             target = target.long()
         if target.is_floating_point() or target.is_complex() or tuple(target.shape) != shape:

@@ -62,7 +62,7 @@ class MultiTaskPredictive(Predictive, Mapping[str, Predictive]):
         """Log density or probability of the tasks' targets, (batch, tasks), a row's outputs and pixels summed."""
         targets = self._targets(y)
         found = [own.log_prob(targets[name]) for name, own in self.items()]
-        return torch.stack([part.reshape(len(part), -1).sum(1) for part in found], dim=1)
+        return torch.stack([part.reshape(len(part), part.shape[1:].numel()).sum(1) for part in found], dim=1)
 
     def sample(self, n: int, seed: int = 0) -> dict[str, Tensor]:  # type: ignore[override]
         """Targets of every task drawn from its predictive, (n, batch, ...) each."""

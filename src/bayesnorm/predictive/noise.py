@@ -1,4 +1,4 @@
-"""Families of observation noise, each in standard form: location 0, scale 1."""
+"""Families of observation noise, each in standard form (location 0, scale 1) and symmetric."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NormalNoise:
         return -0.5 * z.square() - 0.5 * math.log(2 * math.pi)
 
     def cdf(self, z: Tensor) -> Tensor:
-        return torch.special.ndtr(z)
+        return 0.5 * torch.erfc(-math.sqrt(0.5) * z)  # torch's own `ndtr` is 0 below -9, and rough long before
 
     def icdf(self, level: Tensor) -> Tensor:
         return torch.special.ndtri(level)
@@ -77,9 +77,10 @@ class LaplaceNoise:
         if first is second:
             return far + equal
         near = a - b <= torch.finfo(a.dtype).eps ** (1 / 3) * a
-        apart = torch.where(near, 1.0, a.square() - b.square())
-        tails = a**3 * torch.exp(-far / a.clamp_min(tiny)) - b**3 * torch.exp(-far / b.clamp_min(tiny))
-        return far + torch.where(near, equal, tails / apart)
+        ratio = b / a.clamp_min(tiny)  # of which powers are safe in any unit
+        apart = torch.where(near, 1.0, 1 - ratio.square())
+        tails = torch.exp(-far / a.clamp_min(tiny)) - ratio**3 * torch.exp(-far / b.clamp_min(tiny))
+        return far + torch.where(near, equal, a * tails / apart)
 
 
 Noise = NormalNoise | LaplaceNoise | StudentTNoise

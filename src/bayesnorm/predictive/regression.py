@@ -78,21 +78,12 @@ class RegressionPredictive(Predictive):
     def quantile(self, level: float) -> Tensor:
         """The value that a target stays below with probability `level`, in the shape of `mean`."""
         level = require_level(level)
-        # A mixture's quantile lies between the least and the greatest of its components' quantiles.
-        quantiles = self.loc + self.scale * self.noise.icdf(
-            torch.tensor(level, dtype=self.loc.dtype, device=self.loc.device)
-        )
-        low, high = quantiles.amin(0), quantiles.amax(0)
-        for _ in range(BISECTIONS):
-            middle = (low + high) / 2
-            below = self._cdf(middle) < level
-            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-        return (low + high) / 2
+        return self._tail_quantile(level, 1) if level <= 0.5 else self._tail_quantile(1 - level, -1)
 
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
         """The central interval that holds a target with probability `level`: (lower, upper)."""
         level = require_level(level)
-        return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+        return self._tail_quantile((1 - level) / 2, 1), self._tail_quantile((1 - level) / 2, -1)
 
     def crps(self, y: Any) -> Tensor:
         """Continuous ranked probability score of the Gaussian with this mean and variance, as in the MCBN paper.
@@ -113,8 +104,26 @@ class RegressionPredictive(Predictive):
         noise = self.noise.sample(tuple(chosen.shape), generator).to(self.loc)
         return self.loc.gather(0, chosen) + self.scale.gather(0, chosen) * noise
 
-    def _cdf(self, y: Tensor) -> Tensor:
-        return weighted_mean(self.noise.cdf((y - self.loc) / self.scale), self.weights)
+    def _cdf(self, y: Tensor, side: int = 1) -> Tensor:
+        """Probability of a target at or below `y`; of one above it where `side` is -1, as all noise is symmetric."""
+        away = y - self.loc if side > 0 else self.loc - y
+        return weighted_mean(self.noise.cdf(away / self.scale), self.weights)
+
+    def _tail_quantile(self, tail: float, side: int) -> Tensor:
+        """What a target is beyond with probability `tail`: below (`side` 1) or above (-1).
+
+        Of either tail the small probability is looked at, which has digits that one near 1 has lost.
+        """
+        # A mixture's quantile lies between the least and the greatest of its components' quantiles.
+        reach = side * float(self.noise.icdf(torch.tensor(tail, dtype=torch.float64)))
+        quantiles = self.loc + self.scale * reach
+        low, high = quantiles.amin(0), quantiles.amax(0)
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            inside = self._cdf(middle, side) >= tail
+            up = ~inside if side > 0 else inside
+            low, high = torch.where(up, middle, low), torch.where(up, high, middle)
+        return (low + high) / 2
 
     def targets(self, y: Any) -> Tensor:
         """`y` in the shape, dtype and device of `mean`; a missing last axis of one is put in."""
@@ -150,7 +159,7 @@ def like_mean(y: Any, mean: Tensor, missing: bool = False) -> Tensor:
 
     An axis of one may be lacking: the last, or that of channels.
     """
-    target = as_targets(y, mean.device).to(mean.dtype)
+    target = as_targets(y, mean.device, mean.dtype)
     if target.shape == mean.shape:
         return _finite(target, missing)
     if mean.shape[-1] == 1 and target.shape == mean.shape[:-1]:
@@ -170,7 +179,7 @@ def _finite(target: Tensor, missing: bool) -> Tensor:
     if bool(bad.any()):
         raise InputError(
             f"y: holds {int(bad.sum())} {'' if missing else 'NaN or '}infinite values out of {target.numel()}; drop "
-            "those rows. (Where NaN stands for a missing target, a likelihood with missing=True passes over it.)"
+            "those rows. (Where a likelihood says missing=True, its loss, log_prob and crps pass over NaN.)"
         )
     return target
 

@@ -120,7 +120,7 @@ class StudentTNoise:
     def _nearly_normal_tail(self, square: Tensor) -> Tensor:
         """Hill's expansion (1970, algorithm 395), where the continued fraction would be long."""
         a = self.df - 0.5
-        b, y = 48 * a**2, a * torch.log1p(square / self.df)
+        b, y = 48 * a**2, a * torch.log1p(square.clamp_max(1e300) / self.df)
         inner = (((-0.4 * y - 3.3) * y - 24) * y - 85.5) / (0.8 * y.square() + 100 + b)
         return 0.5 * torch.special.erfc(((inner + y + 3) / b + 1) * (0.5 * y).sqrt())
 
@@ -137,6 +137,7 @@ class StudentTNoise:
 
     def _excess(self, z: Tensor) -> Tensor:
         """E|z + noise| - |z| for z >= 0."""
+        z = z.clamp_max(1e300)
         density = (self._log_norm - 0.5 * (self.df - 1) * torch.log1p(z.square() / self.df)).exp() * self.df
         return 2 * (density / (self.df - 1) - z * self._tail(z))
 

@@ -92,7 +92,12 @@ class ClassificationTest:
             train_y: Training classes, as numbers.
             unlike: Rows unlike the training data, (N,) bool, if somebody looked.
         """
-        target, _ = classification_targets(predictive, y, None)
+        target, scored = classification_targets(predictive, y, None)
+        if not bool(scored.all()):
+            raise InputError(
+                f"y: {int((~scored).sum())} of {len(target)} labels stand for no class (ignore_index); "
+                "rows with a class would work."
+            )
         counts = np.bincount(np.asarray(train_y, dtype=np.int64).reshape(-1), minlength=len(classes))
         return cls(
             y=target.cpu().numpy(),
