@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import threading
 
 import pytest
 import torch
@@ -143,6 +144,35 @@ def test_the_network_may_change_after_the_fit(regression):
         for tensor in regression.model.state_dict().values():
             tensor.zero_()
     assert torch.equal(posterior.predict(regression.new_x).mean, expected)
+
+
+@pytest.mark.parametrize("draw", [lambda q, seed: q.sample(3, seed)["0.weight"], lambda q, seed: q.kl(3, seed)])
+def test_threads_take_turns_at_drawing(regression, monkeypatch, draw):
+    """One that begins while another draws would give it its own random numbers, and leave the generator moved."""
+    prior = (0.5, 1.0, 0.1)  # whose divergence is drawn too
+    posterior = bn.BayesByBackprop(epochs=1, prior=prior).fit(regression.model, (regression.x, regression.y))
+    expected, before = [torch.as_tensor(draw(posterior, seed)) for seed in (1, 2)], torch.get_rng_state()
+    began, found, randn = threading.Event(), {}, torch.randn
+
+    def second():
+        found[2] = draw(posterior, 2)
+
+    other = threading.Thread(target=second)
+
+    def slow(*arguments, **options):
+        if threading.current_thread() is other:
+            began.set()
+        elif other.ident is None:
+            other.start()
+            began.wait(0.5)
+        return randn(*arguments, **options)
+
+    monkeypatch.setattr(torch, "randn", slow)
+    found[1] = draw(posterior, 1)
+    other.join()
+    assert torch.equal(torch.as_tensor(found[1]), expected[0])
+    assert torch.equal(torch.as_tensor(found[2]), expected[1])
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_loaders_and_data_sets(regression):

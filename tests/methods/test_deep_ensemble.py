@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -40,11 +42,50 @@ def test_a_factory_may_give_several_architectures(regression):
     assert posterior.predict(regression.new_x).mean.shape == (6, 1)
 
 
+def test_a_factory_that_gives_one_network_twice_is_refused(regression):
+    method = bn.DeepEnsemble(members=2, epochs=1, batch_size=16)
+    model = copy.deepcopy(regression.model)
+    with pytest.raises(bn.BayesNormError, match="model: gave the same network for two seeds"):
+        method.fit(lambda _seed: model, (regression.x, regression.y))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_the_seed_decides_on_a_gpu_too(regression):
+    model, method = copy.deepcopy(regression.model).cuda(), bn.DeepEnsemble(members=2, epochs=1, batch_size=16)
+    before = torch.cuda.get_rng_state()
+    first = method.fit(model, (regression.x, regression.y))
+    assert torch.equal(torch.cuda.get_rng_state(), before)
+    torch.rand(3, device="cuda")
+    again = method.fit(model, (regression.x, regression.y))
+    for one, other in zip(first.members, again.members, strict=True):
+        assert torch.equal(next(one.model.parameters()), next(other.model.parameters()))
+
+
+def test_a_method_that_cannot_be_is_told_before_more_members_are_trained(regression):
+    seen = []
+    method = bn.DeepEnsemble(members=3, epochs=1, batch_size=16, method=bn.MCBN(10**6))
+    with pytest.raises(bn.BayesNormError, match="batch_size: 1000000 of only"):
+        method.fit(regression.model, (regression.x, regression.y), progress=lambda *step: seen.append(step))
+    assert seen == []
+    for none in ("MCBN", bn.MCBN):
+        with pytest.raises(bn.BayesNormError, match=r"method: .*MCBN.* was given; None, or a method such as"):
+            bn.DeepEnsemble(method=none)
+
+
 def test_every_member_can_be_made_bayesian(regression):
     posterior = fit(regression, method=bn.MCBN(8, states=16))
     assert {type(member).__name__ for member in posterior.members} == {"BatchNormPosterior"}
     plain = fit(regression)
     assert posterior.predict(regression.new_x).epistemic.mean() > plain.predict(regression.new_x).epistemic.mean()
+
+
+def test_members_may_come_from_a_generator(regression):
+    made = fit(regression).members
+    found = bn.ensemble(member for member in made)
+    assert [member.executable for member in found.members] == [member.executable for member in made]
+    for one in (regression.model, made[0]):
+        with pytest.raises(bn.BayesNormError, match=r"members: \w+ was given; a list of networks or posteriors"):
+            bn.ensemble(one, regression.likelihood)
 
 
 def test_progress_and_outputs_by_name(regression):

@@ -290,6 +290,17 @@ def test_restart_draws_anew_and_leaves_frozen_parameters():
         restart(model, "another way")
 
 
+def test_restart_leaves_the_statistics_of_frozen_layers():
+    """A pretrained body without its running statistics would be of no use."""
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 4), nn.BatchNorm1d(4, affine=False))
+    model[:2].requires_grad_(False)
+    for norm in (model[1], model[3]):
+        norm.running_mean.fill_(3.0)
+    restart(model, "another way")
+    assert torch.equal(model[1].running_mean, torch.full((4,), 3.0))
+    assert torch.equal(model[3].running_mean, torch.zeros(4))
+
+
 def test_a_copy_shares_nothing():
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     own = own_copy(model)

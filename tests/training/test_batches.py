@@ -108,6 +108,24 @@ def test_data_are_brought_to_the_network(kind):
     torch.testing.assert_close(found, trained(X, Y, batch_size=SIZE), rtol=1e-3, atol=1e-4)
 
 
+class Measured(Stream):
+    def __len__(self):
+        return ROWS
+
+
+def test_a_stream_may_know_its_length():
+    steps = []
+
+    def penalty(_model, at):
+        steps.append(at.steps)
+        return torch.zeros(())
+
+    for given, batch_size in ((Measured(), SIZE), (DataLoader(Measured(), SIZE), None)):
+        assert torch.equal(trained(given, batch_size=batch_size), trained(Stream(), batch_size=SIZE))
+        train(network(), given, loss=mse_loss, epochs=1, batch_size=batch_size, penalties=[penalty])
+    assert set(steps) == {ROWS // SIZE}
+
+
 def test_a_stream_is_taken_as_it_comes():
     in_order = DataLoader(Pairs(), SIZE, shuffle=False)
     assert torch.equal(trained(Stream(), batch_size=SIZE), trained(in_order))
@@ -135,6 +153,22 @@ def test_the_seed_decides_what_a_loader_draws(kind):
     assert torch.equal(first, trained(made, batch_size=batch_size)), "again with the same loader"
     assert torch.equal(first, trained(LOADERS[kind](), batch_size=batch_size))
     assert not torch.allclose(first, trained(made, batch_size=batch_size, seed=SEED + 1))
+
+
+def test_a_loaders_own_generator_is_left_alone():
+    generator = torch.Generator().manual_seed(1)
+    torch.rand(3, generator=generator)
+    before = generator.get_state()
+    sampler = RandomSampler(Pairs(), generator=generator)
+    for made in (
+        DataLoader(Pairs(), SIZE, shuffle=True, generator=generator),
+        DataLoader(Pairs(), SIZE, sampler=sampler),
+    ):
+        trained(made)
+        assert torch.equal(generator.get_state(), before)
+        with pytest.raises(InputError) as kept:  # and with it the frames that it went through
+            trained(made, model=nn.Linear(2, 1))
+        assert torch.equal(generator.get_state(), before), kept
 
 
 @pytest.mark.parametrize(

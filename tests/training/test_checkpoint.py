@@ -125,6 +125,27 @@ def test_tensors_outside_the_network_are_kept_too(tmp_path):
     assert run(tmp_path / "run") == run() != 0
 
 
+class Shaken(nn.Module):
+    """A network that draws from Python's and NumPy's own generators."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = network()
+
+    def forward(self, x):
+        return self.body(x) * (1 + 0.1 * random.random() + 0.1 * np.random.rand() + 0.1 * random.gauss())  # noqa: NPY002
+
+
+def test_a_network_may_draw_from_any_generator(tmp_path):
+    whole, model = Shaken(), Shaken()
+    expected = call(whole)
+    with pytest.raises(Stop):
+        call(Shaken(), tmp_path / "run", 3)
+    found = call(model, tmp_path / "run")
+    assert torch.equal(weights(model), weights(whole))
+    assert told(found) == told(expected)
+
+
 def test_more_epochs_may_follow(tmp_path):
     whole, parts = network(), network()
     expected = call(whole)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+import tempfile
 from collections import Counter
 from functools import partial
 
@@ -41,6 +42,27 @@ OTHERS = {
 }
 
 
+def test_what_is_trained_must_be_the_same(tmp_path):
+    path = tmp_path / "run"
+
+    def run(*names):
+        model = network()
+        return call(model, path, epochs=len(names), parameters=[getattr(model[1], name) for name in names])
+
+    run("weight")
+    with pytest.raises(FileFormatError, match=r"parameters is model\.1\.weight there and model\.1\.bias here"):
+        run("bias")
+    assert run("weight").stopped == 1
+
+
+def test_scores_on_other_rows_do_not_compare(tmp_path):
+    path = tmp_path / "run"
+    call(network(), path, epochs=1, validation=rows(9, 1))
+    with pytest.raises(FileFormatError, match=r"validation is x \(9, 3\).* there and x \(9, 3\), .* here"):
+        call(network(), path, validation=rows(9, 2))
+    assert call(network(), path, validation=rows(9, 1)).stopped == 7
+
+
 @pytest.mark.parametrize("case", OTHERS)
 def test_another_runs_checkpoint_is_refused(case, tmp_path):
     make, options, message = OTHERS[case]
@@ -74,6 +96,7 @@ BROKEN = {
     "no JSON": lambda whole: foreign("{"),
     "another JSON": lambda whole: foreign("[1, 2]"),
     "tensors missing": lambda whole: foreign('{"settings": {}, "state": {"tensor": "0 state"}}'),
+    "settings that are none": lambda whole: foreign('{"settings": [1], "state": 1}'),
     "version": lambda whole: whole.replace(b'"version":"1"', b'"version":"9"'),
 }
 
@@ -95,6 +118,32 @@ def test_a_state_without_its_parts_is_told(tmp_path):
         call(network(), path)
 
 
+FORGED = {
+    "an optimiser": lambda state: state["optimiser"].update(param_groups="ab"),
+    "a shape": lambda state: state["tensors"].update({"model.4.bias": torch.zeros(1, 1)}),
+    "a number for all": lambda state: state["tensors"].update({"model.0.weight": torch.tensor(1.0)}),
+    "a tensor missing": lambda state: state["tensors"].pop("model.4.bias"),
+    "a text": lambda state: state["tensors"].update({"model.4.bias": "x"}),
+    "the best missing": lambda state: state.update(best={}),
+    "a generator": lambda state: state.update(generators=[torch.zeros(3)] * 2),
+    "its history": lambda state: state.update(history={"losses": 3}),
+    "another generator": lambda state: state.update(python="x"),
+}
+
+
+@pytest.mark.parametrize("kind", FORGED)
+def test_a_forged_state_is_told_and_leaves_the_network_alone(kind, tmp_path):
+    path, model = tmp_path / "run", network()
+    call(network(), path, epochs=1)
+    store = Checkpoint(path, settings_in(path))
+    state = store.read()
+    FORGED[kind](state)
+    store.write(state)
+    with pytest.raises(FileFormatError, match="checkpoint: does not hold a whole run"):
+        call(model, path)
+    assert torch.equal(weights(model), weights(network()))
+
+
 def test_a_posterior_is_no_checkpoint(tmp_path):
     files.write(tmp_path / "run", {"a": torch.zeros(1)}, {})
     with pytest.raises(FileFormatError, match=r"no training checkpoint .*'bayesnorm-posterior'"):
@@ -106,6 +155,23 @@ def test_the_folder_must_exist(tmp_path):
         call(network(), tmp_path / "nowhere" / "run")
     with pytest.raises(FileFormatError, match=r"checkpoint: .* is a folder"):
         call(network(), tmp_path)
+    with pytest.raises(FileFormatError, match=r"checkpoint: float was given; a file's path would work"):
+        call(network(), 1.5)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a folder that nobody can write to")
+def test_a_folder_that_nobody_can_write_to_is_told_before_training():
+    model = network()
+    with pytest.raises(FileFormatError, match=r"checkpoint: nothing can be written to the folder /proc/self"):
+        call(model, "/proc/self/run")
+    assert torch.equal(weights(model), weights(network()))
+
+
+def test_a_run_that_is_over_is_only_read(tmp_path, monkeypatch):
+    path = tmp_path / "run"
+    expected = call(network(), path)
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: pytest.fail("it need not be writable"))
+    assert call(network(), path).losses == expected.losses
 
 
 def test_a_failed_write_leaves_the_last_checkpoint(tmp_path, monkeypatch):
@@ -115,7 +181,7 @@ def test_a_failed_write_leaves_the_last_checkpoint(tmp_path, monkeypatch):
     content = path.read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
-        with pytest.raises(OSError, match="disk full"):
+        with pytest.raises(FileFormatError, match=r"checkpoint: .*run could not be written \(.*disk full"):
             call(network(), path)
     assert path.read_bytes() == content
     whole, model = network(), network()

@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn.functional import mse_loss
 from torch.optim import SGD, lr_scheduler
 
+from bayesnorm.errors import BayesNormError
 from bayesnorm.training import objective, train
 
 from .small_training import data, network, trained, weights
@@ -34,6 +35,42 @@ def test_the_best_network_is_kept():
     assert history.epochs == 4
     assert history.stopped == 8
     assert torch.equal(weights(model), kept[1.0])
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, float("nan"), OSError])
+def test_the_best_network_is_kept_whatever_ends_training(end, tmp_path, monkeypatch):
+    """A key, a loss that is no number, a disk that is full: hours of training must not go with it."""
+    kept, scores, steps = {}, iter([3.0, 1.0, 2.0]), iter(range(100))
+
+    def evaluate(model):
+        score = next(scores)
+        kept[score] = weights(model)
+        if score == 2 and end is OSError:
+            monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+        return score
+
+    def loss(f, y):
+        if next(steps) < 17 or end is OSError:
+            return mse_loss(f, y)
+        if end is KeyboardInterrupt:
+            raise KeyboardInterrupt
+        return mse_loss(f, y) * end
+
+    model = network()
+    message = "best network so far, that of epoch 2" if isinstance(end, float) else None
+    with pytest.raises((KeyboardInterrupt, BayesNormError), match=message):
+        train(
+            model,
+            *data(),
+            loss=loss,
+            epochs=5,
+            batch_size=8,
+            evaluate=evaluate,
+            checkpoint=tmp_path / "run",
+            checkpoint_every=0,
+        )
+    assert torch.equal(weights(model), kept[1.0])
+    assert not model.training
 
 
 def test_patience_ends_training_and_an_equal_score_is_an_improvement():
@@ -72,6 +109,15 @@ def test_early_stopping_on_validation_rows(monkeypatch):
     np.testing.assert_allclose([score for _, score in in_parts.scores], [*scores.values()], rtol=1e-6)
 
 
+def test_a_network_that_writes_into_its_input_leaves_validation_rows_alone():
+    x, y = data(30, seed=1)
+    before = x.clone()
+    model = nn.Sequential(nn.LeakyReLU(0.5, inplace=True), nn.Linear(3, 1))
+    kept, history = trained(model, epochs=4, validation=(x, y))
+    assert torch.equal(x, before)
+    assert history.scores[-1][1] == pytest.approx(mse_loss(kept(before.clone()), y).item(), rel=1e-6)
+
+
 def test_a_schedule_that_waits_for_a_plateau_sees_the_scores():
     made = []
     scores = iter([1.0, 0.5, 0.7, 0.8])
@@ -83,6 +129,38 @@ def test_a_schedule_that_waits_for_a_plateau_sees_the_scores():
         evaluate=lambda _: next(scores),
     )
     assert made[0].get_last_lr() == pytest.approx([1e-4]), "two scores without improvement"
+
+
+def test_a_plateau_is_one_of_scores_however_seldom_they_come():
+    """Neither an epoch without a score nor the loss of the epochs before the first one is news."""
+    rates = []
+    scores = iter([5.0, 4.0, 3.0, 3.5])
+
+    def schedule(optimiser):
+        rates.append(optimiser.param_groups[0])
+        return lr_scheduler.ReduceLROnPlateau(optimiser, patience=0)
+
+    options = {"evaluate": lambda _: next(scores), "evaluate_every": 3, "schedule": schedule}
+    seen = []
+    trained(
+        network(),
+        epochs=12,
+        optimiser=partial(SGD, lr=1e-2),
+        on_epoch=lambda *_: seen.append(rates[0]["lr"]),
+        **options,
+    )
+    assert seen == pytest.approx([1e-2] * 11 + [1e-3])
+
+
+def test_a_score_that_is_no_number_chooses_nothing():
+    x, y = data(30, seed=1)
+    with pytest.raises(BayesNormError, match="validation: the score is NaN in epoch 1; numbers"):
+        trained(network(), epochs=50, validation=(x, y.where(y > y.median(), float("nan"))), patience=1)
+    with pytest.raises(BayesNormError, match="evaluate: the score is NaN in epoch 2"):
+        trained(network(), evaluate=lambda _: float("nan"), evaluate_every=2)
+    scores = iter([2.0, float("nan"), 3.0])
+    _, history = trained(network(), epochs=3, evaluate=lambda _: next(scores))
+    assert history.epochs == 1, "later, it is no improvement"
 
 
 def test_what_looking_draws_and_changes_is_its_own():

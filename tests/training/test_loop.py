@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.functional import mse_loss
 from torch.optim import SGD, Adam, RMSprop, lr_scheduler
 
-from bayesnorm.errors import BayesNormError, NetworkError
+from bayesnorm.errors import BayesNormError, InputError, NetworkError
 from bayesnorm.training import Step, progress_bar, train
 
 from .small_training import DEVICES, data, network, trained, weights
@@ -175,6 +175,14 @@ def test_modes_while_and_after():
     assert all(parameter.grad is None for parameter in plain.parameters())
 
 
+def test_parameters_that_are_named_twice_are_trained_once():
+    model = network()
+    once, twice = copy.deepcopy(model), copy.deepcopy(model)
+    for each, parameters in ((once, [*once.parameters()]), (twice, [*twice.parameters(), twice[0].weight])):
+        train(each, *data(), loss=mse_loss, epochs=2, batch_size=8, parameters=parameters, weight_decay=0.1)
+    assert torch.equal(weights(once), weights(twice))
+
+
 def test_progress_is_told():
     seen = []
     trained(network(), progress=lambda done, total: seen.append((done, total)))
@@ -207,9 +215,17 @@ BAD = {
     "patience": ({"patience": 0, "validation": data()}, BayesNormError, "patience: 0 was given"),
     "patience alone": ({"patience": 2}, BayesNormError, r"patience: .*validation=\(x, y\) would work"),
     "two scores": ({"validation": data(), "evaluate": float}, BayesNormError, "evaluate: was given beside validation"),
+    "a score": ({"evaluate": 3}, BayesNormError, "evaluate: int was given; a function"),
+    "no score": ({"evaluate": lambda _: None}, BayesNormError, "evaluate: gave NoneType; a number would work"),
+    "a look": ({"on_epoch": 3}, BayesNormError, "on_epoch: int was given; a function"),
     "seed": ({"seed": -1}, BayesNormError, "seed: -1 was given"),
     "decay": ({"weight_decay": -1.0}, BayesNormError, "weight_decay: -1.0 was given; a number from 0"),
     "decay that is none": ({"weight_decay": float("nan")}, BayesNormError, "weight_decay: nan was given"),
+    "rate": ({"learning_rate": -1.0}, BayesNormError, "learning_rate: -1.0 was given; a number from 0"),
+    "rate that is none": ({"learning_rate": "fast"}, BayesNormError, "learning_rate: 'fast' was given"),
+    "inputs": ({"data": (data()[1], data()[1])}, InputError, r"data: the network's forward failed on .* \(8, 1\)"),
+    "whole inputs": ({"data": (data()[0].long(), data()[1])}, InputError, "data: .*failed on .*torch.int64"),
+    "validation inputs": ({"validation": (data()[1], data()[1])}, InputError, r"validation: .*failed on .* \(40, 1\)"),
     "precision": ({"mixed_precision": torch.float64}, BayesNormError, "mixed_precision: torch.float64 .*bfloat16"),
     "an optimiser": ({"optimiser": "adam"}, BayesNormError, "optimiser: str was given; a function that makes one"),
     "no optimiser": ({"optimiser": list}, BayesNormError, "optimiser: made list; a function"),
@@ -229,6 +245,7 @@ BAD = {
     "loss per row": ({"loss": lambda f, y: (f - y).square()}, BayesNormError, r"loss: gave a tensor of shape \(8, 1\)"),
     "loss that is no tensor": ({"loss": lambda f, y: 1.0}, BayesNormError, "loss: gave float; a tensor"),
     "loss of nothing": ({"loss": lambda f, y: y.mean()}, BayesNormError, "loss: depends on nothing that is trained"),
+    "one penalty": ({"penalties": max}, BayesNormError, "penalties: builtin_function_or_method .*a list of functions"),
     "no penalty": ({"penalties": [3.0]}, BayesNormError, r"penalties\[0\]: float was given; a function"),
     "penalty that is no tensor": ({"penalties": [lambda *_: 0.0]}, BayesNormError, r"penalties\[0\]: gave float"),
 }

@@ -58,6 +58,23 @@ def test_penalties_are_told_where_training_is():
     assert seen == [(1, 2, 1, 2), (1, 2, 2, 2), (2, 2, 1, 2), (2, 2, 2, 2)]
 
 
+def test_penalties_may_come_from_a_generator():
+    model = network()
+    penalty = [lambda model, at: model[0].weight.square().sum()]
+    found = [weights(trained(model, penalties=given)[0]) for given in (penalty, (each for each in penalty))]
+    assert torch.equal(*found)
+
+
+def test_memory_that_runs_out_is_told_as_such():
+    def full(_module, _args):
+        raise torch.OutOfMemoryError("full")
+
+    model = network()
+    model.register_forward_pre_hook(full)
+    with pytest.raises(torch.OutOfMemoryError, match="full"):
+        train(model, *data(), loss=mse_loss, epochs=1, batch_size=8)
+
+
 def test_only_the_chosen_parameters_are_trained():
     model = network()
     noise = torch.zeros((), requires_grad=True)

@@ -78,6 +78,12 @@ def test_moments_of_one_batch_of_nearly_all_rows(task):
         assert ((getattr(expected, name)[first] / exact - 1).abs() < share).all(), name
 
 
+@pytest.mark.parametrize("batch_size", [0, 1, 2.5, 1000])
+def test_moments_of_batches_that_cannot_be(task, batch_size):
+    with pytest.raises(InputError, match=rf"batch_size: {batch_size} was given"):
+        unit_moments(task[0], task[1], batch_size)
+
+
 def test_moments_are_the_same_alone_and_from_the_same_seed(task):
     stack, rows, _ = task
     together = unit_moments(stack, rows, M, seed=[3, 4])

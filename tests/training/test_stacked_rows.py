@@ -54,6 +54,10 @@ BAD_ROWS = {
     "lengths": ({"rows": [[0, 1]], "networks": 2}, r"networks for 2, rows for 1\); they must agree"),
     "y": ({"y": Y[:-1], "networks": 1}, r"y: has shape \(39, 1\) beside x of \(40, 4\)"),
     "no table": ({"x": X[:, 0], "networks": 1}, r"x: has shape \(40,\); \(rows, inputs\)"),
+    "scales of others": (
+        {"networks": 2, "standardise": Scales(*(torch.ones(3, 1) for _ in range(4)))},
+        "standardise: scales of 3 networks were given for 2",
+    ),
     "not finite": ({"x": X * math.nan, "networks": 1}, "x: holds 160 NaN"),
 }
 

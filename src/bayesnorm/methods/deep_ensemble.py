@@ -14,7 +14,7 @@ Gotchas:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +24,10 @@ from torch.utils.data import DataLoader
 
 from ..arguments import hold_plain_ints, require_whole
 from ..ensemble_posterior import EnsemblePosterior
-from ..errors import BayesNormError
+from ..errors import BayesNormError, NetworkError
 from ..likelihoods import Likelihood, require_likelihood
 from ..network import Executable, Progress, example_rows, isolated_torch_randomness, select_output
-from ..network.copying import own_copy, restart, unwrap
+from ..network.copying import device_of, own_copy, restart, unwrap
 from ..point_posterior import point
 from ..posterior import Posterior, derived_seeds
 from ..training import train
@@ -60,6 +60,10 @@ class DeepEnsemble:
     def __post_init__(self) -> None:
         hold_plain_ints(self)
         require_whole("members", self.members, 2)
+        if self.method is not None and (isinstance(self.method, type) or not hasattr(self.method, "fit")):
+            raise BayesNormError(
+                f"method: {self.method!r} was given; None, or a method such as MCBN(batch_size=32), would work."
+            )
 
     @torch.inference_mode(False)
     @torch.enable_grad()
@@ -84,20 +88,24 @@ class DeepEnsemble:
             seed: Same seed, same members.
             progress: Called with (done, total) after every member.
         """
-        networks = []
+        networks: list[nn.Module] = []
+        made: list[Posterior] = []
         for number, own_seed in enumerate(derived_seeds(seed, self.members)):
             network = _fresh(model, own_seed)
+            if any(network is other for other in networks):
+                raise NetworkError("model: gave the same network for two seeds; a new one for each would work.")
             if likelihood is None:
                 likelihood = default_likelihood(Executable(network, output), example_rows(train_data, own_seed))
             require_likelihood(likelihood)
             self._train(network, train_data, likelihood, output, own_seed)
             networks.append(network)
+            if self.method is None:
+                made.append(point(network, likelihood, output=output))
+            else:
+                made.append(self.method.fit(network, train_data, likelihood, output=output, seed=seed))
             if progress is not None:
                 progress(number + 1, self.members)
         assert likelihood is not None
-        made: list[Posterior] = [point(network, likelihood, output=output) for network in networks]
-        if self.method is not None:
-            made = [self.method.fit(n, train_data, likelihood, output=output, seed=seed) for n in networks]
         template = model if isinstance(model, nn.Module) else networks[0]
         return EnsemblePosterior(Executable(template, output), likelihood, tuple(made))
 
@@ -119,13 +127,18 @@ class DeepEnsemble:
         )
 
 
-def ensemble(members: Sequence[nn.Module | Posterior], likelihood: Likelihood | None = None) -> EnsemblePosterior:
+def ensemble(members: Iterable[nn.Module | Posterior], likelihood: Likelihood | None = None) -> EnsemblePosterior:
     """Trained networks, or posteriors over them, with equal weight.
 
     Args:
         members: Two or more; architectures may differ, outputs must agree in shape. The networks are not modified.
         likelihood: For plain networks; posteriors bring their own, the first one's is taken.
     """
+    if isinstance(members, nn.Module | Posterior):
+        raise BayesNormError(
+            f"members: {type(members).__name__} was given; a list of networks or posteriors would work."
+        )
+    members = list(members)
     if likelihood is None:
         likelihood = next((member.likelihood for member in members if isinstance(member, Posterior)), None)
     if likelihood is None:
@@ -141,7 +154,8 @@ def ensemble(members: Sequence[nn.Module | Posterior], likelihood: Likelihood | 
 
 def _fresh(model: nn.Module | Factory, seed: int) -> nn.Module:
     """A network with initial weights of its own; torch's own initialisation, without touching the global generator."""
-    with isolated_torch_randomness(seed):
+    device = device_of(unwrap(model)) if isinstance(model, nn.Module) else None
+    with isolated_torch_randomness(seed, device):
         if not isinstance(model, nn.Module):
             return model(seed)
         network = own_copy(unwrap(model))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -15,6 +17,7 @@ from ..files import under
 from ..likelihoods import Likelihood
 from ..network import Executable, State, isolated_torch_randomness, tensors_of
 from ..network.inputs import as_tensor
+from ..network.undisturbed import undisturbed
 from ..posterior import Posterior, require_draws
 from .weight_distributions import WeightDistribution, WeightPrior, weights_from
 
@@ -44,7 +47,7 @@ class VariationalPosterior(Posterior):
     @torch.no_grad()
     def sample(self, n: int, seed: int = 0) -> State:
         n, device = require_draws(n), self.executable.device
-        with isolated_torch_randomness(require_seed(seed), self._device):
+        with _drawing(require_seed(seed), self._device):
             drawn = {name: self.weights[name].draws(n).to(device) for name in sorted(self.weights)}
         points = {name: value.to(device).expand(n, *value.shape).clone() for name, value in self.points.items()}
         return drawn | points
@@ -52,7 +55,7 @@ class VariationalPosterior(Posterior):
     @torch.no_grad()
     def kl(self, samples: int = 64, seed: int = 0) -> float:
         """The divergence of the weights' distribution from the prior; where it is not closed, from `samples` draws."""
-        with isolated_torch_randomness(require_seed(seed), self._device):
+        with _drawing(require_seed(seed), self._device):
             parts = [self.weights[name].kl(self.prior, require_draws(samples)) for name in sorted(self.weights)]
         return float(torch.stack(parts).double().sum())
 
@@ -91,7 +94,7 @@ class VariationalPosterior(Posterior):
     def restored(
         cls, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
     ) -> Self:
-        with isolated_torch_randomness(0, executable.device):
+        with _drawing(0, executable.device):
             weights = {
                 name: weights_from(own, under(f"weights/{name}/", tensors)) for name, own in config["weights"].items()
             }
@@ -110,3 +113,10 @@ class VariationalPosterior(Posterior):
     def _device(self) -> torch.device:
         """Where draws are made."""
         return next(iter(self.weights.values())).mean.device
+
+
+@contextlib.contextmanager
+def _drawing(seed: int, device: torch.device) -> Iterator[None]:
+    """Draw from torch's generators, which are everyone's: threads take turns, at this and at passes."""
+    with undisturbed((), device), isolated_torch_randomness(seed, device):
+        yield

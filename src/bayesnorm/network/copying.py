@@ -100,13 +100,18 @@ def own_copy(model: nn.Module) -> nn.Module:
 
 @torch.no_grad()
 def restart(network: nn.Module, otherwise: str) -> None:
-    """Draw initial weights anew, from the global generator; parameters without gradient keep their values.
+    """Draw initial weights anew, from the global generator; what is frozen keeps its values, running statistics too.
 
     Args:
         network: A network of one's own.
         otherwise: What would work where some parameters cannot start afresh.
     """
-    frozen = [(parameter, parameter.clone()) for parameter in network.parameters() if not parameter.requires_grad]
+    kept: list[Tensor] = [parameter for parameter in network.parameters() if not parameter.requires_grad]
+    for module in network.modules():
+        own = list(module.parameters(recurse=False))
+        if own and not any(parameter.requires_grad for parameter in own):
+            kept += module.buffers(recurse=False)
+    frozen = [(tensor, tensor.clone()) for tensor in kept]
     for name, module in network.named_modules():
         reset: Any = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
         if callable(reset):
@@ -116,5 +121,5 @@ def restart(network: nn.Module, otherwise: str) -> None:
                 f"model: {name or type(module).__name__} has parameters but no reset_parameters(), so that training "
                 f"cannot start afresh; {otherwise} would work."
             )
-    for parameter, value in frozen:
-        parameter.copy_(value)
+    for tensor, value in frozen:
+        tensor.copy_(value)

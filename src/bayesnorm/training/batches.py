@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,7 +35,7 @@ class Batches(Protocol):
     def steps(self) -> int | None:
         """Batches in an epoch; None for a stream of unknown length."""
 
-    def epoch(self, epoch: int, order: torch.Generator) -> Iterator[Pair]:
+    def epoch(self, epoch: int, order: torch.Generator) -> Generator[Pair, None, None]:
         """All rows once, in an order that `order` draws."""
 
     def describe(self) -> str:
@@ -91,6 +92,16 @@ def validation_rows(validation: Any, device: torch.device, dtype: torch.dtype) -
     return _pair(validation, None, "validation", device, dtype)
 
 
+def described_rows(x: Tensor, y: Tensor) -> str:
+    """Shapes, and a digest of rows from all over the data."""
+    most = min(DIGEST_ROWS, max(2, DIGEST_ELEMENTS // max(1, x[0].numel())), len(x))
+    rows = torch.linspace(0, len(x) - 1, most, dtype=torch.float64).long().to(x.device)
+    digest = hashlib.sha256()
+    for values in (x, y):
+        digest.update(values[rows].cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return f"x {tuple(x.shape)}, y {tuple(y.shape)}, sha256 {digest.hexdigest()[:16]}"
+
+
 def _pair(data: Any, y: Any, name: str, device: torch.device, dtype: torch.dtype) -> Pair:
     if y is None:
         if len(data) != 2:
@@ -125,18 +136,12 @@ class _ArrayBatches:
     def steps(self) -> int:
         return len(self.x) // self.batch_size
 
-    def epoch(self, epoch: int, order: torch.Generator) -> Iterator[Pair]:
+    def epoch(self, epoch: int, order: torch.Generator) -> Generator[Pair, None, None]:
         for rows in _order(len(self.x), self.batch_size, order).to(self.x.device):
             yield self.x.index_select(0, rows), self.y.index_select(0, rows)
 
     def describe(self) -> str:
-        """Shapes, and a digest of rows from all over the data."""
-        most = min(DIGEST_ROWS, max(2, DIGEST_ELEMENTS // max(1, self.x[0].numel())), len(self.x))
-        rows = torch.linspace(0, len(self.x) - 1, most, dtype=torch.float64).long().to(self.x.device)
-        digest = hashlib.sha256()
-        for values in (self.x, self.y):
-            digest.update(values[rows].cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-        return f"x {tuple(self.x.shape)}, y {tuple(self.y.shape)}, sha256 {digest.hexdigest()[:16]}"
+        return described_rows(self.x, self.y)
 
 
 @dataclass(frozen=True)
@@ -153,7 +158,7 @@ class _DatasetBatches:
     def steps(self) -> int:
         return len(self.dataset) // self.batch_size
 
-    def epoch(self, epoch: int, order: torch.Generator) -> Iterator[Pair]:
+    def epoch(self, epoch: int, order: torch.Generator) -> Generator[Pair, None, None]:
         rows = _order(len(self.dataset), self.batch_size, order).tolist()
         loader: DataLoader[Any] = DataLoader(self.dataset, batch_sampler=rows, generator=torch.Generator())
         yield from _LoaderBatches(loader, self.device, self.dtype, self.seed).epoch(epoch, order)
@@ -181,29 +186,45 @@ class _LoaderBatches:
             batches = len(self.loader)
         except TypeError:
             return None
-        sampler: Any = self.loader.sampler
-        return batches if self.batch_size is None else max(1, min(batches, len(sampler) // self.batch_size))
+        # A stream's sampler is endless; its data set knows.
+        rows: Any = self.loader.dataset if isinstance(self.loader.dataset, IterableDataset) else self.loader.sampler
+        return batches if self.batch_size is None else max(1, min(batches, len(rows) // self.batch_size))
 
-    def epoch(self, epoch: int, order: torch.Generator) -> Iterator[Pair]:
+    def epoch(self, epoch: int, order: torch.Generator) -> Generator[Pair, None, None]:
         # Transforms may draw from the global generators; each epoch has its own seed, so that none need be stored.
         seed = (self.seed + 1_000_003 * epoch) % 2**32
         random.seed(seed)
         np.random.seed(seed)  # noqa: NPY002
-        samplers = (self.loader.sampler, self.loader.batch_sampler, getattr(self.loader.batch_sampler, "sampler", None))
-        for owner in (self.loader, *samplers):
-            generator = getattr(owner, "generator", None)
-            if isinstance(generator, torch.Generator):
-                generator.manual_seed(seed)
         size = self.batch_size or 0
-        for step, batch in enumerate(self.loader):
-            pair = list(batch[:2]) if isinstance(batch, tuple | list) else []
-            if len(pair) != 2 or not all(isinstance(value, Tensor) for value in pair):
-                raise InputError(f"data: a batch is {_kind(batch)}; a pair of tensors (x, y) would work.")
-            if step == 0 or len(pair[0]) >= size:
-                yield _placed(pair[0], self.device, self.dtype), _placed(pair[1], self.device, self.dtype)
+        with _seeded(self._generators(), seed):
+            for step, batch in enumerate(self.loader):
+                pair = list(batch[:2]) if isinstance(batch, tuple | list) else []
+                if len(pair) != 2 or not all(isinstance(value, Tensor) for value in pair):
+                    raise InputError(f"data: a batch is {_kind(batch)}; a pair of tensors (x, y) would work.")
+                if step == 0 or len(pair[0]) >= size:
+                    yield _placed(pair[0], self.device, self.dtype), _placed(pair[1], self.device, self.dtype)
+
+    def _generators(self) -> list[torch.Generator]:
+        """The loader's own, and its samplers'."""
+        samplers = (self.loader.sampler, self.loader.batch_sampler, getattr(self.loader.batch_sampler, "sampler", None))
+        found = (getattr(owner, "generator", None) for owner in (self.loader, *samplers))
+        return list({id(one): one for one in found if isinstance(one, torch.Generator)}.values())
 
     def describe(self) -> str:
         return f"{type(self.loader.dataset).__name__} in {self.steps} batches"
+
+
+@contextlib.contextmanager
+def _seeded(generators: list[torch.Generator], seed: int) -> Iterator[None]:
+    """Generators of the caller's that begin anew, and are put back afterwards."""
+    kept = [generator.get_state() for generator in generators]
+    for generator in generators:
+        generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        for generator, state in zip(generators, kept, strict=True):
+            generator.set_state(state)
 
 
 def _batch_size(loader: DataLoader[Any]) -> int | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,6 +41,15 @@ class Checkpoint:
         if self.path.is_dir():
             raise FileFormatError(f"checkpoint: {self.path} is a folder; give a file name.")
 
+    def require_writable(self) -> None:
+        """Refuse a folder that takes no file, before there is anything to lose."""
+        try:
+            tempfile.TemporaryFile(dir=self.path.parent).close()
+        except OSError as error:
+            raise FileFormatError(
+                f"checkpoint: nothing can be written to the folder {self.path.parent} ({error}); another would work."
+            ) from error
+
     def write(self, state: Any) -> None:
         """Replace the file's content: another process, or a resumed one, sees the old state or this one, never a part.
 
@@ -48,7 +59,13 @@ class Checkpoint:
         tensors: dict[str, Tensor] = {}
         content = {"settings": self.settings, "state": _packed(state, tensors, "state")}
         header = {"format": FORMAT, "version": str(VERSION), "content": json.dumps(content, allow_nan=False)}
-        write_bytes(self.path, to_bytes(tensors, metadata=header))
+        try:
+            write_bytes(self.path, to_bytes(tensors, metadata=header))
+        except OSError as error:
+            raise FileFormatError(
+                f"checkpoint: {self.path} could not be written ({error}); with room for it, or another path, the same "
+                "call would go on from the last one that was."
+            ) from error
 
     def read(self) -> Any:
         """The state that `write` was given, its tensors on the CPU; None where there is no file yet."""
@@ -66,7 +83,7 @@ class Checkpoint:
                 # Cloned, because sums over memory that is aligned in another way may differ in the last bit.
                 tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
             content = json.loads(header["content"])
-            settings, state = content["settings"], _unpacked(content["state"], tensors)
+            settings, state = dict(content["settings"]), _unpacked(content["state"], tensors)
         except (SafetensorError, OSError, LookupError, AttributeError, TypeError) as error:
             raise FileFormatError(f"checkpoint: {self.path} is truncated or foreign ({error!r}); {again}") from error
         except ValueError as error:
@@ -81,6 +98,16 @@ class Checkpoint:
                     f"call as then would go on from it. Else {again}"
                 )
         return state
+
+
+def checkpoint_path(checkpoint: str | os.PathLike[str]) -> Path:
+    """The file's path, or an error."""
+    try:
+        return Path(checkpoint)
+    except TypeError as error:
+        raise FileFormatError(
+            f"checkpoint: {type(checkpoint).__name__} was given; a file's path would work."
+        ) from error
 
 
 def described(value: object, state: Any) -> str:

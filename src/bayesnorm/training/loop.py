@@ -6,9 +6,8 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,8 +20,8 @@ from ..errors import BayesNormError, InputError
 from ..network import Progress
 from ..network.batches import isolated_randomness
 from ..network.copying import device_of, dtype_of, unwrap
-from .batches import Batches, training_batches, validation_rows
-from .checkpoint import Checkpoint, described
+from .batches import Batches, described_rows, training_batches, validation_rows
+from .checkpoint import Checkpoint, checkpoint_path, described
 from .objective import Loss, Objective, Penalty, Step, half_precision
 from .progress import progress_bar
 from .run import History, Run, new_run
@@ -46,7 +45,7 @@ def train(
     schedule: Callable[[Any], LRScheduler] | None = None,
     schedule_every: str = "epoch",
     weight_decay: float = 0.0,
-    penalties: Sequence[Penalty] = (),
+    penalties: Iterable[Penalty] = (),
     parameters: Iterable[Tensor] | None = None,
     validation: tuple[Any, Any] | None = None,
     evaluate: Callable[[nn.Module], float] | None = None,
@@ -72,7 +71,8 @@ def train(
             over at an epoch's end, fewer than a batch, are dropped; of data with fewer rows, all make one batch.
         optimiser: Makes the optimiser of a list of parameters; None means Adam.
         learning_rate: Adam's step size; None means 1e-3.
-        schedule: Makes the learning rate's schedule of an optimiser. `ReduceLROnPlateau` is told the last score.
+        schedule: Makes the learning rate's schedule of an optimiser. `ReduceLROnPlateau` is told every new score, or
+            the loss of every epoch where nothing is scored.
         schedule_every: "epoch" or "step": after each of which the schedule moves on.
         weight_decay: lambda in the penalty lambda/2 |W|^2 over weight matrices and kernels (not biases or batch norm),
             which is added to the loss under any optimiser.
@@ -81,7 +81,7 @@ def train(
         parameters: What to train; None means all of the network's parameters that require gradients. Others stay as
             they are, except that batch norm follows its batches.
         validation: A pair (x, y), whose loss in evaluation mode, without penalties, is the network's score; the network
-            with the lowest score is kept.
+            with the lowest score is kept, also when training ends by an error or a key.
         evaluate: As `validation`, with a score of your own: `evaluate(model)` in evaluation mode, lower is better.
         evaluate_every: Epochs between scores; the last epoch gets one too.
         patience: Scores without improvement before training stops; an equal score is an improvement. None: never.
@@ -94,8 +94,8 @@ def train(
         progress: Called with (epoch, epochs) after each epoch; True shows a bar.
         checkpoint: A file that the whole state is written to as training goes on. The same call goes on from it, with
             the same result as a run that was never interrupted (on a GPU as far as its own kernels repeat themselves);
-            if that run is over, its result comes back at once. More epochs than then may be asked for; another network,
-            other data or settings are refused.
+            if that run is over, its result comes back at once. More epochs than then may be asked for; a network of
+            other shapes, other data or other settings are refused, as far as they can be told: functions cannot.
         checkpoint_every: Seconds between checkpoints, which are written at the end of an epoch; 0 means every epoch.
     """
     started = time.perf_counter()
@@ -109,6 +109,9 @@ def train(
             raise BayesNormError(f"{name}: {number!r} was given; a number from 0 would work.")
     if schedule_every not in ("epoch", "step"):
         raise BayesNormError(f"schedule_every: {schedule_every!r} was given; 'epoch' or 'step' would work.")
+    for name, function in {"evaluate": evaluate, "on_epoch": on_epoch}.items():
+        if function is not None and not callable(function):
+            raise BayesNormError(f"{name}: {type(function).__name__} was given; a function would work.")
     if validation is not None and evaluate is not None:
         raise BayesNormError("evaluate: was given beside validation, but one score decides; choose one of them.")
     if patience is not None and validation is None and evaluate is None:
@@ -135,12 +138,14 @@ def train(
             "optimiser": described(run.optimiser, run.optimiser.state_dict()["param_groups"]),
             "schedule_every": schedule_every,
             "weight_decay": weight_decay,
-            "penalties": len(penalties),
+            "penalties": len(objective.penalties),
             "evaluate_every": evaluate_every if evaluate else None,
             "patience": patience,
             "mixed_precision": half,
+            **_chosen(run),
+            **({} if validation is None else {"validation": described_rows(*rows)}),
         }
-        store = Checkpoint(Path(checkpoint), {name: str(value) for name, value in settings.items()})
+        store = Checkpoint(checkpoint_path(checkpoint), {name: str(value) for name, value in settings.items()})
 
     with isolated_randomness(seed, device), _frozen(model, trained), _told(progress) as tell:
         state = store.read() if store else None
@@ -149,6 +154,8 @@ def train(
             tell(run.history.stopped, epochs)
         history, before, written = run.history, run.history.seconds, started
         over = history.stopped == epochs or run.waited >= (patience or math.inf)
+        if store and not over:
+            store.require_writable()
         try:
             model.train()
             while not over:
@@ -156,10 +163,13 @@ def train(
                 history.losses.append(_epoch(run, objective, batches, epoch, epochs, schedule_every == "step"))
                 if evaluate is not None and (epoch % evaluate_every == 0 or epoch == epochs):
                     with _looking_at(model, seed, device):
-                        score = float(evaluate(model))
+                        score = _number(evaluate(model))
+                    if math.isnan(score) and run.best is None:
+                        name = "evaluate" if validation is None else "validation"
+                        raise BayesNormError(f"{name}: the score is NaN in epoch {epoch}; numbers would work.")
                     run.see(epoch, score)
                 if schedule_every == "epoch":
-                    run.step_schedule()
+                    run.step_schedule(scored=evaluate is not None)
                 if on_epoch is not None:
                     with _looking_at(model, seed, device):
                         on_epoch(epoch, model)
@@ -175,7 +185,8 @@ def train(
             model.eval()
             for tensor in trained:
                 tensor.grad = None
-        return run.finish()
+            run.finish()
+        return history
 
 
 def _epoch(run: Run, objective: Objective, batches: Batches, epoch: int, epochs: int, schedule_steps: bool) -> float:
@@ -183,33 +194,42 @@ def _epoch(run: Run, objective: Objective, batches: Batches, epoch: int, epochs:
     waiting: list[Tensor] = []
     values: list[float] = []
     steps = batches.steps
-    for step, batch in enumerate(batches.epoch(epoch, run.order), 1):
-        waiting.append(run.step(partial(objective, batch, Step(epoch, epochs, step, steps))))
-        if schedule_steps:
-            run.step_schedule()
-        if len(waiting) == LOOK_EVERY:
-            values += _finite(waiting, epoch, len(values))
-            waiting.clear()
-    values += _finite(waiting, epoch, len(values))
+    with contextlib.closing(batches.epoch(epoch, run.order)) as pairs:
+        for step, batch in enumerate(pairs, 1):
+            waiting.append(run.step(partial(objective, batch, Step(epoch, epochs, step, steps))))
+            if schedule_steps:
+                run.step_schedule()
+            if len(waiting) == LOOK_EVERY:
+                values += _finite(waiting, run, epoch, len(values))
+                waiting.clear()
+    values += _finite(waiting, run, epoch, len(values))
     if not values:
         raise InputError(f"data: gave no batch in epoch {epoch}; at least one is needed.")
     return math.fsum(values) / len(values)
 
 
-def _finite(waiting: list[Tensor], epoch: int, steps_before: int) -> list[float]:
+def _finite(waiting: list[Tensor], run: Run, epoch: int, steps_before: int) -> list[float]:
     values: list[float] = torch.stack(waiting).tolist() if waiting else []
     for step, value in enumerate(values, steps_before + 1):
         if not math.isfinite(value):
             raise BayesNormError(
-                f"loss: is {value} at step {step} of epoch {epoch}, and the network is of no use any more; a smaller "
-                "learning rate, standardised inputs and targets, or a loss without logarithms of zero would help."
+                f"loss: is {value} at step {step} of epoch {epoch}, {run.what_is_left()}; a smaller learning rate, "
+                "standardised inputs and targets, or a loss without logarithms of zero would help."
             )
     return values
 
 
+def _number(score: Any) -> float:
+    try:
+        return float(score)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise BayesNormError(f"evaluate: gave {type(score).__name__}; a number would work.") from error
+
+
 def _trained(model: nn.Module, parameters: Iterable[Tensor] | None) -> list[Tensor]:
     name = "model" if parameters is None else "parameters"
-    chosen = list(parameters if parameters is not None else filter(lambda p: p.requires_grad, model.parameters()))
+    given = parameters if parameters is not None else filter(lambda p: p.requires_grad, model.parameters())
+    chosen = list({id(tensor): tensor for tensor in given}.values())
     if not chosen:
         raise BayesNormError(f"{name}: holds no parameter that requires gradients; nothing could be trained.")
     for i, tensor in enumerate(chosen):
@@ -217,6 +237,14 @@ def _trained(model: nn.Module, parameters: Iterable[Tensor] | None) -> list[Tens
             found = "no leaf that requires gradients" if isinstance(tensor, Tensor) else type(tensor).__name__
             raise BayesNormError(f"parameters: entry {i} is {found}; parameters of the network would work.")
     return chosen
+
+
+def _chosen(run: Run) -> dict[str, str]:
+    """Which parameters are trained, where that is not all of the network's."""
+    chosen = {id(tensor) for tensor in run.trained}
+    if chosen.issuperset(map(id, run.model.parameters())):
+        return {}
+    return {"parameters": ", ".join(name for name, tensor in run.tensors().items() if id(tensor) in chosen)}
 
 
 def _told(progress: Progress | bool | None) -> contextlib.AbstractContextManager[Progress]:

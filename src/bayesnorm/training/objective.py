@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import BayesNormError
+from ..errors import BayesNormError, InputError
+from ..network.inputs import call
 from .batches import Pair
 
 VALIDATION_ELEMENTS = 2**20
@@ -55,11 +56,14 @@ class Objective:
         self,
         model: nn.Module,
         loss: Loss,
-        penalties: Sequence[Penalty],
+        penalties: Iterable[Penalty],
         weight_decay: float,
         trained: list[Tensor],
         half: torch.dtype | None,
     ) -> None:
+        if not isinstance(penalties, Iterable):
+            raise BayesNormError(f"penalties: {type(penalties).__name__} was given; a list of functions would work.")
+        penalties = list(penalties)
         for name, function in [("loss", loss), *((f"penalties[{i}]", entry) for i, entry in enumerate(penalties))]:
             if not callable(function):
                 raise BayesNormError(f"{name}: {type(function).__name__} was given; a function would work.")
@@ -69,7 +73,7 @@ class Objective:
 
     def __call__(self, batch: Pair, at: Step) -> Tensor:
         with self._precision():
-            value = self.loss(self.model(batch[0]), batch[1])
+            value = self.loss(_outputs(self.model, batch[0], "data"), batch[1])
         _require_scalar(value, "loss")
         for i, penalty in enumerate(self.penalties):
             term = penalty(self.model, at)
@@ -84,10 +88,11 @@ class Objective:
     def validation_loss(self, rows: Pair, batch_size: int, model: nn.Module) -> float:
         """The network's loss over all rows, without penalties, in batches as large as is cheap."""
         x, y = rows
+        # Cloned, because a network may write into its input.
         size = max(batch_size, VALIDATION_ELEMENTS // max(1, x[0].numel()))
         with self._precision():
             parts = [
-                len(part) * self.loss(model(part), target).double()
+                len(part) * self.loss(_outputs(model, part.clone(), "validation"), target).double()
                 for part, target in zip(x.split(size), y.split(size), strict=True)
             ]
         return float(torch.stack(parts).sum() / len(x))
@@ -107,6 +112,16 @@ def half_precision(mixed_precision: bool | torch.dtype, device: torch.device) ->
     if isinstance(mixed_precision, torch.dtype):
         return mixed_precision
     return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+
+
+def _outputs(model: nn.Module, x: Tensor, argument: str) -> Any:
+    """`model(x)`; a failure is told in terms of the argument, unless a smaller batch would cure it."""
+    try:
+        return call(model, x, argument)
+    except InputError as error:
+        if isinstance(error.__cause__, torch.OutOfMemoryError):
+            raise error.__cause__ from None
+        raise
 
 
 def _require_scalar(value: Any, name: str) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.amp import GradScaler
@@ -94,13 +96,16 @@ class Run:
         self.scaler.update()
         return value
 
-    def step_schedule(self) -> None:
-        """Move on; one that waits for a plateau is told the last score, or the last loss where there are no scores."""
-        if isinstance(self.schedule, ReduceLROnPlateau):
-            history = self.history
-            self.schedule.step(history.scores[-1][1] if history.scores else history.losses[-1])
-        elif self.schedule is not None:
-            self.schedule.step()
+    def step_schedule(self, scored: bool = False) -> None:
+        """Move on; one that waits for a plateau does so at a new score, or at every loss where nothing is scored."""
+        history = self.history
+        if not isinstance(self.schedule, ReduceLROnPlateau):
+            if self.schedule is not None:
+                self.schedule.step()
+        elif not scored:
+            self.schedule.step(history.losses[-1])
+        elif history.scores and history.scores[-1][0] == history.stopped:
+            self.schedule.step(history.scores[-1][1])
 
     def see(self, epoch: int, score: float) -> None:
         """Note a score; the network is kept if it is the best, or as good as the best."""
@@ -111,20 +116,31 @@ class Run:
         else:
             self.waited += 1
 
-    def finish(self) -> History:
+    def finish(self) -> None:
         """Go back to the best network, where there were scores."""
-        self.history.epochs = self.history.stopped
+        self.history.epochs = self.best_epoch
         if self.best is not None:
             self._put(self.best)
-            self.history.epochs = max(epoch for epoch, score in self.history.scores if score == self.best_score)
-        return self.history
+
+    @property
+    def best_epoch(self) -> int:
+        """That of the best score, or the last one."""
+        if self.best is None:
+            return self.history.stopped
+        return max(epoch for epoch, score in self.history.scores if score == self.best_score)
+
+    def what_is_left(self) -> str:
+        """Of a training that broke, in words."""
+        if self.best is None:
+            return "and the network is of no use any more"
+        return f"and what is left is the best network so far, that of epoch {self.best_epoch}"
 
     def require_finite(self) -> None:
         """Refuse weights that the last step broke."""
         if not all(torch.stack([tensor.isfinite().all() for tensor in self.trained]).tolist()):
             raise BayesNormError(
-                f"loss: was finite to the end of epoch {self.history.stopped}, but the weights are not any more; a "
-                "smaller learning rate would help."
+                f"loss: was finite to the end of epoch {self.history.stopped}, but the weights are not any more, "
+                f"{self.what_is_left()}; a smaller learning rate would help."
             )
 
     def state(self) -> dict[str, Any]:
@@ -138,6 +154,8 @@ class Run:
             "schedule": None if self.schedule is None else self.schedule.state_dict(),
             "scaler": self.scaler.state_dict(),
             "generators": [generator.get_state() for generator in self.generators],
+            "python": random.getstate(),
+            "numpy": _numpy_state(),
             "history": dataclasses.asdict(self.history),
         }
 
@@ -150,9 +168,8 @@ class Run:
                     f"epochs: {epochs} were asked for, but the checkpoint holds {history.stopped} already; as many or "
                     "more would work, and so would another path."
                 )
-            self._put(state["tensors"])
-            if state["best"] is not None:
-                self.best = {name: state["best"][name].to(tensor.device) for name, tensor in self.tensors().items()}
+            tensors = self._fitting(state["tensors"])
+            self.best = None if state["best"] is None else self._fitting(state["best"])
             self.best_score, self.waited = state["best_score"], state["waited"]
             self.optimiser.load_state_dict(state["optimiser"])
             if self.schedule is not None:
@@ -160,11 +177,23 @@ class Run:
             self.scaler.load_state_dict(state["scaler"])
             for generator, drawn in zip(self.generators, state["generators"], strict=True):
                 generator.set_state(drawn)
+            if "python" in state:  # older files lack these two
+                random.setstate(state["python"])
+                _set_numpy_state(state["numpy"])
         except BayesNormError:
             raise
-        except (LookupError, TypeError, ValueError, RuntimeError) as error:
+        except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise FileFormatError(f"checkpoint: does not hold a whole run ({error!r}); delete the file.") from error
+        self._put(tensors)
         self.history = history
+
+    def _fitting(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Values for all tensors, on their devices; or an error."""
+        found = {name: values[name].to(tensor.device) for name, tensor in self.tensors().items()}
+        for name, tensor in self.tensors().items():
+            if found[name].shape != tensor.shape:
+                raise ValueError(f"{name} has shape {tuple(found[name].shape)}, not {tuple(tensor.shape)}")
+        return found
 
     @torch.no_grad()
     def _put(self, values: dict[str, Tensor]) -> None:
@@ -184,7 +213,10 @@ def new_run(
 ) -> Run:
     """A run at its start; see `train` for the arguments."""
     if optimiser is None:
-        made: Optimizer = Adam(trained, lr=1e-3 if learning_rate is None else learning_rate)
+        try:
+            made: Optimizer = Adam(trained, lr=1e-3 if learning_rate is None else learning_rate)
+        except (TypeError, ValueError) as error:
+            raise BayesNormError(f"learning_rate: {learning_rate!r} was given; a number from 0 would work.") from error
     elif learning_rate is not None:
         raise BayesNormError("learning_rate: is Adam's, but an optimiser was given too; give that one its own.")
     else:
@@ -206,6 +238,17 @@ def new_run(
                 "work, such as lambda optimiser: torch.optim.lr_scheduler.StepLR(optimiser, 30)."
             )
     return Run(model, trained, made, planned, scaler, torch.Generator().manual_seed(seed), device)
+
+
+def _numpy_state() -> tuple[Any, ...]:
+    """Of NumPy's global generator, its array as a tensor."""
+    _, keys, *rest = np.random.get_state()  # noqa: NPY002
+    return torch.from_numpy(np.asarray(keys).astype(np.int64)), *rest
+
+
+def _set_numpy_state(state: tuple[Any, ...]) -> None:
+    keys, *rest = state
+    np.random.set_state(("MT19937", keys.numpy(), *rest))  # noqa: NPY002
 
 
 def _found(given: object, made: object) -> str:

@@ -50,7 +50,10 @@ def positive_rate(learning_rate: Any) -> float:
 
 def decay_for(weight_decay: Any, networks: int) -> Tensor:
     """lambda of every network, (E,), on the CPU."""
-    found = torch.as_tensor(weight_decay, dtype=torch.float64).detach().cpu()
+    try:
+        found = torch.as_tensor(weight_decay, dtype=torch.float64).detach().cpu()
+    except (TypeError, ValueError) as error:
+        raise BayesNormError(f"weight_decay: {weight_decay!r} was given; numbers from 0 would work.") from error
     if found.dim() > 1 or (found.dim() == 1 and len(found) != networks):
         raise BayesNormError(
             f"weight_decay: has shape {tuple(found.shape)} for {networks} networks; one number, or one for each, would "
@@ -65,7 +68,12 @@ def groups_for(groups: Sequence[int] | Tensor | None, networks: int) -> Tensor:
     """The group of every network, (E,), counted from 0."""
     if groups is None:
         return torch.arange(networks)
-    found = torch.as_tensor(groups).cpu()
+    try:
+        found = torch.as_tensor(groups).cpu()
+    except (TypeError, ValueError) as error:
+        raise BayesNormError(
+            f"groups: {groups!r} was given; a whole number for each of {networks} networks would work."
+        ) from error
     if found.shape != (networks,) or found.is_floating_point():
         raise BayesNormError(
             f"groups: has shape {tuple(found.shape)} and {found.dtype}; a whole number for each of {networks} networks "

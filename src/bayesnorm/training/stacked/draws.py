@@ -230,7 +230,7 @@ def per_network(seed: int | Sequence[int], networks: int) -> list[int]:
         return [require_seed(seed)] * networks
     if len(seed) != networks:
         raise BayesNormError(f"seed: {len(seed)} were given for {networks} networks; one, or one for each, would work.")
-    return [require_seed(int(each)) for each in seed]
+    return [require_seed(each.item() if isinstance(each, Tensor) else each) for each in seed]
 
 
 @dataclass(frozen=True, eq=False)

@@ -99,6 +99,9 @@ def train_stacked(
         raise BayesNormError("evaluate: was given beside validation, but one of them decides; choose.")
     if patience is not None and validation is None and evaluate is None:
         raise BayesNormError("patience: was given, but nothing to score networks by; validation= would work.")
+    for name, function in (("loss", loss), ("evaluate", evaluate)):
+        if function is not None and not callable(function):
+            raise BayesNormError(f"{name}: {type(function).__name__} was given; a function would work.")
     rows = trained_rows(stack, rows, "rows", loss)
     settings = Settings(
         batch_size=batch_size_for(batch_size, rows),
@@ -173,6 +176,8 @@ class _Run:
         with torch.no_grad(), isolated_torch_randomness(self.settings.seeds[0], self.stack.device):
             given = evaluate(now, self.active)
         scores = given if isinstance(given, Mapping) else {"score": given}
+        if not scores:
+            raise BayesNormError("evaluate: gave no score; a score for each network would work.")
         if not self.judges:
             self.judges = {name: Judge(self.stack, self.groups, self.patience) for name in scores}
         if scores.keys() != self.judges.keys():

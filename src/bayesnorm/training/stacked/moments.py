@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .architecture import Norm
+from .arguments import batch_size_for
 from .draws import batches_of, per_network
 from .passes import normalised, run, unchanged
 from .rows import StackedRows
@@ -48,6 +49,7 @@ def unit_moments(
         rows_seen: How many rows the batches hold together, about.
     """
     rows = stack.placed(rows, "rows")
+    batch_size = batch_size_for(batch_size, rows)
     batches = max(4, rows_seen // batch_size)
     picked, which = batches_of(per_network(seed, len(stack)), rows.lengths.tolist(), batch_size, batches)
     found = [_of_one(stack, rows, e, picked[which[e]].to(stack.device)) for e in range(len(stack))]

@@ -103,6 +103,11 @@ class StackedRows:
             values, targets = values.flatten(0, 1), None if targets is None else targets.flatten(0, 1)
         found = cls(values.contiguous(), targets, table.to(values.device), lengths)
         if isinstance(standardise, Scales):
+            if len(standardise.x_mean) != count:
+                raise InputError(
+                    f"standardise: scales of {len(standardise.x_mean)} networks were given for {count}; those of the "
+                    "same networks would work."
+                )
             return replace(found, scales=standardise.to(values.device, values.dtype))
         return replace(found, scales=found._own_scales()) if standardise else found
 
