@@ -136,3 +136,7 @@ def test_what_it_refuses(make_classes):
         active.batch_bald(predictive, 2, configurations=0)
     with pytest.raises(InputError, match=r"\(2, 4, 3, 5, 5\).*active\.bald"):
         active.batch_bald(ClassificationPredictive(torch.zeros(2, 4, 3, 5, 5).log_softmax(2)), 2)
+    broken = predictive.log_probs.clone()
+    broken[:, 1] = math.nan
+    with pytest.raises(InputError, match="predictive: 3 of 12 means are NaN or infinite"):
+        active.batch_bald(ClassificationPredictive(broken), 3)

@@ -161,6 +161,7 @@ def test_nan_labels_name_their_rows_and_the_others_are_kept():
         ({"oracle": 3}, "oracle: int was given"),
         ({"fit": None}, "fit: NoneType was given"),
         ({"acquisition": "bald"}, "acquisition: str was given"),
+        ({"acquisition": active.Random}, "acquisition: the class Random was given"),
         ({"reference": [[math.nan]]}, "reference: holds 1 NaN"),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import bayesnorm as bn
-from bayesnorm import active
+from bayesnorm import active, files
 from bayesnorm.errors import FileFormatError
 
 from .far_rows import POOL, Broken, Far, learner, truth
@@ -186,6 +186,41 @@ def test_a_finished_run_comes_back_without_asking_and_takes_more_budget(tmp_path
     assert more.rows.tolist()[:12] == done.rows.tolist()
     with pytest.raises(bn.BayesNormError, match=r"budget: 12 was given, but .* holds 20 rows"):
         learner(path=path)
+
+
+def test_a_full_disk_is_told_and_costs_no_label_in_this_process(tmp_path, monkeypatch):
+    whole, asked = files.write, []
+
+    def full(path, tensors, config):
+        if len(tensors["rows"]) == 8:
+            raise OSError("no space left")
+        whole(path, tensors, config)
+
+    def oracle(rows, x):
+        asked.extend(rows.tolist())
+        return truth(rows, x)
+
+    path = tmp_path / "labels"
+    run = learner(oracle, path=path)
+    monkeypatch.setattr(files, "write", full)
+    with pytest.raises(OSError, match="no space left") as caught:
+        run.run()
+    assert f"4 labels are kept in {path}, and 4 in memory only" in caught.value.__notes__[0]
+    assert len(learner(path=path).rows) == 4, "what the note says"
+    monkeypatch.setattr(files, "write", whole)
+    run.run()
+    assert len(asked) == len(set(asked)) == 12
+    assert learner(path=path).rows.tolist() == run.rows.tolist()
+
+
+def test_a_budget_below_the_batch_takes_more_later(tmp_path):
+    path = tmp_path / "labels"
+    first = learner(path=path, budget=3, batch=5)
+    first.run()
+    more = learner(path=path, budget=9, batch=5)
+    more.run()
+    assert len(more.rows) == 9
+    assert more.rows.tolist()[:3] == first.rows.tolist()
 
 
 def test_another_pool_or_other_settings_are_refused(tmp_path):

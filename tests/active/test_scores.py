@@ -100,6 +100,8 @@ def test_what_choosing_refuses(make_classes):
         active.choose(lambda p: torch.tensor([0.0, math.nan, 1.0, math.nan]), predictive, 1)
     with pytest.raises(bn.BayesNormError, match="acquisition: str"):
         active.choose("bald", predictive, 1)
+    with pytest.raises(bn.BayesNormError, match=r"acquisition: the class BatchBALD was given.*BatchBALD\(\)"):
+        active.choose(active.BatchBALD, predictive, 1)
 
     class Twice:
         def choose(self, predictive, count, *, seed=0, reference=None):
@@ -109,3 +111,45 @@ def test_what_choosing_refuses(make_classes):
         active.choose(Twice(), predictive, 2)
     with pytest.raises(InputError, match="3 row numbers"):
         active.choose(Twice(), predictive, 3)
+
+
+SCORES = (active.bald, active.entropy, active.epistemic_variance, active.predictive_variance)
+
+
+@pytest.mark.parametrize("score", SCORES, ids=lambda score: score.__name__)
+def test_outputs_that_are_no_numbers_are_refused(make_classes, score):
+    """Mutual information of NaN would come out as 0: a broken row would look like one that tells nothing."""
+    broken = make_classes(4, 5, 3).log_probs
+    broken[2, 3] = math.nan
+    with pytest.raises(InputError, match="predictive: 3 of 15 means are NaN or infinite"):
+        score(ClassificationPredictive(broken))
+
+
+@pytest.mark.parametrize("score", [active.bald, active.predictive_variance], ids=lambda score: score.__name__)
+def test_noise_without_a_variance_is_refused(score):
+    """Beside infinite noise all rows look alike, and the choice would be any."""
+    heavy = bn.StudentT(df=1.5).predictive(torch.randn(6, 4, 1, generator=torch.Generator().manual_seed(0)))
+    with pytest.raises(InputError, match=r"predictive: StudentTNoise has an infinite variance.*epistemic_variance"):
+        score(heavy)
+    assert bool((active.epistemic_variance(heavy) > 0).all())
+
+
+@pytest.fixture
+def two_tasks():
+    """Ten rows of a number and of three classes."""
+    likelihood = bn.MultiTask({"depth": bn.Gaussian(), "label": (bn.Categorical(), 3)})
+    return likelihood.predictive(torch.randn(6, 10, 4, generator=torch.Generator().manual_seed(0)))
+
+
+@pytest.mark.parametrize("score", [*SCORES, active.random_scores], ids=lambda score: score.__name__)
+def test_several_tasks_are_scored_one_at_a_time(two_tasks, score):
+    with pytest.raises(InputError, match=r"predictive: .*MultiTaskPredictive.*predictive\['depth'\]"):
+        score(two_tasks)
+
+
+def test_rows_of_several_tasks_are_chosen_by_one_of_them(two_tasks):
+    found = active.choose(lambda predictive: active.bald(predictive["label"]), two_tasks, 4)
+    assert found.tolist() == active.choose(active.bald, two_tasks["label"], 4).tolist()
+    assert active.choose(active.Random(), two_tasks, 10).sort().values.tolist() == list(range(10))
+    with pytest.raises(bn.BayesNormError, match="count: 11 was given for 10 rows"):
+        active.choose(active.Random(), two_tasks, 11)

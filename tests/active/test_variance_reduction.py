@@ -131,3 +131,5 @@ def test_what_it_refuses(make_classes):
         active.variance_reduction(closed)
     with pytest.raises(BayesNormError, match="count: 6"):
         active.greedy_variance_reduction(pool, 6)
+    with pytest.raises(InputError, match=r"predictive: StudentTNoise has an infinite variance"):
+        active.variance_reduction(bn.StudentT(df=2).predictive(pool.loc))

@@ -132,3 +132,15 @@ def test_bad_split_arguments():
         paper_split(308, 0)
     with pytest.raises(BayesNormError, match="n_rows must be at least 3"):
         paper_split(2, 1)
+    for split in (1.5, "1", 2**32):
+        with pytest.raises(BayesNormError, match="split counts from 1"):
+            paper_split(308, split)
+    with pytest.raises(BayesNormError, match="n_rows must be at least 3"):
+        paper_split(308.5, 1)
+
+
+def test_a_file_of_words_is_a_clear_error(data_folder):
+    (data_folder / "uci").mkdir(exist_ok=True)
+    np.savez(data_folder / "uci" / "yacht.npz", X=np.array([["a", "b"]]), y=np.array([1.0]))
+    with pytest.raises(FileFormatError, match=r"yacht\.npz should hold X \(N, d\) and y \(N,\)"):
+        load_uci("yacht")

@@ -6,8 +6,10 @@ import math
 from dataclasses import asdict
 
 import pytest
+from torch import nn
 
-from bayesnorm.experiments.compare_methods import SETS, compare, makers, splits, table
+from bayesnorm.experiments.compare_methods import SETS, Workshop, compare, makers, splits, table
+from bayesnorm.methods import BayesByBackprop
 
 
 @pytest.fixture(scope="module")
@@ -47,3 +49,14 @@ def test_splits_are_disjoint_and_the_papers():
     rows = [tuple(row) for part in (split.train, split.validation, split.test) for row in part[0].tolist()]
     assert len(set(rows)) == len(rows)
     assert SETS == ("toy", "yacht", "concrete", "energy")
+
+
+def test_networks_without_batch_norm_have_biases_for_its_shifts():
+    """Without either they would be straight lines through the training mean, which no method could mend."""
+    (split,) = splits("toy", 1)
+    shop = Workshop(split, steps=1)
+    for network in (shop.dropped, shop.weights(BayesByBackprop).model):
+        linear = [layer for layer in network.modules() if isinstance(layer, nn.Linear)]
+        assert [tuple(layer.weight.shape) for layer in linear] == [(50, 1), (50, 50), (1, 50)]
+        assert all(layer.bias is not None for layer in linear)
+        assert not any(isinstance(layer, nn.BatchNorm1d) for layer in network.modules())

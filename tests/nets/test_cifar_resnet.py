@@ -70,6 +70,13 @@ def test_unknown_depth(make):
         make(18)
 
 
+def test_other_bad_arguments():
+    with pytest.raises(BayesNormError, match=r"classes: 2.5 was given"):
+        CifarResNet(20, classes=2.5)
+    with pytest.raises(BayesNormError, match="seed: 'a' was given; a whole number from 0"):
+        CifarResNet(20, seed="a")
+
+
 @pytest.mark.parametrize("prefix", ["", "module."])
 def test_weights_are_loaded_strictly_with_or_without_prefix(prefix, data_folder):
     source = CifarResNet(20, seed=5)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from bayesnorm.errors import BayesNormError
-from bayesnorm.nets import paper_mlp
+from bayesnorm.nets import paper_dropout_mlp, paper_mlp
 
 
 def test_layers_are_the_papers():
@@ -78,3 +78,20 @@ def test_forward_in_training_mode_is_the_formula():
 def test_bad_sizes(sizes):
     with pytest.raises(BayesNormError, match="in_features, out_features and hidden must be at least 1"):
         paper_mlp(**sizes)
+
+
+@pytest.mark.parametrize("make", [paper_mlp, lambda d, **sizes: paper_dropout_mlp(d, 0.1, **sizes)])
+def test_sizes_that_are_no_whole_numbers(make):
+    for sizes in ({"hidden": (5, 2.5)}, {"hidden": 50}, {"out_features": "a"}, {"hidden": (0,)}):
+        with pytest.raises(BayesNormError, match="in_features, out_features and hidden must be at least 1"):
+            make(3, **sizes)
+    with pytest.raises(BayesNormError, match="in_features, out_features and hidden must be at least 1"):
+        make(0)
+    assert make(3, hidden=())(torch.ones(2, 3)).shape == (2, 1)
+    assert make(3, hidden=iter((4, 5)))(torch.ones(2, 3)).shape == (2, 1)
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.5, math.nan, "a", True])
+def test_dropout_rates_that_cannot_be(rate):
+    with pytest.raises(BayesNormError, match=rf"rate: {rate!r} was given; a probability from 0 to below 1 would work"):
+        paper_dropout_mlp(3, rate)

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import bayesnorm as bn
+from bayesnorm.nets import paper_mlp
 from bayesnorm.plots import BatchSizeCurve
 from bayesnorm.selection import GaussianPrior, kl_divergence, unit_gaussians, weight_decay_prior
 
@@ -117,8 +118,13 @@ def test_the_table_and_the_picture(regression):
     [
         ({"batch_sizes": (8,)}, "batch_sizes: "),
         ({"batch_sizes": (8, -1)}, "batch_sizes: "),
+        ({"batch_sizes": 8}, "batch_sizes: 8"),
+        ({"batch_sizes": None}, "batch_sizes: None"),
         ({"weight_decay": 0.0}, "weight_decay: "),
+        ({"weight_decay": "small"}, "weight_decay: 'small'"),
         ({"validation": torch.zeros(3)}, "validation: "),
+        ({"train_rows": 0}, "train_rows: 0"),
+        ({"train_rows": -5, "prior": GaussianPrior(0.0, None, 0.0, 1.0)}, "train_rows: -5"),
     ],
 )
 def test_bad_input(regression, options, message):
@@ -134,3 +140,46 @@ def test_bad_data(regression):
         bn.select_batch_size(posterior, (regression.x, regression.y[:-1]))
     with pytest.raises(bn.BayesNormError, match="source: gave int"):
         choose(lambda size: size, regression)
+
+
+def test_a_source_that_is_no_batch_norm_posterior(regression):
+    for given in (bn.point(regression.model, regression.likelihood), 3, None):
+        with pytest.raises(bn.BayesNormError, match=rf"source: {type(given).__name__} was given; a posterior over"):
+            choose(given, regression)
+
+
+def test_a_callable_is_asked_for_whole_sizes(regression):
+    with pytest.raises(bn.BayesNormError, match=r"batch_sizes: 8.5 was given.*whole numbers"):
+        choose(lambda size: fitted(regression), regression, batch_sizes=(4, 8.5))
+
+
+def test_arrays_frames_and_lists(regression):
+    pd = pytest.importorskip("pandas")
+    posterior, y = fitted(regression), regression.y
+    expected = choose(posterior, regression, batch_sizes=(4, 8)).rows
+    frames = pd.DataFrame(regression.x.numpy(), index=range(len(y), 0, -1)), pd.DataFrame(y.numpy())
+    for data in (
+        (regression.x.numpy(), y.numpy()),
+        frames,
+        [regression.x.tolist(), y.tolist()],
+    ):
+        found = bn.select_batch_size(posterior, data, batch_sizes=(4, 8), samples=16, validation=data).rows
+        assert [row.elbo for row in found] == pytest.approx([row.elbo for row in expected], rel=1e-6)
+        assert found[0].validation is not None
+    for targets in (iter(y), dict(enumerate(y)), 3.0):
+        with pytest.raises(bn.BayesNormError, match=r"(y|data): "):
+            bn.select_batch_size(posterior, (regression.x, targets), batch_sizes=(4, 8))
+
+
+def test_several_tasks_have_a_bound_and_no_common_doubt():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(60, 3, generator=generator)
+    y = torch.cat([x[:, :1], torch.randint(3, (60, 1), generator=generator)], dim=1)
+    likelihood = bn.MultiTask({"depth": bn.Gaussian(), "label": (bn.Categorical(), 3)})
+    posterior = bn.MCBN(8, states=16).fit(paper_mlp(3, 4, (6,), eps=1e-5), x, likelihood)
+    choice = bn.select_batch_size(posterior, (x, y), batch_sizes=(4, 8), samples=16, validation=(x, y))
+    f = bn.MonteCarlo(16).outputs(posterior, x)
+    each = torch.stack([likelihood.predictive(draw[None]).log_prob(y) for draw in f])
+    assert choice.rows[1].log_likelihood == pytest.approx(float(each.sum(2).mean(0).sum()), rel=1e-5)
+    assert math.isnan(choice.rows[1].doubt)
+    assert "nan" in str(choice)

@@ -91,6 +91,29 @@ def test_every_output_has_a_precision_of_its_own(score):
     torch.testing.assert_close(found, torch.tensor(one_by_one, dtype=torch.float64), rtol=1e-4, atol=0)
 
 
+@pytest.mark.parametrize("score", ["crps", "pll"])
+@pytest.mark.parametrize("axis", [1, -1])
+def test_channels_of_maps_keep_precisions_of_their_own(score, axis):
+    """One number stays one for all channels; several are calibrated each by its own channel."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Tanh(), nn.Conv2d(4, 2, 1)).double().eval()
+    model = model if axis == 1 else nn.Sequential(model, ChannelsLast())
+    posterior = sure(bn.MCBN(batch_size=16, states=16).fit(model, noise(64, 3, 2, 5, seed=0), bn.Gaussian(axis=axis)))
+    x, truth = noise(200, 3, 2, 5, seed=1), torch.tensor([0.1, 5.0], dtype=torch.float64)
+    spread = truth.view(2, 1, 1) if axis == 1 else truth
+    f = posterior.executable.point(x)
+    y = f + spread * noise(*f.shape, seed=2)
+    assert calibrated_noise(posterior, x, y, score=score).shape == ()
+    own = posterior.with_likelihood(bn.Gaussian((1.0, 1.0), axis=axis))
+    found = calibrated_noise(own, x, y, score=score)
+    assert found.shape == (2,)
+    assert ((found / truth.square() - 1).abs() < SIGMAS * math.sqrt(4 * 0.619 / 2000)).all()
+
+
+class ChannelsLast(nn.Module):
+    def forward(self, x):
+        return x.movedim(1, -1)
+
+
 def _only(posterior, k):
     """The same posterior for a network with only the k-th output."""
     model = nn.Sequential(*posterior.model[:3], nn.Linear(6, 1).double())
@@ -227,6 +250,7 @@ def test_folds_choose_the_batch_size_of_another_posterior():
         ({"x": torch.zeros(3, 3)}, "validation rows are needed once"),
         ({"x": torch.zeros(3, 3), "y": torch.zeros(3), "folds": [1]}, "validation rows are needed once"),
         ({"folds": []}, "folds: is empty"),
+        ({"folds": 3}, r"folds: int was given; \[\(posterior, x, y\), ...\] would work"),
         ({"folds": [(torch.zeros(3, 3), torch.zeros(3))]}, r"entry 0 is tuple; \(posterior, x, y\) would work"),
     ],
 )
@@ -235,8 +259,42 @@ def test_bad_validation_data(given, message):
         bn.calibrate(regressor(), **given)
 
 
+def test_a_network_is_no_posterior():
+    posterior, x, y = fold(regressor(), 0)
+    for given in (posterior.model, None):
+        with pytest.raises(bn.BayesNormError, match=rf"posterior: {type(given).__name__} was given; point\(model"):
+            bn.calibrate(given, x, y)
+
+
 def test_folds_of_another_kind():
     posterior, x, y = fold(regressor(), 0)
     point = bn.point(posterior.model, bn.Gaussian())
     with pytest.raises(bn.BayesNormError, match="another kind of posterior"):
         bn.calibrate(posterior, folds=[(point, x, y)])
+
+
+@pytest.mark.parametrize("samples", [0, -1, 2.5])
+def test_draws_are_counted(samples):
+    _, x, y = fold(regressor(), 0)
+    with pytest.raises(bn.BayesNormError, match=rf"samples: {samples} was given"):
+        bn.calibrate(regressor(), x, y, samples=samples)
+
+
+def test_the_mean_score_is_that_of_the_targets_that_are_there(classification):
+    """Missing ones count for nothing, not as perfect predictions."""
+    posterior, x, y = fold(regressor(), 0)
+    posterior = posterior.with_likelihood(bn.Gaussian(missing=True))
+    some = y.clone()
+    some[::3] = math.nan
+    there = ~some.flatten().isnan()
+    for score in ("crps", "pll"):
+        assert mean_score(posterior, x, some, score) == pytest.approx(mean_score(posterior, x[there], y[there], score))
+    with pytest.raises(bn.BayesNormError, match="y: all targets are missing"):
+        mean_score(posterior, x, torch.full_like(y, math.nan))
+    task = classification
+    classes = bn.MCBN(8, states=8).fit(task.model, task.x, bn.Categorical(ignore_index=-1))
+    labels = task.y.clone()
+    labels[::2] = -1
+    assert mean_score(classes, task.x, labels) == pytest.approx(
+        mean_score(classes, task.x[1::2], task.y[1::2]), rel=1e-5
+    )

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from bayesnorm.errors import BayesNormError
 from bayesnorm.network import collect_statistics, mini_batches
 from bayesnorm.selection import Dependence, Normality, diagnose
 from bayesnorm.selection.diagnose import SHUFFLES
@@ -41,6 +42,8 @@ def test_units_that_move_together_are_rejected_together():
         assert independent.by_chance(fitted) == pytest.approx(0.09, abs=0.021)
         assert independent.by_chance(fitted) == independent.by_chance(fitted)
         assert copies.by_chance(fitted, repeats=50) in (0, 1)
+        with pytest.raises(BayesNormError, match="repeats: 0 was given"):
+            copies.by_chance(fitted, repeats=0)
     pairs = Normality.of(rows(60, 50).repeat(1, 2))
     assert 0.09 < pairs.by_chance() < 0.16, "50 units, each twice: 5 % and 1.6 standard errors of 3.1 %"
 

@@ -92,7 +92,7 @@ def test_too_small_a_budget_names_the_cheapest(posterior, data, timed):
         bn.suggest_layers(posterior, *data, budget=1.1, samples=8)
 
 
-@pytest.mark.parametrize("budget", [0, -1.0, float("nan")])
+@pytest.mark.parametrize("budget", [0, -1.0, float("nan"), "2", None])
 def test_a_budget_is_positive(posterior, data, budget):
     with pytest.raises(bn.BayesNormError, match=r"budget: .* a positive number of deterministic passes would work"):
         bn.suggest_layers(posterior, *data, budget=budget)

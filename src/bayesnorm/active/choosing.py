@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..arguments import require_seed, require_whole
 from ..errors import BayesNormError, InputError
-from ..predictive import Predictive
+from ..predictive import MultiTaskPredictive, Predictive
 
 
 @runtime_checkable
@@ -57,7 +57,7 @@ class Random:
         self, predictive: Predictive, count: int, *, seed: int = 0, reference: Predictive | None = None
     ) -> Tensor:
         generator = torch.Generator().manual_seed(require_seed(seed))
-        return torch.randperm(len(predictive), generator=generator)[:count]
+        return torch.randperm(row_count(predictive), generator=generator)[:count]
 
 
 def choose(
@@ -77,7 +77,8 @@ def choose(
         seed: Given to a batch acquisition.
         reference: Likewise.
     """
-    count = require_count("count", count, len(predictive), "rows")
+    require_acquisition(acquisition)
+    count = require_count("count", count, row_count(predictive), "rows")
     if not isinstance(acquisition, BatchAcquisition):
         scores = _scores(acquisition, predictive)
         return scores.sort(descending=True, stable=True).indices[:count].cpu()
@@ -87,8 +88,24 @@ def choose(
             f"acquisition: {type(acquisition).__name__} chose rows of shape {tuple(rows.shape)} and {rows.dtype}; "
             f"{count} row numbers would work."
         )
-    require_rows("acquisition", rows, len(predictive))
+    require_rows("acquisition", rows, row_count(predictive))
     return rows.long()
+
+
+def row_count(predictive: Predictive) -> int:
+    """How many rows a predictive is of; the length of that of several tasks is how many tasks there are."""
+    return len(next(iter(predictive.values())) if isinstance(predictive, MultiTaskPredictive) else predictive)
+
+
+def require_acquisition(acquisition: Any) -> None:
+    """Better before the first labels are paid for."""
+    is_class = isinstance(acquisition, type)
+    if is_class or not (callable(acquisition) or isinstance(acquisition, BatchAcquisition)):
+        given = f"the class {acquisition.__name__}" if is_class else type(acquisition).__name__
+        raise BayesNormError(
+            f"acquisition: {given} was given; a function of a predictive such as active.bald, or an object with "
+            "`choose` such as active.BatchBALD(), would work."
+        )
 
 
 def require_count(name: str, count: Any, most: int | None = None, of: str = "") -> int:
@@ -107,16 +124,11 @@ def require_rows(name: str, rows: Tensor, most: int) -> None:
 
 
 def _scores(acquisition: Callable[[Predictive], Tensor], predictive: Predictive) -> Tensor:
-    if not callable(acquisition):
-        raise BayesNormError(
-            f"acquisition: {type(acquisition).__name__} was given; a function of a predictive such as active.bald, or "
-            "an object with `choose` such as active.BatchBALD(), would work."
-        )
     scores = torch.as_tensor(acquisition(predictive)).detach()
-    if scores.shape != (len(predictive),):
+    rows = row_count(predictive)
+    if scores.shape != (rows,):
         raise InputError(
-            f"acquisition: gave scores of shape {tuple(scores.shape)} for {len(predictive)} rows; one per row would "
-            "work."
+            f"acquisition: gave scores of shape {tuple(scores.shape)} for {rows} rows; one per row would work."
         )
     if bool(torch.isnan(scores).any()):
         raise InputError(

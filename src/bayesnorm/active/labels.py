@@ -33,6 +33,8 @@ class Labels:
     """Labels by row of the pool."""
     rounds: list[int] = field(default_factory=list)
     """How many rows each round chose."""
+    written: int = 0
+    """How many labels the file holds."""
 
     @property
     def waiting(self) -> list[int]:
@@ -48,6 +50,16 @@ class Labels:
         for row in rows:
             dtype = torch.promote_types(dtype, self.values[row].dtype)
         return torch.tensor(rows), torch.stack([self.values[row].to(dtype) for row in rows])
+
+    @property
+    def kept(self) -> str:
+        """Where the labels are, in words: also after a write that failed."""
+        known, written = len(self.values), self.written
+        if self.path is None:
+            return f"{known} labels are kept in memory"
+        return f"{written} labels are kept in {self.path}" + (
+            f", and {known - written} in memory only" if written < known else ""
+        )
 
     def choose(self, rows: Sequence[int]) -> None:
         """A new round: its rows wait for labels, also if the process dies now."""
@@ -88,6 +100,7 @@ class Labels:
         rows, labels = self.labelled()
         tensors = {"chosen": torch.tensor(self.rows), "rows": rows, "labels": labels}
         files.write(self.path, tensors, {"kind": KIND, "settings": self.settings, "rounds": self.rounds})
+        self.written = len(rows)
 
     def resume(self) -> None:
         """Take over what an earlier run wrote, where there is a file."""
@@ -112,7 +125,7 @@ class Labels:
                     f"path: {self.path} is another run's: {name} is {there} there and {here} here; the same pool and "
                     f"settings as then would go on from it. Else {again}."
                 )
-        self.rows, self.values, self.rounds = chosen.tolist(), values, rounds
+        self.rows, self.values, self.rounds, self.written = chosen.tolist(), values, rounds, len(values)
 
 
 def _as_labels(labels: Any) -> Tensor:

@@ -19,7 +19,7 @@ from ..errors import BayesNormError, InputError
 from ..network import Progress
 from ..network.inputs import as_tensor
 from ..posterior import Posterior
-from .choosing import Acquisition, BatchAcquisition, choose, require_count, require_rows
+from .choosing import Acquisition, BatchAcquisition, choose, require_acquisition, require_count, require_rows
 from .labels import Labels, require_writable
 
 Oracle = Callable[[Tensor, Tensor], Any]
@@ -92,11 +92,7 @@ class ActiveLearner:
         for name, value in {"oracle": oracle, "fit": fit}.items():
             if not callable(value):
                 raise BayesNormError(f"{name}: {type(value).__name__} was given; a function would work.")
-        if not callable(acquisition) and not isinstance(acquisition, BatchAcquisition):
-            raise BayesNormError(
-                f"acquisition: {type(acquisition).__name__} was given; a function such as active.bald, or an object "
-                "with `choose` such as active.BatchBALD(), would work."
-            )
+        require_acquisition(acquisition)
         self.initial = _initial(initial, self.batch, self.budget, len(self.x), _round_seed(self.seed, 0))
         self.on_fit, self.progress = on_fit, progress
         place = None if path is None else Path(path)
@@ -128,7 +124,7 @@ class ActiveLearner:
             posterior = self._fitted() if self._labels.rows else None
             if posterior is not None and len(self._labels.rows) >= self.budget:
                 return posterior
-            self._labels.choose(self.initial if posterior is None else self._chosen(posterior))
+            self._labels.choose(self.initial[: self.budget] if posterior is None else self._chosen(posterior))
 
     def _ask(self) -> None:
         """Label the rows that wait."""
@@ -137,11 +133,10 @@ class ActiveLearner:
             try:
                 self._answer(part)
             except BaseException as error:
-                kept = "in memory" if self._labels.path is None else f"in {self._labels.path}"
                 error.add_note(
                     f"While labelling rows {part[0]} to {part[-1]} (round {len(self._labels.rounds)}): "
-                    f"{len(self._labels.values)} labels are kept {kept}; {len(self._labels.waiting)} chosen rows wait "
-                    "for theirs, and run() asks for those first."
+                    f"{self._labels.kept}; {len(self._labels.waiting)} chosen rows wait for theirs, and run() asks for "
+                    "those first."
                 )
                 raise
 
@@ -210,10 +205,9 @@ def _pool(name: str, x: Any) -> Tensor:
 
 
 def _initial(initial: Any, batch: int, budget: int, rows: int, seed: int) -> list[int]:
-    if initial is None:
-        initial = min(batch, budget)
-    if isinstance(initial, int | np.integer):
-        count = require_count("initial", initial, budget, "labels of budget")
+    """Rows of the first round; a whole batch of them also where the budget, which may grow later, is less."""
+    if initial is None or isinstance(initial, int | np.integer):
+        count = batch if initial is None else require_count("initial", initial, budget, "labels of budget")
         return np.random.default_rng(seed).permutation(rows)[:count].tolist()
     chosen = as_tensor(initial, "initial")
     if chosen.dim() != 1 or chosen.is_floating_point() or chosen.dtype == torch.bool:

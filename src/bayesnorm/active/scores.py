@@ -12,12 +12,13 @@ from torch import Tensor
 
 from ..arguments import require_seed
 from ..errors import InputError
-from ..predictive import ClassificationPredictive, Predictive
+from ..predictive import ClassificationPredictive, MultiTaskPredictive, Predictive, RegressionPredictive
 
 
 def predictive_variance(predictive: Predictive) -> Tensor:
     """Total variance, (batch,): epistemic + aleatoric. Also wanted where the noise is large, which no label mends."""
-    return _row_means(_checked(predictive).variance)
+    _checked(predictive)
+    return _row_means(predictive.epistemic + finite_noise(predictive))
 
 
 def epistemic_variance(predictive: Predictive) -> Tensor:
@@ -39,7 +40,7 @@ def bald(predictive: Predictive) -> Tensor:
     if isinstance(predictive, ClassificationPredictive):
         return _row_means(require_classification(predictive).mutual_information)
     _checked(predictive)
-    noise = predictive.aleatoric.clamp_min(torch.finfo(predictive.aleatoric.dtype).tiny)
+    noise = finite_noise(predictive).clamp_min(torch.finfo(predictive.aleatoric.dtype).tiny)
     return _row_means(0.5 * torch.log1p(predictive.epistemic / noise))
 
 
@@ -50,23 +51,44 @@ def random_scores(predictive: Predictive, seed: int = 0) -> Tensor:
 
 
 def require_classification(predictive: Any) -> ClassificationPredictive:
+    _checked(predictive)
     if not isinstance(predictive, ClassificationPredictive):
         raise InputError(
             f"predictive: a {type(predictive).__name__} was given; a ClassificationPredictive, as a posterior with "
             "the Categorical likelihood predicts, would work. For regression there are predictive_variance, "
             "epistemic_variance, bald and variance_reduction."
         )
-    _checked(predictive)
     return predictive
 
 
+def finite_noise(predictive: Predictive) -> Tensor:
+    """Variance of the noise; beside an infinite one, what draws disagree about would count for nothing."""
+    if isinstance(predictive, RegressionPredictive) and not bool(torch.isfinite(predictive.aleatoric).all()):
+        raise InputError(
+            f"predictive: {type(predictive.noise).__name__} has an infinite variance here, beside which all rows look "
+            "alike; epistemic_variance would work, and so would noise with a variance (StudentT with df above 2)."
+        )
+    return predictive.aleatoric
+
+
 def _checked(predictive: Any) -> Predictive:
+    if isinstance(predictive, MultiTaskPredictive):
+        raise InputError(
+            f"predictive: a MultiTaskPredictive was given, and its tasks have no unit in common; one of them, such as "
+            f"predictive[{next(iter(predictive))!r}], would work."
+        )
     if not isinstance(predictive, Predictive):
         raise InputError(
             f"predictive: a {type(predictive).__name__} was given; what posterior.predict gives would work."
         )
     if predictive.mean.numel() == 0:
         raise InputError(f"predictive: has shape {tuple(predictive.mean.shape)}; at least one row would work.")
+    bad = int((~torch.isfinite(predictive.mean)).sum())
+    if bad:
+        raise InputError(
+            f"predictive: {bad} of {predictive.mean.numel()} means are NaN or infinite; a network with finite outputs "
+            "would work."
+        )
     return predictive
 
 

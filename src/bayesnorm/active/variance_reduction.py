@@ -20,7 +20,9 @@ from torch import Tensor
 from ..errors import InputError
 from ..metrics.arguments import check_regression, wide
 from ..predictive import Predictive, RegressionPredictive
+from ..predictive.base import weighted_mean
 from .choosing import GreedyBatch, require_count
+from .scores import finite_noise
 
 BLOCK_BYTES = 2**26
 """Most memory of the matrices of a block of rows."""
@@ -129,7 +131,7 @@ def _checked(predictive: Any, reference: Any) -> tuple[_Draws, Tensor]:
             f"reference: has {len(others)} draws and predictive {len(candidates)}, or other weights; predictions of "
             "one posterior by the same engine and seed would work."
         )
-    noise = wide(predictive.aleatoric).reshape(candidates.shape[1:])
+    noise = wide(finite_noise(predictive)).reshape(candidates.shape[1:])
     # Without noise a second label of a row would be divided by nothing.
     least = torch.finfo(noise.dtype).eps * candidates.square().sum(0).max() + torch.finfo(noise.dtype).tiny
     flat = others.flatten(1)
@@ -146,5 +148,4 @@ def _deviations(name: str, predictive: Any) -> Tensor:
         )
     loc = wide(predictive.loc)
     weights = wide(predictive.weights)
-    mean = torch.tensordot(weights, loc, dims=1)
-    return (loc - mean).flatten(1).mul(weights.sqrt()[:, None]).view(len(loc), loc.shape[1], -1)
+    return (loc - weighted_mean(loc, weights)).flatten(1).mul(weights.sqrt()[:, None]).view(len(loc), loc.shape[1], -1)

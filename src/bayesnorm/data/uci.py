@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arguments import as_whole
 from ..errors import BayesNormError, FileFormatError
 from .archives import read_npz
 from .folders import find
@@ -16,10 +17,13 @@ def load_uci(name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     if name not in UCI_SETS:
         raise BayesNormError(f"name must be one of {', '.join(UCI_SETS)}, got {name!r}")
     path = find(f"uci/{name}.npz")
-    X, y = (np.asarray(array, dtype=np.float64) for array in read_npz(path, "X", "y"))
-    if X.ndim != 2 or y.shape != X.shape[:1]:
-        raise FileFormatError(f"{path} should hold X (N, d) and y (N,), found X {X.shape} and y {y.shape}")
-    return X, y
+    X, y = read_npz(path, "X", "y")
+    if X.ndim != 2 or y.shape != X.shape[:1] or {X.dtype.kind, y.dtype.kind} - set("biuf"):
+        raise FileFormatError(
+            f"{path} should hold X (N, d) and y (N,) of real numbers, found X {X.shape} of {X.dtype} and y {y.shape} "
+            f"of {y.dtype}"
+        )
+    return X.astype(np.float64), y.astype(np.float64)
 
 
 def paper_split(n_rows: int, split: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -31,10 +35,10 @@ def paper_split(n_rows: int, split: int) -> tuple[NDArray[np.int64], NDArray[np.
     Returns:
         `(train_rows, test_rows)`, each in shuffled order.
     """
-    if n_rows < 3:
-        raise BayesNormError(f"n_rows must be at least 3 to leave a test row, got {n_rows}")
-    if split < 1:
-        raise BayesNormError(f"split counts from 1 (the paper has 1 to 5), got {split}")
+    if (as_whole(n_rows) or 0) < 3:
+        raise BayesNormError(f"n_rows must be at least 3 to leave a test row, got {n_rows!r}")
+    if not 1 <= (as_whole(split) or 0) < 2**32:
+        raise BayesNormError(f"split counts from 1 (the paper has 1 to 5), got {split!r}")
     rows = np.arange(n_rows, dtype=np.int64)
     np.random.RandomState(split).shuffle(rows)
     n_test = round(0.2 * n_rows)

@@ -31,7 +31,7 @@ from ..files import write_bytes
 from ..likelihoods import Gaussian
 from ..methods import MCBN, MNF, BayesByBackprop, GaussianBN, MCDropout, StochasticBN, ensemble
 from ..metrics import constant_variance, coverage, crps, normalised_crps, normalised_pll, pll, rmse
-from ..nets import Rescaled, paper_mlp
+from ..nets import Rescaled, paper_mlp, plain_mlp
 from ..network import add_dropout
 from ..point_posterior import point
 from ..posterior import Posterior
@@ -106,7 +106,7 @@ class Workshop:
 
     @cached_property
     def dropped(self) -> Rescaled:
-        """The same shape with dropout before every linear layer, and no batch norm."""
+        """The same shape with dropout before every linear layer but the first, and no batch norm."""
         return self._trained("dropped", add_dropout(self._plain(), DROPOUT, "linear"))
 
     @cached_property
@@ -135,8 +135,8 @@ class Workshop:
         return method(epochs=self.epochs, batch_size=self.batch_size).fit(network, self.split.train, self.noise)
 
     def _plain(self) -> nn.Module:
-        layers = [layer for layer in paper_mlp(self._features, seed=self.split.seed) if not _normalises(layer)]
-        return nn.Sequential(*layers)
+        """The same shape without batch norm, whose shifts are then biases."""
+        return plain_mlp(self._features, seed=self.split.seed)
 
     @property
     def _features(self) -> int:
@@ -158,10 +158,6 @@ class Workshop:
         )
         self.seconds[name] = time.perf_counter() - started
         return network.eval()
-
-
-def _normalises(layer: nn.Module) -> bool:
-    return isinstance(layer, nn.BatchNorm1d)
 
 
 Maker = Callable[[Workshop], Posterior]

@@ -5,5 +5,5 @@ from .cifar_resnet import (
     CifarResNet as CifarResNet,
     load_cifar_resnet as load_cifar_resnet,
 )
-from .mlp import paper_dropout_mlp as paper_dropout_mlp, paper_mlp as paper_mlp
+from .mlp import paper_dropout_mlp as paper_dropout_mlp, paper_mlp as paper_mlp, plain_mlp as plain_mlp
 from .scaling import Rescaled as Rescaled

@@ -8,6 +8,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..arguments import require_seed, require_whole
 from ..data.folders import find
 from ..errors import BayesNormError, FileFormatError
 
@@ -51,8 +52,7 @@ class CifarResNet(nn.Module):
 
     def __init__(self, depth: int = 32, classes: int = 10, seed: int = 0) -> None:
         _check_depth(depth)
-        if classes < 1:
-            raise BayesNormError(f"classes must be at least 1, got {classes}")
+        classes, seed = require_whole("classes", classes), require_seed(seed)
         super().__init__()
         blocks = (depth - 2) // 6
         self.conv1 = _conv3x3(3, 16, 1)

@@ -1,12 +1,14 @@
 """The network of the MCBN paper's regression benchmark."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from numbers import Real
+from typing import Any
 
 import torch
 from torch import nn
 
-from ..arguments import require_seed
+from ..arguments import as_whole, require_seed
 from ..errors import BayesNormError
 
 WEIGHT_STD = 0.1
@@ -32,11 +34,7 @@ def paper_mlp(
         eps: epsilon of the BN layers.
         seed: of the weights; the global generator is not touched.
     """
-    widths = [in_features, *hidden, out_features]
-    if min(widths) < 1:
-        raise BayesNormError(
-            f"in_features, out_features and hidden must be at least 1, got {in_features}, {out_features} and {hidden}"
-        )
+    widths = _widths(in_features, hidden, out_features)
     generator = torch.Generator(device="cpu").manual_seed(require_seed(seed))
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(widths[:-1]):
@@ -60,11 +58,40 @@ def paper_dropout_mlp(
         in_features, out_features, hidden, seed: As in `paper_mlp`.
         rate: Share of units that dropout drops.
     """
+    if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= rate < 1:
+        raise BayesNormError(f"rate: {rate!r} was given; a probability from 0 to below 1 would work.")
+    layers: list[nn.Module] = []
+    for layer in plain_mlp(in_features, out_features, hidden, seed):
+        layers += [nn.Dropout(rate), layer] if isinstance(layer, nn.Linear) else [layer]
+    return nn.Sequential(*layers)
+
+
+def plain_mlp(
+    in_features: int, out_features: int = 1, hidden: Sequence[int] = (50, 50), seed: int = 0
+) -> nn.Sequential:
+    """The same shape with neither batch norm nor dropout: linear layers with biases, which are 0, and ReLU.
+
+    Args:
+        in_features, out_features, hidden, seed: As in `paper_mlp`.
+    """
+    widths = _widths(in_features, hidden, out_features)
     generator = torch.Generator(device="cpu").manual_seed(require_seed(seed))
     layers: list[nn.Module] = []
-    for fan_in, fan_out in pairwise([in_features, *hidden]):
-        layers += [nn.Dropout(rate), _linear(fan_in, fan_out, generator, bias=True), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Dropout(rate), _linear(hidden[-1], out_features, generator, bias=True))
+    for fan_in, fan_out in pairwise(widths[:-1]):
+        layers += [_linear(fan_in, fan_out, generator, bias=True), nn.ReLU()]
+    return nn.Sequential(*layers, _linear(widths[-2], widths[-1], generator, bias=True))
+
+
+def _widths(in_features: Any, hidden: Any, out_features: Any) -> list[int]:
+    """Units of all layers, the input's too."""
+    given = [in_features, *(hidden if isinstance(hidden, Iterable) else [None]), out_features]
+    widths = [width for width in map(as_whole, given) if width is not None and width >= 1]
+    if len(widths) < len(given):
+        raise BayesNormError(
+            "in_features, out_features and hidden must be at least 1 and whole numbers, got "
+            f"{in_features!r}, {out_features!r} and {hidden!r}"
+        )
+    return widths
 
 
 def _linear(fan_in: int, fan_out: int, generator: torch.Generator, *, bias: bool) -> nn.Linear:

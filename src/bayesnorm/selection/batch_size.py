@@ -18,22 +18,24 @@ hand, use `calibrate`. See docs/how_it_works.md for both on a real network.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
+from ..arguments import require_whole
 from ..batchnorm_posterior import BatchNormPosterior
 from ..engines import MonteCarlo
 from ..errors import BayesNormError, InputError
 from ..likelihoods import Gaussian, Likelihood
-from ..predictive import ClassificationPredictive
-from ..predictive.base import at_least_single
+from ..network.inputs import as_tensor
+from ..posterior import Posterior
+from ..predictive import ClassificationPredictive, MultiTaskPredictive
+from ..predictive.base import as_targets, at_least_single
 from .calibrate import mean_score
-from .priors import GaussianPrior, kl_divergence, weight_decay_prior
+from .priors import GaussianPrior, kl_divergence, require_numbers, weight_decay_prior
 from .unit_gaussians import unit_gaussians
 
 BATCH_SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
@@ -50,7 +52,8 @@ class BatchSizeRow:
         elbo: `log_likelihood - kl`.
         log_likelihood: Sum over all N training rows of E_q[log p(y | x, w)], in nats.
         kl: KL(q_M || p) over all units, less the flat prior's constant, in nats.
-        doubt: Mean mutual information (classification, nats) or mean epistemic variance (regression) on those rows.
+        doubt: Mean mutual information (classification, nats) or mean epistemic variance (regression) on those rows;
+            NaN for several tasks, which have no unit in common.
         validation: Mean validation NLL (classification) or CRPS (regression), or None.
     """
 
@@ -120,16 +123,21 @@ def select_batch_size(
             with it.
         data: Training rows (x, y) to estimate the bound on; a few thousand are enough.
         batch_sizes: M to look at.
-        weight_decay: lambda that the network was trained with, for the prior: loss in nats per row + lambda / 2 |W|^2,
-            as torch's optimisers and `train` mean it. It moves the bound, but not its maximum.
+        weight_decay: lambda that the network was trained with, for the prior: mean of (y - f)^2 / 2 (or cross entropy)
+            + lambda / 2 |W|^2, as torch's optimisers and `train` mean it. It moves the bound, and hardly its maximum
+            while N tau lambda times the units' variance is far below M.
         prior: A prior to take instead of the one that weight decay implies.
         train_rows: N of the bound; None takes how many rows the posterior was fitted on.
         validation: Validation rows (x, y), scored beside the bound.
         samples: Draws.
         seed: Same seed, same result.
     """
-    sizes = _require_sizes(batch_sizes)
+    sizes = _require_sizes(batch_sizes, _require_source(source))
     x, y = _require_pair("data", data)
+    if train_rows is not None:
+        train_rows = require_whole("train_rows", train_rows)
+    if prior is None:
+        require_numbers("weight_decay", weight_decay, positive=True)
     found: list[tuple[BatchSizeRow, BatchNormPosterior]] = []
     known: tuple[int, int] | None = None
     units: Any = None
@@ -163,12 +171,9 @@ def select_batch_size(
     return BatchSizeChoice(best[1], tuple(row for row, _ in found))
 
 
-def _expected_log_likelihood(likelihood: Likelihood, f: Tensor, y: Any) -> float:
+def _expected_log_likelihood(likelihood: Likelihood, f: Tensor, y: Tensor) -> float:
     """Mean over draws and rows of log p(y | f): each draw by itself, not their mixture."""
-    target = torch.as_tensor(y, device=f.device)
-    target = target.to(f.dtype) if target.is_floating_point() else target
-    if len(target) != f.shape[1]:
-        raise InputError(f"data: y has {len(target)} rows and x {f.shape[1]}; they must agree.")
+    target = y.to(device=f.device, dtype=f.dtype if y.is_floating_point() else y.dtype)
     repeated = target.expand(len(f), *target.shape).flatten(0, 1)
     return -float(likelihood.loss(f.flatten(0, 1), repeated))
 
@@ -177,6 +182,8 @@ def _doubt(likelihood: Likelihood, f: Tensor) -> float:
     predictive = likelihood.predictive(f)
     if isinstance(predictive, ClassificationPredictive):
         return float(predictive.mutual_information.mean())
+    if isinstance(predictive, MultiTaskPredictive):
+        return math.nan
     return float(predictive.epistemic.mean())
 
 
@@ -195,14 +202,34 @@ def _precision(likelihood: Likelihood) -> float:
     return math.fsum(numbers) / len(numbers)
 
 
-def _require_sizes(batch_sizes: Sequence[float]) -> list[float]:
-    sizes = list(batch_sizes)
+def _require_source(source: Any) -> bool:
+    """Whether it is asked for every size, which are real ones then."""
+    if isinstance(source, BatchNormPosterior):
+        return False
+    if isinstance(source, Posterior) or not callable(source):
+        raise BayesNormError(
+            f"source: {type(source).__name__} was given; a posterior over batch-norm statistics, or a callable that "
+            "gives one per batch size, would work."
+        )
+    return True
+
+
+def _require_sizes(batch_sizes: Sequence[float], real: bool) -> list[float]:
+    sizes = list(batch_sizes) if isinstance(batch_sizes, Iterable) else []
     if len(sizes) < 2 or not all(isinstance(size, int | float | np.integer) and 0 < size < math.inf for size in sizes):
         raise BayesNormError(f"batch_sizes: {batch_sizes!r} was given; two or more positive numbers would work.")
+    for size in sizes:
+        if real and size != int(size):
+            raise BayesNormError(
+                f"batch_sizes: {size} was given for a source that makes real batches; whole numbers would work."
+            )
     return sorted(sizes)
 
 
-def _require_pair(name: str, data: Any) -> tuple[Any, Any]:
-    if not isinstance(data, tuple | list) or len(data) != 2 or len(data[0]) != len(data[1]):
-        raise InputError(f"{name}: {type(data).__name__} was given; a pair (x, y) with as many targets as rows.")
-    return data[0], data[1]
+def _require_pair(name: str, data: Any) -> tuple[Tensor, Tensor]:
+    if isinstance(data, tuple | list) and len(data) == 2:
+        x = as_tensor(data[0], name)
+        y = as_targets(data[1], x.device)
+        if y.shape[:1] == x.shape[:1]:
+            return x, y
+    raise InputError(f"{name}: {type(data).__name__} was given; a pair (x, y) with as many targets as rows.")

@@ -9,7 +9,7 @@ softmax with temperature, or constant uncertainty.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeVar
@@ -18,12 +18,13 @@ import torch
 from torch import Tensor
 
 from ..engines import MonteCarlo
-from ..errors import BayesNormError
+from ..errors import BayesNormError, InputError
 from ..likelihoods import Likelihood
+from ..likelihoods.real_targets import RealTargets
 from ..metrics import crps_points
 from ..posterior import Posterior
-from ..predictive import Predictive, RegressionPredictive
-from ..predictive.base import at_least_single
+from ..predictive import ClassificationPredictive, Predictive, RegressionPredictive
+from ..predictive.base import as_targets, at_least_single
 from ..predictive.noise import NormalNoise
 from .search import minimise_on_log_scale
 
@@ -76,7 +77,7 @@ def calibrate(
         seed: Same seed, same choice.
     """
     cases = _cases(posterior, x, y, folds)
-    draws = samples or posterior.default_samples
+    draws = posterior.default_samples if samples is None else samples
     look = partial(_candidate, likelihood=posterior.likelihood, score=score, samples=draws, seed=seed)
     size = _batch_size(posterior)
     started = cases if folds is None or size is None else _at_batch_size(cases, size)
@@ -93,18 +94,29 @@ def calibrate(
 def mean_score(
     posterior: Posterior, x: Tensor, y: Any, score: Score | None = None, samples: int = 64, seed: int = 0
 ) -> float:
-    """The score that `calibrate` minimises, of a posterior as it stands."""
-    case = (posterior, x, y)
-    return _candidate([case], _batch_size(posterior), posterior.likelihood, score, samples, seed, noise=False).score
+    """The score that `calibrate` minimises, of a posterior as it stands: the mean over the targets that are there."""
+    predictive = posterior.likelihood.predictive(at_least_single(MonteCarlo(samples).outputs(posterior, x, seed)))
+    points = _score(predictive, y, score)
+    count = _present(predictive, y, points)
+    if count == 0:
+        raise InputError("y: all targets are missing; at least one that is not would work.")
+    return points.sum().item() / count
 
 
 def _cases(posterior: Posterior, x: Any, y: Any, folds: Sequence[Case] | None) -> list[Case]:
+    if not isinstance(posterior, Posterior):
+        raise BayesNormError(
+            f"posterior: {type(posterior).__name__} was given; point(model, likelihood), or what a method's fit gives, "
+            "would work."
+        )
     if (folds is None) == (x is None or y is None):
         raise BayesNormError(
             "x, y, folds: validation rows are needed once; x and y, or folds=[(posterior, x, y), ...], would work."
         )
     if folds is None:
         return [(posterior, posterior.executable.input(x), y)]
+    if not isinstance(folds, Iterable):
+        raise BayesNormError(f"folds: {type(folds).__name__} was given; [(posterior, x, y), ...] would work.")
     cases = []
     for number, fold in enumerate(folds):
         if not isinstance(fold, tuple | list) or len(fold) != 3 or not isinstance(fold[0], Posterior):
@@ -168,10 +180,21 @@ def _candidate(
 
     def objective(level: Tensor) -> Tensor:
         found = points(likelihood.with_noise(level))
+        if isinstance(likelihood, RealTargets) and level.dim():
+            found = found.movedim(likelihood.axis, -1)
         return found.flatten(0, -2).mean(0) if level.dim() else found.mean()
 
     level, value = minimise_on_log_scale(objective, low, high)
     return _Candidate(batch_size, likelihood.with_noise(level), value.mean().item())
+
+
+def _present(predictive: Predictive, y: Any, points: Tensor) -> int:
+    """How many targets are not missing; the scores of those that are, are 0."""
+    if isinstance(predictive, RegressionPredictive) and predictive.missing:
+        return int((~as_targets(y, points.device).isnan()).sum())
+    if isinstance(predictive, ClassificationPredictive) and predictive.ignore_index is not None:
+        return int((as_targets(y, points.device) != predictive.ignore_index).sum())
+    return points.numel()
 
 
 def _score(predictive: Predictive, y: Any, score: Score | None) -> Tensor:

@@ -88,6 +88,7 @@ class Normality:
             repeats: Simulations.
             seed: Same seed, same number.
         """
+        repeats = require_whole("repeats", repeats)
         # Columns of length 1, so that what is mixed from standard normals by their root is standard normal again.
         root, batches = torch.linalg.qr(_unit_columns(self.standardised)).R, len(self.standardised)
         bound = (ks.fitted_critical_distance if fitted else ks.critical_distance)(batches, LEVEL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import torch
@@ -76,7 +77,7 @@ def suggest_layers(
     """
     if not isinstance(posterior, BatchNormPosterior):
         raise BayesNormError(f"posterior: {type(posterior).__name__} has no layers to choose; MCBN's has.")
-    if not budget > 0:
+    if not isinstance(budget, Real) or not budget > 0:
         raise BayesNormError(f"budget: {budget!r} was given; a positive number of deterministic passes would work.")
     x = posterior.executable.input(x)
     options: list[LayerOption] = []

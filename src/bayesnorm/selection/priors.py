@@ -39,11 +39,11 @@ class GaussianPrior:
     std_std: float | Tensor
 
     def __post_init__(self) -> None:
-        _require_numbers("mean_loc", self.mean_loc)
+        require_numbers("mean_loc", self.mean_loc)
         if self.mean_std is not None:
-            _require_numbers("mean_std", self.mean_std, positive=True)
-        _require_numbers("std_loc", self.std_loc)
-        _require_numbers("std_std", self.std_std, positive=True)
+            require_numbers("mean_std", self.mean_std, positive=True)
+        require_numbers("std_loc", self.std_loc)
+        require_numbers("std_std", self.std_std, positive=True)
 
 
 def weight_decay_prior(rows: int, precision: float, weight_decay: float | Tensor) -> GaussianPrior:
@@ -60,8 +60,8 @@ def weight_decay_prior(rows: int, precision: float, weight_decay: float | Tensor
             optimisers, pass half of it.
     """
     rows = require_whole("rows", rows, words="; the number of training rows, at least 1, would work.")
-    _require_numbers("precision", precision, positive=True)
-    _require_numbers("weight_decay", weight_decay, positive=True)
+    require_numbers("precision", precision, positive=True)
+    require_numbers("weight_decay", weight_decay, positive=True)
     variance = 1 / (2 * rows * precision * weight_decay)
     return GaussianPrior(mean_loc=0.0, mean_std=None, std_loc=0.0, std_std=variance**0.5)
 
@@ -106,7 +106,8 @@ def _per_unit(name: str, value: float | Tensor, like: Tensor) -> Tensor:
     return value.to(like)
 
 
-def _require_numbers(name: str, value: Any, positive: bool = False) -> None:
+def require_numbers(name: str, value: Any, positive: bool = False) -> None:
+    """One finite number or one per unit, or an error."""
     works = f"a {'positive ' if positive else ''}finite number, or a flat tensor of one per unit, would work"
     if isinstance(value, bool) or not isinstance(value, int | float | Tensor):
         raise BayesNormError(f"{name}: {value!r} was given; {works}.")

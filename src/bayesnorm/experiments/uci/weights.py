@@ -11,11 +11,10 @@ import time
 from typing import Any
 
 import torch
-from torch import nn
 
 from ...likelihoods import Gaussian
 from ...methods import MNF, BayesByBackprop
-from ...nets import Rescaled, paper_mlp
+from ...nets import Rescaled, paper_mlp, plain_mlp
 from ...training.stacked import Stack, StackedRows, train_stacked
 from .folds import Data, Fold
 from .presets import PRECISIONS, preset_named
@@ -44,8 +43,7 @@ def run(preset: str, dataset: str, family: str, split: int, seed: int) -> dict[s
     fold, whole = data.validated[0], data.whole[0]
     x, y = data.table
     train = x[fold.train], y[fold.train, None]
-    plain = [layer for layer in paper_mlp(data.inputs, hidden=(data.width,) * 2, seed=seed) if not _normalises(layer)]
-    network = Rescaled.of(nn.Sequential(*plain), *train)
+    network = Rescaled.of(plain_mlp(data.inputs, hidden=(data.width,) * 2, seed=seed), *train)
     batch = min(BATCH_SIZE, len(fold.train))
     epochs = max(1, round(chosen.weight_steps / (len(fold.train) // batch)))
     method = METHODS[family](epochs=epochs, batch_size=batch)
@@ -88,7 +86,3 @@ def _drawn(data: Data, fold: Fold, f: torch.Tensor) -> Drawn:
     mean = f.double().mean(0)
     rows = StackedRows.of(*data.table, [fold.held])
     return Drawn(rows, mean[None], (f.double() - mean).square().mean(0)[None], f[:, None])
-
-
-def _normalises(layer: nn.Module) -> bool:
-    return isinstance(layer, nn.BatchNorm1d)
