@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from bayesnorm.errors import BayesNormError
-from bayesnorm.nets import paper_dropout_mlp, paper_mlp
+from bayesnorm.nets import paper_dropout_mlp, paper_mlp, plain_mlp
 
 
 def test_layers_are_the_papers():
@@ -80,7 +80,17 @@ def test_bad_sizes(sizes):
         paper_mlp(**sizes)
 
 
-@pytest.mark.parametrize("make", [paper_mlp, lambda d, **sizes: paper_dropout_mlp(d, 0.1, **sizes)])
+def test_without_batch_norm_every_layer_has_a_bias():
+    """Without its shifts a ReLU network can only scale: f(a x) = a f(x)."""
+    plain, dropped = plain_mlp(3, 2, (4, 5), seed=7), paper_dropout_mlp(3, 0.1, 2, (4, 5), seed=7)
+    assert [type(layer) for layer in plain] == [nn.Linear, nn.ReLU, nn.Linear, nn.ReLU, nn.Linear]
+    assert [type(layer) for layer in dropped] == [nn.Dropout, nn.Linear, nn.ReLU] * 2 + [nn.Dropout, nn.Linear]
+    for mine, other in zip(plain.parameters(), dropped.parameters(), strict=True):
+        assert torch.equal(mine, other)
+    assert [tuple(layer.bias.shape) for layer in plain[::2]] == [(4,), (5,), (2,)]
+
+
+@pytest.mark.parametrize("make", [paper_mlp, plain_mlp, lambda d, **sizes: paper_dropout_mlp(d, 0.1, **sizes)])
 def test_sizes_that_are_no_whole_numbers(make):
     for sizes in ({"hidden": (5, 2.5)}, {"hidden": 50}, {"out_features": "a"}, {"hidden": (0,)}):
         with pytest.raises(BayesNormError, match="in_features, out_features and hidden must be at least 1"):
