@@ -92,9 +92,11 @@ def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
     The factors must keep their digits, or the draws' small differences are lost: `autocast` would round them to half
     precision, and in a product of matrices (not in one with a vector) a GPU that is set to TF32 to 10 bits.
     """
+    if torch.is_autocast_enabled(values.device.type):
+        with torch.autocast(values.device.type, enabled=False):
+            return weighted_mean(values, weights)
     rest = values.shape[1:]
-    with torch.autocast(values.device.type, enabled=False):
-        return torch.mv(values.reshape(len(values), rest.numel()).T, weights).view(rest)
+    return torch.mv(values.reshape(len(values), rest.numel()).T, weights).view(rest)
 
 
 def mixture_log(log_values: Tensor, weights: Tensor) -> Tensor:
