@@ -10,12 +10,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from torch import nn
 
 from bayesnorm.bench import Store, Unit, run_local
 from bayesnorm.data import UCI_SETS
 from bayesnorm.errors import BayesNormError
 from bayesnorm.experiments.teye_tables import compare, read_rows
-from bayesnorm.experiments.uci import PRESETS, Preset, export, note_run, presets, results, rows, summary, units
+from bayesnorm.experiments.uci import PRESETS, Preset, export, note_run, presets, results, rows, summary, units, weights
 from bayesnorm.experiments.uci.folds import Data
 from bayesnorm.metrics import significance
 
@@ -86,6 +87,26 @@ def test_keys_stay_the_same():
         unit = by_key[Unit("uci-tiny", "any:name", parameters).key]
         assert unit.function == f"bayesnorm.experiments.uci.{function}"
     assert not by_key.keys() & {unit.key for unit in units("tiny", methods=["MCBN"], device="cuda")}
+
+
+@pytest.mark.parametrize(("family", "name"), [("bbb", "BayesByBackprop"), ("mnf", "MNF")])
+def test_weights_are_those_of_layers_with_biases(monkeypatch, family, name):
+    """Without batch norm's shifts and without biases, a network could only scale about the training mean."""
+    networks = []
+
+    class Seen(weights.METHODS[family]):
+        def fit(self, model, *arguments, **options):
+            networks.append(model)
+            return super().fit(model, *arguments, **options)
+
+    monkeypatch.setitem(weights.METHODS, family, Seen)
+    (found,) = weights.run("tiny", "boston", family, 1, 1)["rows"]
+    assert found["method"] == name
+    assert np.isfinite([found[key] for key in ("rmse", "crps", "pll", "normalised_crps", "pll_own")]).all()
+    (network,) = networks
+    linear = [layer for layer in network.modules() if isinstance(layer, nn.Linear)]
+    assert [tuple(layer.weight.shape) for layer in linear] == [(50, 3), (50, 50), (1, 50)]
+    assert all(layer.bias is not None for layer in linear)
 
 
 def test_presets_and_bad_names():

@@ -12,7 +12,6 @@ from torch import Tensor
 from ..errors import InputError
 from ..predictive import ClassificationPredictive, RegressionPredictive
 from ..predictive.base import as_targets
-from ..predictive.regression import require_level
 
 
 def check_regression(predictive: Any) -> None:
@@ -119,10 +118,6 @@ def number_pair(doubt: Any, error: Any) -> tuple[Tensor, Tensor]:
     if doubts.shape != errors.shape:
         raise InputError(f"doubt and error: {len(doubts)} and {len(errors)} numbers; one of each per point would work.")
     return doubts, errors.to(doubts.device)
-
-
-def check_level(level: float) -> None:
-    require_level(level)
 
 
 def check_floor(floor: float) -> None:

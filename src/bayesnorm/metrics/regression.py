@@ -11,7 +11,8 @@ from torch import Tensor
 from ..errors import InputError
 from ..predictive import RegressionPredictive
 from ..predictive.base import weighted_mean
-from .arguments import check_level, check_regression, finite_std, number_vector, regression_targets
+from ..predictive.regression import require_level
+from .arguments import check_regression, finite_std, number_vector, regression_targets
 from .points import MEMORY, map_points
 
 LEVELS = tuple(percent / 100 for percent in range(1, 100))
@@ -45,7 +46,7 @@ def pit(predictive: RegressionPredictive, y: Any, *, memory: int = MEMORY) -> Te
 
 def coverage(predictive: RegressionPredictive, y: Any, level: float = 0.9) -> Tensor:
     """Share of the targets inside the central interval of probability `level`. Closer to `level` is better."""
-    check_level(level)
+    require_level(level)
     return ((pit(predictive, y) - 0.5).abs() <= level / 2).to(predictive.mean.dtype).mean()
 
 
@@ -54,7 +55,7 @@ def width(predictive: RegressionPredictive, level: float = 0.9) -> Tensor:
 
     Lower is better among predictives that cover equally well.
     """
-    check_level(level)
+    require_level(level)
     check_regression(predictive)
 
     def score(loc: Tensor, scale: Tensor, _y: Tensor) -> Tensor:

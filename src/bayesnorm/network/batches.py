@@ -130,12 +130,17 @@ def isolated_randomness(seed: int, device: torch.device | None = None) -> Iterat
         np.random.set_state(kept[1])
 
 
-@contextlib.contextmanager
-def isolated_torch_randomness(seed: int, device: torch.device | None = None) -> Iterator[None]:
+def isolated_torch_randomness(seed: int, device: torch.device | None = None) -> contextlib.AbstractContextManager[None]:
     """As `isolated_randomness` for torch's own generators only, which costs some microseconds."""
-    generators = _generators(device)
+    return seeded(_generators(device), seed)
+
+
+@contextlib.contextmanager
+def seeded(generators: list[torch.Generator], seed: int) -> Iterator[None]:
+    """Let generators begin anew, and put them back afterwards."""
     kept = [generator.get_state() for generator in generators]
-    seed_torch(seed, device)
+    for generator in generators:
+        generator.manual_seed(seed)
     try:
         yield
     finally:

@@ -10,8 +10,9 @@ import numpy as np
 from ..arguments import require_whole
 from ..errors import InputError
 from ..metrics import pit
-from ..metrics.arguments import check_level, finite_std, number_vector, regression_targets
+from ..metrics.arguments import finite_std, number_vector, regression_targets
 from ..predictive import RegressionPredictive
+from ..predictive.regression import require_level
 from . import style
 from .chance import binomial_bands
 
@@ -67,7 +68,7 @@ class CoveragePlot:
             unit: Of the target.
             title: What one should see.
         """
-        check_level(level)
+        require_level(level)
         regression_targets(predictive, y)
         inside = (pit(predictive, y).flatten() - 0.5).abs() <= level / 2
         return cls.of_arrays(
@@ -86,7 +87,7 @@ class CoveragePlot:
         title: str = TITLE,
     ) -> Self:
         """Of predicted standard deviations, and whether each target lies in its interval of that level."""
-        check_level(level)
+        require_level(level)
         if groups is not None:
             groups = require_whole("groups", groups)
         stds = number_vector("std", std, infinite=False).detach().cpu().numpy()

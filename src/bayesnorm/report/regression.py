@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..metrics import optimal_crps, pit, pll_points
-from ..metrics.arguments import check_level, finite_std, regression_targets
+from ..metrics.arguments import finite_std, regression_targets
 from ..predictive import RegressionPredictive
-from ..predictive.regression import gaussian_crps
+from ..predictive.regression import gaussian_crps, require_level
 from .arrays import Array, flags, flat, per_row
 
 VECTORS = ("y", "mean", "std", "epistemic_std", "aleatoric_std", "lower", "upper", "pit", "log_density")
@@ -83,7 +83,7 @@ class RegressionTest:
             object.__setattr__(self, name, per_row(name, getattr(self, name), rows))
         if self.unlike is not None:
             object.__setattr__(self, "unlike", flags("unlike", self.unlike, rows))
-        check_level(self.level)
+        require_level(self.level)
         for name in ("train_std", "constant_std"):
             if not 0 < getattr(self, name) < np.inf:
                 raise InputError(f"{name}: {getattr(self, name)} was given; a positive number would work.")

@@ -22,6 +22,7 @@ from ..errors import BayesNormError, InputError
 from ..likelihoods import Likelihood
 from ..likelihoods.real_targets import RealTargets
 from ..metrics import crps_points
+from ..metrics.arguments import scored_labels
 from ..posterior import Posterior
 from ..predictive import ClassificationPredictive, Predictive, RegressionPredictive
 from ..predictive.base import as_targets, at_least_single
@@ -192,8 +193,8 @@ def _present(predictive: Predictive, y: Any, points: Tensor) -> int:
     """How many targets are not missing; the scores of those that are, are 0."""
     if isinstance(predictive, RegressionPredictive) and predictive.missing:
         return int((~as_targets(y, points.device).isnan()).sum())
-    if isinstance(predictive, ClassificationPredictive) and predictive.ignore_index is not None:
-        return int((as_targets(y, points.device) != predictive.ignore_index).sum())
+    if isinstance(predictive, ClassificationPredictive):
+        return int(scored_labels(predictive, as_targets(y, points.device), None).sum())
     return points.numel()
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import random
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,6 +15,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from ..arguments import require_whole
 from ..errors import InputError
+from ..network.batches import seeded
 from ..network.inputs import as_input, as_tensor
 
 Pair = tuple[Tensor, Tensor]
@@ -196,7 +196,7 @@ class _LoaderBatches:
         random.seed(seed)
         np.random.seed(seed)  # noqa: NPY002
         size = self.batch_size or 0
-        with _seeded(self._generators(), seed):
+        with seeded(self._generators(), seed):
             for step, batch in enumerate(self.loader):
                 pair = list(batch[:2]) if isinstance(batch, tuple | list) else []
                 if len(pair) != 2 or not all(isinstance(value, Tensor) for value in pair):
@@ -212,19 +212,6 @@ class _LoaderBatches:
 
     def describe(self) -> str:
         return f"{type(self.loader.dataset).__name__} in {self.steps} batches"
-
-
-@contextlib.contextmanager
-def _seeded(generators: list[torch.Generator], seed: int) -> Iterator[None]:
-    """Generators of the caller's that begin anew, and are put back afterwards."""
-    kept = [generator.get_state() for generator in generators]
-    for generator in generators:
-        generator.manual_seed(seed)
-    try:
-        yield
-    finally:
-        for generator, state in zip(generators, kept, strict=True):
-            generator.set_state(state)
 
 
 def _batch_size(loader: DataLoader[Any]) -> int | None:

@@ -88,10 +88,9 @@ class Objective:
     def validation_loss(self, rows: Pair, batch_size: int, model: nn.Module) -> float:
         """The network's loss over all rows, without penalties, in batches as large as is cheap."""
         x, y = rows
-        # Cloned, because a network may write into its input.
         size = max(batch_size, VALIDATION_ELEMENTS // max(1, x[0].numel()))
         with self._precision():
-            parts = [
+            parts = [  # of clones, because a network may write into its input
                 len(part) * self.loss(_outputs(model, part.clone(), "validation"), target).double()
                 for part, target in zip(x.split(size), y.split(size), strict=True)
             ]
