@@ -64,8 +64,28 @@ def leaves(x: int) -> int:
     sys.exit(3)
 
 
+def forks(x: int) -> int:
+    """Children that do not end by themselves come back as their parent does; units are slow enough to meet them."""
+    child = os.fork()
+    if child == 0 and x == 1:
+        time.sleep(0.2)
+        raise RuntimeError("in the child")
+    if child == 0 and x == 2:
+        sys.exit()
+    if child and x == 2:
+        assert os.waitpid(child, 0)[1] == 0
+    time.sleep(0.3 if child else 0)
+    return x * x
+
+
+class Beyond(BaseException):
+    """What is no `Exception`."""
+
+
 def dies(x: int, deadly: list[int], kind: str) -> int:
     if x in deadly:
+        if kind == "beyond":
+            raise Beyond
         if kind == "exit":
             os._exit(7)
         if kind == "orphan":  # a child keeps the pipes open after its parent's death
@@ -78,7 +98,7 @@ def dies(x: int, deadly: list[int], kind: str) -> int:
     return x * x
 
 
-def loses_its_gpu(x: int, deadly: list[int]) -> int:
+def loses_its_gpu(x: int, deadly: list[int], device: str = "cuda") -> int:
     """As after an illegal access to a GPU's memory: CUDA fails in this process from then on."""
 
     def fail() -> None:

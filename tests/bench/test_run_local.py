@@ -106,6 +106,7 @@ def test_other_ways_to_fail(store, units, function, message):
         ("SIGKILL", "killed by SIGKILL before the unit was finished; often for lack of memory."),
         ("SIGSEGV", "killed by SIGSEGV before the unit was finished."),
         ("exit", "ended with exit code 7 before the unit was finished."),
+        ("beyond", "ended with exit code 1 before the unit was finished."),
         ("orphan", "killed by SIGKILL"),
     ],
 )
@@ -118,6 +119,14 @@ def test_a_worker_that_dies_costs_its_unit_only(store, units, kind, message):
     failures = store.failures("test")
     assert [failure.parameters["x"] for failure in failures] == [2, 9]
     assert all(message in failure.error and failure.attempts == 1 for failure in failures)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_child_that_a_unit_forked_answers_for_nobody(store, units, workers):
+    assert run_local(units("forks", 4), store, workers=workers) == Tally(0, 4, 0)
+    assert [row["result"] for row in store.rows("test")] == [0, 1, 4, 9]
 
 
 @pytest.mark.parametrize("deadly", [[1, 3], [4]])
@@ -251,6 +260,16 @@ def test_a_module_that_is_not_there_is_said_before_anything_runs(store, module):
     with pytest.raises(BayesNormError, match=f"units: there is no module {module}"):
         run_local([Unit("test", f"{module}:run", {})], store)
     assert store.experiments() == []
+
+
+def test_a_store_that_can_only_be_read_is_said_before_anything_runs(store, units, tmp_path):
+    kept = units("square", 1)
+    run_local(kept, store, workers=0)
+    store._connection.execute("PRAGMA query_only = ON")  # root may write to any file
+    with pytest.raises(BayesNormError, match="readonly database"):
+        run_local(units("slow", 1, folder=str(tmp_path), seconds=0.0), store, workers=0)
+    assert not [*tmp_path.glob("*.pid")]
+    assert run_local(kept, store, workers=0) == Tally(1, 0, 0)
 
 
 @pytest.mark.parametrize(

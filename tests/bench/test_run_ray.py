@@ -83,6 +83,16 @@ def test_a_worker_that_dies_costs_its_unit_only(store, units, tmp_path):
 
 
 @pytest.mark.usefixtures("cluster")
+def test_a_worker_that_loses_its_gpu_costs_its_unit_only(store, units):
+    """CUDA does not come back in a process; units that the same process went on with would all fail."""
+    todo = units("loses_its_gpu", 5, deadly=[1], device="cuda")
+    assert run_ray(todo, store, workers=1) == Tally(0, 4, 1)
+    (failure,) = store.failures("test")
+    assert failure.parameters["x"] == 1
+    assert "illegal memory access" in failure.error
+
+
+@pytest.mark.usefixtures("cluster")
 def test_what_another_run_finished_meanwhile_is_not_done_again(store, units):
     todo = units("square", 4)
 
@@ -160,8 +170,9 @@ with Store(folder + "/results.db") as store:
 """
 
 
-def start(folder, addresses):
-    environment = {name: value for name, value in os.environ.items() if name != "RAY_USAGE_STATS_ENABLED"}
+def start(folder, addresses, without=(), **variables):
+    without = ("RAY_USAGE_STATS_ENABLED", *without)
+    environment = {name: value for name, value in os.environ.items() if name not in without} | variables
     return subprocess.Popen(
         [sys.executable, "-c", RUN, sys.path[0], str(folder), json.dumps(addresses)],
         stdout=subprocess.PIPE,
@@ -197,9 +208,10 @@ def session(process):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
-@pytest.mark.usefixtures("cluster")  # for its secret
 def test_an_interrupted_run_on_a_cluster_of_its_own_leaves_its_results_and_no_process(tmp_path):
-    with start(tmp_path, [None]) as process:
+    home = tmp_path / "home"
+    home.mkdir()
+    with start(tmp_path, [None], without=["RAY_AUTH_TOKEN", "RAY_AUTH_MODE"], HOME=str(home)) as process:
         end = time.monotonic() + 120
         while len(list(tmp_path.glob("*.pid"))) < 6:
             assert process.poll() is None, process.stderr.read()
@@ -209,6 +221,7 @@ def test_an_interrupted_run_on_a_cluster_of_its_own_leaves_its_results_and_no_pr
         assert len(begun) > 3
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to Ray's processes too
         _, told = process.communicate(timeout=60)
+    assert [*home.iterdir()] == []
     assert process.returncode == -signal.SIGINT
     assert "KeyboardInterrupt" in told
     assert all(gone(number) for number in begun)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import sqlite3
 import subprocess
@@ -92,6 +93,15 @@ def test_csv(store, tmp_path):
     assert (tmp_path / "out.csv").read_text() == CSV
     with pytest.raises(FileFormatError, match="does not exist"):
         store.export_csv("e", tmp_path / "absent" / "out.csv")
+
+
+def test_csv_with_odd_text(store, tmp_path):
+    """Old line ends, which a reader takes for new rows unless they are quoted, and half characters."""
+    store.add_result(unit(seed=1), {"first": "a\rb", "second": "c\r\nd", "third": "\ud800 ü"})
+    store.export_csv("e", tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert [row[name] for name in ("seed", "first", "second", "third")] == ["1", "a\rb", "c\r\nd", "\\ud800 ü"]
 
 
 def test_what_is_no_store(tmp_path):

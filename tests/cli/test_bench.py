@@ -45,6 +45,12 @@ def test_show_prints_a_table_and_failures_beneath(bayesnorm, filled):
     assert lines[below + 3].split() == ['{"x":', "7,", '"y":', '"n7"}', "1", "RuntimeError:", "no"]
 
 
+def test_show_failures_alone(bayesnorm, filled):
+    lines = bayesnorm("bench", "show", filled, "--experiment", "beta").out.splitlines()
+    assert lines[0] == "beta: 1 failures"
+    assert lines[3].split() == ['{"x":', "1}", "1", "lost"]
+
+
 def test_show_as_json(bayesnorm, filled):
     told = json.loads(bayesnorm("bench", "show", filled, "--experiment", "alpha", "--json").out)
     assert [row["x"] for row in told["results"]] == [1, 2, 10]
@@ -88,7 +94,7 @@ def test_export(bayesnorm, refuses, filled, tmp_path):
     out = tmp_path / "alpha.csv"
     arguments = ("bench", "export", filled, "--experiment", "alpha", "--out", out)
     ended = bayesnorm(*arguments)
-    assert (ended.code, ended.err) == (0, f"wrote {out}\n")
+    assert ended.code == 0
     with out.open(newline="") as file:
         assert [row["x"] for row in csv.DictReader(file)] == ["1", "2", "10"]
     out.write_text("mine")
@@ -101,10 +107,36 @@ def test_export(bayesnorm, refuses, filled, tmp_path):
     )
 
 
+def test_export_never_writes_over_the_store(refuses, filled, tmp_path):
+    before = filled.read_bytes()
+    (tmp_path / "link.csv").symlink_to(filled)
+    for out in (filled, tmp_path / "link.csv"):
+        arguments = ("bench", "export", filled, "--experiment", "alpha", "--out", out, "--force")
+        assert "is the store itself" in refuses(*arguments)
+    assert filled.read_bytes() == before
+
+
+def test_export_says_what_failed(bayesnorm, filled, tmp_path):
+    out = tmp_path / "alpha.csv"
+    ended = bayesnorm("bench", "export", filled, "--experiment", "alpha", "--out", out)
+    assert ended.err == f"1 units failed and are not in it\nwrote {out}\n"
+
+
+def test_export_of_the_uci_benchmark_without_results(refuses, tmp_path):
+    with Store(tmp_path / "s.sqlite") as store:
+        store.add_failure(Unit("uci-quick", "any.where:run", {"dataset": "yacht"}), "lost")
+    arguments = ("bench", "export", tmp_path / "s.sqlite", "--experiment", "uci-quick", "--out")
+    assert "has no results of the preset 'quick'" in refuses(*arguments, tmp_path / "uci.csv")
+    assert "is the name of the JSON file" in refuses(*arguments, tmp_path / "uci.json")
+    assert "is a folder" in refuses(*arguments, ".")
+    assert [file.name for file in tmp_path.iterdir()] == ["s.sqlite"]
+
+
 def test_export_of_the_uci_benchmark(bayesnorm, refuses, tmp_path, monkeypatch):
     with Store(tmp_path / "s.sqlite") as store:
         found = {"rows": [{"method": "MCBN", "rmse": 0.5, "split": 1}, {"method": "BN", "rmse": 0.6, "split": 1}]}
         store.add_result(Unit("uci-quick", "any.where:run", {"dataset": "yacht"}), found)
+        store.add_result(Unit("uci-quick", "any.where:run", {"dataset": "yacht", "device": "cuda"}), found)
     written = []
     monkeypatch.setattr(real_uci, "export", lambda store, *rest: written.append(rest))
     out = tmp_path / "uci.csv"
@@ -112,7 +144,9 @@ def test_export_of_the_uci_benchmark(bayesnorm, refuses, tmp_path, monkeypatch):
     (tmp_path / "uci.json").touch()
     assert "uci.json is there already" in refuses(*arguments)
     assert written == []
-    assert bayesnorm(*arguments, "--force").code == 0
+    ended = bayesnorm(*arguments, "--force")
+    assert ended.code == 0
+    assert "Units computed on a CPU and on a GPU: 1; the GPU's results count." in ended.err
     assert written == [("quick", out)]
     assert "(2 entries)" in bayesnorm("bench", "show", tmp_path / "s.sqlite", "--experiment", "uci-quick").out
 
@@ -196,12 +230,12 @@ def test_uci_interrupted_keeps_its_time(bayesnorm, uci, tmp_path, monkeypatch):
 
 def test_uci_with_failures(bayesnorm, uci, tmp_path):
     (tmp_path / "broken").touch()
-    store = tmp_path / "bench.sqlite"
+    store = tmp_path / "my bench.sqlite"
     ended = bayesnorm("bench", "uci", "--workers", 1, "--store", store)
     assert (ended.code, ended.out) == (1, "quick: 3 results\n")
     last = ended.err.splitlines()[-1]
     assert last.startswith("error: 1 units failed; `bayesnorm bench show")
-    assert f"{store} --experiment uci-quick` says why" in last
+    assert f"'{store}' --experiment uci-quick` says why" in last
     assert "OSError: odd" in bayesnorm("bench", "show", store, "--experiment", "uci-quick").out
     (tmp_path / "broken").unlink()
     assert bayesnorm("bench", "uci", "--workers", 1, "--store", store).code == 0
@@ -212,6 +246,11 @@ def test_uci_refuses(refuses, uci, tmp_path):
     assert "--address: was given without --runner ray" in refuses("bench", "uci", "--address", "a:1", *store, code=2)
     line = refuses("bench", "uci", "--preset", "huge", *store, code=2)
     assert "--preset: 'huge' was given; one of quick, paper would work" in line
+    line = refuses("bench", "uci", "--set", "yacht", "--set", "iris", *store, code=2)
+    assert "--set: 'iris' was given; one of boston," in line
+    assert "--method: 'MCDO' was given; one of MCBN would work" in refuses(
+        "bench", "uci", "--method", "MCDO", *store, code=2
+    )
     assert "'--threads'" in refuses("bench", "uci", "--threads", 0, *store, code=2)
     assert "'--runner'" in refuses("bench", "uci", "--runner", "frob", *store, code=2)
     assert "'--device'" in refuses("bench", "uci", "--device", "tpu", *store, code=2)

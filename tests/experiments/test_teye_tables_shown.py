@@ -15,6 +15,7 @@ from bayesnorm.errors import BayesNormError
 from bayesnorm.experiments.paper_facts import fact
 from bayesnorm.experiments.teye_tables import TABLES, compare, markdown, read_rows, render, verdicts
 from bayesnorm.experiments.teye_tables.__main__ import main
+from bayesnorm.experiments.uci import note_run
 
 from .made_up_runs import runs, the_papers
 
@@ -89,7 +90,12 @@ def test_counts_at_the_end(tmp_path):
 def test_what_the_rows_were_made_on(tmp_path):
     path = write(tmp_path / "rows.csv", the_papers())
     assert render(4, path).splitlines()[1] == "Ours: preset paper."
-    head = {"machine": {"device": "H200", "torch": "2.9"}, "network_steps": 1234567, "wall_clock": 5.25}
+    head = {
+        "preset": "paper",
+        "machine": {"device": "H200", "torch": "2.9"},
+        "network_steps": 1234567,
+        "wall_clock": 5.25,
+    }
     path.with_suffix(".json").write_text(json.dumps(head))
     shown = " ".join(render(4, path).split())  # lines are wrapped
     assert "preset paper; machine (device H200, torch 2.9), network steps 1,234,567, wall clock 5.25." in shown
@@ -123,6 +129,26 @@ def test_rows_from_a_store(tmp_path):
     with pytest.raises(BayesNormError, match=r"no\.db is not there"):
         read_rows(store=tmp_path / "no.db")
     assert not (tmp_path / "no.db").exists()
+
+
+def test_a_store_with_the_time_that_runs_took(tmp_path):
+    """As `bayesnorm bench uci` leaves it."""
+    with Store(tmp_path / "s.db") as store:
+        part = [{**row, "cv_rmse": 1.0} for row in runs("boston", "MCBN", crps=(1.45, 0.02))]
+        store.add_result(Unit("uci-paper", "any:name", {"preset": "paper", "dataset": "boston"}), {"rows": part})
+        note_run(store, "paper", seconds=1.0, workers=1, finished=1)
+        assert len(read_rows(store=store)) == 25
+
+
+def test_files_that_other_programs_wrote(tmp_path):
+    path = write(tmp_path / "rows.csv", the_papers())
+    plain = render(6, path)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"))
+    assert render(6, path) == plain
+    for content in (b"\xff\xfe", b"x" * 200_000):
+        path.write_bytes(content)
+        with pytest.raises(BayesNormError, match=r"rows_path: .*rows\.csv is no CSV file"):
+            read_rows(path)
 
 
 def test_no_results_yet(tmp_path, monkeypatch):
@@ -172,6 +198,19 @@ def test_verdicts_name_the_sets():
         in lines
     )
     assert any(line.startswith("- yacht, MCDropout, PLL: -2.570 ± 0.690 (same) by CRPS; the paper") for line in lines)
+
+
+def test_the_batch_size_of_training_may_be_chosen_by_crps_too():
+    def at(size, cv_crps, normalised_crps):
+        found = runs("yacht", "MCBN", chosen=int(size == 32), setting=size, normalised_crps=(normalised_crps, 1.0))
+        return [row | {"cv_crps": cv_crps} for row in found]
+
+    rows = at(32, 0.9, -50.0) + at(64, 0.7, 20.0) + at(128, 0.8, -30.0) + at(256, float("nan"), -30.0)
+    lines = verdicts(rows).splitlines()
+    assert "- MCBN: 0 of 1, below 0 on yacht; the paper's 7 of 8, below 0 on yacht" in lines
+    assert "- MCBN, M of training by CRPS: 1 of 1" in lines
+    untold = verdicts([{**row, "cv_crps": None} for row in rows])
+    assert "of training" not in untold
 
 
 def test_main_prints(tmp_path, capsys, monkeypatch):

@@ -7,6 +7,7 @@ import json
 import statistics
 import sys
 from collections import Counter
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -173,6 +174,18 @@ def test_each_criterion_chooses_a_size_of_its_own(filled):
     assert rows(filled, "quick") == []
 
 
+@pytest.mark.parametrize(
+    ("values", "chosen"),
+    [((float("nan"), 3.0), 1), ((3.0, float("nan")), 0), ((3.0, 3.0), 0), ((float("nan"),) * 2, 0)],
+)
+def test_one_size_is_chosen_where_networks_went_astray_or_sizes_are_level(store, values, chosen):
+    sizes = (16.0, 32.0)
+    for size, value in zip(sizes, values, strict=True):
+        keep(store, "bn", size, [row("MCBN", 1, seed, value, size) for seed in (1, 2)])
+    found = [each["setting"] for each in rows(store, "tiny") if each["chosen"]]
+    assert found == [sizes[chosen]] * 2
+
+
 def test_what_was_computed_on_two_devices_counts_once(filled):
     before = rows(filled, "tiny"), results.header(filled, "tiny")["units"], summary(filled, "tiny")
     same = filled.rows("uci-tiny")[0]
@@ -181,11 +194,20 @@ def test_what_was_computed_on_two_devices_counts_once(filled):
         "any:name",
         {name: same[name] for name in ("preset", "dataset", "family", "setting")} | {"device": "cuda"},
     )
-    filled.add_result(
-        unit, {name: same[name] for name in ("rows", "network_steps", "unit_seconds", "curve", "points")}, 1.0, MACHINE
-    )
+    told = {name: same[name] for name in ("rows", "network_steps", "unit_seconds", "curve", "points")}
+    on_gpu = [{**each, "coverage_95": 0.123} for each in told["rows"]]
+    filled.add_result(unit, {**told, "rows": on_gpu}, 1.0, MACHINE)
     assert len(filled.rows("uci-tiny")) == 5
-    assert (rows(filled, "tiny"), results.header(filled, "tiny")["units"], summary(filled, "tiny")) == before
+    found = rows(filled, "tiny")
+    assert len(found) == len(before[0])
+    assert {each["coverage_95"] for each in found if each["setting"] == same["setting"]} == {0.123}, "the GPU's"
+    assert [each for each in found if each["setting"] != same["setting"]] == [
+        each for each in before[0] if each["setting"] != same["setting"]
+    ]
+    assert results.header(filled, "tiny")["units"] == before[1]
+    said = summary(filled, "tiny").splitlines()
+    assert len(said) == len(before[2].splitlines()) + 2
+    assert said[-1] == "Units computed on a CPU and on a GPU: 1; the GPU's results count."
 
 
 def test_summary_has_means_and_errors_of_the_chosen(filled):
@@ -218,8 +240,19 @@ def test_a_run_that_gave_no_number_does_not_hide_the_others(filled):
     assert [line for line in lines if line != broken] == before
 
 
-def test_export_reads_back(filled, tmp_path):
-    note_run(filled, "tiny", seconds=12.34, workers=2, finished=4)
+def test_export_refuses(filled, tmp_path):
+    with pytest.raises(BayesNormError, match=r"path: .*rows\.json is the name of the JSON file .*; \*\.csv would work"):
+        export(filled, "tiny", tmp_path / "rows.json")
+    with pytest.raises(BayesNormError, match="store: has no results of the preset 'quick'"):
+        export(filled, "quick", tmp_path / "rows.csv")
+    assert not [*tmp_path.glob("rows*")]
+
+
+def test_export_reads_back(filled, tmp_path, monkeypatch):
+    assert "summed seconds of runs" not in results.header(filled, "tiny"), "no run was noted"
+    for ended, took, workers in (("a", 12.34, 2), ("b", 2.5, None)):
+        monkeypatch.setattr(results, "datetime", Mock(now=Mock(return_value=Mock(isoformat=Mock(return_value=ended)))))
+        note_run(filled, "tiny", seconds=took, workers=workers, finished=4)
     path = tmp_path / "rows.csv"
     export(filled, "tiny", path)
     with path.open(newline="") as file:
@@ -241,8 +274,8 @@ def test_export_reads_back(filled, tmp_path):
     assert head["network steps"] == {"bn": 200, "mnf": 200}
     assert head["seconds of units"] == {"bn": 4, "mnf": 4}
     assert (head["hardware"], head["torch"]) == (["a chip"], ["2"])
-    assert head["wall-clock seconds"] == 12
-    assert head["runs"] == ["4 units in 12 s, 2 at once"]
+    assert head["summed seconds of runs"] == 15
+    assert head["runs"] == ["4 units in 12 s, 2 at once", "4 units in 2 s"]
     assert [(each["dataset"], each["setting"]) for each in head["curves"]] == [("yacht", 16.0), ("yacht", 32.0)]
     assert [each["setting"] for each in head["points"]] == [32.0], "the size that split 1 chose for MCBN"
     assert "runs" not in {each["method"] for each in everything}

@@ -42,6 +42,8 @@ class Ledger:
         self.everything = distinct(units)
         self.missing = store.missing(self.everything)
         require_modules(self.missing)
+        if self.missing:
+            store.require_writable()
         self.kept, self.finished, self.failed = len(self.everything) - len(self.missing), 0, 0
         self._waiting = iter(self.missing)
         self._store, self._progress = store, progress

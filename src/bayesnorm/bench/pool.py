@@ -135,8 +135,7 @@ class _Worker:
         self._listener.join(LOOK_SECONDS)
 
     def obituary(self) -> str:
-        """How it died."""
-        self.process.kill()
+        """How it died; one that is still ending has the time to."""
         self.close()
         code = self.process.returncode
         if code >= 0:

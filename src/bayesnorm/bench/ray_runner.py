@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import secrets
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from ..errors import BayesNormError, MissingExtraError
@@ -66,7 +69,10 @@ def _work(ray: Any, ledger: Ledger, *, workers: int | None, threads: int) -> Non
     """Keep the cluster busy until nothing is left; at an interruption, keep what was finished and stop the rest."""
     variables = dict.fromkeys(THREADS, str(threads))
     # A unit is tried once a run, as in `run_local`.
-    remote = ray.remote(max_retries=0, retry_exceptions=False, runtime_env={"env_vars": variables})(_compute)
+    options = {"max_retries": 0, "retry_exceptions": False, "runtime_env": {"env_vars": variables}}
+    remote = ray.remote(**options)(_compute)
+    # After some errors CUDA fails in a process for ever, so that no other unit may follow in it.
+    remote_on_gpu = ray.remote(**options, max_calls=1)(_compute)
     path = [str(place) for place in sys.path]
     running: dict[Any, Unit] = {}
     more = True
@@ -78,7 +84,8 @@ def _work(ray: Any, ledger: Ledger, *, workers: int | None, threads: int) -> Non
                 unit = ledger.take()
                 more = unit is not None
                 if unit is not None:
-                    call = remote.options(**_needs(machines, unit, threads))
+                    called = remote_on_gpu if _wants_gpu(unit) else remote
+                    call = called.options(**_needs(machines, unit, threads))
                     running[call.remote(path, unit.function, unit.text, unit.key, threads)] = unit
             if running:
                 (done,), _ = ray.wait([*running], num_returns=1)
@@ -129,8 +136,11 @@ def _needs(machines: list[dict[str, float]], unit: Unit, threads: int) -> dict[s
     """What the unit reserves; never more than some machine has, since Ray would wait for ever."""
     largest = max((machine.get("CPU", 0) for machine in machines), default=0)
     gpus = any(machine.get("GPU", 0) >= 1 for machine in machines)
-    wants_gpu = str(unit.parameters.get("device", "")).startswith("cuda")
-    return {"num_cpus": min(threads, largest) or threads, "num_gpus": int(wants_gpu and gpus)}
+    return {"num_cpus": min(threads, largest) or threads, "num_gpus": int(_wants_gpu(unit) and gpus)}
+
+
+def _wants_gpu(unit: Unit) -> bool:
+    return str(unit.parameters.get("device", "")).startswith("cuda")
 
 
 @contextlib.contextmanager
@@ -151,7 +161,7 @@ def _connected(ray: Any, address: str | None, cores: int) -> Iterator[None]:
         asked = {"address": address}
     with _handlers_as_before():
         try:
-            with _silent_usage():
+            with _quiet_settings(own=address is None):
                 ray.init(**asked, log_to_driver=False, logging_level="error")
         except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             ray.shutdown()
@@ -182,18 +192,27 @@ def _require_reachable(address: str) -> None:
 
 
 @contextlib.contextmanager
-def _silent_usage() -> Iterator[None]:
-    """No word about this run to Ray's makers."""
-    name = "RAY_USAGE_STATS_ENABLED"
-    before = os.environ.get(name)
-    os.environ[name] = "0"
+def _quiet_settings(own: bool) -> Iterator[None]:
+    """No word about this run to Ray's makers, and no secret of an own cluster in the user's home."""
+    settings = {"RAY_USAGE_STATS_ENABLED": "0"}
+    told = any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    if own and not told and not (Path.home() / ".ray" / "auth_token").exists():
+        settings["RAY_AUTH_TOKEN"] = _secret()
+    names = [*settings, "RAY_AUTH_MODE"]  # which Ray sets by itself
+    before = {name: os.environ[name] for name in names if name in os.environ}
+    os.environ.update(settings)
     try:
         yield
     finally:
-        if before is None:
+        for name in names:
             os.environ.pop(name, None)
-        else:
-            os.environ[name] = before
+        os.environ.update(before)
+
+
+@functools.cache
+def _secret() -> str:
+    """Of this process's own clusters; one for all, since Ray remembers the first."""
+    return secrets.token_hex(32)
 
 
 @contextlib.contextmanager

@@ -39,7 +39,7 @@ def run_local(
 
     Each result is in the store as soon as it is there, so that a run that was stopped or killed goes on where it was.
     A unit that raises, or whose process dies, is recorded as failed, and the others go on. The results are the same
-    for any number of workers.
+    for any number of workers. Two runs of the same units at once do much of the work twice; more workers do not.
 
     Args:
         units: What to compute; repetitions count once.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BayesNormError, FileFormatError
-from ..files import write_bytes
+from ..files import require_place, write_bytes
 from .unit import Unit, distinct
 
 APPLICATION = 0x62_6E_62_31  # "bnb1", which SQLite keeps in the file's header
@@ -75,10 +75,7 @@ class Store:
 
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 60.0) -> None:
         self.path = Path(path)
-        if not self.path.parent.is_dir():
-            raise FileFormatError(f"path: the folder {self.path.parent} does not exist; make it first.")
-        if self.path.is_dir():
-            raise FileFormatError(f"path: {self.path} is a folder; give a file name.")
+        require_place(self.path)
         self._connection: sqlite3.Connection | None = None
         try:
             with self._guarded():
@@ -134,6 +131,11 @@ class Store:
         query = "SELECT 1 FROM units WHERE key = ? AND result IS NOT NULL"
         return [unit for unit in distinct(units) if not self._query(query, unit.key)]
 
+    def require_writable(self) -> None:
+        """Refuse a file that can be read only, before results are computed that it could not take."""
+        self._query("BEGIN IMMEDIATE")
+        self._query("ROLLBACK")
+
     def experiments(self) -> list[str]:
         """Names of the experiments that have results or failures."""
         return [name for (name,) in self._query("SELECT DISTINCT experiment FROM units ORDER BY experiment")]
@@ -167,11 +169,8 @@ class Store:
             raise BayesNormError(f"experiment: {experiment!r} has no results in {self.path}; it holds {known}.")
         last = [name for name in ("seconds", "machine") if all(name in row for row in rows)]
         columns = [*dict.fromkeys(name for row in rows for name in row if name not in last), *last]
-        table = io.StringIO()
-        writer = csv.writer(table, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([[_cell(row.get(name)) for name in columns] for row in rows])
-        write_bytes(Path(path), table.getvalue().encode())
+        lines = [_line(columns), *(_line([_cell(row.get(name)) for name in columns]) for row in rows)]
+        write_bytes(Path(path), "".join(lines).encode("utf-8", "backslashreplace"))
 
     def _open(self, timeout: float) -> None:
         """Make the table where the file is new; else see that it is a store, whole, and of this version."""
@@ -281,6 +280,12 @@ def _order(value: Any) -> tuple[Any, ...]:
     if isinstance(value, str):
         return (2, value)
     return (0,) if value is None else (1, value, isinstance(value, float))
+
+
+def _line(cells: list[str]) -> str:
+    line = io.StringIO()
+    csv.writer(line).writerow(cells)  # it ends lines with "\r\n", and quotes a cell that holds either of the two
+    return line.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _cell(value: Any) -> str:

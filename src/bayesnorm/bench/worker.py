@@ -31,11 +31,13 @@ LAST = "last"
 def answer(function: str, parameters: str, key: str, threads: int) -> dict[str, Any]:
     """Call a function with parameters, which are JSON.
 
-    The global random generators start from the unit's key, so that a unit gives the same whatever ran before it.
+    The global random generators of Python, and of NumPy and torch where the unit's module imports them, start from the
+    unit's key, so that a unit gives the same whatever ran before it.
 
     Returns:
         `result`, as JSON, or `error`, as text; `seconds` of the call, and `machine`.
     """
+    own, status = os.getpid(), 0
     started = time.perf_counter()
     try:
         module, _, name = function.partition(":")
@@ -47,9 +49,12 @@ def answer(function: str, parameters: str, key: str, threads: int) -> dict[str, 
         result = called(**json.loads(parameters))
         seconds = time.perf_counter() - started
         outcome = {"result": _as_json(function, result)}
-    except (Exception, SystemExit):
+    except (Exception, SystemExit) as error:
         seconds = time.perf_counter() - started
         outcome = {"error": traceback.format_exc()[-ERROR_CHARACTERS:]}
+        status = 0 if isinstance(error, SystemExit) and not error.code else 1
+    if os.getpid() != own:  # a child that the unit forked must neither answer nor go on with what its parent does
+        os._exit(status)
     return {**outcome, "seconds": seconds, "machine": machine(threads)}
 
 

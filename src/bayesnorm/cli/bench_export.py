@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from ..errors import BayesNormError
 from ..experiments import uci
+from ..experiments.uci.results import computed_twice
 from .bench_store import open_store, require_experiment
 from .outputs import require_free
 from .printing import note
@@ -28,11 +30,21 @@ def bench_export(
     """
     with open_store(store) as opened:
         require_experiment(opened, experiment)
-        require_free(out, force)
         preset = experiment.removeprefix(uci.EXPERIMENT)
+        _require_place(out, store, force)
         if experiment.startswith(uci.EXPERIMENT) and preset in uci.PRESETS:
-            require_free(out.with_suffix(".json"), force)
+            _require_place(out.with_suffix(".json"), store, force)
             uci.export(opened, preset, out)
+            if said := computed_twice(opened, preset):
+                note(said)
         else:
             opened.export_csv(experiment, out)
+        if failed := len(opened.failures(experiment)):
+            note(f"{failed} units failed and are not in it")
     note(f"wrote {out}")
+
+
+def _require_place(path: Path, store: Path, force: bool) -> None:
+    require_free(path, force)
+    if path.exists() and path.samefile(store):
+        raise BayesNormError(f"--out: {path} is the store itself; another name would work.")

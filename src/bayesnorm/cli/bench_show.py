@@ -51,7 +51,8 @@ def _show(rows: list[dict[str, Any]], failures: list[Failure], experiment: str, 
     columns = [*dict.fromkeys(name for row in rows for name in row if name != "machine")]
     if rows:
         show_table(columns, [[row.get(name) for name in columns] for row in rows], f"{experiment}: {len(rows)} results")
+    if rows and failures:
+        print()
     if failures:
         lines = [(f.parameters, f.attempts, (f.error.strip().splitlines() or [""])[-1]) for f in failures]
-        print()
         show_table(("parameters", "attempts", "last error"), lines, f"{experiment}: {len(failures)} failures")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Annotated
 import typer
 
 from ..bench import Store, Tally, Unit, run_local, run_ray, unit_bar
+from ..data import UCI_SETS
 from ..errors import BayesNormError
 from .bench_store import DEFAULT_STORE
 from .printing import note
@@ -55,6 +57,10 @@ def bench_uci(
 
     if preset not in uci.PRESETS:
         raise UsageError(f"--preset: {preset!r} was given; one of {', '.join(uci.PRESETS)} would work.")
+    for option, given, known in (("--set", sets, UCI_SETS), ("--method", methods, uci.METHODS)):
+        for name in given or ():
+            if name not in known:
+                raise UsageError(f"{option}: {name!r} was given; one of {', '.join(known)} would work.")
     units = uci.units(preset, sets=sets or None, methods=methods or None, device=str(device))
     with Store(store) as opened:
         started, missing = time.perf_counter(), len(opened.missing(units))
@@ -68,7 +74,7 @@ def bench_uci(
         if tally.kept + tally.finished:
             print(uci.summary(opened, preset))
     if tally.failed:
-        look = f"bayesnorm bench show {store} --experiment {units[0].experiment}"
+        look = f"bayesnorm bench show {shlex.quote(str(store))} --experiment {units[0].experiment}"
         raise BayesNormError(f"{tally.failed} units failed; `{look}` says why, and the same command tries them again.")
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...data import UCI_SETS
 from .cells import PAPER_METHODS, Cell, compare, make_cell, paper_fact
 from .layout import ours_shown, theirs_shown, wrapped
-from .rows import main_runs, runs_of, scores
+from .rows import Run, main_runs, runs_of, scores
 
 LEVEL = 0.05
 CHOSEN_SIZE = "MCBN M' by CRPS"
+SIZE_BY_CRPS = "MCBN, M of training by CRPS"
+"""At the training batch size of the least cross-validated CRPS, where the paper takes that of the least RMSE."""
 HARD_SETS = ("concrete", "yacht")
 """Where the paper's CRPS and PLL disagree about MCBN."""
 
@@ -28,7 +31,7 @@ def verdicts(rows: Iterable[Mapping[str, Any]]) -> str:
         cells = [cell for cell in compare(table, rows) if (cell.method, cell.metric) == ("MCBN", metric)]
         lines += _at_or_below(f"{name} at or below the paper's plus two standard errors", cells)
     lines += ["", f"Normalised CRPS significantly above 0, constant uncertainty (p <= {LEVEL})"]
-    lines += _significant(compare(4, rows))
+    lines += _significant(compare(4, rows) + _size_by_crps(rows))
     lines += ["", f"{CHOSEN_SIZE} against the paper's MC dropout"]
     lines += _at_or_below("raw CRPS at or below the paper's plus two standard errors", _against_dropout(rows))
     lines += [
@@ -77,6 +80,23 @@ def _signs(found: Sequence[tuple[str, float | None, float | None]]) -> str:
     text = f"{len(above)} of {len(tested)}"
     text += f", unclear on {', '.join(unclear)}" if unclear else ""
     return text + (f", below 0 on {', '.join(below)}" if below else "")
+
+
+def _size_by_crps(rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
+    """Whether another choice of M would do what another effective batch size does; nothing where rows cannot tell."""
+    runs = [run for run in main_runs(runs_of(rows)) if run.method == "MCBN" and run.cv_crps is not None]
+    best: dict[tuple[str, int], tuple[float, float]] = {}
+    for run in runs:
+        place = (run.dataset, run.split)
+        best[place] = min(best.get(place, (math.inf, math.inf)), _rank(run))
+    chosen = [run for run in runs if _rank(run) == best[run.dataset, run.split]]
+    values = {name: scores(chosen, name, "MCBN", "normalised_crps") for name in UCI_SETS if chosen}
+    return [make_cell(name, SIZE_BY_CRPS, "normalised_crps", found, None) for name, found in values.items()]
+
+
+def _rank(run: Run) -> tuple[float, float]:
+    crps = math.nan if run.cv_crps is None else run.cv_crps
+    return math.inf if math.isnan(crps) else crps, run.setting or 0.0
 
 
 def _against_dropout(rows: Sequence[Mapping[str, Any]]) -> list[Cell]:

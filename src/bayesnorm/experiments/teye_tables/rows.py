@@ -13,9 +13,10 @@ from typing import Any
 
 from ...bench import Store
 from ...errors import BayesNormError
-from ..uci.results import EXPERIMENT, ROWS, rows as benchmark_rows
+from ..uci.results import EXPERIMENT, ROWS, RUNS, rows as benchmark_rows
 
 COMMAND = "bayesnorm bench uci --preset paper --device cuda"
+EXPORT = "`bayesnorm bench export`"
 SCORES = ("rmse", "crps", "pll", "normalised_crps", "normalised_pll", "pll_own", "normalised_pll_own")
 """Columns with a number per run; "_own" is with the precision that cross-validated PLL chose, the others by CRPS."""
 BY_NUMBER = ("bn", "dropout")
@@ -34,6 +35,7 @@ class Run:
         seed: Of the training.
         chosen: Whether cross-validation picked `setting` for this method on this split.
         passes: Number of draws, where rows say so.
+        cv_crps: Cross-validated CRPS of `setting` on this split, where rows say so.
         scores: Of `SCORES` those that there are.
     """
 
@@ -44,6 +46,7 @@ class Run:
     seed: int
     chosen: bool
     passes: int | None
+    cv_crps: float | None
     scores: dict[str, float]
 
 
@@ -62,11 +65,16 @@ def read_rows(
     if store is None:
         path = Path(rows_path or ROWS)
         if not path.is_file():
-            raise BayesNormError(f"rows_path: {path} is not there; `{COMMAND}` makes it.")
-        with path.open(encoding="utf-8", newline="") as file:
-            rows: list[dict[str, Any]] = list(csv.DictReader(file))
+            raise BayesNormError(f"rows_path: {path} is not there; `{COMMAND}` and {EXPORT} make it.")
+        try:
+            with path.open(encoding="utf-8-sig", newline="") as file:  # programs for tables put a mark before the text
+                rows: list[dict[str, Any]] = list(csv.DictReader(file))
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise BayesNormError(
+                f"rows_path: {path} is no CSV file ({error}); `{COMMAND}` and {EXPORT} make one."
+            ) from None
         if not rows:
-            raise BayesNormError(f"rows_path: {path} holds no rows; `{COMMAND}` makes them.")
+            raise BayesNormError(f"rows_path: {path} holds no rows; `{COMMAND}` and {EXPORT} make them.")
         return rows
     if rows_path is not None:
         raise BayesNormError("rows_path, store: both were given; one of them would work.")
@@ -89,6 +97,7 @@ def header_of(rows_path: str | os.PathLike[str]) -> str:
         raise BayesNormError(f"rows_path: {path} beside it is no JSON ({error}); remove it or mend it.") from None
     if not isinstance(head, dict):
         raise BayesNormError(f"rows_path: {path} beside it holds {type(head).__name__}; a JSON object would work.")
+    head.pop("preset", None)  # rows name it themselves
     return ", ".join(_flat(head))
 
 
@@ -127,7 +136,8 @@ def scores(runs: Iterable[Run], dataset: str, method: str, score: str) -> list[f
 
 
 def _stored_rows(store: Store, experiment: str | None) -> list[dict[str, Any]]:
-    known = store.experiments()
+    # `bayesnorm bench uci` keeps the time that runs took beside their results.
+    known = [name for name in store.experiments() if not (name.startswith(EXPERIMENT) and name.endswith(RUNS))]
     name = known[0] if experiment is None and len(known) == 1 else experiment
     if name not in known:
         raise BayesNormError(
@@ -154,6 +164,7 @@ def _run(row: Mapping[str, Any]) -> Run:
         seed=int(_number(row, "seed") or 0),
         chosen=chosen == 1,
         passes=None if passes is None else int(passes),
+        cv_crps=_number(row, "cv_crps"),
         scores={name: value for name, value in found.items() if value is not None},
     )
 

@@ -64,6 +64,10 @@ EXPERIMENT = "uci-"
 """What the names of its tables in a store begin with."""
 
 
+RUNS = " runs"
+"""What the name of the table beside it ends with, which has the time that runs took."""
+
+
 def experiment(preset: str) -> str:
     """The name of its table in a store."""
     return f"{EXPERIMENT}{preset}"
@@ -111,7 +115,7 @@ def note_run(store: Store, preset: str, *, seconds: float, workers: int | None, 
         finished: Units that it computed.
     """
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    unit = Unit(f"{experiment(preset)} runs", f"{__name__}:note_run", {"preset": preset, "ended": at})
+    unit = Unit(f"{experiment(preset)}{RUNS}", f"{__name__}:note_run", {"preset": preset, "ended": at})
     store.add_result(unit, {"wall": round(seconds, 3), "workers": workers, "finished": finished})
 
 
@@ -122,20 +126,31 @@ def rows(store: Store, preset: str) -> list[dict[str, Any]]:
         shared = {name: unit.get(name) for name in ("preset", "dataset", "family", "setting")}
         for row in unit["rows"]:
             found.append({name: {**shared, **row}.get(name) for name in COLUMNS})
-    best: dict[tuple[Any, ...], float] = {}
+    best: dict[tuple[Any, ...], tuple[float, float]] = {}
     for row in found:
         if row["cv_rmse"] is not None:
             key = _choice(row)
-            best[key] = min(best.get(key, row["cv_rmse"]), row["cv_rmse"])
+            best[key] = min(best.get(key, (math.inf, math.inf)), _rank(row))
     for row in found:
-        row["chosen"] = int(row["cv_rmse"] is None or row["cv_rmse"] == best[_choice(row)])
+        row["chosen"] = int(row["cv_rmse"] is None or _rank(row) == best[_choice(row)])
     return found
 
 
 def _results(store: Store, preset: str) -> list[dict[str, Any]]:
-    """What units gave; one that was computed on two kinds of device counts once."""
+    """What units gave; one that was computed on a CPU and on a GPU counts once, as on the GPU, which comes later."""
     names = ("dataset", "family", "setting", "split", "seed")
     return list({tuple(unit.get(name) for name in names): unit for unit in store.rows(experiment(preset))}.values())
+
+
+def computed_twice(store: Store, preset: str) -> str:
+    """A sentence about units with results of a CPU and of a GPU, or nothing where there are none."""
+    count = len(store.rows(experiment(preset))) - len(_results(store, preset))
+    return f"Units computed on a CPU and on a GPU: {count}; the GPU's results count." if count else ""
+
+
+def _rank(row: dict[str, Any]) -> tuple[float, float]:
+    """The least is chosen: networks that went astray last, and of the same RMSE one."""
+    return math.inf if math.isnan(row["cv_rmse"]) else row["cv_rmse"], row["setting"]
 
 
 def _choice(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -149,7 +164,7 @@ def summary(store: Store, preset: str) -> str:
         if row["chosen"] and row["passes"] is None:
             by_set[row["dataset"]][row["method"]].append(row)
     if not by_set:
-        raise BayesNormError(f"store: has no results of the preset {preset!r}; `bayesnorm bench uci` makes some.")
+        raise BayesNormError(f"store: {_without(preset)}")
     lines = [
         f"UCI regression, preset {preset}: means over runs ± standard errors. Normalised scores: 0 % is constant",
         "uncertainty about the method's own means, 100 % the best possible; stars: two-sided t-test against 0.",
@@ -160,6 +175,8 @@ def summary(store: Store, preset: str) -> str:
         for method in METHODS:
             if runs := by_set[name].get(method):
                 lines.append(_line(method, runs))
+    if said := computed_twice(store, preset):
+        lines += ["", said]
     return "\n".join(lines)
 
 
@@ -180,16 +197,25 @@ def _line(method: str, runs: list[dict[str, Any]]) -> str:
     )
 
 
+def _without(preset: str) -> str:
+    return f"has no results of the preset {preset!r}; `bayesnorm bench uci` makes some."
+
+
 def export(store: Store, preset: str, path: str | os.PathLike[str]) -> None:
     """Write `rows` as CSV, and beside it, as JSON, what the run took and what its pictures need.
 
     Of settings that were not chosen only the published methods are kept.
     """
     target = Path(path)
+    if target.suffix == ".json":
+        raise BayesNormError(f"path: {target} is the name of the JSON file beside the CSV file; *.csv would work.")
+    found = rows(store, preset)
+    if not found:
+        raise BayesNormError(f"store: {_without(preset)}")
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for row in rows(store, preset):
+    for row in found:
         if not row["chosen"] and row["method"] not in PUBLISHED:
             continue
         writer.writerow([_cell(row[name]) for name in COLUMNS])
@@ -204,7 +230,7 @@ def header(store: Store, preset: str) -> dict[str, Any]:
     machines = [unit["machine"] or {} for unit in found]
     chosen = {(r["dataset"], r["family"], r["setting"]) for r in rows(store, preset) if r["chosen"] and _pictured(r)}
     stacks = [unit for unit in found if "curve" in unit]
-    runs = store.rows(f"{experiment(preset)} runs")
+    runs = store.rows(f"{experiment(preset)}{RUNS}")
     return {
         "preset": preset,
         "hardware": sorted({unit.get("hardware") or (unit["machine"] or {}).get("cpu", "unknown") for unit in found}),
@@ -217,8 +243,9 @@ def header(store: Store, preset: str) -> dict[str, Any]:
             family: round(sum(unit["unit_seconds"] for unit in found if unit["family"] == family))
             for family in families
         },
-        "wall-clock seconds": round(sum(run["wall"] for run in runs)),
-        "runs": [f"{run['finished']} units in {run['wall']:.0f} s, {run['workers']} at once" for run in runs],
+        # Runs may have been on several machines at once, so that their sum is nobody's clock.
+        **({"summed seconds of runs": round(sum(run["wall"] for run in runs))} if runs else {}),
+        "runs": [_run(run) for run in runs],
         "curves": [{name: unit[name] for name in ("dataset", "setting", "curve")} for unit in stacks if unit["curve"]],
         "points": [
             {name: unit[name] for name in ("dataset", "family", "setting", "points")}
@@ -226,6 +253,11 @@ def header(store: Store, preset: str) -> dict[str, Any]:
             if (unit["dataset"], unit["family"], unit["setting"]) in chosen
         ],
     }
+
+
+def _run(run: dict[str, Any]) -> str:
+    at_once = "" if run["workers"] is None else f", {run['workers']} at once"
+    return f"{run['finished']} units in {run['wall']:.0f} s{at_once}"
 
 
 def _pictured(row: dict[str, Any]) -> bool:
