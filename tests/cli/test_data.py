@@ -140,7 +140,7 @@ def test_csv_overwrites_only_when_told(bayesnorm, refuses, yacht, tmp_path):
     [
         ("frob", "a.csv", 2, "NAME: 'frob' was given; one of boston, concrete"),
         ("boston", "a.csv", 1, "data file 'uci/boston.npz' was not found; searched:"),
-        ("boston", ".", 1, "is a folder; a file name would work"),
+        ("boston", ".", 1, "is a folder; give a file name"),
         ("boston", "no/such/a.csv", 1, "does not exist; make it first"),
     ],
 )

@@ -10,6 +10,8 @@ import sys
 import numpy as np
 import pytest
 
+from bayesnorm.predictive import RegressionPredictive
+
 from .conftest import houses, write_csv
 
 pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
@@ -66,6 +68,38 @@ def test_the_one_error_bar_comes_from_rows_that_were_held_out_in_training(fit, t
     errors = honest.target.reshape(-1) - honest.predictive.mean.numpy().reshape(-1)
     bar = json.loads((tmp_path / "run" / "report.json").read_text())["test"]["constant_std"]
     assert 0.6 < bar / np.sqrt((errors**2).mean()) < 1.1  # what CRPS asks for is near the errors' own size
+
+
+def test_units_of_the_target_change_no_judgement(fit, facts, tmp_path):
+    found = []
+    for unit in (1.0, 1e-9, 1e9):
+        lines = houses(40)
+        for line in lines[1:]:
+            line[-1] = repr(unit * float(line[-1]))
+        assert fit("--quiet", "--force", data=write_csv(tmp_path / "t.csv", lines)).code == 0
+        found.append(
+            {name: value * (unit**-1 if name in ("rmse", "crps") else 1) for name, value in facts()["scores"].items()}
+        )
+        found[-1]["pll"] += np.log(unit)
+    assert found[1] == pytest.approx(found[0], rel=1e-4)
+    assert found[2] == pytest.approx(found[0], rel=1e-4)
+
+
+def test_held_out_rows_are_predicted_once(fit, monkeypatch):
+    asked = []
+    plain = tabular.BayesNormRegressor.predict_with_doubt
+    monkeypatch.setattr(
+        tabular.BayesNormRegressor, "predict_with_doubt", lambda self, X: asked.append(len(X)) or plain(self, X)
+    )
+    intervals = []
+    interval = RegressionPredictive.interval
+    monkeypatch.setattr(
+        RegressionPredictive,
+        "interval",
+        lambda self, *given: intervals.append(len(self.mean)) or interval(self, *given),
+    )
+    assert fit("--quiet").code == 0
+    assert asked == intervals == [8]
 
 
 def test_what_a_regression_says(regression_run):

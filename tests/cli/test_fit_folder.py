@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -49,8 +51,13 @@ def test_an_empty_folder_may_become_the_run(fit, tmp_path, facts):
 def test_a_place_that_cannot_be_written_to(refuses, table, tmp_path, monkeypatch):
     arguments = ("fit", table, "--target", "price", *QUICK, "--out")
     assert "does not exist; make it first" in refuses(*arguments, tmp_path / "no" / "run")
-    monkeypatch.setattr(os, "access", lambda _, mode: not mode & os.W_OK)
-    assert "cannot be written to; another one would work" in refuses(*arguments, tmp_path / "run")
+
+    def read_only(dir):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", read_only)
+    line = refuses(*arguments, tmp_path / "run")
+    assert f"--out: nothing can be written to the folder {tmp_path} ([Errno 30] Read-only file system)" in line
 
 
 def test_a_failure_in_the_middle_leaves_nothing(refuses, table, tmp_path, monkeypatch):
@@ -67,19 +74,20 @@ def test_a_failure_in_the_middle_leaves_nothing(refuses, table, tmp_path, monkey
 def test_what_killed_runs_left_is_cleaned_up(fit, tmp_path):
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
-    prefix = f".run.partial-{socket.gethostname()}-"
-    dead, living, foreign = f"{prefix}{ended.pid}", f"{prefix}{os.getppid()}", f".run.partial-elsewhere-{ended.pid}"
-    for name in (dead, living, foreign):
+    host = socket.gethostname()
+    dead, living = f".run.partial-{host}~{ended.pid}", f".run.partial-{host}~{os.getppid()}"
+    foreign = f".run.partial-elsewhere~{ended.pid}", f".run.partial-{host}-2~{os.getppid()}"
+    for name in (dead, living, *foreign):
         (tmp_path / name).mkdir()
         (tmp_path / name / "model.bayesnorm").touch()
     assert fit("--quiet").code == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([living, foreign, "houses.csv", "run"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([living, *foreign, "houses.csv", "run"])
 
 
 def test_a_run_whose_successor_was_killed_while_taking_its_place_comes_back(regression_run, refuses, table, tmp_path):
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
-    shutil.copytree(regression_run.run, tmp_path / f".run.partial-{socket.gethostname()}-{ended.pid}-old")
+    shutil.copytree(regression_run.run, tmp_path / f".run.partial-{socket.gethostname()}~{ended.pid}-old")
     line = refuses("fit", table, "--target", "price", "--out", tmp_path / "run", "--quiet", *QUICK)
     assert "holds a run already" in line
     assert sorted(path.name for path in tmp_path.iterdir()) == ["houses.csv", "run"]

@@ -62,6 +62,9 @@ def keep(rows):
         (None, ("--test-fraction", "0.001"), 1, "--test-fraction: 0.001 of 40 rows is none"),
         (None, ("--method", "magic"), 2, "Invalid value for '--method'"),
         (None, ("--seed", "-1"), 2, "Invalid value for '--seed'"),
+        (None, ("--seed", str(2**32)), 2, "Invalid value for '--seed'"),
+        (None, ("--effective-batch-size", "-3"), 2, "--effective-batch-size: '-3' was given; crps, nll, elbo or a pos"),
+        (None, ("--effective-batch-size", "nan"), 2, "--effective-batch-size: 'nan' was given"),
         (None, ("--max-size", "0.0001"), 1, "MiB, more than 0.0001; fewer rows, or --max-size"),
     ],
 )  # fmt: skip

@@ -5,7 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import shutil
+import signal
+import stat
+import subprocess
 import sys
 
 import numpy as np
@@ -13,7 +17,7 @@ import pytest
 
 from bayesnorm.cli import predict as module
 
-from .conftest import houses, write_csv
+from .conftest import QUICK, houses, write_csv
 
 pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
 tabular = pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
@@ -56,6 +60,17 @@ def test_classes(bayesnorm, classification_run, new):
     assert np.allclose(numbers(rows, "entropy")[:, 0], -(probs * np.log(probs)).sum(1), atol=1e-6)
 
 
+def test_letters_that_the_console_does_not_know(bayesnorm, tmp_path):
+    lines = [["a", "y"], *([k % 7 + 9 * (k % 2), ("\u65e5\u672c", "\xe9")[k % 2]] for k in range(40))]
+    data = write_csv(tmp_path / "t.csv", lines)
+    assert bayesnorm("fit", data, "--target", "y", "--out", tmp_path / "run", *QUICK).code == 0
+    code = f"from bayesnorm.cli import main; main({['predict', str(tmp_path / 'run'), str(data)]!r})"
+    told = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONIOENCODING": "cp1252"}, capture_output=True, check=True
+    )
+    assert parse(told.stdout.decode("cp1252"))[0].keys() >= {"p(\xe9)", "p(\\u65e5\\u672c)"}
+
+
 def test_level(bayesnorm, regression_run, new):
     wide, narrow = (parse(bayesnorm("predict", regression_run.run, new, "--level", level).out) for level in (0.9, 0.5))
     widths = [np.diff(numbers(rows, "lower", "upper"))[:, 0] for rows in (wide, narrow)]
@@ -76,6 +91,24 @@ def test_a_file_of_predictions(bayesnorm, refuses, regression_run, new, tmp_path
     told = json.loads(bayesnorm(*arguments, "--force", "--json", "--level", 0.8).out)
     unlike = sum(row["unlike"] == "True" for row in parse(out.read_text()))
     assert told == {"rows": 25, "unlike": unlike, "out": str(out), "task": "regression", "level": 0.8}
+
+
+def test_a_killed_predict_leaves_nothing_for_long(bayesnorm, regression_run, new, tmp_path):
+    """Killed with the file half written, and then done again."""
+    code = f"""
+import os, signal
+from bayesnorm.cli import main, predict
+predict.CHUNK, first = 10, predict.predict_rows
+predict.predict_rows = lambda model, inputs, level: (
+    first(model, inputs, level) if 1 in inputs.index else os.kill(os.getpid(), signal.SIGKILL)
+)
+main({["predict", str(regression_run.run), str(new), "--out", str(tmp_path / "out.csv")]!r})
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
+    assert not (tmp_path / "out.csv").exists()
+    assert len(list(tmp_path.glob(".out.csv.*"))) == 1
+    assert bayesnorm("predict", regression_run.run, new, "--out", tmp_path / "out.csv").code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.csv", "out.csv"]
 
 
 def test_parts_are_the_whole(bayesnorm, regression_run, new, monkeypatch):
@@ -144,6 +177,19 @@ def test_refuses_odd_places(refuses, regression_run, new, tmp_path):
     assert "make it first" in refuses("predict", run, new, "--out", tmp_path / "no" / "out.csv")
     assert "is the table itself" in refuses("predict", run, new, "--out", new, "--force")
     assert "--json: needs a file" in refuses("predict", run, new, "--json", code=2)
+    (tmp_path / "folder").mkdir()
+    assert "--out: " in (line := refuses("predict", run, new, "--out", tmp_path / "folder", "--force"))
+    assert "is a folder" in line
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs pipes with a name")
+def test_what_is_no_file_is_not_replaced(refuses, regression_run, new, tmp_path):
+    """As /dev/null would be, if root asked for it."""
+    os.mkfifo(tmp_path / "pipe")
+    line = refuses("predict", regression_run.run, new, "--out", tmp_path / "pipe", "--force")
+    assert "--out: " in line
+    assert "pipe is a device or a pipe; give a file name" in line
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
 @pytest.mark.parametrize(
@@ -186,6 +232,7 @@ def test_report_refuses(refuses, regression_run, tmp_path, monkeypatch):
     run = tmp_path / "run"
     shutil.copytree(regression_run.run, run)
     assert "make it first" in refuses("report", run, "--out", tmp_path / "no" / "page.html")
+    assert f"--out: {tmp_path} is a folder" in refuses("report", run, "--out", tmp_path)
     (run / "report.json").write_text('{"table": {}}')
     assert "the report's numbers are damaged" in refuses("report", run)
     (run / "report.json").unlink()

@@ -65,6 +65,15 @@ def test_parts_are_the_whole(write):
     assert [text for part in parts for text in part["b"]] == read_table(file)["b"].tolist()
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_blank_line_is_a_row_where_there_is_one_column_only(write, end):
+    one = open_table(write(end.join(["", "a", "1", "", "2", ""])))
+    assert read_table(one)["a"].fillna("none").tolist() == ["1", "none", "2"]
+    assert [part["a"].isna().tolist() for part in read_chunks(one, ["a"], 2)] == [[False, True], [False]]
+    two = open_table(write(end.join(["", "a,", "1,", "", "2,", ""])))
+    assert read_table(two)["a"].tolist() == ["1", "2"]
+
+
 def test_what_a_column_holds(write):
     file = open_table(write("n,t,c,e,b,z\n1e30,x,1,,True,01\n-2,y,2.0,,False,02\n,,,,True,03\n"))
     frame, kinds = typed(read_table(file), file.path, categorical=["c", "z"])
@@ -112,6 +121,13 @@ def test_no_file_and_a_folder(tmp_path):
         open_table(tmp_path / "none.csv")
     with pytest.raises(InputError, match="is a folder"):
         open_table(tmp_path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs pipes with a name")
+def test_a_pipe_is_told_from_an_empty_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(InputError, match=r"pipe\.csv is a pipe or a device, .* a file would work"):
+        open_table(tmp_path / "pipe.csv")
 
 
 def test_a_file_that_is_too_large_is_not_read(write, monkeypatch):

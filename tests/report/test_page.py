@@ -138,6 +138,26 @@ def test_the_most_doubted_rows_come_first(regression_report):
     assert [row[table.answers.index("Flag")].text != "" for row in table.rows] == test.unlike[order].tolist()
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (12345678.0, "12345678"),
+        (-1000000000274.0, "−1000000000274"),
+        (2019.0, "2019"),
+        (1e30, "1e30"),
+        (12345678.5, "1.23457e7"),
+        ("1,5", "1,5"),
+        (None, "–"),
+    ],
+)
+def test_ids_can_be_told_apart(regression_report, value, text):
+    rows = dataclasses.replace(
+        regression_report.rows, values=[(value, *row[1:]) for row in regression_report.rows.values]
+    )
+    table = DoubtedRows.of(dataclasses.replace(regression_report, rows=rows))
+    assert {row[len(table.answers)].text for row in table.rows} == {text}
+
+
 def test_inputs_that_no_training_row_had_are_marked(regression_report):
     table = DoubtedRows.of(regression_report)
     at = len(table.answers)

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from scipy.stats import binom
+from scipy.stats import binom, norm, t as student
 from sklearn.metrics import roc_auc_score
 
 from bayesnorm.metrics import prediction_rejection_ratio
@@ -145,10 +145,32 @@ def test_the_range_of_chance_is_scipys(rows, share):
 
 
 @pytest.mark.parametrize(
-    ("differences", "expected"), [([1.0], 0.0), ([0.0, 0.0], 0.0), ([2.0, 2.0], np.inf), ([1.0, 3.0], 2.0)]
+    ("differences", "expected"), [([1.0], 0.0), ([0.0, 0.0], 0.0), ([2.0, 2.0], np.inf), ([-2.0, -2.0], -np.inf)]
 )
-def test_standard_errors_from_zero(differences, expected):
-    assert standard_errors_from_zero(np.array(differences)) == pytest.approx(expected)
+def test_standard_errors_from_zero_of_next_to_nothing(differences, expected):
+    assert standard_errors_from_zero(np.array(differences)) == expected
+
+
+@pytest.mark.parametrize(("rows", "within"), [(2, 0.06), (3, 0.03), (5, 0.02), (20, 0.01), (1000, 1e-4)])
+@pytest.mark.parametrize("ratio", [-3.0, 0.5, 2.0, 10.0])
+def test_standard_errors_from_zero_are_students(rows, within, ratio):
+    spread = np.linspace(-1, 1, rows)
+    differences = spread + ratio * spread.std(ddof=1) / np.sqrt(rows)
+    expected = np.sign(ratio) * norm.isf(student.sf(abs(ratio), rows - 1))
+    assert standard_errors_from_zero(differences) == pytest.approx(expected, rel=within)
+
+
+def test_three_rows_prove_little(make_report, make_regression):
+    """Three errors that happen to suit their bars are more than two standard errors better than one bar for all."""
+    test = make_regression(rows=3)
+    own, same = test.std, np.full(3, 3 * test.std.max())
+    report = make_report(dataclasses.replace(test, y=test.mean + own * [0.3, -0.6, 1.1], constant_std=same[0]))
+    gain = report.test.constant_crps_points() - report.test.crps_points()
+    assert gain.mean() > 2 * gain.std(ddof=1) / np.sqrt(3)
+    assert report.test.scores()["model"].normalised_crps > 50
+    found = answers(report)["usefulness"]
+    assert found.level == "fair"
+    assert "which may be chance" in found.headline
 
 
 @pytest.mark.parametrize("unit", [1e180, 1e-180])

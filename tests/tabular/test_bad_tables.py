@@ -37,7 +37,7 @@ TWICE = pd.DataFrame(X, columns=["a", "b", "a"])
     ],
 )
 def test_regression(table, target, message, quick):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError, match=message):
         BayesNormRegressor(**quick).fit(table, target)
 
 
@@ -48,11 +48,14 @@ def test_regression(table, target, message, quick):
         (np.array(["a", None] * 10, dtype=object), "y: Input y contains NaN in row 1; drop rows without a label"),
         (np.where(np.arange(20) == 4, np.nan, 1.0), "y: Input y contains NaN in row 4"),
         (Y, "Unknown label type: continuous"),
+        (np.array([1, "a"] * 10, dtype=object), "Unknown label type"),
+        (np.eye(2)[[0, 1] * 10], "y should be a 1d array"),
+        ([0, 1], "inconsistent numbers of samples"),
         (None, "y: requires y to be passed"),
     ],
 )
 def test_classification(target, message, quick):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError, match=message):
         BayesNormClassifier(**quick).fit(X, target)
 
 
@@ -86,3 +89,6 @@ def test_predictions_before_fit_and_of_other_widths(quick):
     model = BayesNormRegressor(**quick).fit(X, Y)
     with pytest.raises(InputError, match="X has 2 features, but BayesNormRegressor is expecting 3"):
         model.predict(X[:, :2])
+    for nothing in (X[:0], pd.DataFrame(X).iloc[:0]):
+        with pytest.raises(InputError, match=r"Found array with 0 sample"):
+            model.predict(nothing)

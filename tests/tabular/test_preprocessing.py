@@ -33,6 +33,15 @@ def test_features_of_a_mixed_table(mixed):
     assert (features[~absent, 1] < 0).all()
 
 
+def test_long_whole_numbers_stay_different_categories():
+    ids = [10**17 + 1, 10**17 + 2] * 3
+    for column in (pd.Categorical(ids), pd.Series([*ids[:5], "x"], dtype=object)):
+        names = Preprocessing.fit(pd.DataFrame({"id": column})).feature_names
+        assert names[:2] == [f"id = {ids[0]}", f"id = {ids[1]}"]
+    mixed = pd.DataFrame({"id": pd.Series([1, 1.0, np.int64(1), np.float32(1), "1", True, "x"], dtype=object)})
+    assert Preprocessing.fit(mixed).feature_names == ["id = 1", "id = another"]
+
+
 def test_a_missing_number_counts_as_the_median():
     values = np.array([1.0, 2.0, 3.0, 4.0, np.nan, 100.0])
     features = Preprocessing.fit(values[:, None]).transform(np.array([[3.0], [np.nan]]))

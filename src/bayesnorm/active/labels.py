@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .. import files
-from ..errors import BayesNormError, FileFormatError, InputError
+from ..errors import FileFormatError, InputError
 
 KIND = "active-learner"
 
@@ -146,8 +146,6 @@ def _some(rows: list[int]) -> str:
 
 
 def require_writable(path: Path) -> None:
-    """Better now than after the first labels were paid for."""
-    if not path.parent.is_dir():
-        raise BayesNormError(f"path: the folder {path.parent} does not exist; make it first.")
-    if path.is_dir():
-        raise BayesNormError(f"path: {path} is a folder; give a file name.")
+    """Better now than after the first labels were paid for; what is there already may be there to be read alone."""
+    if not path.is_file():
+        files.require_writable(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -15,6 +16,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Args:
         arguments: What stands behind `bayesnorm`; None takes the process's own.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # not all consoles know all letters that tables hold
     try:
         from .app import run
     except MissingExtraError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import shlex
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +17,9 @@ from .run_folder import PAGE, require_run_free
 from .tables import MOST_MIB
 from .targets import Task
 from .usage import UsageError
+
+LARGEST_SEED = 2**32 - 1
+"""That scikit-learn takes."""
 
 
 class Method(StrEnum):
@@ -47,7 +52,9 @@ def fit(
     test_fraction: Annotated[
         float, typer.Option(metavar="PART", help="Part of the rows that only the report sees.")
     ] = 0.2,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="The same number gives the same model.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=LARGEST_SEED, metavar="N", help="The same number gives the same model.")
+    ] = 0,
     epochs: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Passes over the rows; without, chosen.")
     ] = None,
@@ -125,9 +132,7 @@ def _units(text: str) -> tuple[int, ...]:
 def _batch_size(text: str | None) -> str | float | None:
     if text is None or text in ("crps", "nll", "elbo"):
         return text
-    try:
-        return float(text)
-    except ValueError:
-        raise UsageError(
-            f"--effective-batch-size: {text!r} was given; crps, nll, elbo or a number would work."
-        ) from None
+    with contextlib.suppress(ValueError):
+        if 0 < (size := float(text)) < math.inf:
+            return size
+    raise UsageError(f"--effective-batch-size: {text!r} was given; crps, nll, elbo or a positive number would work.")

@@ -18,9 +18,9 @@ from ..bench.worker import cpu_name
 from ..errors import BayesNormError, InputError
 from ..files import write_bytes
 from .columns import Kind, require_columns, typed
-from .predictions import predict_rows
+from .predictions import rows_of
 from .run_folder import CONTENTS, MODEL, PAGE, TEST, new_run, write_facts, write_json
-from .run_report import make_report, report_values
+from .run_report import LEVEL, make_report, report_values
 from .tables import open_table, pandas, read_table
 from .targets import Task, guess_task, require_targets, split
 from .usage import UsageError
@@ -92,11 +92,16 @@ def fit_run(
         model = _estimator(options, loaded.task, progress)
         model.fit(loaded.inputs.iloc[train], loaded.y[train])
         model.save(folder / MODEL)
+        held_out = loaded.inputs.iloc[test]
+        predictive, doubt = model.predict_with_doubt(held_out)
+        frame = rows_of(model, held_out, predictive, doubt, LEVEL)
         report = make_report(
             model,
             loaded,
             train,
             test,
+            predictive,
+            frame,
             file=data.name,
             target=options.target,
             provenance={
@@ -107,7 +112,6 @@ def fit_run(
                 "seconds": time.perf_counter() - started,
             },
         )
-        frame = predict_rows(model, loaded.inputs.iloc[test], level=report.level)
         frame.insert(1, "y", [_plain(value) for value in loaded.y[test]])
         write_bytes(folder / TEST, frame.to_csv(index=False, lineterminator="\n").encode())
         values = report_values(report.content)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import io
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -13,6 +12,7 @@ from typing import IO, Annotated, Any
 import typer
 
 from ..errors import BayesNormError
+from ..files import replacing
 from .columns import require_columns, typed
 from .outputs import require_free
 from .predictions import predict_rows
@@ -80,14 +80,9 @@ def _opened(out: Path) -> Iterator[IO[str]]:
     if out == STDOUT:
         yield sys.stdout
         return
-    handle, temporary = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            yield file
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, out)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with replacing(out) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        try:
+            yield text
+        finally:
+            text.detach()

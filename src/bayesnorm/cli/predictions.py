@@ -10,6 +10,12 @@ from .tables import pandas
 
 
 def predict_rows(model: Any, inputs: Any, level: float) -> Any:
+    """Predictions for a table, as `rows_of` has them."""
+    predictive, doubt = model.predict_with_doubt(inputs)
+    return rows_of(model, inputs, predictive, doubt, level)
+
+
+def rows_of(model: Any, inputs: Any, predictive: Any, doubt: Any, level: float) -> Any:
     """A data frame with a line for each row.
 
     Regression: `mean`, `std`, `lower`, `upper`, `epistemic_std`, `aleatoric_std`; classification: `predicted`, a column
@@ -19,10 +25,10 @@ def predict_rows(model: Any, inputs: Any, level: float) -> Any:
     Args:
         model: A fitted estimator of `bayesnorm.tabular`.
         inputs: Typed columns, rows numbered as in their file.
+        predictive, doubt: What `model.predict_with_doubt` said of them.
         level: Probability of the interval from `lower` to `upper`.
     """
     pd = pandas()
-    predictive, doubt = model.predict_with_doubt(inputs)
     found: dict[str, Any] = {"row": np.asarray(inputs.index)}
     if hasattr(model, "classes_"):
         probs = (predictive.probs / predictive.probs.sum(1, keepdim=True)).numpy()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .outputs import require_writable
+from ..files import require_writable
 from .printing import note
 from .run_folder import CONTENTS, PAGE, read_facts, read_json
 from .run_report import report_from_values
@@ -27,6 +27,6 @@ def report(
 
     read_facts(run)
     path = run / PAGE if out is None else out
-    require_writable(path.parent)
+    require_writable(path, "--out")
     write_report(report_from_values(read_json(run / CONTENTS)), path)
     note(f"wrote {path}")

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import json
-import os
 import shutil
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ..errors import BayesNormError, FileFormatError
-from ..files import write_bytes
-from .outputs import require_writable
+from ..files import left_behind, partial_name, require_writable_folder, write_bytes
 
 MODEL, FACTS, TEST, CONTENTS, PAGE = "model.bayesnorm", "run.json", "test_predictions.csv", "report.json", "report.html"
 FORMAT, VERSION = "bayesnorm-run", 1
@@ -30,7 +26,7 @@ def require_run_free(folder: Path, force: bool) -> None:
         folder: Where the run is to be.
         force: Whether to replace a run that is there.
     """
-    require_writable(folder.resolve().parent)
+    require_writable_folder(folder.resolve().parent, "--out")
     _clean_up(folder.resolve())
     if folder.is_dir() and not any(folder.iterdir()):
         return
@@ -49,8 +45,7 @@ def new_run(folder: Path) -> Iterator[Path]:
     """
     final = folder.resolve()  # a link stays one, and what it points to becomes the run
     replaced = final.exists()
-    prefix = _prefix(final)
-    working = final.parent / f"{prefix}{os.getpid()}"
+    working = final.parent / partial_name(final)
     try:
         working.mkdir()
     except OSError as error:
@@ -62,7 +57,7 @@ def new_run(folder: Path) -> Iterator[Path]:
         if final.exists() and not replaced:
             raise BayesNormError(f"--out: {folder} was made by somebody else meanwhile; another name would work.")
         if final.exists():
-            old = final.parent / f"{prefix}{os.getpid()}{OLD}"
+            old = final.parent / f"{working.name}{OLD}"
             final.rename(old)
             working.rename(final)
             shutil.rmtree(old)
@@ -108,26 +103,9 @@ def read_json(path: Path) -> Any:
         raise FileFormatError(f"RUN: {path} is damaged ({error}); run `bayesnorm fit` again.") from error
 
 
-def _prefix(final: Path) -> str:
-    return f".{final.name}.partial-{socket.gethostname()}-"
-
-
 def _clean_up(final: Path) -> None:
-    prefix = _prefix(final)
-    for left in final.parent.glob(f"{glob.escape(prefix)}*"):
-        if not _lives(left.name.removeprefix(prefix)):
-            if left.name.endswith(OLD) and not final.exists():  # killed while the new run took the old one's place
-                left.rename(final)
-            else:
-                shutil.rmtree(left, ignore_errors=True)
-
-
-def _lives(number: str) -> bool:
-    """Whether the process whose id a left folder's name ends with is alive."""
-    try:
-        os.kill(int(number.partition("-")[0]), 0)
-    except (ValueError, ProcessLookupError):
-        return False
-    except OSError:
-        pass
-    return True
+    for left in left_behind(final):
+        if left.name.endswith(OLD) and not final.exists():  # killed while the new run took the old one's place
+            left.rename(final)
+        else:
+            shutil.rmtree(left, ignore_errors=True)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import FileFormatError
-from ..metrics import constant_variance
+from ..metrics import VARIANCE_FLOOR, constant_variance
 from .targets import Task
 
 if TYPE_CHECKING:
@@ -38,14 +38,12 @@ class RunReport:
         scores: Of the model on held-out rows, by name.
         chosen: What cross-validation chose, by name.
         summary: A few lines for a reader.
-        level: Of the intervals.
     """
 
     content: Report
     scores: dict[str, float | None]
     chosen: dict[str, Any]
     summary: dict[str, str]
-    level: float = LEVEL
 
 
 def make_report(
@@ -53,18 +51,22 @@ def make_report(
     loaded: Loaded,
     train: NDArray[np.int64],
     test: NDArray[np.int64],
+    predictive: Any,
+    rows: Any,
     *,
     file: str,
     target: str,
     provenance: Mapping[str, Any],
 ) -> RunReport:
-    """Predict the held-out rows and put everything together.
+    """Put everything together.
 
     Args:
         model: A fitted estimator of `bayesnorm.tabular`.
         loaded: The table.
         train: Row numbers that it was trained on.
         test: Row numbers that were held out.
+        predictive: What the model says of them.
+        rows: The same as columns, from `rows_of` at `LEVEL`.
         file: Name of the table's file.
         target: Name of the target.
         provenance: Versions, hardware, date, command and seconds.
@@ -88,7 +90,7 @@ def make_report(
             values=[[_cell(value) for value in row] for row in inputs.iloc[test].itertuples(index=False, name=None)],
             numbers=[int(number) for number in inputs.index[test]],
         ),
-        test=_test(model, loaded, train, test),
+        test=_test(model, loaded, train, test, predictive, rows),
         choice=choice,
         provenance=Provenance(**provenance),
         method=f"{METHODS[model.method]}. Hidden layers of {', '.join(map(str, model.hidden))} units.",
@@ -182,29 +184,30 @@ def _target(name: str, loaded: Loaded, train: NDArray[np.int64]) -> Any:
     return Column(name, "number", float(y.min()), float(np.median(y)), float(y.max()))
 
 
-def _test(model: Any, loaded: Loaded, train: NDArray[np.int64], test: NDArray[np.int64]) -> Any:
+def _test(
+    model: Any, loaded: Loaded, train: NDArray[np.int64], test: NDArray[np.int64], predictive: Any, rows: Any
+) -> Any:
     from ..report import ClassificationTest, RegressionTest
 
-    inputs, y = loaded.inputs.iloc[test], loaded.y
-    predictive, doubt = model.predict_with_doubt(inputs)
-    unlike = doubt["unlike"].to_numpy()
+    y, unlike = loaded.y, rows["unlike"].to_numpy()
     if loaded.task is Task.classification:
         numbers = np.searchsorted(model.classes_, y)
         names = [str(label) for label in model.classes_]
         return ClassificationTest.of(predictive, numbers[test], classes=names, train_y=numbers[train], unlike=unlike)
     honest = model.selection_.out_of_fold
-    constant = constant_variance(honest.predictive.mean, honest.target.reshape(-1, 1))
+    floor = VARIANCE_FLOOR * float(np.var(y[train]))
+    constant = constant_variance(honest.predictive.mean, honest.target.reshape(-1, 1), floor=floor)
     own = RegressionTest.of(
         predictive,
         y[test].reshape(-1, 1),
         train_y=y[train],
         constant_variance=float(constant),
         level=LEVEL,
+        # The report judges the intervals that `bayesnorm predict` gives, which are as wide as held-out rows needed.
+        interval=(rows["lower"], rows["upper"]),
         unlike=unlike,
     )
-    # The report judges the intervals that `bayesnorm predict` gives, which are as wide as held-out rows needed.
-    lower, upper = (ends[:, 0].numpy() for ends in model.interval_of(predictive, LEVEL))
-    return replace(own, lower=lower, upper=upper, pit=model.interval_levels_.transform(own.pit[:, None])[:, 0])
+    return replace(own, pit=model.interval_levels_.transform(own.pit[:, None])[:, 0])
 
 
 def _choice(model: Any) -> tuple[Any, dict[str, Any]]:

@@ -15,7 +15,7 @@ import re
 import shlex
 import warnings
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,8 @@ class TableFile:
         places: Where these stand in the file.
         delimiter: Between cells; None for Parquet.
         decimal: The decimal point.
+        header: Number of the line with the names, from 0.
+        blank_rows: Whether a blank line is a row with a missing value, as it is where there is one column only.
     """
 
     path: Path
@@ -47,6 +49,8 @@ class TableFile:
     places: tuple[int, ...]
     delimiter: str | None
     decimal: str = "."
+    header: int = 0
+    blank_rows: bool = False
 
 
 def open_table(path: Path, max_mib: float = MOST_MIB) -> TableFile:
@@ -60,6 +64,8 @@ def open_table(path: Path, max_mib: float = MOST_MIB) -> TableFile:
         raise InputError(f"{path} is a folder; a CSV, TSV or Parquet file would work.")
     if not path.exists():
         raise InputError(f"{path} does not exist; a CSV, TSV or Parquet file would work.")
+    if not path.is_file():
+        raise InputError(f"{path} is a pipe or a device, and a table is read twice; a file would work.")
     size = path.stat().st_size
     if size > max_mib * 2**20:
         raise InputError(
@@ -127,11 +133,13 @@ def _open_text(path: Path, delimiter: str | None) -> TableFile:
         raise InputError(f"{path} is no text; a CSV, TSV or Parquet file would work.")
     try:
         chosen = delimiter or max(DELIMITERS, key=lambda each: _regularity(lines, each))
-        records = [record for record in csv.reader(lines, delimiter=chosen, skipinitialspace=True) if record]
+        records = [*csv.reader(lines, delimiter=chosen, skipinitialspace=True)]
     except csv.Error as error:
         raise InputError(f"{path} cannot be read as a table ({error}); mend the file.") from None
-    header = [name.strip() for name in records[0]]
-    return _named(path, header, chosen, "," if chosen != "," and _has_decimal_commas(records[1:], chosen) else ".")
+    header = next(number for number, record in enumerate(records) if record)
+    names = [name.strip() for name in records[header]]
+    decimal = "," if chosen != "," and _has_decimal_commas(records[header + 1 :], chosen) else "."
+    return replace(_named(path, names, chosen, decimal), header=header, blank_rows=len(names) == 1)
 
 
 def _regularity(lines: list[str], delimiter: str) -> tuple[bool, int]:
@@ -184,7 +192,9 @@ def _read_text(file: TableFile, columns: Sequence[str], rows: int | None) -> Gen
                 pd.read_csv(
                     file.path,
                     sep=file.delimiter,
+                    skiprows=file.header,
                     header=0,
+                    skip_blank_lines=not file.blank_rows,
                     index_col=False,
                     dtype=str,
                     encoding="utf-8-sig",

@@ -21,6 +21,9 @@ MOST_COLUMNS = 60
 LONGEST = 60
 """Characters of a cell."""
 
+LARGEST_WHOLE = 1e15
+"""Up to which whole numbers are written in full."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -124,8 +127,11 @@ def _classification(test: ClassificationTest, order: list[int]) -> dict[str, lis
 
 
 def _input(column: Column, value: object) -> Cell:
+    shown = value
+    if isinstance(value, float) and value.is_integer() and abs(value) < LARGEST_WHOLE:
+        shown = int(value)  # in full: it may be an id
     # Without the thousands' marks: 2,019 is no year.
-    text = number(value, 6) if isinstance(value, str) else number(value, 6).replace(",", "")
+    text = shown if isinstance(shown, str) else number(shown, 6).replace(",", "")
     return Cell(_short(text), column.outside(value), numeric=column.kind == "number")
 
 

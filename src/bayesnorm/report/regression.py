@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..metrics import optimal_crps, pit, pll_points
+from ..metrics import VARIANCE_FLOOR, optimal_crps, pit, pll_points
 from ..metrics.arguments import finite_std, regression_targets
 from ..predictive import RegressionPredictive
 from ..predictive.regression import gaussian_crps, require_level
@@ -102,6 +102,7 @@ class RegressionTest:
         train_y: Any,
         constant_variance: float | torch.Tensor,
         level: float = 0.9,
+        interval: tuple[Any, Any] | None = None,
         unlike: Any = None,
     ) -> Self:
         """From predictions on test rows.
@@ -112,12 +113,13 @@ class RegressionTest:
             train_y: Training targets.
             constant_variance: What `metrics.constant_variance` found on validation rows.
             level: Probability of the intervals.
+            interval: Lower and upper ends, each (N,); None for the predictive's own.
             unlike: Rows unlike the training data, (N,) bool, if somebody looked.
         """
         target = regression_targets(predictive, y)
         if predictive.mean.numel() != len(predictive.mean):
             raise InputError(f"predictive: means of shape {tuple(predictive.mean.shape)}; one per row would work.")
-        lower, upper = predictive.interval(level)
+        lower, upper = interval or map(flat, predictive.interval(level))
         seen = np.asarray(train_y, dtype=np.float64).reshape(-1)
         return cls(
             y=flat(target),
@@ -125,10 +127,10 @@ class RegressionTest:
             std=flat(finite_std(predictive)),
             epistemic_std=flat(predictive.epistemic.sqrt()),
             aleatoric_std=flat(predictive.aleatoric.sqrt()),
-            lower=flat(lower),
-            upper=flat(upper),
+            lower=lower,
+            upper=upper,
             pit=flat(pit(predictive, target)),
-            log_density=flat(pll_points(predictive, target)),
+            log_density=flat(pll_points(predictive, target, floor=VARIANCE_FLOOR * (float(seen.var()) or 1.0))),
             train_mean=float(seen.mean()),
             train_std=float(seen.std()),
             constant_std=float(constant_variance) ** 0.5,

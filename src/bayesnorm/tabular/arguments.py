@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,17 @@ from ..errors import BayesNormError, InputError
 from .networks import METHODS
 
 LEAST_ROWS = 8
+
+
+@contextlib.contextmanager
+def as_input_errors() -> Iterator[None]:
+    """What scikit-learn finds wrong with a table or its targets, as errors of this package."""
+    try:
+        yield
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(str(error)) from None
 
 
 def check_parameters(parameters: dict[str, Any]) -> None:

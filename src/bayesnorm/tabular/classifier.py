@@ -17,7 +17,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..predictive import ClassificationPredictive
-from .arguments import require_rows
+from .arguments import as_input_errors, require_rows
 from .estimator import TabularEstimator
 from .targets import ClassTargets, Targets
 
@@ -103,14 +103,15 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
         """
         if y is None:
             raise InputError("y: requires y to be passed, but the target y is None; one label per row would work.")
-        labels = column_or_1d(
-            check_array(y, ensure_2d=False, dtype=None, input_name="y", ensure_all_finite=False), warn=True
-        )
-        absent = pd.isna(labels)
-        if absent.any():
-            raise InputError(f"y: Input y contains NaN in row {int(absent.argmax())}; drop rows without a label.")
-        check_array(labels, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0)
-        check_classification_targets(labels)
+        with as_input_errors():
+            labels = column_or_1d(
+                check_array(y, ensure_2d=False, dtype=None, input_name="y", ensure_all_finite=False), warn=True
+            )
+            absent = pd.isna(labels)
+            if absent.any():
+                raise InputError(f"y: Input y contains NaN in row {int(absent.argmax())}; drop rows without a label.")
+            check_array(labels, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0)
+            check_classification_targets(labels)
         return self._fit(X, labels, sample_weight)
 
     def predict(self, X: Any) -> NDArray[Any]:

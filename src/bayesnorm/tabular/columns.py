@@ -75,9 +75,11 @@ def as_texts(column: Column) -> Texts:
 
 def label(value: Any) -> str:
     """What a category is called: whole numbers without a decimal point, so that 1, 1.0 and "1" are the same."""
-    if isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_) and float(value).is_integer():
-        return str(int(float(value)))
-    return str(value)
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        return str(value)
+    if isinstance(value, numbers.Integral):
+        return str(int(value))  # of any size: long ids differ in digits that no float has
+    return str(int(float(value))) if float(value).is_integer() else str(value)
 
 
 def shown(name: str) -> str:

@@ -20,7 +20,7 @@ from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..posterior import Posterior
 from ..predictive import Predictive
-from .arguments import check_frame, check_parameters, row_weights
+from .arguments import as_input_errors, check_frame, check_parameters, row_weights
 from .choosing import Chooser
 from .likeness import Likeness
 from .plan import folds_for, plan_for
@@ -59,7 +59,8 @@ class TabularEstimator(BaseEstimator):
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
         check_parameters(self.get_params(deep=False))
         self._check_columns(X, reset=True)
-        check_consistent_length(X, y)
+        with as_input_errors():
+            check_consistent_length(X, y)
         rows = len(y)
         kept, weights = row_weights(sample_weight, rows)
         targets = self._targets(y, kept, weights)
@@ -165,16 +166,12 @@ class TabularEstimator(BaseEstimator):
 
     def _check_columns(self, X: Any, *, reset: bool) -> None:
         """Number and names of columns: noted, or compared with those of training."""
-        check_frame(X)
-        try:
+        with as_input_errors():
+            check_frame(X)
             if isinstance(X, pd.DataFrame):
                 validate_data(self, X, reset=reset, skip_check_array=True)
             else:
                 validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
-        except InputError:
-            raise
-        except ValueError as error:
-            raise InputError(str(error)) from None
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..predictive import RegressionPredictive
-from .arguments import real_targets, require_rows
+from .arguments import as_input_errors, real_targets, require_rows
 from .estimator import TabularEstimator
 from .intervals import IntervalLevels
 from .targets import RealTargets, Targets
@@ -113,7 +113,9 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         """
         if y is None:
             raise InputError("y: requires y to be passed, but the target y is None; one number per row would work.")
-        self._fit(X, real_targets(y), sample_weight)
+        with as_input_errors():
+            targets = real_targets(y)
+        self._fit(X, targets, sample_weight)
         held_out = self.selection_.out_of_fold
         self.interval_levels_ = None
         if held_out is not None and isinstance(held_out.predictive, RegressionPredictive):

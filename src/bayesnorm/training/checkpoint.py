@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from ..errors import BayesNormError, FileFormatError
-from ..files import write_bytes
+from ..files import require_place, require_writable, write_bytes
 
 FORMAT = "bayesnorm-training"
 VERSION = 1
@@ -36,19 +35,11 @@ class Checkpoint:
     settings: dict[str, str]
 
     def __post_init__(self) -> None:
-        if not self.path.parent.is_dir():
-            raise FileFormatError(f"checkpoint: the folder {self.path.parent} does not exist; make it first.")
-        if self.path.is_dir():
-            raise FileFormatError(f"checkpoint: {self.path} is a folder; give a file name.")
+        require_place(self.path, "checkpoint")
 
     def require_writable(self) -> None:
         """Refuse a folder that takes no file, before there is anything to lose."""
-        try:
-            tempfile.TemporaryFile(dir=self.path.parent).close()
-        except OSError as error:
-            raise FileFormatError(
-                f"checkpoint: nothing can be written to the folder {self.path.parent} ({error}); another would work."
-            ) from error
+        require_writable(self.path, "checkpoint")
 
     def write(self, state: Any) -> None:
         """Replace the file's content: another process, or a resumed one, sees the old state or this one, never a part.
