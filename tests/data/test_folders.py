@@ -37,6 +37,24 @@ def test_home_is_expanded(tmp_path, monkeypatch):
     assert data_folders()[0] == tmp_path / "sets"
 
 
+def test_nobody_knows_the_home_folder(tmp_path, monkeypatch):
+    """As in a container that runs under a number without a name; what was named is found there too."""
+
+    def unknown(_user):
+        raise KeyError("no such user")
+
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    pwd = pytest.importorskip("pwd")
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    monkeypatch.setattr(pwd, "getpwnam", unknown)
+    monkeypatch.setenv("BAYESNORM_DATA", os.pathsep.join(["~nobody-of-that-name/sets", str(tmp_path)]))
+    (tmp_path / "x").touch()
+    assert find("x") == tmp_path / "x"
+    with pytest.raises(DataNotFoundError, match="'y' was not found; searched: ~nobody-of-that-name/sets"):
+        find("y")
+
+
 def test_first_folder_wins_and_later_ones_fill_in(tmp_path, monkeypatch):
     folders = [tmp_path / "a", tmp_path / "b", tmp_path / "cache" / "bayesnorm"]
     for folder in folders:

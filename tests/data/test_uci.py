@@ -1,5 +1,7 @@
 """The UCI sets and the paper's splits."""
 
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -70,6 +72,12 @@ def _pickled(path):
     np.savez(path, X=np.array([{"code": 1}], dtype=object), y=np.zeros(1))
 
 
+def _zip_of_words(path):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("X.npy", "no array")
+        archive.writestr("y.npy", "no array")
+
+
 def test_integers_become_float64(data_folder):
     (data_folder / "uci").mkdir()
     np.savez(data_folder / "uci" / "wine.npz", X=np.ones((4, 2), dtype=np.float32), y=np.arange(4))
@@ -84,6 +92,7 @@ def test_integers_become_float64(data_folder):
         _truncated,
         _bare_array,
         _pickled,
+        _zip_of_words,
         lambda path: path.write_bytes(b""),
         lambda path: path.write_text("not an archive"),
         lambda path: np.savez(path, X=np.ones((3, 2))),

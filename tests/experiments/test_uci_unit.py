@@ -324,3 +324,8 @@ def test_networks_stop_at_the_epochs_that_were_chosen(data):
     for i, (split, seed) in enumerate([(0, 1), (1, 1), (1, 2)]):
         kept, _ = alone.trained(("whole", split), seed, decays[i])
         torch.testing.assert_close(f[i], kept[epochs[i]][0], rtol=CLOSE, atol=10 * CLOSE)
+
+
+def test_networks_that_went_astray_are_not_chosen():
+    scores = [(20, torch.tensor([math.nan, 1.0, 3.0, 2.0]))]  # two weight decays of two folds, the first of which fail
+    assert selection._best(scores, torch.full((4,), 20), decays=2, splits=1, folds=2) == [(1, 2.5)]

@@ -66,6 +66,8 @@ def test_he_initialisation():
 
 @pytest.mark.parametrize("make", [CifarResNet, load_cifar_resnet])
 def test_unknown_depth(make):
+    with pytest.raises(BayesNormError, match=r"depth must be one of .*, got 20\.0"):
+        make(20.0)
     with pytest.raises(BayesNormError, match=r"depth must be one of \(20, 32, 44, 56\), got 18"):
         make(18)
 

@@ -101,6 +101,12 @@ def test_sizes_that_are_no_whole_numbers(make):
     assert make(3, hidden=iter((4, 5)))(torch.ones(2, 3)).shape == (2, 1)
 
 
+@pytest.mark.parametrize("eps", [-1.0, math.inf, math.nan, "a", None, True])
+def test_an_eps_that_cannot_be(eps):
+    with pytest.raises(BayesNormError, match=rf"eps: {eps!r} was given; a number from 0"):
+        paper_mlp(3, eps=eps)
+
+
 @pytest.mark.parametrize("rate", [-0.1, 1.5, math.nan, "a", True])
 def test_dropout_rates_that_cannot_be(rate):
     with pytest.raises(BayesNormError, match=rf"rate: {rate!r} was given; a probability from 0 to below 1 would work"):

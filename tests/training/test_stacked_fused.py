@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import nn
 
+from bayesnorm.errors import BayesNormWarning
 from bayesnorm.nets import paper_dropout_mlp, paper_mlp
 from bayesnorm.training.stacked import Stack, StackedRows, draws, stack as stack_module, train_stacked
-from bayesnorm.training.stacked.fused import passes
+from bayesnorm.training.stacked.fused import block, passes
 from bayesnorm.training.stacked.fused.block import FusedBlock
 from bayesnorm.training.stacked.fused.shape import shape_of
 
@@ -171,6 +172,50 @@ def test_moments_are_those_of_plain_operations(used, monkeypatch, family, at_onc
 
 
 @KERNELS
+@pytest.mark.parametrize("family", ["batch norm", "dropout"])
+def test_epochs_in_several_launches_change_nothing(monkeypatch, used, family):
+    expected, _, told = trained(family, 32, torch.float32, rate=0.2, device=DEVICE)
+    launches = Counted(monkeypatch, FusedBlock, "_launch")
+    monkeypatch.setattr(block, "ORDERED", 2 * 2 * 64)  # two epochs of two orders
+    stack, _, history = trained(family, 32, torch.float32, rate=0.2, device=DEVICE)
+    assert used.train.count == 4
+    assert launches.count == 3 + 1, "of networks with two steps in an epoch, and with one"
+    assert torch.equal(stack.weights.flat, expected.weights.flat)
+    assert torch.equal(history.losses, told.losses)
+
+
+@KERNELS
+def test_targets_may_be_a_column_of_a_table_on_the_device(used):
+    stack, rows = task("batch norm", 32, torch.float32)
+    table = torch.cat([rows.x, rows.y], 1).to(DEVICE)
+    found, expected = stack.to(DEVICE), stack.to(DEVICE)
+    other = StackedRows.of(table[:, :-1], table[:, -1], [rows.table[i, :n] for i, n in enumerate(rows.lengths)])
+    plain = StackedRows.of(rows.x, rows.y, [rows.table[i, :n] for i, n in enumerate(rows.lengths)])
+    for each, own in ((found, other), (expected, plain)):
+        train_stacked(each, own, epochs=2, batch_size=32)
+    assert used.train.count == 4
+    assert torch.equal(found.weights.flat, expected.weights.flat)
+
+
+@KERNELS
+def test_more_programs_than_a_launch_has_on_its_second_axis(used, monkeypatch):
+    expected, rows, _ = trained("batch norm", 32, torch.float32)
+    stack = expected.to(DEVICE)
+    x = torch.randn(9, INPUTS, generator=torch.Generator().manual_seed(1))
+    statistics = stack.batch_statistics(rows, 32, 7, seed=SEEDS)
+    mean, var = stack.moments_under(statistics, x)
+    monkeypatch.setattr(passes, "PROGRAMS", 3)
+    torch.testing.assert_close(
+        stack.batch_statistics(rows, 32, 7, seed=SEEDS).coordinates(), statistics.coordinates(), rtol=1e-4, atol=1e-4
+    )
+    assert used.statistics.count == 1, "the second were left to plain operations"
+    parts = stack.moments_under(statistics, x)
+    assert used.moments.count == 2
+    assert torch.equal(parts[0], mean)
+    assert torch.equal(parts[1], var)
+
+
+@KERNELS
 def test_masks_of_every_row_are_left_to_plain_operations(used):
     expected, _, _ = trained("dropout", 32, torch.float32, rate=0.2, capture=False)
     stack, x = expected.to(DEVICE), torch.randn(11, INPUTS, generator=torch.Generator().manual_seed(1))
@@ -265,6 +310,48 @@ def test_wide_layers_are_for_quick_products_only():
     plain = train_stacked(Stack.of([paper_mlp(INPUTS, hidden=(100, 100))]), rows, epochs=5, batch_size=32)
     # Factors rounded to 10 binary digits, of which products and Adam's first steps make some per cent at most.
     torch.testing.assert_close(history.losses, plain.losses, rtol=0.05, atol=0)
+
+
+@KERNELS
+def test_networks_that_do_not_fit_train_all_the_same(monkeypatch):
+    from bayesnorm.training.stacked.fused import kernels
+
+    class TooLarge:
+        def __getitem__(self, grid):
+            raise kernels.OutOfResources(262_400, 232_448, "shared memory")
+
+    for name in ("train_batchnorm", "statistics", "moments"):
+        monkeypatch.setattr(kernels, name, TooLarge())
+    with pytest.warns(BayesNormWarning, match="do not fit on a multiprocessor .* 262400"):
+        stack, rows, history = trained("batch norm", 32, torch.float32, device=DEVICE)
+    expected, _, told = trained("batch norm", 32, torch.float32, device=DEVICE, capture=False)
+    torch.testing.assert_close(history.losses, told.losses, rtol=FLIPPED, atol=0)
+    assert same(single(stack).weights, single(expected.to("cpu")).weights)
+    statistics = stack.batch_statistics(rows, 32, 7, seed=SEEDS)
+    mean, var = stack.moments_under(statistics, rows)
+    f = stack.predict_under(statistics, rows)
+    torch.testing.assert_close(mean, f.mean(0))
+    torch.testing.assert_close(var, f.var(0, correction=0), rtol=1e-3, atol=1e-6)
+
+
+@KERNELS
+@pytest.mark.filterwarnings("ignore:networks do not fit on a multiprocessor")
+def test_the_largest_networks():
+    """Which need more memory than the multiprocessors of some GPUs have."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(200, 100, generator=generator)
+    rows = StackedRows.of(x, x.sin().sum(1), networks=2, standardise=True)
+    networks = [paper_mlp(100, hidden=(100, 100), seed=i) for i in range(2)]
+    plain = train_stacked(Stack.of(networks), rows, epochs=5, batch_size=64)
+    try:
+        torch.set_float32_matmul_precision("high")
+        stack = Stack.of(networks).to(DEVICE)
+        history = train_stacked(stack, rows, epochs=5, batch_size=64)
+        mean, _ = stack.moments_under(stack.batch_statistics(rows, 64, 5), rows)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    torch.testing.assert_close(history.losses, plain.losses, rtol=0.05, atol=0)
+    assert torch.isfinite(mean).all()
 
 
 def single(stack):

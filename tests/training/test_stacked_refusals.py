@@ -35,6 +35,11 @@ BAD_NETWORKS = {
     "half": ([network().half()], "are torch.float16; torch.float32 or"),
     "two dtypes": ([network(), network().double()], "bring all to one"),
     "the same twice": ([shared := network(), shared], "share weights with others"),
+    "widths that do not fit": ([nn.Sequential(nn.Linear(2, 4), nn.Linear(5, 1))], "'1' takes 5 numbers .* gets 4"),
+    "one channel for all": (
+        [nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.BatchNorm1d(1), nn.Linear(4, 1))],
+        "layer '2' takes 1 numbers per row and gets 4",
+    ),
     "no weights": ([nn.Sequential(nn.ReLU())], "hold no nn.Linear"),
 }
 
@@ -65,6 +70,7 @@ BAD_TRAINING = {
     "no function for scores": ({"evaluate": 1.0}, "evaluate: float was given; a function"),
     "half a seed": ({"seed": [1.5, 2.5]}, "seed: 1.5 was given"),
     "words for seeds": ({"seed": "ab"}, "seed: 'a' was given"),
+    "a tensor for a seed": ({"seed": torch.tensor(3)}, r"seed: tensor\(3\) was given"),
     "seeds": ({"seed": [1]}, "seed: 1 were given for 2 networks"),
     "groups": ({"groups": [1, 2, 3]}, r"groups: has shape \(3,\)"),
     "rate": ({"learning_rate": 0.0}, "learning_rate: 0.0 was given"),
@@ -110,5 +116,9 @@ def test_bad_questions():
         statistics.about("mean")
     with pytest.raises(BayesNormError, match=r"batch_size: .*one for each of 2 networks"):
         statistics.at_batch_size([1.0, 2.0, 3.0])
+    with pytest.raises(BayesNormError, match="batch_size: 'large' was given; a positive number"):
+        statistics.at_batch_size("large")
+    with pytest.raises(InputError, match=r"f: has shape \(2, 40\); \(2, 40, 1\), as targets have"):
+        rows.rmse(torch.zeros(2, 40))
     with pytest.raises(NetworkError, match="1 were given; 2 of the stack's shape"):
         stack.write_back([network()])

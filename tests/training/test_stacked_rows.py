@@ -27,6 +27,17 @@ def test_rows_of_a_network_of_its_own():
     assert furthest(found.network(1), expected.network(1)) < 1e-5
 
 
+def test_targets_that_are_a_column_of_a_table():
+    """Kernels read targets one after the other in memory."""
+    table = torch.cat([X, Y], 1)
+    for y in (table[:, -1], table[:, -1:], table.long()[:, -1]):
+        assert not y.is_contiguous()
+        rows = StackedRows.of(table[:, :-1], y, networks=2)
+        assert rows.x.is_contiguous()
+        assert rows.y.is_contiguous()
+        assert torch.equal(rows.y.flatten(), y.flatten())
+
+
 def test_units():
     x, y = data()
     x[:, 2] = 0.1
@@ -58,6 +69,13 @@ BAD_ROWS = {
         {"networks": 2, "standardise": Scales(*(torch.ones(3, 1) for _ in range(4)))},
         "standardise: scales of 3 networks were given for 2",
     ),
+    "scales of other inputs": (
+        {"networks": 1, "standardise": Scales(*(torch.ones(1, n) for n in (3, 3, 1, 1)))},
+        "standardise: scales of 3 inputs were given beside x of 4",
+    ),
+    "fewer than no networks": ({"networks": -1}, "networks: -1 was given; a whole number of at least 1"),
+    "half a network": ({"networks": 2.5}, "networks: 2.5 was given"),
+    "no lists": ({"rows": 5}, "rows: int was given; a list of row numbers for each network"),
     "not finite": ({"x": X * math.nan, "networks": 1}, "x: holds 160 NaN"),
 }
 

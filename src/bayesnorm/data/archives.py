@@ -25,7 +25,10 @@ def read_npz(path: Path, *keys: str) -> tuple[NDArray[Any], ...]:
             missing = [key for key in keys if key not in archive.files]
             if missing:
                 raise ValueError(f"it has {archive.files}, not {missing}")
-            return tuple(archive[key] for key in keys)
+            arrays = tuple(archive[key] for key in keys)
+            if not all(isinstance(array, np.ndarray) for array in arrays):  # entries of other kinds come as bytes
+                raise ValueError("an entry is no array")
+            return arrays
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise FileFormatError(
             f"{path} cannot be read as a NumPy archive with {list(keys)}: {error}; fetch the file again"

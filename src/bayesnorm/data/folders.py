@@ -12,13 +12,18 @@ def cache_folder() -> Path:
     """The user's own data folder, `$XDG_CACHE_HOME/bayesnorm` or `~/.cache/bayesnorm`; it need not exist."""
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     # The XDG specification: an empty or relative value counts as not set.
-    return (base if base.is_absolute() else Path.home() / ".cache") / "bayesnorm"
+    return (base if base.is_absolute() else _at_home("~/.cache")) / "bayesnorm"
 
 
 def data_folders() -> list[Path]:
     """Folders in search order: those in `BAYESNORM_DATA` (joined by `os.pathsep`), then the cache folder."""
     named = [part.strip() for part in os.environ.get(VARIABLE, "").split(os.pathsep)]
-    return [*(Path(part).expanduser() for part in named if part), cache_folder()]
+    return [*(_at_home(part) for part in named if part), cache_folder()]
+
+
+def _at_home(path: str) -> Path:
+    """`~` as the home folder; as it is where nobody knows that one, as in a container without users."""
+    return Path(os.path.expanduser(path))  # Path's own would raise there
 
 
 def find(relative_path: str | os.PathLike[str]) -> Path:

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..arguments import require_seed, require_whole
+from ..arguments import as_whole, require_seed, require_whole
 from ..data.folders import find
 from ..errors import BayesNormError, FileFormatError
 
@@ -101,7 +101,7 @@ def _without_prefix(state: Mapping[str, Tensor], prefix: str = "module.") -> dic
 
 
 def _check_depth(depth: int) -> None:
-    if depth not in CIFAR_RESNET_DEPTHS:
+    if as_whole(depth) not in CIFAR_RESNET_DEPTHS:
         raise BayesNormError(f"depth must be one of {CIFAR_RESNET_DEPTHS}, got {depth!r}")
 
 

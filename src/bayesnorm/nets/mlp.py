@@ -1,5 +1,6 @@
 """The network of the MCBN paper's regression benchmark."""
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from numbers import Real
@@ -35,6 +36,8 @@ def paper_mlp(
         seed: of the weights; the global generator is not touched.
     """
     widths = _widths(in_features, hidden, out_features)
+    if isinstance(eps, bool) or not isinstance(eps, Real) or not 0 <= eps < math.inf:
+        raise BayesNormError(f"eps: {eps!r} was given; a number from 0, such as 1e-10, would work.")
     generator = torch.Generator(device="cpu").manual_seed(require_seed(seed))
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(widths[:-1]):

@@ -21,6 +21,7 @@ import numpy as np
 
 from ...errors import BayesNormError
 from ...plots import Plot, Scores, SensitivityCurve, UncertaintyErrorPlot, draw_grid, save_figure
+from .presets import preset_named
 from .results import ROWS
 
 TRAINED_WITH = (32, 128, 512)
@@ -28,8 +29,6 @@ TRAINED_WITH = (32, 128, 512)
 
 LARGEST, LOWEST = 4096, -60.0
 """Effective batch size, and normalised score, beyond which nothing is drawn."""
-
-RUNS = 25
 
 
 def doubt(header: dict[str, Any], family: str) -> dict[str, UncertaintyErrorPlot]:
@@ -46,6 +45,8 @@ def doubt(header: dict[str, Any], family: str) -> dict[str, UncertaintyErrorPlot
 def batch_sizes(header: dict[str, Any]) -> dict[str, SensitivityCurve]:
     """Normalised CRPS of test rows over M', a line for each training batch size, by set."""
     curves = {(unit["dataset"], unit["setting"]): unit["curve"] for unit in header["curves"]}
+    preset = preset_named(header["preset"])
+    runs = len(preset.splits) * len(preset.seeds)
     found: dict[str, SensitivityCurve] = {}
     for name in sorted({dataset for dataset, _ in curves}):
         series = {}
@@ -55,7 +56,7 @@ def batch_sizes(header: dict[str, Any]) -> dict[str, SensitivityCurve]:
                 np.array([point[column] for point in points])
                 for column in ("effective_batch_size", "normalised_crps_mean", "normalised_crps_error")
             )
-            series[f"trained with M = {size}"] = Scores(at, mean, error, np.full(len(points), RUNS))
+            series[f"trained with M = {size}"] = Scores(at, mean, error, np.full(len(points), runs))
         found[name] = SensitivityCurve(series, "effective batch size M'", "normalised CRPS (%)", baseline=0.0)
     return found
 
@@ -69,7 +70,7 @@ def draws(rows: list[dict[str, str]]) -> dict[str, SensitivityCurve]:
     found: dict[str, dict[str, dict[float, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for row in rows:
         if row["method"] == "MCBN" and row["setting"] in ("128", "128.0"):
-            at = float(row["passes"] or 500)
+            at = float(row["passes"] or preset_named(row["preset"]).draws)
             for name, column in (("CRPS", "normalised_crps"), ("PLL", "normalised_pll")):
                 found[row["dataset"]][name][at].append(float(row[column]))
     return {

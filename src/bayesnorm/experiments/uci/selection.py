@@ -146,7 +146,7 @@ def _best(
     found = []
     for split in range(splits):
         reached = [float(by_epoch[int(at[decay, split])][decay, split]) for decay in range(decays)]
-        least = min(range(decays), key=reached.__getitem__)
+        least = min(range(decays), key=lambda decay: (math.isnan(reached[decay]), reached[decay]))
         found.append((least, reached[least]))
     return found
 

@@ -103,6 +103,7 @@ def architecture(networks: Sequence[nn.Module]) -> tuple[Layer, ...]:
             )
     if not any(isinstance(layer, Dense) for layer in first):
         raise NetworkError("networks: hold no nn.Linear; at least one is needed.")
+    _require_joined(first)
     parameters = [p for network in networks for p in network.parameters()]
     if len({id(p) for p in parameters}) != len(networks) * sum(len(layer.shapes) for layer in first):
         raise NetworkError("networks: some share weights with others or use a layer twice; copies of them would work.")
@@ -117,6 +118,22 @@ def architecture(networks: Sequence[nn.Module]) -> tuple[Layer, ...]:
     if not all(p.requires_grad for p in parameters):
         raise NetworkError("networks: hold parameters that require no gradient; a stack trains all of them.")
     return first
+
+
+def _require_joined(layers: tuple[Layer, ...]) -> None:
+    """Refuse layers that do not take what those before them give: a stack's operations might broadcast it."""
+    width: int | None = None
+    for layer in layers:
+        if isinstance(layer, Dense | Norm):
+            takes, gives = (
+                (layer.inputs, layer.outputs) if isinstance(layer, Dense) else (layer.channels, layer.channels)
+            )
+            if width not in (None, takes):
+                raise NetworkError(
+                    f"networks: layer {layer.name!r} takes {takes} numbers per row and gets {width}; a layer that "
+                    f"takes {width} would work."
+                )
+            width = gives
 
 
 def leaves(index: int, network: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:

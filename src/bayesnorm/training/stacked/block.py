@@ -97,6 +97,7 @@ class Block:
         self.backwards = self.layers[: trained - len(self.layers) - 1 : -1]  # nothing before them needs a gradient
         self.drops = [layer for layer in self.layers if isinstance(layer, TrainedDrop)]
         self.streams = Streams(states)
+        self.abandoned = False
         self._plan_orders()
         self._plan_dropout()
 
@@ -217,7 +218,7 @@ class Block:
     @torch.no_grad()
     def train(self, epochs: int) -> Tensor:
         """Train for some epochs: mean losses of each, (networks, epochs)."""
-        found = [self.epoch() for _ in range(epochs)]
+        found = [self.epoch() for _ in range(epochs) if not self.abandoned]
         self.stack.tracked += epochs * self.steps
         return torch.stack(found, 1)
 

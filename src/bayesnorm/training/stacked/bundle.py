@@ -18,6 +18,7 @@ class Bundle:
         like: Gives device and dtype.
     """
 
+    @torch.inference_mode(False)
     def __init__(self, shapes: Mapping[str, tuple[int, ...]], networks: int, like: Tensor) -> None:
         self.shapes, self.networks = dict(shapes), networks
         sizes = [networks * math.prod(shape) for shape in shapes.values()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import TypeVar
 
 import torch
@@ -12,16 +13,50 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
-def in_threads(work: Callable[[Task], Result], tasks: Sequence[Task], device: torch.device) -> list[Result]:
-    """`work` done on every task; on a CPU by as many threads as torch has, each of whose operations keep to it."""
+def in_threads(
+    work: Callable[[Task], Result],
+    tasks: Sequence[Task],
+    device: torch.device,
+    abandon: Callable[[], None] | None = None,
+) -> list[Result]:
+    """`work` done on every task; on a CPU by as many threads as torch has, each of whose operations keep to it.
+
+    Args:
+        work: What is done.
+        tasks: What it is done on.
+        device: Where.
+        abandon: Called when a task fails or the user interrupts, before tasks that are under way are waited for.
+    """
     threads = min(torch.get_num_threads(), len(tasks)) if device.type == "cpu" else 1
     if threads < 2:
         return [work(task) for task in tasks]
-    before = torch.get_num_threads()
+    before, inference = torch.get_num_threads(), torch.is_inference_mode_enabled()
+
+    answers: SimpleQueue[tuple[int, Result | BaseException]] = SimpleQueue()
+
+    def answer(place: int) -> None:
+        try:
+            with torch.inference_mode(inference):  # a thread's own, and no writing to tensors of the other mode
+                answers.put((place, work(tasks[place])))
+        except BaseException as error:
+            answers.put((place, error))
+
     torch.set_num_threads(1)
     pool = ThreadPoolExecutor(threads)
     try:
-        return list(pool.map(work, tasks))
+        for place in range(len(tasks)):
+            pool.submit(answer, place)
+        found: dict[int, Result] = {}
+        while len(found) < len(tasks):
+            place, result = answers.get()
+            if isinstance(result, BaseException):
+                raise result
+            found[place] = result
+        return [found[place] for place in range(len(tasks))]
+    except BaseException:
+        if abandon is not None:
+            abandon()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
         torch.set_num_threads(before)

@@ -80,7 +80,10 @@ class StackedStatistics:
 
     def at_batch_size(self, batch_size: float | Sequence[float] | Tensor) -> Self:
         """Another effective batch size M', one for all networks or one for each: deviations times sqrt(M / M')."""
-        sizes = torch.as_tensor(batch_size, dtype=torch.float64).cpu()
+        try:
+            sizes = torch.as_tensor(batch_size, dtype=torch.float64).cpu()
+        except (TypeError, ValueError):
+            sizes = torch.zeros(())
         if sizes.dim() > 1 or sizes.numel() not in (1, len(self.running)) or not bool((sizes > 0).all()):
             raise BayesNormError(
                 f"batch_size: {batch_size!r} was given; a positive number, or one for each of {len(self.running)} "
@@ -226,11 +229,15 @@ def _picked(keys: tuple[tuple[int, int], ...], batch_size: int, count: int) -> T
 
 def per_network(seed: int | Sequence[int], networks: int) -> list[int]:
     """A seed for every network."""
-    if isinstance(seed, int) or not hasattr(seed, "__len__"):
+    try:
+        given = [*seed]  # type: ignore[misc]
+    except TypeError:  # one number, or a tensor that holds one, which is refused as everywhere
         return [require_seed(seed)] * networks
-    if len(seed) != networks:
-        raise BayesNormError(f"seed: {len(seed)} were given for {networks} networks; one, or one for each, would work.")
-    return [require_seed(each.item() if isinstance(each, Tensor) else each) for each in seed]
+    if len(given) != networks:
+        raise BayesNormError(
+            f"seed: {len(given)} were given for {networks} networks; one, or one for each, would work."
+        )
+    return [require_seed(each.item() if isinstance(each, Tensor) else each) for each in given]
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,6 +39,7 @@ Evaluate = Callable[[Stack, Tensor], Tensor | Mapping[str, Tensor]]
 """`evaluate(stack, members)`: scores of networks `members` (A,), which `stack` holds: (A,), or several by name."""
 
 
+@torch.inference_mode(False)
 def train_stacked(
     stack: Stack,
     rows: StackedRows,
@@ -158,7 +159,7 @@ class _Run:
             self._pack()
         losses = torch.full((len(self.stack), ahead), math.nan, dtype=torch.float64)
         self.epoch = epoch
-        found = in_threads(lambda block: block.train(ahead), self.blocks, self.stack.device)
+        found = in_threads(lambda block: block.train(ahead), self.blocks, self.stack.device, self._abandon)
         for block, values in zip(self.blocks, found, strict=True):
             self.stack.put(block.members, block.stack)
             losses[block.members] = values.double().cpu()
@@ -169,6 +170,11 @@ class _Run:
         self.losses.append(losses)
         self.stopped[self.active] = epoch
         self._tell()
+
+    def _abandon(self) -> None:
+        """Let no block begin another epoch."""
+        for block in self.blocks:
+            block.abandoned = True
 
     def judge(self, epoch: int, evaluate: Evaluate) -> None:
         """Score active networks; those that are over leave."""

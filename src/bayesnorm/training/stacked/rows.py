@@ -9,6 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from ...arguments import require_whole
 from ...errors import InputError
 from ...network.inputs import as_input, as_tensor
 
@@ -84,6 +85,12 @@ class StackedRows:
             raise InputError(
                 f"x: has shape {tuple(values.shape)}; (rows, inputs) or (networks, rows, inputs) would work."
             )
+        if networks is not None:
+            networks = require_whole("networks", networks, error=InputError)
+        if rows is not None and not hasattr(rows, "__len__"):
+            raise InputError(
+                f"rows: {type(rows).__name__} was given; a list of row numbers for each network would work."
+            )
         own = len(values) if values.dim() == 3 else None
         targets = None if y is None else _targets(y, values)
         count = own if own is not None else len(rows) if rows is not None else networks
@@ -107,6 +114,11 @@ class StackedRows:
                 raise InputError(
                     f"standardise: scales of {len(standardise.x_mean)} networks were given for {count}; those of the "
                     "same networks would work."
+                )
+            if standardise.x_mean.shape[1] != values.shape[1]:
+                raise InputError(
+                    f"standardise: scales of {standardise.x_mean.shape[1]} inputs were given beside x of "
+                    f"{values.shape[1]}; those of rows with the same inputs would work."
                 )
             return replace(found, scales=standardise.to(values.device, values.dtype))
         return replace(found, scales=found._own_scales()) if standardise else found
@@ -158,7 +170,10 @@ class StackedRows:
 
     def rmse(self, f: Tensor) -> Tensor:
         """Root mean squared error, in the units of y, of outputs f (E, n, targets) for the padded rows: (E,)."""
-        error = f.double() - self.targets().double()
+        targets = self.targets()
+        if f.shape != targets.shape:
+            raise InputError(f"f: has shape {tuple(f.shape)}; {tuple(targets.shape)}, as targets have, would work.")
+        error = f.double() - targets.double()
         if self.scales is not None:
             error = error * self.scales.y_std[:, None].double()
         return _mean_over_rows(error.square().flatten(2).mean(2), self).sqrt()
@@ -187,7 +202,7 @@ def _mean_over_rows(values: Tensor, rows: StackedRows) -> Tensor:
 
 
 def _targets(y: Any, x: Tensor) -> Tensor:
-    tensor = as_tensor(y, "y").detach().to(x.device)
+    tensor = as_tensor(y, "y").detach().to(x.device).contiguous()  # kernels count on it
     if tensor.shape[: x.dim() - 1] != x.shape[:-1]:
         raise InputError(f"y: has shape {tuple(tensor.shape)} beside x of {tuple(x.shape)}; rows must agree.")
     if not tensor.is_floating_point():

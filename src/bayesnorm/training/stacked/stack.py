@@ -31,6 +31,7 @@ class Stack:
         prototype: What `network` gives copies of.
     """
 
+    @torch.inference_mode(False)  # a stack can be trained wherever it was made
     def __init__(
         self,
         layers: tuple[Layer, ...],
@@ -41,7 +42,7 @@ class Stack:
         prototype: nn.Sequential,
     ) -> None:
         self.layers, self.weights, self.buffers = layers, weights, buffers
-        self.rates, self.tracked, self.prototype = rates, tracked, prototype
+        self.rates, self.tracked, self.prototype = rates, tracked.clone(), prototype
 
     @classmethod
     def of(cls, networks: Sequence[nn.Sequential]) -> Stack:
@@ -109,7 +110,7 @@ class Stack:
         place = torch.device(device)
         rates = {name: rate.clone() for name, rate in self.rates.items()}
         own = copy.deepcopy(self.prototype).to(place)
-        return Stack(self.layers, self.weights.to(place), self.buffers.to(place), rates, self.tracked.clone(), own)
+        return Stack(self.layers, self.weights.to(place), self.buffers.to(place), rates, self.tracked, own)
 
     def take(self, members: Tensor) -> Stack:
         """A stack with copies of some of the networks, by their numbers."""

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..block import Block, half_squared_error
+from ....errors import BayesNormWarning
+from ..block import Streams, half_squared_error
+from ..graph import GraphedBlock
 from .passes import units_of
 from .shape import Shape, block_rows, precision, shape_of
 
+ORDERED = 2**26
+"""Numbers of rows' orders that are held at once: epochs beyond wait for another launch."""
 
-class FusedBlock(Block):
-    """A block on a GPU whose networks are trained by a kernel, several epochs in one launch."""
+
+class FusedBlock(GraphedBlock):
+    """A block on a GPU whose networks are trained by a kernel, several epochs in one launch.
+
+    Where the GPU has too little memory on a multiprocessor for it, steps are recorded as those of other networks are.
+    """
 
     shape: Shape
+    fits = True
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -26,7 +36,6 @@ class FusedBlock(Block):
         self.done = int(self.steps_done)
         rows, device = self.rows, self.stack.device
         self.table = rows.table.to(torch.int32).contiguous()
-        self.which = self.order_of.to(torch.int32)
         scales = units_of(rows.scales, len(self.members), self.stack.weights.flat, shape.inputs)
         self.scales = [scale.contiguous() for scale in scales]
         self.decays = self.decay.flatten().contiguous()
@@ -38,6 +47,21 @@ class FusedBlock(Block):
         """Train for some epochs: mean losses of each, (networks, epochs)."""
         from . import kernels
 
+        at_once = max(1, ORDERED // (len(self.orders) * self.steps * self.settings.batch_size))
+        before = self.streams.states | self.generator_states()
+        try:
+            if self.fits:
+                return torch.cat([self._launch(min(at_once, epochs - done)) for done in range(0, epochs, at_once)], 1)
+        except kernels.OutOfResources as error:
+            self.fits, self.streams = False, Streams(before)
+            warnings.warn(
+                f"networks do not fit on a multiprocessor and train slower: {error}", BayesNormWarning, stacklevel=2
+            )
+        return super().train(epochs)
+
+    def _launch(self, epochs: int) -> Tensor:
+        from . import kernels
+
         shape, device = self.shape, self.stack.device
         losses = torch.empty(len(self.members), epochs, device=device)
         shared = (
@@ -45,7 +69,7 @@ class FusedBlock(Block):
             self.rows.y,
             self.table,
             self._orders(epochs),
-            self.which,
+            self.order_of,
             *self.scales,
             self.decays,
             self._corrections(epochs),

@@ -3,11 +3,13 @@
 Names: e the network, D inputs and H hidden units (padded to powers of two; padded weights are 0 and stay 0), R rows
 that are held at once, w1 (D, H), w2 (H, H) and w3 (H,) weights, a pre-activations, z standardised ones, h what ReLU
 gives, d gradients before it. Tensors in memory are those of a `Stack`: weights (E, out, in), one behind the other in
-one buffer, at offsets `at_*`; Adam's moments lie at the same offsets of their own buffers.
+one buffer, at offsets `at_*`; Adam's moments lie at the same offsets of their own buffers. Numbers of networks, of
+their orders and batches, and of rows are 64-bit where an offset is counted from them.
 """
 
 import triton
 import triton.language as tl
+from triton.runtime.errors import OutOfResources as OutOfResources
 
 # Numbers that differ from call to call must not make a kernel of their own.
 VARYING = ["inputs", "longest", "epochs", "steps", "per_epoch", "blocks", "done", "states", "rows", "draws"]
@@ -24,7 +26,7 @@ def _dot(a, b, PRECISION: tl.constexpr):
 @triton.jit
 def _rows(table, numbers, x, y, x_mean, x_std, y_mean, y_std, d, inputs, D: tl.constexpr):
     """Standardised inputs (R, D) and targets (R,) of rows at places `numbers` in a network's table."""
-    row = tl.load(table + numbers)
+    row = tl.load(table + numbers).to(tl.int64)
     xb = tl.load(x + row[:, None] * inputs + d[None, :], mask=d[None, :] < inputs, other=0.0)
     xb = (xb - x_mean[None, :]) / x_std[None, :]
     return xb, (tl.load(y + row) - y_mean) / y_std
@@ -324,13 +326,13 @@ def statistics(
     batch = picked + (tl.load(which + e) * states + state) * M
     mean1, sq1 = tl.zeros([H], tl.float32), tl.zeros([H], tl.float32)
     for b in range(count):
-        row = tl.load(own + tl.load(batch + b * R + r))
+        row = tl.load(own + tl.load(batch + b * R + r)).to(tl.int64)
         xb = tl.load(x + row[:, None] * inputs + d[None, :], mask=d[None, :] < inputs, other=0.0)
         mean1, sq1 = _merge(mean1, sq1, b * R, _dot((xb - xm[None, :]) / xs[None, :], w1, PRECISION), R)
     inv1 = 1.0 / tl.sqrt(sq1 / M + eps)
     mean2, sq2 = tl.zeros([H], tl.float32), tl.zeros([H], tl.float32)
     for b in range(count):
-        row = tl.load(own + tl.load(batch + b * R + r))
+        row = tl.load(own + tl.load(batch + b * R + r)).to(tl.int64)
         xb = tl.load(x + row[:, None] * inputs + d[None, :], mask=d[None, :] < inputs, other=0.0)
         a1 = _dot((xb - xm[None, :]) / xs[None, :], w1, PRECISION)
         h1 = tl.maximum((a1 - mean1[None, :]) * (inv1 * g1)[None, :] + b1[None, :], 0.0)
