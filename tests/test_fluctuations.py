@@ -135,3 +135,11 @@ def test_stored_directions_are_rounded_once(deviations):
 def test_an_unknown_kind_names_the_known_ones():
     with pytest.raises(FileFormatError, match="'magic'; known are empirical, low_rank_gaussian"):
         fluctuations_from("magic", {})
+
+
+def test_autocast_does_not_reach_the_draws(deviations):
+    gaussian = LowRankGaussian.of(deviations.float(), 3)
+    expected = gaussian.sample(5, torch.Generator().manual_seed(0))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = gaussian.sample(5, torch.Generator().manual_seed(0))
+    assert torch.equal(found, expected)

@@ -130,7 +130,8 @@ class LowRankGaussian(Fluctuations):
         like = self.factor
         shared = torch.randn(n, len(like), generator=generator, dtype=torch.float32).to(like)
         own = torch.randn(n, like.shape[1], generator=generator, dtype=torch.float32).to(like)
-        return torch.addmm(own * self.independent_std, shared, like)
+        with torch.autocast(like.device.type, enabled=False):  # which the network may run under, and draws are kept
+            return torch.addmm(own * self.independent_std, shared, like)
 
     def root(self) -> tuple[Tensor, Tensor | None]:
         return self.factor, self.independent_std if bool((self.independent_std > 0).any()) else None

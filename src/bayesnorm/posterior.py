@@ -169,7 +169,7 @@ def load(path: str | os.PathLike[str], model: nn.Module) -> Posterior:
     try:
         likelihood = likelihood_from(config["likelihood"])
         executable = Executable(model, config["output"])
-        if not isinstance(model, nn.ModuleList):
+        if config["kind"] != "ensemble" or not isinstance(model, nn.ModuleList):
             require_architecture(executable.model, config["network"])
         placed = {name: tensor.to(executable.device) for name, tensor in tensors.items()}
         return restored_posterior(config["kind"], executable, likelihood, placed, config["posterior"])

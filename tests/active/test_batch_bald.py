@@ -140,3 +140,14 @@ def test_what_it_refuses(make_classes):
     broken[:, 1] = math.nan
     with pytest.raises(InputError, match="predictive: 3 of 12 means are NaN or infinite"):
         active.batch_bald(ClassificationPredictive(broken), 3)
+
+
+def test_autocast_changes_nothing(make_classes):
+    """Gains are small differences of entropies, which half precision would drown."""
+    exact = make_classes(16, 20, 3)
+    predictive = ClassificationPredictive(exact.log_probs.float(), exact.weights.float())
+    expected = active.batch_bald(predictive, 6)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = active.batch_bald(predictive, 6)
+    assert torch.equal(found.rows, expected.rows)
+    assert torch.equal(found.gains, expected.gains)

@@ -153,7 +153,7 @@ def test_blocks_of_rows_are_one_block(block_bytes, monkeypatch):
     monkeypatch.setattr(delta, "outputs_with_derivatives", lambda p, block: taken.append(len(block)) or take(p, block))
     posterior, x = fitted(network(2), bn.Gaussian()), rows(7, 3, seed=1)
     whole, parts = Delta().outputs(posterior, x), Delta(block_bytes).outputs(posterior, x)
-    assert taken == [4, 3, 4, *([1, 1, 1] if block_bytes == 1 else [3])]
+    assert taken == [4, 3, 4, *(7 * [1] if block_bytes == 1 else [3, 3, 1])], "the first block tells how many fit"
     torch.testing.assert_close(parts.mean, whole.mean, **TIGHT)
     torch.testing.assert_close(covariance(parts), covariance(whole), **TIGHT)
 
@@ -314,3 +314,17 @@ def test_images_and_half_precision():
 def test_other_posteriors_are_told_what_works():
     with pytest.raises(bn.BayesNormError, match=r"Delta needs a posterior over batch-norm statistics, and object was"):
         Delta().outputs(object(), rows(2, 3))
+
+
+@pytest.mark.parametrize(("block_bytes", "expected"), [(1, 7 * [1]), (3 * 8 * 5 * 8, [3, 3, 1]), (2**20, [7])])
+def test_blocks_of_rows_in_forward_mode(block_bytes, expected, monkeypatch):
+    """8 outputs and 5 directions in double precision."""
+    monkeypatch.setattr(delta, "rows_per_graph", lambda _: 4)
+    taken, take = [], delta._forward_mode
+    monkeypatch.setattr(delta, "_forward_mode", lambda p, f, block: taken.append(len(block)) or take(p, f, block))
+    posterior, x = fitted(network(8), bn.Gaussian(), states=5), rows(7, 3, seed=1)
+    parts = Delta(block_bytes).outputs(posterior, x)
+    assert taken == expected
+    for row, alone in enumerate(Delta().outputs(posterior, x[i : i + 1]) for i in range(7)):
+        torch.testing.assert_close(parts.mean[row], alone.mean[0], **TIGHT)
+        torch.testing.assert_close(covariance(parts)[row], covariance(alone)[0], **TIGHT)

@@ -62,3 +62,71 @@ def test_weights_that_autograd_may_not_keep():
     assert (posterior.predict(X).epistemic > 0).any()
     with pytest.raises(NetworkError, match=r"model: cannot be run with derivatives .*Inference tensors.*would work"):
         posterior.predict(X, bn.Delta())
+
+
+class FrozenBody(nn.Module):
+    """The usual way to train a head only: no derivatives for the rest, whose batch norm is drawn all the same."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(6, 10), nn.BatchNorm1d(10), nn.ReLU())
+        self.head = nn.Sequential(nn.Linear(10, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 1))
+        self.how = how
+
+    def forward(self, x):
+        if self.how == "detach":
+            return self.head(self.body(x).detach())
+        with torch.no_grad():
+            h = self.body(x)
+        return self.head(h)
+
+
+@pytest.mark.parametrize("how", ["no_grad", "detach"])
+def test_derivatives_that_a_forward_cuts_off_are_not_taken_for_zero(how):
+    model = FrozenBody(how).eval()
+    posterior = bn.MCBN(batch_size=8, states=32).fit(model, X)
+    with pytest.raises(NetworkError, match=r"model: .*statistics of 'body.1', but its forward cuts off derivatives"):
+        posterior.predict(X, bn.Delta())
+    assert posterior.components is None, "directions of the head alone would leave out most of the variance"
+    assert torch.isfinite(bn.MCBN(batch_size=8, layers=1).fit(model, X).predict(X, bn.Delta()).epistemic).all()
+
+
+def test_dead_units_have_no_derivatives_and_are_no_reason_to_refuse():
+    model = nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3), nn.ReLU(), nn.Linear(3, 1)).eval()
+    model[1].bias.data.fill_(-1e3)
+    posterior = bn.MCBN(batch_size=8, states=8).fit(model, X)
+    assert (posterior.predict(X, bn.Delta()).epistemic == 0).all()
+
+
+class NoDerivatives(nn.Module):
+    """What it gives back was never part of a graph."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(6)
+
+    def forward(self, x):
+        return self.norm(x).detach().sum(1, keepdim=True)
+
+
+def test_outputs_without_any_derivative():
+    posterior = bn.MCBN(batch_size=8, states=8).fit(NoDerivatives().eval(), X)
+    with pytest.raises(NetworkError, match=r"model: its outputs depend on the statistics of 'norm'"):
+        posterior.predict(X, bn.Delta())
+
+
+class Unscaled(nn.Module):
+    """Normalises its input, and brings its output back to the scale by the same statistics."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.head = nn.BatchNorm1d(6, affine=False), nn.Linear(6, 6)
+
+    def forward(self, x):
+        return self.head(self.norm(x)) * self.norm.running_var.sqrt() + self.norm.running_mean
+
+
+def test_statistics_that_are_used_outside_of_their_layer():
+    posterior = bn.MCBN(batch_size=8, states=8).fit(Unscaled().eval(), X, bn.Gaussian())
+    with pytest.raises(NetworkError, match=r"model: its forward uses batch-norm statistics outside of their layers"):
+        posterior.predict(X, bn.Delta())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
@@ -39,3 +41,27 @@ def test_a_batch_size_beside_a_loader_with_another_is_refused():
 def test_no_rows_per_step_are_refused():
     with pytest.raises(bn.BayesNormError, match="batch_size: 0 was given"):
         bn.DeepEnsemble(members=2, epochs=1, batch_size=0).fit(nn.Linear(3, 1), DATA["pair"]())
+
+
+BAD = {
+    "not a number": (torch.full_like(X, torch.nan), Y),
+    "one row": (X[:1], Y[:1]),
+    "other inputs": (X[:, :2], Y),
+}
+
+
+@pytest.mark.parametrize("likelihood", [None, bn.Gaussian()], ids=["default", "given"])
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [
+        *itertools.product((bn.DeepEnsemble(members=2, epochs=1), bn.BayesByBackprop(epochs=1), bn.MCBN(8)), BAD),
+        (bn.MCDropout(), "not a number"),
+        (bn.MCDropout(), "other inputs"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_errors_name_the_argument_as_fit_has_it(method, kind, likelihood):
+    """`train`, which has its own name for it, and the network's own look at inputs do not show through."""
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.1), nn.Linear(4, 1))
+    with pytest.raises(bn.BayesNormError, match=r"^train_data: "):
+        method.fit(model, BAD[kind], likelihood)

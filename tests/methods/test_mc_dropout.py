@@ -207,7 +207,7 @@ def test_bad_input():
         bn.MCDropout().fit(model, x, seed=-1)
     with pytest.raises(InputError, match=r"train_data: .*at least one row"):
         bn.MCDropout().fit(model, x[:0])
-    with pytest.raises(InputError, match=r"x: the network's forward failed on input of shape \(2, 3\)"):
+    with pytest.raises(InputError, match=r"train_data: the network's forward failed on input of shape \(2, 3\)"):
         bn.MCDropout().fit(model, rows(20, 3))
     with pytest.raises(
         bn.BayesNormError, match=r"likelihood: none was given and the network has outputs of shape \(3,\)"

@@ -118,3 +118,33 @@ def test_device_and_dtype():
     mixed[3].to("meta")
     with pytest.raises(NetworkError, match="model: its tensors are on cpu, meta"):
         device_of(mixed)
+
+
+class FrozenNorm(nn.Module):
+    """The common way to freeze batch norm in training, whose `train` returns nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(net(), nn.Dropout(0.1))
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.body[0][1].eval()
+
+    def forward(self, x):
+        return self.body(x)
+
+
+def test_a_train_method_that_returns_nothing():
+    model, x = FrozenNorm(), torch.randn(40, 3)
+    assert not private_copy(model).body.training
+    for method in (bn.MCBN(batch_size=8, states=4), bn.MCDropout()):
+        assert torch.isfinite(method.fit(model, x).predict(x).mean).all()
+    assert model.body.training
+
+
+def test_weights_made_in_inference_mode_are_looked_at_too():
+    with torch.inference_mode():
+        model = nn.Sequential(net(), nn.Dropout(0.1)).eval()
+    x = torch.randn(40, 3)
+    assert (bn.MCDropout(p=0.5).fit(model, x).predict(x).epistemic > 0).any()

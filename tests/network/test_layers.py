@@ -226,3 +226,23 @@ def test_at_layers_is_what_layers_would_have_drawn_on_the_last_layer(reference):
     torch.testing.assert_close(
         bn.MonteCarlo(samples=6).outputs(restricted, x[:4]), reference(model, part, x[:4]), rtol=1e-4, atol=1e-5
     )
+
+
+def test_a_layer_alone_is_no_network():
+    with pytest.raises(NetworkError, match=r"model: is itself a BatchNorm1d.*nn.Sequential\(layer, head\), would work"):
+        bn.MCBN(batch_size=8).fit(nn.BatchNorm1d(3).eval(), torch.randn(40, 3))
+
+
+def test_layers_that_share_their_statistics_are_told_apart_from_bad_input():
+    model = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Linear(3, 1)).eval()
+    model[2].running_mean = model[0].running_mean
+    with pytest.raises(NetworkError, match="model: batch-norm layer '2' shares its running statistics"):
+        bn.MCBN(batch_size=8).fit(model, torch.randn(40, 3))
+    assert bn.MCBN(batch_size=8, layers=["0"]).fit(model, torch.randn(40, 3)).layers[0].name == "0"
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+def test_torchscript_is_refused_as_such():
+    scripted = torch.jit.script(nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 1)).eval())
+    with pytest.raises(NetworkError, match="model: is a TorchScript module"):
+        bn.point(scripted, bn.Gaussian())

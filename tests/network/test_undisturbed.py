@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import pickle
 import threading
@@ -9,6 +10,7 @@ import threading
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 import bayesnorm as bn
 
@@ -136,3 +138,76 @@ def test_a_copy_of_a_posterior_draws_too(way):
         with torch.no_grad():
             copied.model[0].weight.zero_()
         assert torch.equal(posterior.predict(X).mean, expected.mean), "the copy has a network of its own"
+
+
+class KeepsPlainTensors(nn.Module):
+    """Its memory is an attribute, not a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.head, self.memory = nn.BatchNorm1d(4), nn.Linear(4, 1), torch.zeros(4)
+
+    def forward(self, x):
+        self.memory.add_(1)
+        return self.head(self.norm(x))
+
+
+class AdaptsStatistics(nn.Module):
+    """Normalises by the batch in evaluation mode too, by which torch updates running statistics unseen."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.adapting, self.head = nn.BatchNorm1d(4), nn.BatchNorm1d(4), nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.head(
+            F.batch_norm(self.norm(x), self.adapting.running_mean, self.adapting.running_var, None, None, True)
+        )
+
+
+class TrainsItself(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.head = nn.BatchNorm1d(4), nn.Linear(4, 1)
+
+    def forward(self, x):
+        self.train()
+        return self.head(self.norm(x))
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot be vectorised:bayesnorm.BayesNormWarning")
+@pytest.mark.parametrize("kind", [KeepsPlainTensors, AdaptsStatistics, TrainsItself])
+def test_what_a_forward_changes_unseen_is_put_back(kind, snapshot):
+    model = kind().eval()
+    tensors = [*model.state_dict().values(), *(v for v in vars(model).values() if isinstance(v, torch.Tensor))]
+    before, whole = [tensor.clone() for tensor in tensors], snapshot(model)
+    posterior = bn.MCBN(batch_size=8, states=6).fit(model, X)
+    for engine in ENGINES:
+        for _ in range(2):
+            with contextlib.suppress(bn.BayesNormError):
+                posterior.predict(X[:7], engine)
+            assert all(torch.equal(tensor, was) for tensor, was in zip(tensors, before, strict=True)), engine
+    bn.GaussianBN(batch_size=8).fit(model, X)
+    bn.point(model, bn.Gaussian()).predict(X)
+    assert all(torch.equal(tensor, was) for tensor, was in zip(tensors, before, strict=True))
+    assert snapshot(model) == whole
+
+
+class Unpooled(nn.Module):
+    """As in SegNet; torch has no rule for it under vmap, and says so."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.pool, self.unpool = nn.BatchNorm2d(2), nn.MaxPool2d(2, return_indices=True), nn.MaxUnpool2d(2)
+
+    def forward(self, x):
+        return self.unpool(*self.pool(self.norm(x))).mean((1, 2, 3))[:, None]
+
+
+def test_torch_does_not_complain_of_our_vmap_and_still_does_of_others(recwarn):
+    x = torch.randn(40, 2, 4, 4, generator=torch.Generator().manual_seed(0))
+    posterior = bn.MCBN(batch_size=8, states=6).fit(Unpooled().eval(), x)
+    posterior.predict(x)
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match="performance drop"):
+        torch.vmap(Unpooled().eval())(x[None])

@@ -132,3 +132,9 @@ def test_an_ensemble_of_dropout_networks(reference):
     expected = reference(posterior.network, posterior.sample(9, seed=4), X)
     torch.testing.assert_close(outputs, expected, rtol=1e-9, atol=1e-10)
     assert len(outputs[:, 0, 0].unique()) > 2, "draws differ within members too"
+
+
+def test_a_list_of_networks_is_for_ensembles_only(tmp_path):
+    bn.MCBN(batch_size=8, states=4).fit(mlp(0), X).save(tmp_path / "one")
+    with pytest.raises(bn.BayesNormError, match="model: does not match the network that the posterior was fitted on"):
+        bn.load(tmp_path / "one", nn.ModuleList([mlp(0), mlp(1)]))

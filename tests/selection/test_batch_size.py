@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import bayesnorm as bn
+from bayesnorm.errors import InputError
 from bayesnorm.nets import paper_mlp
 from bayesnorm.plots import BatchSizeCurve
 from bayesnorm.selection import GaussianPrior, kl_divergence, unit_gaussians, weight_decay_prior
@@ -183,3 +184,32 @@ def test_several_tasks_have_a_bound_and_no_common_doubt():
     assert choice.rows[1].log_likelihood == pytest.approx(float(each.sum(2).mean(0).sum()), rel=1e-5)
     assert math.isnan(choice.rows[1].doubt)
     assert "nan" in str(choice)
+
+
+def test_a_network_that_is_retrained_in_place_has_new_moments(regression):
+    """The divergence of every size is that of the network as it then is."""
+    x, model = regression.x, regression.model
+
+    def retrained(size):
+        with torch.no_grad():
+            model[0].weight.mul_(2)
+        posterior = bn.MCBN(batch_size=8, states=8).fit(model, x, regression.likelihood).at_batch_size(size)
+        expected.append(kl_divergence(unit_gaussians(model, x, 8).at_batch_size(size), prior).sum().item())
+        return posterior
+
+    expected, prior = [], GaussianPrior(0.0, None, 0.0, 1.0)
+    found = choose(retrained, regression, batch_sizes=(8, 16, 32), prior=prior)
+    assert [row.kl for row in found.rows] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("data", "match"),
+    [
+        ((torch.ones(2, 3), torch.ones(2, 1)), "data: holds 2 rows; at least 3 are needed"),
+        ((torch.full((9, 3), torch.nan), torch.ones(9, 1)), "data: holds 24 NaN"),
+        ((torch.ones(9, 2), torch.ones(9, 1)), "data: the network's forward failed"),
+    ],
+)
+def test_data_that_cannot_be_used_is_told_by_its_name(regression, data, match):
+    with pytest.raises(InputError, match=f"^{match}"):
+        bn.select_batch_size(fitted(regression), data, samples=4)

@@ -150,7 +150,10 @@ class _Pool:
         return best
 
     def _gains(self, known: _Configurations, rows: Tensor) -> Tensor:
-        """I(y; w | configurations) of some rows."""
+        """I(y; w | configurations) of some rows, in full precision: it is a small difference of large numbers."""
+        if torch.is_autocast_enabled(self.probs.device.type):
+            with torch.autocast(self.probs.device.type, enabled=False):
+                return self._gains(known, rows)
         draws, _, classes = self.probs.shape
         probs = self.probs[:, rows.to(self.probs.device)]
         posterior, share = known.log_posterior.exp().to(probs), known.share.to(probs)

@@ -20,7 +20,9 @@ import torch
 from torch import Tensor
 
 from ..arguments import hold_plain_ints, require_whole
+from ..network.derivable import told
 from ..predictive import Predictive
+from ..predictive.base import at_least_single
 from .base import CoordinatePosterior, Engine, in_coordinates
 from .gaussian_outputs import GaussianOutputs
 
@@ -66,11 +68,17 @@ class Delta(Engine):
             block = x[start : start + rows]
             mean, derivatives = outputs_with_derivatives(chosen, block)
             outputs = mean[0].numel()
-            if independent is None and outputs > len(factor):
-                return _forward_mode(chosen, factor, x)
+            forward = independent is None and outputs > len(factor)
+            row_bytes = outputs * (len(factor) if forward else len(chosen.centre)) * factor.element_size()
+            fitting = max(1, self.block_bytes // row_bytes)
+            if forward:
+                parts = [_forward_mode(chosen, factor, block) for block in x.split(fitting)]
+                break
+            rows = min(rows, fitting)
+            if len(block) > rows:  # now that it is known how many outputs a row has
+                continue
             parts.append(GaussianOutputs(mean, _root(derivatives(), factor, independent)))
             start += len(block)
-            rows = max(1, min(rows, self.block_bytes // (outputs * len(chosen.centre) * x.element_size())))
         if len(parts) == 1:
             return parts[0]
         return GaussianOutputs(torch.cat([p.mean for p in parts]), torch.cat([p.root for p in parts]))
@@ -100,10 +108,15 @@ def outputs_with_derivatives(
         flat = f.reshape(len(x), -1).sum(0)
         if most_outputs is not None and len(flat) > most_outputs:
             generator = torch.Generator().manual_seed(0)
-            flat = torch.randn(most_outputs, len(flat), generator=generator).to(flat) @ flat
+            mixture = torch.randn(most_outputs, len(flat), generator=generator).to(flat)
+            with torch.autocast(x.device.type, enabled=False):
+                flat = mixture @ flat
 
+    # Backward passes have the precision that the forward pass chose, also under autocast, which would lower it.
     @torch.inference_mode(False)
     @torch.enable_grad()
+    @torch.autocast(x.device.type, enabled=False)
+    @told()
     def derivatives() -> Tensor:
         if x.is_cuda and len(flat) > 1:  # a GPU has room for all backward passes at once
             each = torch.eye(len(flat), dtype=flat.dtype, device=flat.device)
@@ -128,7 +141,13 @@ def output_jacobian(
 
 
 def _root(jacobian: Tensor, factor: Tensor, independent: Tensor | None) -> Tensor:
-    """A root of the outputs' covariance, (batch, outputs, R), square where that is smaller."""
+    """A root of the outputs' covariance, (batch, outputs, R), square where that is smaller.
+
+    The network may run under autocast; products of its derivatives must keep their digits.
+    """
+    if torch.is_autocast_enabled(jacobian.device.type):
+        with torch.autocast(jacobian.device.type, enabled=False):
+            return _root(jacobian, factor, independent)
     root = jacobian @ factor.T
     if independent is not None:
         root = torch.cat([root, jacobian * independent], dim=2)
@@ -153,4 +172,5 @@ def _forward_mode(posterior: CoordinatePosterior, factor: Tensor, x: Tensor) -> 
         warnings.filterwarnings("ignore", message=".*torch.jit.script")
         mean = outputs(posterior.centre)
         columns = [torch.func.jvp(outputs, (posterior.centre,), (direction,))[1] for direction in factor]
-    return GaussianOutputs(mean, torch.stack(columns, dim=-1).reshape(len(x), -1, len(factor)))
+    root = torch.stack(columns, dim=-1).reshape(len(x), -1, len(factor))
+    return GaussianOutputs(mean, at_least_single(root))

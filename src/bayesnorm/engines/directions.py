@@ -71,7 +71,7 @@ def mixed_directions(components: Tensor, sensitivities: Tensor, rank: int) -> Te
     share = moves[:, :rank].square().sum(1).mean()
     start = torch.eye(min(rank, known), known, dtype=torch.float64) / share.sqrt()
     if rank >= known:
-        return start.to(components) @ components
+        return _mixed(start, components)
     generator = torch.Generator().manual_seed(0)
     mixture = start + 0.02 * torch.randn(start.shape, generator=generator, dtype=torch.float64)
     tiny = torch.finfo(torch.float64).tiny
@@ -88,4 +88,9 @@ def mixed_directions(components: Tensor, sensitivities: Tensor, rank: int) -> Te
         mixture.requires_grad_()
         optimiser = torch.optim.LBFGS([mixture], max_iter=ITERATIONS, line_search_fn="strong_wolfe")
         optimiser.step(loss)
-    return mixture.detach().to(components) @ components
+    return _mixed(mixture.detach(), components)
+
+
+def _mixed(mixture: Tensor, components: Tensor) -> Tensor:
+    with torch.autocast(components.device.type, enabled=False):
+        return mixture.to(components) @ components

@@ -41,5 +41,6 @@ class GaussianOutputs:
         """n draws of the outputs in mirrored pairs, whose mean is `mean`: (n, batch, *out)."""
         generator = torch.Generator().manual_seed(seed)
         noise = torch.randn(self.root.shape[2], n // 2, generator=generator, dtype=torch.float64).to(self.root)
-        deviation = (self.root @ noise).movedim(2, 0).reshape(n // 2, *self.mean.shape)
+        with torch.autocast(self.root.device.type, enabled=False):
+            deviation = (self.root @ noise).movedim(2, 0).reshape(n // 2, *self.mean.shape)
         return torch.cat([self.mean + deviation, self.mean - deviation])

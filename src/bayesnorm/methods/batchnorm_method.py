@@ -24,6 +24,7 @@ from ..network import (
     collect_statistics,
     mini_batches,
 )
+from ..network.inputs import renamed
 
 
 @dataclass(frozen=True)
@@ -111,8 +112,9 @@ class BatchNormMethod(ABC):
 
 
 def default_likelihood(executable: Executable, x: Any) -> Likelihood:
-    """Gaussian for a network with one real output; with more, only the user knows what they mean."""
-    shape = executable.point(x)[0].shape
+    """Gaussian for a network with one real output on training rows; with more, only the user knows what they mean."""
+    with renamed("x", "train_data"):
+        shape = executable.point(x)[0].shape
     if shape.numel() != 1:
         raise BayesNormError(
             f"likelihood: none was given and the network has outputs of shape {tuple(shape)} per row; pass "

@@ -28,6 +28,7 @@ from ..errors import BayesNormError, NetworkError
 from ..likelihoods import Likelihood, require_likelihood
 from ..network import Executable, Progress, example_rows, isolated_torch_randomness, select_output
 from ..network.copying import device_of, own_copy, restart, unwrap
+from ..network.inputs import renamed
 from ..point_posterior import point
 from ..posterior import Posterior, derived_seeds
 from ..training import train
@@ -115,16 +116,18 @@ class DeepEnsemble:
         def loss(result: Any, y: Tensor) -> Tensor:
             return likelihood.loss(select_output(result, output, len(y)), y)
 
-        train(
-            network,
-            train_data,
-            loss=loss,
-            epochs=self.epochs,
-            batch_size=32 if self.batch_size is None and not isinstance(train_data, DataLoader) else self.batch_size,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            seed=seed,
-        )
+        loaded = isinstance(train_data, DataLoader)
+        with renamed("data", "train_data"):
+            train(
+                network,
+                train_data,
+                loss=loss,
+                epochs=self.epochs,
+                batch_size=32 if self.batch_size is None and not loaded else self.batch_size,
+                learning_rate=self.learning_rate,
+                weight_decay=self.weight_decay,
+                seed=seed,
+            )
 
 
 def ensemble(members: Iterable[nn.Module | Posterior], likelihood: Likelihood | None = None) -> EnsemblePosterior:

@@ -46,6 +46,7 @@ from ..network import (
     dropout_rates,
     example_rows,
 )
+from ..network.inputs import renamed
 from ..posterior import Posterior, require_draws
 from .batchnorm_method import default_likelihood
 
@@ -94,7 +95,8 @@ class MCDropout:
         executable = DropoutExecutable(model, output, rates=rates, consistent=self.consistent)
         if train_data is not None:
             example = example_rows(train_data, seed)
-            executable.look(example)
+            with renamed("x", "train_data"):
+                executable.look(example)
             likelihood = likelihood or default_likelihood(executable, example)
         if likelihood is None:
             raise BayesNormError(

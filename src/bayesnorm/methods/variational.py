@@ -36,6 +36,7 @@ from ..network import (
     tensors_of,
 )
 from ..network.copying import own_copy, require_finite_weights, restart, unwrap
+from ..network.inputs import renamed
 from ..network.variational import Estimator, NoisyNetwork, WeightTensor, weight_tensors
 from ..training import train
 from .batchnorm_method import default_likelihood
@@ -135,7 +136,9 @@ class VariationalMethod(ABC):
         require_finite_weights(unwrap(model))
         executable = Executable(model, output)
         seed = require_seed(seed)
-        rows, example = _rows(train_data), executable.input(example_rows(train_data, seed))
+        rows = _rows(train_data)
+        with renamed("x", "train_data"):
+            example = executable.input(example_rows(train_data, seed))
         given = likelihood or default_likelihood(executable, example)
         require_likelihood(given)
         network = own_copy(executable.model)
@@ -150,18 +153,20 @@ class VariationalMethod(ABC):
             total = torch.stack([own.kl(prior) for own in weights.values()]).sum()
             return total * (min(1.0, at.epoch / (self.kl_warmup + 1)) / rows)
 
-        train(
-            NoisyNetwork(network, weights, self.estimator, example),
-            train_data,
-            loss=loss,
-            penalties=[divergence],
-            epochs=self.epochs,
-            batch_size=self.batch_size or (None if isinstance(train_data, DataLoader) else 32),
-            optimiser=partial(Adam, lr=self.learning_rate, fused=True),  # many small tensors: a fifth of the time
-            schedule=partial(CosineAnnealingLR, T_max=self.epochs) if self.schedule == "cosine" else None,
-            seed=seed,
-            progress=progress,
-        )
+        noisy = NoisyNetwork(network, weights, self.estimator, example)
+        with renamed("data", "train_data"):
+            train(
+                noisy,
+                train_data,
+                loss=loss,
+                penalties=[divergence],
+                epochs=self.epochs,
+                batch_size=self.batch_size or (None if isinstance(train_data, DataLoader) else 32),
+                optimiser=partial(Adam, lr=self.learning_rate, fused=True),  # many small tensors: a fifth of the time
+                schedule=partial(CosineAnnealingLR, T_max=self.epochs) if self.schedule == "cosine" else None,
+                seed=seed,
+                progress=progress,
+            )
         points = {name: value.detach() for name, value in tensors_of(network).items() if name not in weights}
         fitted = {name: own.requires_grad_(False).eval() for name, own in weights.items()}
         return VariationalPosterior(executable, given, type(self).__name__, fitted, points, prior, rows)

@@ -117,6 +117,9 @@ class VariationalPosterior(Posterior):
 
 @contextlib.contextmanager
 def _drawing(seed: int, device: torch.device) -> Iterator[None]:
-    """Draw from torch's generators, which are everyone's: threads take turns, at this and at passes."""
-    with undisturbed((), device), isolated_torch_randomness(seed, device):
+    """Draw from torch's generators, which are everyone's: threads take turns, at this and at passes.
+
+    Draws and divergences keep their digits also where the network is to run under autocast.
+    """
+    with undisturbed((), device), isolated_torch_randomness(seed, device), torch.autocast(device.type, enabled=False):
         yield

@@ -77,6 +77,17 @@ class AffineBatchNorm:
         scale = scale if weight is None else scale * weight
         return scale, -mean * scale if bias is None else bias - mean * scale
 
+    def far(self, states: State) -> State:
+        """The first of several states, its statistics moved far off, where it shows that a map is not all."""
+        one = {name: value[0] for name, value in states.items()}
+        for name in self.plain:
+            mean, var = (one.get(f"{name}.{key}") for key in ("running_mean", "running_var"))
+            if mean is not None and var is not None:
+                sign = 1 - 2 * (torch.arange(len(mean), device=mean.device) % 2)  # so that a ReLU lets some through
+                var = var.clamp_min(0)  # drawn variances of constant channels are 0 give or take a rounding error
+                one |= {f"{name}.running_mean": mean + 2 * sign * var.sqrt(), f"{name}.running_var": 4 * var}
+        return one
+
     def _wrapped(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def forward(*args: Any, **kwargs: Any) -> Any:
             drawn = self._maps.get(name)

@@ -107,6 +107,10 @@ def mini_batches(data: TrainData, batch_size: int | None, count: int, seed: int)
     source = _as_rows(data, batch_size * count, seed)
     if len(source) == 0:
         raise InputError("train_data: is empty; pass the rows that the network was trained on.")
+    if len(source) < 3:
+        raise InputError(
+            f"train_data: holds {len(source)} rows; at least 3 are needed, to draw different batches of 2."
+        )
     if batch_size >= len(source):
         raise InputError(
             f"batch_size: {batch_size} of only {len(source)} training rows: every batch would hold the same rows, "

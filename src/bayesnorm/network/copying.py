@@ -38,7 +38,8 @@ def private_copy(model: nn.Module) -> nn.Module:
             f"model: {type(model).__name__} cannot be copied with copy.deepcopy ({error}), which is needed to leave it "
             "untouched; remove the attribute that refuses, or give its class a __deepcopy__."
         ) from error
-    return duplicate.eval()
+    duplicate.eval()  # whose result counts for nothing: a train() of the user's own need not return the network
+    return duplicate
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
@@ -66,6 +67,7 @@ def dtype_of(model: nn.Module) -> torch.dtype:
     return torch.get_default_dtype()
 
 
+@torch.no_grad()
 def require_finite_weights(model: nn.Module) -> None:
     """An error that names the first parameter or buffer which holds NaN or infinity."""
     for name, tensor in tensors_of(model).items():

@@ -16,6 +16,9 @@ from .inputs import call
 Outputs = Callable[[State, Tensor], Tensor]
 """Outputs under one state."""
 
+ROWS, SHIFT = 16, 1e-2
+"""On how many rows, and how far in standard deviations, statistics are moved to see whether outputs depend on them."""
+
 
 @contextlib.contextmanager
 def told() -> Iterator[None]:
@@ -34,22 +37,25 @@ def told() -> Iterator[None]:
 
 @torch.no_grad()
 def require_derivable(affine: AffineBatchNorm, reference: Outputs, mapped: Outputs, state: State, x: Tensor) -> None:
-    """An error where batch norm as an affine map does not do on two rows of `x` what the network does.
+    """An error where batch norm as an affine map does not do on some rows of `x` what the network does.
 
-    Special layers are looked at away from their own statistics, where the map says nothing.
+    Layers are looked at away from their own statistics, where a special layer's map says nothing, and where it shows
+    whether a forward uses statistics outside of their layer. Nor may it cut off derivatives, by `torch.no_grad` or
+    `detach`: the variance of what comes before would silently be missing.
 
     Args:
         affine: The network's batch-norm layers.
         reference: The network under a state, by plain overrides.
         mapped: The same by affine maps.
-        state: Statistics (channels,), or (batch, channels) for others in every row.
+        state: Means and variances of layers, (channels,), or (batch, channels) for others in every row.
         x: Inputs on the network's device.
     """
-    moved = {name: value[0] if value.dim() > 1 else value for name, value in state.items()}
-    for name, layer in affine.special.items():
+    state = {name: (value[0] if value.dim() > 1 else value).detach() for name, value in state.items()}
+    moved = dict(state)
+    for name, module in (affine.plain | affine.special).items():
         mean, var = f"{name}.running_mean", f"{name}.running_var"
-        if mean in moved and layer.running_var is not None:
-            moved[mean] = moved[mean] + 0.5 * (layer.running_var + layer.eps).sqrt()
+        if mean in moved and module.running_var is not None:
+            moved[mean] = moved[mean] + 0.5 * (module.running_var + module.eps).sqrt()
         if var in moved:
             moved[var] = 1.5 * moved[var]
     two = x[[0, -1]]
@@ -59,7 +65,34 @@ def require_derivable(affine: AffineBatchNorm, reference: Outputs, mapped: Outpu
     rounding = max(1e-3, 8 * torch.finfo(expected.dtype).eps)
     within = rounding * float(expected.abs().max())
     if not torch.allclose(expected, found, rtol=rounding, atol=within, equal_nan=True):
+        what = f"{', '.join(affine.special)} use their input for more than normalisation"
+        if not affine.special:
+            what = "its forward uses batch-norm statistics outside of their layers, or normalises by the batch"
         raise NetworkError(
-            f"model: {', '.join(affine.special) or 'its batch-norm layers'} use their input for more than "
-            "normalisation, so the outputs have no derivatives by the statistics; engine=MonteCarlo() would work."
+            f"model: {what}, so the outputs have no derivatives by the statistics; engine=MonteCarlo() would work."
         )
+    some = x[:ROWS]
+    for layer in _cut_off(mapped, state, some):
+        mean, var = f"{layer}.running_mean", f"{layer}.running_var"
+        spread = state[var].clamp_min(0).sqrt()
+        shifted = state | {mean: state[mean] + SHIFT * spread, var: (1 + SHIFT) * state[var]}
+        here, there = reference(state, some), reference(shifted, some)
+        if float((there - here).abs().max()) > 1e-6 * float(here.abs().max()):  # else its units are dead on these rows
+            raise NetworkError(
+                f"model: its outputs depend on the statistics of {layer!r}, but its forward cuts off derivatives by "
+                "them (torch.no_grad, detach?); engine=MonteCarlo() would work."
+            )
+
+
+def _cut_off(mapped: Outputs, state: State, x: Tensor) -> list[str]:
+    """Layers that no derivative of any output comes back to."""
+    with torch.enable_grad(), told():
+        own = {name: value.expand(len(x), -1).clone().requires_grad_() for name, value in state.items()}
+        outputs = mapped(own, x)
+        weights = torch.randn(outputs.shape, generator=torch.Generator().manual_seed(0)).to(outputs)
+        mixed = (outputs * weights).sum()
+        graph = mixed.requires_grad
+        found = torch.autograd.grad(mixed, list(own.values()), allow_unused=True) if graph else [None] * len(own)
+    layers = [name.rpartition(".")[0] for name in own]
+    reached = {layer for layer, g in zip(layers, found, strict=True) if g is not None and bool(g.any())}
+    return [layer for layer in dict.fromkeys(layers) if layer not in reached]

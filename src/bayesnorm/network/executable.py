@@ -24,10 +24,11 @@ from .affine import AffineBatchNorm, State
 from .copying import device_of, dtype_of, private_copy, tensors_of, unwrap
 from .derivable import require_derivable, told
 from .inputs import as_input, call
+from .layers import require_python
 from .outputs import select_output
-from .plan import Plan, agrees, channels_last, kind_of
+from .plan import Plan, agrees, channels_last, kind_of, require_same
 from .prefix import PrefixCache
-from .undisturbed import undisturbed, writable_tensors
+from .undisturbed import Watched, quiet_vmap
 
 CPU_BLOCK_BYTES = 4 * 2**20
 """Largest activation of a block on a CPU: beyond the caches, a wider block is slower, not faster."""
@@ -48,6 +49,7 @@ class Executable:
 
     def __init__(self, model: nn.Module, output: str | int | None = None) -> None:
         self.model = unwrap(model)
+        require_python(self.model)
         position = as_whole(output)
         self.output = output if position is None else position
         self._said = False
@@ -94,8 +96,8 @@ class Executable:
     def point(self, x: Any) -> Tensor:
         """The deterministic network's outputs in evaluation mode, (batch, *out)."""
         x = self.input(x)
-        with undisturbed(self._writable, x.device):
-            return self._outputs(x)
+        with self._watched.undisturbed(x.device):
+            return self._outputs(x).detach()  # a forward may take derivatives of its own
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -118,7 +120,7 @@ class Executable:
             block_bytes: Memory of the largest activation of a pass; None chooses by device.
         """
         x = self.input(x)
-        with undisturbed(self._writable, x.device) as self._restart:
+        with self._watched.undisturbed(x.device) as self._restart:
             return self._run(self._fitting(states), x, vectorize, chunk, block_bytes)
 
     def _run(self, states: State, x: Tensor, vectorize: bool, chunk: int | None, block_bytes: int | None) -> Tensor:
@@ -153,13 +155,14 @@ class Executable:
         """Outputs under one state, with derivatives by it: (batch, *out).
 
         Args:
-            state: Overrides of batch-norm statistics, (channels,), or (batch, channels) for others in every row.
+            state: Means and variances of batch-norm layers, (channels,), or (batch, channels) for others in every row.
             x: Inputs on the network's device.
         """
         self._refresh()
         key = kind_of(state, x)
-        with undisturbed(self._writable, x.device) as self._restart:
-            if key not in self._derivable:
+        new = key not in self._derivable
+        with self._watched.undisturbed(x.device, plain=new) as self._restart:
+            if new:
                 require_derivable(self._affine, self._reference, self._mapped, state, x)
                 self._derivable.add(key)
             with told():
@@ -187,7 +190,7 @@ class Executable:
         self._affine = AffineBatchNorm(self._network)
         self._plans: dict[Any, Plan] = {}
         self._derivable: set[Any] = set()
-        self._restart, self._writable = _nothing, writable_tensors(self._network)
+        self._restart, self._watched = _nothing, Watched(self._network)
         self._device, self._dtype = device_of(self.model), dtype_of(self.model)
         own = tensors_of(self.model).values()
         self._first = next((tensor for tensor in own if tensor.is_floating_point()), next(iter(own)))
@@ -231,7 +234,8 @@ class Executable:
 
     def _vectorised(self, states: State, x: Tensor) -> Tensor:
         self._restart()
-        return self._prefix.replay(lambda: self._vmapped(states, x))
+        with quiet_vmap():
+            return self._prefix.replay(lambda: self._vmapped(states, x))
 
     def _vmapped(self, states: State, x: Tensor) -> Tensor:
         outputs: Tensor = torch.vmap(lambda state: self._under(state, x), randomness="same")(states)
@@ -245,13 +249,16 @@ class Executable:
         key = kind_of(states, x)
         if key not in self._plans:
             few = x[:2]
-            one = {name: value[0] for name, value in states.items()}
+            one = self._affine.far(states)
             drawn = frozenset(name.rpartition(".")[0] for name in states)
+            self._restart()
             output = self._prefix.measure(lambda: call(partial(self._selected, one), few, "x", tuple(x.shape)), drawn)
-            two = {name: value[:1].expand(2, *value.shape[1:]) for name, value in states.items()}
+            two = {name: value.expand(2, *value.shape) for name, value in one.items()}
             vectorizable = True
             try:
-                self._vmapped(two, few)
+                self._restart()
+                with quiet_vmap():
+                    require_same(self._vmapped(two, few)[0], output)
             except Exception as error:
                 vectorizable = False
                 self._say_once(error)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -64,3 +65,14 @@ def call(network: Callable[[Tensor], Any], x: Tensor, argument: str, shape: tupl
             f"{argument}: the network's forward failed on input of shape {tuple(shape or x.shape)} and {x.dtype}: "
             f"{type(error).__name__}: {error}. Input like that which the network was trained on would work."
         ) from error
+
+
+@contextlib.contextmanager
+def renamed(inner: str, outer: str) -> Iterator[None]:
+    """Tell what is wrong with an argument under the name that the caller knows it by."""
+    try:
+        yield
+    except InputError as error:
+        if not str(error).startswith(f"{inner}: "):
+            raise
+        raise InputError(outer + str(error).removeprefix(inner)) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -29,12 +30,17 @@ def find_batchnorm(model: nn.Module) -> dict[str, _BatchNorm]:
     return {name: module for name, module in model.named_modules() if isinstance(module, _BatchNorm)}
 
 
-def require_batchnorm(model: nn.Module) -> dict[str, _BatchNorm]:
-    """As `find_batchnorm`, but a network without batch norm is an error that says what was looked for."""
-    if any(type(module).__name__ in ("RecursiveScriptModule", "ScriptModule") for module in model.modules()):
+def require_python(model: nn.Module) -> None:
+    """An error where a network, or a part of it, is TorchScript."""
+    if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
         raise NetworkError(
             "model: is a TorchScript module, whose layers cannot be reached; pass the nn.Module it was made from."
         )
+
+
+def require_batchnorm(model: nn.Module) -> dict[str, _BatchNorm]:
+    """As `find_batchnorm`, but a network without batch norm is an error that says what was looked for."""
+    require_python(model)
     found = find_batchnorm(model)
     if not found:
         kinds = sorted({type(module).__name__ for module in model.modules()})

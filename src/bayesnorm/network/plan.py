@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..errors import NetworkError
 from .affine import State
 
 
@@ -28,8 +29,10 @@ class Plan:
 
 
 def kind_of(states: State, x: Tensor) -> Any:
-    """What a look at a few rows is good for: inputs of this shape, with these tensors drawn."""
-    return tuple(x.shape[1:]), x.dtype, x.device, frozenset(states)
+    """What a look at a few rows is good for: inputs of this shape, with these tensors drawn, in this precision."""
+    kind = x.device.type
+    autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+    return tuple(x.shape[1:]), x.dtype, x.device, frozenset(states), autocast
 
 
 def channels_last(x: Tensor) -> Tensor:
@@ -45,3 +48,10 @@ def agrees(run: Callable[[], Tensor], expected: Tensor) -> bool:
     except Exception:
         return False
     return bool((found - expected).abs().max() <= 1e-3 * expected.abs().max())
+
+
+def require_same(found: Tensor, expected: Tensor) -> None:
+    """An error where outputs differ by more than rounding, also that of networks which run in half precision inside."""
+    within = 0.1 * float(expected.double().nan_to_num(0, 0, 0).abs().max())
+    if not torch.allclose(found.double(), expected.double(), rtol=0, atol=within, equal_nan=True):
+        raise NetworkError("it gives other numbers so; does it use its batch-norm statistics outside of their layers?")

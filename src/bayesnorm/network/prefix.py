@@ -154,7 +154,8 @@ class PrefixCache:
     def _finish(self, number: int, frame: _Frame, output: Any) -> None:
         """Keep a finished call's output instead of those of the calls inside it."""
         parent = self._stack[-1] if self._stack else None
-        if number in self._hooked_inside:  # the user's hooks in there must see every pass
+        # The user's hooks in there must see every pass; and what a forward takes derivatives of must be in their graph.
+        if number in self._hooked_inside or any(t.requires_grad for t in _tensors(output)):
             self._calls[number] += 1
             if parent is not None:
                 parent.last_child = None

@@ -16,7 +16,7 @@ from .batches import MiniBatches, isolated_randomness
 from .copying import device_of, dtype_of, private_copy, require_finite_weights, unwrap
 from .inputs import as_input, call
 from .layers import BatchNormLayer, LayerChoice, choose_layers, find_batchnorm, require_batchnorm
-from .undisturbed import unwritten, writable_tensors
+from .undisturbed import running_statistics, unwritten, writable_tensors
 
 Progress = Callable[[int, int], None]
 """Called with (done, total)."""
@@ -149,7 +149,8 @@ def _visit(
     chosen: tuple[str, ...] = ()
     found: list[Any] = []
     examples: list[Tensor] = []
-    with isolated_randomness(batches.seed, device), unwritten(writable_tensors(network)):
+    written = writable_tensors(network), running_statistics(network)
+    with isolated_randomness(batches.seed, device), unwritten(*written):
         walk, total = (batches.epoch(), batches.rows // batches.batch_size) if whole_data else (batches, len(batches))
         for done, batch in enumerate(walk, start=1):
             x = as_input(batch, "train_data", device, dtype)
@@ -183,6 +184,12 @@ def _chosen(network: nn.Module, modules: dict[str, _BatchNorm], x: Tensor, layer
     calls: list[str] = []
     _pass_with_hooks(network, modules, x, lambda name, *_: calls.append(name))
     chosen = choose_layers(network, tuple(dict.fromkeys(calls)), layers)
+    if "" in chosen:
+        raise NetworkError(
+            f"model: is itself a {type(network).__name__}, a layer with no network about it; a network that holds it, "
+            "such as nn.Sequential(layer, head), would work."
+        )
+    buffers = dict(network.named_buffers())
     for name in chosen:
         if calls.count(name) > 1:
             raise NetworkError(
@@ -193,6 +200,11 @@ def _chosen(network: nn.Module, modules: dict[str, _BatchNorm], x: Tensor, layer
             raise NetworkError(
                 f"model: batch-norm layer {name!r} keeps no running statistics (track_running_stats=False), so the "
                 "network has no evaluation mode there; train with running statistics, or leave it out with layers=."
+            )
+        if f"{name}.running_mean" not in buffers or f"{name}.running_var" not in buffers:
+            raise NetworkError(
+                f"model: batch-norm layer {name!r} shares its running statistics with another layer, so they cannot be "
+                "drawn apart; give it its own, or leave it out with layers=."
             )
     return chosen
 
@@ -230,7 +242,7 @@ def _normalised_by_batch(
     seen: dict[str, Any] = {}
 
     def normalise_by_batch(name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
-        h = args[0] if args else kwargs["input"]
+        h = (args[0] if args else kwargs["input"]).detach()  # a forward may take derivatives of its own
         mean, var = _mean_and_var(h.to(statistics_dtype(h.dtype)))
         if name in found:
             raise NetworkError(f"model: batch-norm layer {name!r} is called more than once in a forward.")

@@ -30,13 +30,13 @@ from ..batchnorm_posterior import BatchNormPosterior
 from ..engines import MonteCarlo
 from ..errors import BayesNormError, InputError
 from ..likelihoods import Gaussian, Likelihood
-from ..network.inputs import as_tensor
+from ..network.inputs import as_tensor, renamed
 from ..posterior import Posterior
 from ..predictive import ClassificationPredictive, MultiTaskPredictive
 from ..predictive.base import as_targets, at_least_single
 from .calibrate import mean_score
 from .priors import GaussianPrior, kl_divergence, require_numbers, weight_decay_prior
-from .unit_gaussians import unit_gaussians
+from .unit_gaussians import UnitGaussians, unit_gaussians
 
 BATCH_SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 
@@ -134,13 +134,14 @@ def select_batch_size(
     """
     sizes = _require_sizes(batch_sizes, _require_source(source))
     x, y = _require_pair("data", data)
+    if len(x) < 3:
+        raise InputError(f"data: holds {len(x)} rows; at least 3 are needed, and some hundred are better.")
     if train_rows is not None:
         train_rows = require_whole("train_rows", train_rows)
     if prior is None:
         require_numbers("weight_decay", weight_decay, positive=True)
     found: list[tuple[BatchSizeRow, BatchNormPosterior]] = []
-    known: tuple[int, int] | None = None
-    units: Any = None
+    units: UnitGaussians | None = None
     for size in sizes:
         posterior = source.at_batch_size(size) if isinstance(source, BatchNormPosterior) else source(int(size))
         if not isinstance(posterior, BatchNormPosterior):
@@ -148,11 +149,10 @@ def select_batch_size(
                 f"source: gave {type(posterior).__name__}; a posterior over batch-norm statistics, or a callable that "
                 "gives one per batch size, would work."
             )
-        key = (id(posterior.model), posterior.fitted_batch_size)
-        if key != known:  # effective sizes of one network share its moments
+        if units is None or callable(source):  # effective sizes of one posterior share its moments
             rows = min(posterior.fitted_batch_size, len(x) - 1)
-            units = unit_gaussians(posterior.model, x, rows, layers=[layer.name for layer in posterior.layers])
-            known = key
+            with renamed("train_data", "data"):
+                units = unit_gaussians(posterior.model, x, rows, layers=[layer.name for layer in posterior.layers])
         total = train_rows or posterior.rows
         against = prior or weight_decay_prior(total, _precision(posterior.likelihood), weight_decay / 2)
         kl = float(kl_divergence(units.at_batch_size(posterior.batch_size), against).sum())
