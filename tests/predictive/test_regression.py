@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 import bayesnorm as bn
 from bayesnorm.errors import InputError
-from bayesnorm.predictive.regression import gaussian_crps
+from bayesnorm.predictive.regression import RegressionPredictive, gaussian_crps
 
 
 def predictive(n=7, batch=5, out=(1,), precision=4.0, spread=1.0, weights=None, seed=0):
@@ -62,6 +62,26 @@ def test_both_tails_have_all_their_digits(likelihood, dtype):
         torch.testing.assert_close(lower, p.quantile(level), rtol=1e-5, atol=1e-5)
     lower, upper = p.interval(1 - 1e-16)
     assert torch.isfinite(upper - lower).all()
+
+
+@pytest.mark.parametrize("likelihood", [bn.Gaussian(1e8), bn.Laplace(1e-4), bn.StudentT(1.5, 1e-4)])
+@pytest.mark.parametrize("level", [0.01, 0.2, 0.45, 0.6, 0.99])
+def test_quantiles_between_draws_that_lie_far_apart(likelihood, level):
+    """Where the distribution function is nearly flat but for steps; the first row has one place for all draws."""
+    loc = torch.stack([torch.full((4,), 7.0), torch.tensor([-1e3, 0.0, 5.0, 1e3])], 1).double()
+    scale, weights = torch.tensor(1e-4).double(), torch.tensor([0.1, 0.2, 0.3, 0.4]).double()
+    p = RegressionPredictive(loc, scale, weights, likelihood.predictive(loc).noise)
+    found = p.quantile(level)
+    near = 1e-12 + 1e-9 * found.abs()
+    assert (p.cdf(found - near) <= level + 1e-8).all()  # the weights' own sum has rounding errors
+    assert (p.cdf(found + near) >= level - 1e-8).all()
+
+
+def test_quantiles_where_draws_are_not_numbers():
+    found = RegressionPredictive(torch.tensor([[1.0, 2.0], [torch.nan, 2.0]]), torch.tensor(0.5)).quantile(0.5)
+    assert found[0].isnan()
+    assert found[1].item() == pytest.approx(2.0)
+    assert predictive(batch=0).quantile(0.5).shape == (0, 1)
 
 
 def test_far_tails_are_scipys():

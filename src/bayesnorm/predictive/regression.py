@@ -12,10 +12,8 @@ from torch import Tensor
 
 from ..errors import InputError
 from .base import Predictive, as_targets, choose_draws, draw_weights, mixture_log, weighted_mean
+from .mixture_quantile import tail_quantile
 from .noise import Noise, NormalNoise
-
-BISECTIONS = 60
-"""Halvings of a quantile's bracket: past single precision, and near double's."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ class RegressionPredictive(Predictive):
 
     def cdf(self, y: Any) -> Tensor:
         """Probability of a target at or below `y`, in the shape of `mean`."""
-        return self._cdf(self.targets(y))
+        return weighted_mean(self.noise.cdf((self.targets(y) - self.loc) / self.scale), self.weights)
 
     def quantile(self, level: float) -> Tensor:
         """The value that a target stays below with probability `level`, in the shape of `mean`."""
@@ -104,26 +102,11 @@ class RegressionPredictive(Predictive):
         noise = self.noise.sample(tuple(chosen.shape), generator).to(self.loc)
         return self.loc.gather(0, chosen) + self.scale.gather(0, chosen) * noise
 
-    def _cdf(self, y: Tensor, side: int = 1) -> Tensor:
-        """Probability of a target at or below `y`; of one above it where `side` is -1, as all noise is symmetric."""
-        away = y - self.loc if side > 0 else self.loc - y
-        return weighted_mean(self.noise.cdf(away / self.scale), self.weights)
-
     def _tail_quantile(self, tail: float, side: int) -> Tensor:
-        """What a target is beyond with probability `tail`: below (`side` 1) or above (-1).
-
-        Of either tail the small probability is looked at, which has digits that one near 1 has lost.
-        """
-        # A mixture's quantile lies between the least and the greatest of its components' quantiles.
-        reach = side * float(self.noise.icdf(torch.tensor(tail, dtype=torch.float64)))
-        quantiles = self.loc + self.scale * reach
-        low, high = quantiles.amin(0), quantiles.amax(0)
-        for _ in range(BISECTIONS):
-            middle = (low + high) / 2
-            inside = self._cdf(middle, side) >= tail
-            up = ~inside if side > 0 else inside
-            low, high = torch.where(up, middle, low), torch.where(up, high, middle)
-        return (low + high) / 2
+        """What a target is beyond with probability `tail`: below (`side` 1) or above (-1)."""
+        reach = float(self.noise.icdf(torch.tensor(tail, dtype=torch.float64)))
+        start = self.mean + side * reach * self.std  # a Gaussian's own; without a finite variance no guess
+        return tail_quantile(self.loc, self.scale, self.weights, self.noise, tail, side, start)
 
     def targets(self, y: Any) -> Tensor:
         """`y` in the shape, dtype and device of `mean`; a missing last axis of one is put in."""
