@@ -113,20 +113,3 @@ def test_outputs_without_any_derivative():
     posterior = bn.MCBN(batch_size=8, states=8).fit(NoDerivatives().eval(), X)
     with pytest.raises(NetworkError, match=r"model: its outputs depend on the statistics of 'norm'"):
         posterior.predict(X, bn.Delta())
-
-
-class Unscaled(nn.Module):
-    """Normalises its input, and brings its output back to the scale by the same statistics."""
-
-    def __init__(self):
-        super().__init__()
-        self.norm, self.head = nn.BatchNorm1d(6, affine=False), nn.Linear(6, 6)
-
-    def forward(self, x):
-        return self.head(self.norm(x)) * self.norm.running_var.sqrt() + self.norm.running_mean
-
-
-def test_statistics_that_are_used_outside_of_their_layer():
-    posterior = bn.MCBN(batch_size=8, states=8).fit(Unscaled().eval(), X, bn.Gaussian())
-    with pytest.raises(NetworkError, match=r"model: its forward uses batch-norm statistics outside of their layers"):
-        posterior.predict(X, bn.Delta())

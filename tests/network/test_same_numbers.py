@@ -8,6 +8,7 @@ from torch import nn
 from torch.func import functional_call
 
 import bayesnorm as bn
+from bayesnorm.errors import NetworkError
 
 X = torch.randn(40, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
@@ -37,6 +38,12 @@ def test_statistics_that_are_used_outside_of_their_layer(method):
     with pytest.warns(bn.BayesNormWarning, match="cannot be vectorised over draws .*outside of their layers"):
         found = posterior.outputs(5, X)
     torch.testing.assert_close(found, by_definition(posterior, 5, X).detach(), rtol=1e-12, atol=0)
+
+
+def test_delta_takes_no_derivatives_of_statistics_that_are_used_elsewhere_too():
+    posterior = METHODS[0].fit(Unscaled().double().eval(), X, bn.Gaussian())
+    with pytest.raises(NetworkError, match=r"model: its forward uses batch-norm statistics outside of their layers"):
+        posterior.predict(X, bn.Delta())
 
 
 class Force(nn.Module):

@@ -15,9 +15,7 @@ HALVINGS = 60
 """Of a bracket: past single precision, and near double's."""
 
 
-def tail_quantile(
-    loc: Tensor, scale: Tensor, weights: Tensor, noise: Noise, tail: float, side: int, start: Tensor
-) -> Tensor:
+def tail_quantile(loc: Tensor, scale: Tensor, weights: Tensor, noise: Noise, tail: float, side: int) -> Tensor:
     """What loc + scale * noise, a mixture over the first axis, is beyond with probability `tail`.
 
     Of either tail the small probability is looked at, which has digits that one near 1 has lost; all noise is
@@ -29,16 +27,13 @@ def tail_quantile(
         noise: In standard form.
         tail: A probability of at most 1/2.
         side: 1 for below, -1 for above.
-        start: A first guess, (*shape).
     """
     shape, eps = loc.shape[1:], torch.finfo(loc.dtype).eps
     # Mirrored where the upper tail is asked for, so that it is the lower one.
     loc, scale = side * loc.flatten(1), scale.flatten(1)
-    # A mixture's quantile lies between the least and the greatest of its components' quantiles.
+    # A mixture's quantile lies between the least and the greatest of its components' quantiles, and near their mean.
     quantiles = loc + scale * float(noise.icdf(torch.tensor(tail, dtype=torch.float64)))
-    low, high = quantiles.amin(0), quantiles.amax(0)
-    guess = torch.minimum(torch.maximum(side * start.flatten(), low), high)
-    found = torch.where(guess.isnan(), (low + high) / 2, guess)
+    low, high, found = quantiles.amin(0), quantiles.amax(0), weighted_mean(quantiles, weights)
     active = torch.arange(found.numel(), device=found.device)
     for step in range(STEPS + HALVINGS):
         at = found[active]

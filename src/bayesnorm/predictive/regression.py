@@ -104,9 +104,7 @@ class RegressionPredictive(Predictive):
 
     def _tail_quantile(self, tail: float, side: int) -> Tensor:
         """What a target is beyond with probability `tail`: below (`side` 1) or above (-1)."""
-        reach = float(self.noise.icdf(torch.tensor(tail, dtype=torch.float64)))
-        start = self.mean + side * reach * self.std  # a Gaussian's own; without a finite variance no guess
-        return tail_quantile(self.loc, self.scale, self.weights, self.noise, tail, side, start)
+        return tail_quantile(self.loc, self.scale, self.weights, self.noise, tail, side)
 
     def targets(self, y: Any) -> Tensor:
         """`y` in the shape, dtype and device of `mean`; a missing last axis of one is put in."""

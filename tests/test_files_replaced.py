@@ -1,0 +1,107 @@
+"""Files take the place of older ones whole, and what killed writers left goes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from bayesnorm import files
+from bayesnorm.errors import FileFormatError
+
+
+def names_in(folder):
+    return sorted(os.listdir(folder))
+
+
+def dead_process():
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    return ended.pid
+
+
+def test_what_killed_writers_left_is_removed_and_nothing_else(tmp_path):
+    path, host, dead = tmp_path / "out", socket.gethostname(), dead_process()
+    left = f".out.partial-{host}~{dead}-0123abcd"
+    others = [
+        f".out.partial-{host}~{os.getppid()}-0123abcd",  # still at work
+        f".out.partial-elsewhere~{dead}-0123abcd",
+        f".out.partial-{host}-2~{dead}-0123abcd",  # another machine, whose name begins alike
+        f".other.partial-{host}~{dead}-0123abcd",
+        ".out.swp",
+    ]
+    for name in (left, *others):
+        (tmp_path / name).touch()
+    files.write_bytes(path, b"new")
+    assert names_in(tmp_path) == sorted([*others, "out"])
+
+
+def test_a_writer_that_is_killed_is_cleaned_up_after(tmp_path):
+    code = f"""
+import os, signal
+from pathlib import Path
+from bayesnorm import files
+with files.replacing(Path({str(tmp_path / "out")!r})) as file:
+    file.write(b"part")
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
+    assert len(names_in(tmp_path)) == 1
+    assert not (tmp_path / "out").exists()
+    files.write_bytes(tmp_path / "out", b"whole")
+    assert names_in(tmp_path) == ["out"]
+    assert (tmp_path / "out").read_bytes() == b"whole"
+
+
+def test_writers_of_one_file_at_a_time_leave_one_of_their_versions(tmp_path):
+    versions = [bytes([k]) * 100_000 for k in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda version: files.write_bytes(tmp_path / "out", version), versions * 5))
+    assert (tmp_path / "out").read_bytes() in versions
+    assert names_in(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("name", ["x" * 240, "é" * 120])
+def test_long_names(tmp_path, name):
+    files.write_bytes(tmp_path / name, b"whole")
+    assert names_in(tmp_path) == [name]
+
+
+def test_a_link_stays_one(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk" / "real")
+    for content in (b"first", b"second"):
+        files.write_bytes(tmp_path / "link", content)
+        assert (tmp_path / "link").is_symlink()
+        assert (tmp_path / "disk" / "real").read_bytes() == content
+    assert names_in(tmp_path / "disk") == ["real"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs pipes with a name")
+def test_what_is_no_file_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for check in (files.require_place, files.require_writable, lambda path: files.write_bytes(path, b"x")):
+        with pytest.raises(FileFormatError, match=r"path: .*pipe is a device or a pipe; give a file name"):
+            check(tmp_path / "pipe")
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_a_folder_that_takes_no_file_is_told(tmp_path, monkeypatch):
+    files.require_writable(tmp_path / "out")
+    assert names_in(tmp_path) == []
+
+    def read_only(dir):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", read_only)
+    with pytest.raises(FileFormatError, match=r"--out: nothing can be written to the folder .*Read-only"):
+        files.require_writable(tmp_path / "out", "--out")
