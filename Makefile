@@ -39,7 +39,7 @@ format: .venv/.installed ## Mend what the style check can mend, then format
 	$(BIN)/ruff format .
 
 typecheck: .venv/.installed ## Check the types of the package
-	$(BIN)/mypy src
+	$(BIN)/mypy
 
 # The report is tested in a real browser, where the machine lets us install one.
 .PHONY: browser

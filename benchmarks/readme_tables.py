@@ -13,7 +13,7 @@ from pathlib import Path
 import uci_luck
 
 from bayesnorm.data import UCI_SETS
-from bayesnorm.experiments import teye_tables
+from experiments import teye_tables
 
 ROOT = Path(__file__).parent.parent
 

@@ -51,10 +51,10 @@ from threadpoolctl import threadpool_limits
 import bayesnorm as bn
 from bayesnorm import metrics
 from bayesnorm.data import load_uci, paper_split
-from bayesnorm.experiments.machine import machine
 from bayesnorm.files import write_bytes
 from bayesnorm.predictive import GaussianPredictive
 from bayesnorm.tabular import BayesNormRegressor
+from experiments.machine import machine
 
 Values = NDArray[np.float64]
 LEVEL = 0.9

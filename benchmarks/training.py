@@ -22,10 +22,10 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
 import bayesnorm as bn
-from bayesnorm.experiments.machine import machine
 from bayesnorm.nets import paper_mlp
+from bayesnorm.stacked import Stack, StackedRows, train_stacked
 from bayesnorm.training import train
-from bayesnorm.training.stacked import Stack, StackedRows, train_stacked
+from experiments.machine import machine
 
 ROWS, INPUTS, BATCH_SIZE, RATE = 324, 13, 32, 0.05
 """A fold of the Boston set."""

@@ -19,13 +19,13 @@ from pathlib import Path
 
 import torch
 
-from bayesnorm.experiments.machine import machine
-from bayesnorm.experiments.uci.folds import Data
-from bayesnorm.experiments.uci.presets import PRECISIONS, PRESETS
-from bayesnorm.experiments.uci.scoring import Noise, scores
-from bayesnorm.experiments.uci.selection import DRAWN, Setting, cross_validate, settings_for
-from bayesnorm.experiments.uci.unit import Networks, Unit
 from bayesnorm.files import write_bytes
+from experiments.machine import machine
+from experiments.uci.folds import Data
+from experiments.uci.presets import PRECISIONS, PRESETS
+from experiments.uci.scoring import Noise, scores
+from experiments.uci.selection import DRAWN, Setting, cross_validate, settings_for
+from experiments.uci.unit import Networks, Unit
 
 
 def one(dataset: str, batch_size: float, repeat: int, device: str) -> dict:

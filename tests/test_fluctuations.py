@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bayesnorm.errors import FileFormatError
-from bayesnorm.fluctuations import Empirical, LowRankGaussian, fluctuations_from, stored
+from bayesnorm.posterior.fluctuations import Empirical, LowRankGaussian, fluctuations_from, stored
 
 SIGMAS = 4.5
 """Two-sided probability 7e-6 of a false alarm per comparison, at most some hundreds of which are made here."""

@@ -15,10 +15,10 @@ from bayesnorm import active, metrics
 from bayesnorm.data import toy_regression
 from bayesnorm.methods import dropout_precision
 from bayesnorm.nets import paper_dropout_mlp, paper_mlp
-from bayesnorm.network.moments import MomentRecorder
-from bayesnorm.selection import BatchNormKL, diagnose_each, unit_gaussians, weight_decay_prior
+from bayesnorm.network.collecting.recorder import MomentRecorder
+from bayesnorm.stacked import Stack, StackedRows, train_stacked
+from bayesnorm.theory import BatchNormKL, diagnose_each, unit_gaussians, weight_decay_prior
 from bayesnorm.training import train
-from bayesnorm.training.stacked import Stack, StackedRows, train_stacked
 
 from .whole_numbers import LABELS, TwoOutputs, X, Y, assert_same, fitted, network
 

@@ -12,10 +12,10 @@ from torch.nn.functional import mse_loss
 
 import bayesnorm as bn
 from bayesnorm import active, files
-from bayesnorm.bench import Store, Unit, run_local
 from bayesnorm.methods import dropout_precision
-from bayesnorm.selection import diagnose_each, weight_decay_prior
+from bayesnorm.theory import diagnose_each, weight_decay_prior
 from bayesnorm.training import train
+from experiments.bench import Store, Unit, run_local
 
 from .whole_numbers import TwoOutputs, X, Y, assert_same, fitted, network
 

@@ -1,6 +1,5 @@
 """bayesnorm: the batch-normalised network you already trained, made Bayesian."""
 
-from .combined_posterior import combine as combine
 from .engines import Delta as Delta, Engine as Engine, MonteCarlo as MonteCarlo, SigmaPoints as SigmaPoints
 from .errors import BayesNormError as BayesNormError, BayesNormWarning as BayesNormWarning
 from .likelihoods import (
@@ -30,8 +29,7 @@ from .network import (
     joined_outputs as joined_outputs,
     with_noise_head as with_noise_head,
 )
-from .point_posterior import point as point
-from .posterior import Posterior as Posterior, load as load
+from .posterior import Posterior as Posterior, combine as combine, load as load, point as point
 from .predictive import (
     ClassificationPredictive as ClassificationPredictive,
     MultiTaskPredictive as MultiTaskPredictive,
@@ -40,9 +38,9 @@ from .predictive import (
 )
 from .selection import (
     calibrate as calibrate,
-    diagnose as diagnose,
     select_batch_size as select_batch_size,
     suggest_layers as suggest_layers,
 )
+from .theory import diagnose as diagnose
 
 __version__ = "0.1.0"

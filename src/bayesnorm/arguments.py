@@ -1,7 +1,9 @@
-"""Whole numbers as arguments: plain ones or NumPy's, taken alike everywhere and kept as plain ones."""
+"""Numbers as arguments: plain ones or NumPy's, taken alike everywhere and kept as plain ones."""
 
 from __future__ import annotations
 
+import math
+import numbers
 import operator
 from typing import Any
 
@@ -42,6 +44,21 @@ def require_whole(
         limits = f"of at least {least}" if most is None else f"from {least} to {most}"
         words = f"; a whole number {limits} would work." if words is None else words
         raise error(f"{name}: {value!r} was given{words}")
+    return found
+
+
+def as_number(value: Any) -> float | None:
+    """Return a real number, of Python's or NumPy's types, as a plain float; None for anything else."""
+    if isinstance(value, bool) or hasattr(value, "__len__") or not isinstance(value, numbers.Real):
+        return None
+    return float(value)
+
+
+def require_positive(name: str, value: Any, *, error: type[BayesNormError] = BayesNormError) -> float:
+    """Return a positive, finite number as a plain float, or raise an error that names the argument."""
+    found = as_number(value)
+    if found is None or not 0 < found < math.inf:
+        raise error(f"{name}: {value!r} was given; a positive number would work.")
     return found
 
 

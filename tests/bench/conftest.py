@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bayesnorm.bench import Store, Unit
+from experiments.bench import Store, Unit
 
 HERE = Path(__file__).parent
 

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 import torch
 
-from bayesnorm.bench import Runner, Store, Tally, Unit, run_local, unit_bar
-from bayesnorm.bench.progress import pace
 from bayesnorm.errors import BayesNormError
+from experiments.bench import Runner, Store, Tally, Unit, run_local, unit_bar
+from experiments.bench.progress import pace
 
 runner: Runner = run_local
 
@@ -199,7 +199,7 @@ import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin without it
 import sys
 sys.path.insert(0, sys.argv[1])
-from bayesnorm.bench import Store, Unit, run_local
+from experiments.bench import Store, Unit, run_local
 folder = sys.argv[2]
 units = [Unit("test", "fake_units:slow", {"x": x, "folder": folder, "seconds": 0.0 if x < 4 else 30.0})
          for x in range(8)]

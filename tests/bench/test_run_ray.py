@@ -16,8 +16,8 @@ import warnings
 
 import pytest
 
-from bayesnorm.bench import Runner, Store, Tally, Unit, run_local, run_ray
 from bayesnorm.errors import BayesNormError, MissingExtraError
+from experiments.bench import Runner, Store, Tally, Unit, run_local, run_ray
 
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'bayesnorm[ray]'")
 
@@ -152,7 +152,7 @@ RUN = """
 import json, os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin without it
 sys.path.insert(0, sys.argv[1])
-from bayesnorm.bench import Store, Unit, run_ray
+from experiments.bench import Store, Unit, run_ray
 from bayesnorm.errors import BayesNormError
 folder, addresses = sys.argv[2], json.loads(sys.argv[3])
 units = [Unit("test", "fake_units:slow", {"x": x, "folder": folder, "seconds": 0.0 if x < 4 else 60.0})

@@ -11,8 +11,8 @@ import threading
 
 import pytest
 
-from bayesnorm.bench import Failure, Store, Unit, run_local
 from bayesnorm.errors import BayesNormError, FileFormatError
+from experiments.bench import Failure, Store, Unit, run_local
 
 RUN = "package.module:run"
 
@@ -44,7 +44,7 @@ def test_missing_keeps_order_and_drops_repetitions(store):
     assert store.missing(units) == [units[0], units[2]]
     with pytest.raises(BayesNormError, match="is there twice, with the functions"):
         store.missing([unit(a=1), Unit("e", "other:run", {"a": 1})])
-    with pytest.raises(BayesNormError, match=r"units: holds str; bayesnorm.bench.Unit"):
+    with pytest.raises(BayesNormError, match=r"units: holds str; experiments.bench.Unit"):
         store.missing("ab")
 
 
@@ -193,7 +193,7 @@ def test_a_closed_store_another_thread_and_a_lock(tmp_path):
 FORKED = """
 import os, signal, sys, time
 sys.path.insert(0, sys.argv[2])
-from bayesnorm.bench import Store, Unit, run_local
+from experiments.bench import Store, Unit, run_local
 
 def units(count):
     return [Unit("test", "fake_units:square", {"x": x, "text": "t" * 500}) for x in range(count)]

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from bayesnorm.bench import Unit
 from bayesnorm.errors import BayesNormError
+from experiments.bench import Unit
 
 RUN = "package.module:run"
 PARAMETERS = {"seed": 3, "rate": 0.1, "data": "yächt", "layers": [50, 50.0], "more": {"b": None, "a": True}}
@@ -51,7 +51,7 @@ def test_the_key_never_changes():
 
 
 def test_the_key_is_the_same_in_another_process():
-    code = "import sys, json; from bayesnorm.bench import Unit; print(Unit(*json.loads(sys.argv[1])).key)"
+    code = "import sys, json; from experiments.bench import Unit; print(Unit(*json.loads(sys.argv[1])).key)"
     sent = json.dumps(["uci", RUN, dict(reversed(PARAMETERS.items()))])
     told = subprocess.run([sys.executable, "-c", code, sent], capture_output=True, text=True, check=True, timeout=60)
     assert told.stdout.strip() == GOLDEN

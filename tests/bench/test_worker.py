@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bayesnorm.bench.pool import SCRIPT
+from experiments.bench.pool import SCRIPT
 
 
 @pytest.mark.parametrize("last", ["", '{"function": "fake_units:square", "param'])

@@ -9,11 +9,11 @@ import types
 
 import pytest
 
-import bayesnorm.experiments
-from bayesnorm.bench import Store, Tally, Unit
+import experiments
 from bayesnorm.cli import bench_uci as module
-from bayesnorm.experiments import uci as real_uci
-from bayesnorm.experiments.uci.results import note_run
+from experiments import uci as real_uci
+from experiments.bench import Store, Tally, Unit
+from experiments.uci.results import note_run
 
 
 @pytest.fixture
@@ -170,12 +170,12 @@ def uci(monkeypatch, tmp_path):
         asked.update(preset=preset, sets=sets, methods=methods, device=device)
         return [Unit("uci-quick", "quick_units:halve", {"x": x}) for x in range(4)]
 
-    fake = types.ModuleType("bayesnorm.experiments.uci")
+    fake = types.ModuleType("experiments.uci")
     fake.PRESETS, fake.METHODS, fake.units = {"quick": 1, "paper": 2}, ("MCBN",), units
     fake.note_run = note_run
     fake.summary = lambda store, preset: f"{preset}: {len(store.rows('uci-quick'))} results"
-    monkeypatch.setitem(sys.modules, "bayesnorm.experiments.uci", fake)
-    monkeypatch.setattr(bayesnorm.experiments, "uci", fake, raising=False)
+    monkeypatch.setitem(sys.modules, "experiments.uci", fake)
+    monkeypatch.setattr(experiments, "uci", fake, raising=False)
     (tmp_path / "quick_units.py").write_text(HALVE)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("BROKEN", str(tmp_path / "broken"))

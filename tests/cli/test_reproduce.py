@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from bayesnorm.cli.reproduce import EXPERIMENTS
-from bayesnorm.experiments import teye_tables
+from experiments import teye_tables
+from experiments.commands.reproduce import EXPERIMENTS
 
 
 def test_alone_it_lists(bayesnorm):
@@ -20,7 +20,7 @@ def test_alone_it_lists(bayesnorm):
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_experiments_get_the_rest_of_the_arguments(bayesnorm, monkeypatch, name):
-    module = importlib.import_module(f"bayesnorm.experiments.{EXPERIMENTS[name][0]}")
+    module = importlib.import_module(f"experiments.{EXPERIMENTS[name][0]}")
     seen = []
     monkeypatch.setattr(module, "main", lambda: seen.append(sys.argv))
     before = sys.argv

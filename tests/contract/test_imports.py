@@ -150,13 +150,13 @@ def test_the_parser_sees_all_ways_of_importing():
 from __future__ import annotations
 import bayesnorm.metrics.pll
 from typing import TYPE_CHECKING
-from .. import files
-from ..posterior import load
+from  import files
+from posterior import load
 from .base import Engine
 if TYPE_CHECKING:
-    from ..selection import calibrate
+    from selection import calibrate
 def f():
-    from ..plots import draw
+    from plots import draw
 """
     visitor = _Imports(PACKAGE / "engines" / "any.py")
     visitor.visit(ast.parse(source))

@@ -14,7 +14,7 @@ from bayesnorm.engines import delta
 from bayesnorm.engines.delta import Delta, output_jacobian
 from bayesnorm.engines.gaussian_outputs import SOFTMAX_SAMPLES, GaussianOutputs
 from bayesnorm.errors import NetworkError
-from bayesnorm.fluctuations import Empirical
+from bayesnorm.posterior.fluctuations import Empirical
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-12}
 """Double precision; what is compared is computed along two ways of some tens of operations each."""

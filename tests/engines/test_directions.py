@@ -152,7 +152,7 @@ def test_all_components_are_taken_as_they_are():
 
 
 def test_directions_are_found_once_per_posterior_and_rank(monkeypatch):
-    import bayesnorm.batchnorm_posterior as owner
+    import bayesnorm.posterior.batchnorm as owner
 
     calls, find = [], owner.mixed_directions
     monkeypatch.setattr(owner, "mixed_directions", lambda *args: calls.append(args[2]) or find(*args))

@@ -10,7 +10,7 @@ from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.engines.directions import output_components
-from bayesnorm.fluctuations import Empirical
+from bayesnorm.posterior.fluctuations import Empirical
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-12}
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from bayesnorm import active
-from bayesnorm.experiments import active_digits
+from experiments import active_digits
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "thompson_sampling.py"
 

@@ -8,8 +8,8 @@ from dataclasses import asdict
 import pytest
 from torch import nn
 
-from bayesnorm.experiments.compare_methods import SETS, Workshop, compare, makers, splits, table
 from bayesnorm.methods import BayesByBackprop
+from experiments.compare_methods import SETS, Workshop, compare, makers, splits, table
 
 
 @pytest.fixture(scope="module")

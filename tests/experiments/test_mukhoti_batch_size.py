@@ -7,8 +7,8 @@ import json
 import pytest
 import torch
 
-from bayesnorm.experiments.mukhoti_batch_size import FITTED, compare
 from bayesnorm.nets import paper_mlp
+from experiments.mukhoti_batch_size import FITTED, compare
 
 SIZES = (8, FITTED, 64)
 

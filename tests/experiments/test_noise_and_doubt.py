@@ -6,7 +6,7 @@ import pytest
 
 from bayesnorm.data import find
 from bayesnorm.errors import DataNotFoundError
-from bayesnorm.experiments import noise_and_doubt
+from experiments import noise_and_doubt
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from scipy import stats
 
 from bayesnorm.data import UCI_SETS
 from bayesnorm.errors import BayesNormError
-from bayesnorm.experiments.paper_facts import fact, paper_facts
+from experiments.paper_facts import fact, paper_facts
 
 
 def test_every_table_is_whole():

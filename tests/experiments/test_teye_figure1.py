@@ -8,7 +8,7 @@ import torch
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
 import bayesnorm as bn
-from bayesnorm.experiments.teye_figure1 import DRAWS, figure1
+from experiments.teye_figure1 import DRAWS, figure1
 
 
 @pytest.fixture(scope="module")

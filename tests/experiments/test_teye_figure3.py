@@ -10,9 +10,9 @@ import pytest
 import torch
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
-from bayesnorm.experiments import teye_figure3
-from bayesnorm.experiments.teye_figure3 import LAYERS, figure3, yacht
-from bayesnorm.selection import Normality
+from bayesnorm.theory import Normality
+from experiments import teye_figure3
+from experiments.teye_figure3 import LAYERS, figure3, yacht
 
 SMALL = {"epochs": (1, 3), "batch_sizes": (16, 32), "batches": 40}
 

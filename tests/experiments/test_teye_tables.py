@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from bayesnorm.errors import BayesNormError
-from bayesnorm.experiments.teye_tables import Cell, compare, verdicts
-from bayesnorm.experiments.teye_tables.cells import paper_fact
+from experiments.teye_tables import Cell, compare, verdicts
+from experiments.teye_tables.cells import paper_fact
 
 from .made_up_runs import runs, the_papers
 

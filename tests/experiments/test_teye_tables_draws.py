@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bayesnorm.experiments.teye_tables import compare
+from experiments.teye_tables import compare
 
 from .made_up_runs import runs
 

@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from bayesnorm.bench import Store, Unit
 from bayesnorm.data import UCI_SETS
 from bayesnorm.errors import BayesNormError
-from bayesnorm.experiments.paper_facts import fact
-from bayesnorm.experiments.teye_tables import TABLES, compare, markdown, read_rows, render, verdicts
-from bayesnorm.experiments.teye_tables.__main__ import main
-from bayesnorm.experiments.uci import note_run
+from experiments.bench import Store, Unit
+from experiments.paper_facts import fact
+from experiments.teye_tables import TABLES, compare, markdown, read_rows, render, verdicts
+from experiments.teye_tables.__main__ import main
+from experiments.uci import note_run
 
 from .made_up_runs import runs, the_papers
 

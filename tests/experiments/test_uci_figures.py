@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from bayesnorm.errors import BayesNormError
-from bayesnorm.experiments.uci import PRESETS, figures
+from experiments.uci import PRESETS, figures
 
 CURVE = [
     {"effective_batch_size": size, "normalised_crps_mean": score, "normalised_crps_error": 0.5}

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from torch import nn
 
-from bayesnorm.bench import Store, Unit, run_local
 from bayesnorm.data import UCI_SETS
 from bayesnorm.errors import BayesNormError
-from bayesnorm.experiments.teye_tables import compare, read_rows
-from bayesnorm.experiments.uci import PRESETS, Preset, export, note_run, presets, results, rows, summary, units, weights
-from bayesnorm.experiments.uci.folds import Data
 from bayesnorm.metrics import significance
+from experiments.bench import Store, Unit, run_local
+from experiments.teye_tables import compare, read_rows
+from experiments.uci import PRESETS, Preset, export, note_run, presets, results, rows, summary, units, weights
+from experiments.uci.folds import Data
 
 SIZES = {"yacht": 60, "boston": 100}
 TINY = Preset(
@@ -86,7 +86,7 @@ def test_keys_stay_the_same():
     weights = {"preset": "tiny", "dataset": "boston", "family": "bbb", "split": 2, "seed": 1}
     for parameters, function in ((stacked, "unit:run"), (weights, "weights:run")):
         unit = by_key[Unit("uci-tiny", "any:name", parameters).key]
-        assert unit.function == f"bayesnorm.experiments.uci.{function}"
+        assert unit.function == f"experiments.uci.{function}"
     assert not by_key.keys() & {unit.key for unit in units("tiny", methods=["MCBN"], device="cuda")}
 
 

@@ -9,13 +9,14 @@ import torch
 
 import bayesnorm as bn
 from bayesnorm import metrics
-from bayesnorm.experiments.uci import scoring
-from bayesnorm.experiments.uci.posteriors import MULTIPLES, batchnorm_draws, elbos
-from bayesnorm.experiments.uci.scoring import Drawn, Noise, best_precision, each_fold, scores
 from bayesnorm.nets import paper_mlp
 from bayesnorm.predictive import RegressionPredictive
-from bayesnorm.selection import kl_divergence, select_batch_size, unit_gaussians, weight_decay_prior
-from bayesnorm.training.stacked import Stack, StackedRows, UnitMoments, train_stacked, unit_moments
+from bayesnorm.selection import select_batch_size
+from bayesnorm.stacked import Stack, StackedRows, UnitMoments, train_stacked, unit_moments
+from bayesnorm.theory import kl_divergence, unit_gaussians, weight_decay_prior
+from experiments.uci import scoring
+from experiments.uci.posteriors import MULTIPLES, batchnorm_draws, elbos
+from experiments.uci.scoring import Drawn, Noise, best_precision, each_fold, scores
 
 ROWS, DRAWS, SPLITS = 60, 7, 2
 LENGTHS = 20, 13, 17, 20

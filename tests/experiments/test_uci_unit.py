@@ -15,13 +15,13 @@ from torch.nn.functional import mse_loss
 
 import bayesnorm as bn
 from bayesnorm import metrics
-from bayesnorm.experiments.uci import presets, selection, unit
-from bayesnorm.experiments.uci.folds import Data
-from bayesnorm.experiments.uci.posteriors import MULTIPLES
-from bayesnorm.experiments.uci.results import METHODS_OF
-from bayesnorm.experiments.uci.selection import DRAWN, POINT, Setting, settings_for
 from bayesnorm.nets import paper_dropout_mlp, paper_mlp
 from bayesnorm.training import train
+from experiments.uci import presets, selection, unit
+from experiments.uci.folds import Data
+from experiments.uci.posteriors import MULTIPLES
+from experiments.uci.results import METHODS_OF
+from experiments.uci.selection import DRAWN, POINT, Setting, settings_for
 
 N, FOLDS, DRAWS, EPOCHS = 90, 3, 20, 60
 """72 training rows and 18 test rows; folds of 24 rows, which 48 others train for."""

@@ -13,7 +13,7 @@ from torch import nn
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal, Normal, kl_divergence
 
 import bayesnorm as bn
-from bayesnorm.methods.weight_distributions import GaussianWeights, WeightPrior
+from bayesnorm.posterior.weight_distributions import GaussianWeights, WeightPrior
 
 SIGMAS = 4.5
 """Two-sided probability 7e-6 of a false alarm per comparison, at most some hundreds of which are made here."""

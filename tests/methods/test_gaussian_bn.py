@@ -12,10 +12,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from two_norms import SIGMAS, TIGHT, network, rows
 
 import bayesnorm as bn
-
-from ..two_norms import SIGMAS, TIGHT, network, rows
 
 
 def factorised(posterior):

@@ -14,9 +14,9 @@ from torch import nn
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
 import bayesnorm as bn
-from bayesnorm.methods.flows import Flow, MaskedStep
 from bayesnorm.methods.mnf import FlowWeights
-from bayesnorm.methods.weight_distributions import WeightPrior
+from bayesnorm.posterior.flows import Flow, MaskedStep
+from bayesnorm.posterior.weight_distributions import WeightPrior
 
 SIGMAS = 4.5
 """Two-sided probability 7e-6 of a false alarm per comparison, at most some hundreds of which are made here."""

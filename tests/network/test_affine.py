@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.functional import batch_norm
 
-from bayesnorm.network.affine import AffineBatchNorm
+from bayesnorm.network.running.affine import AffineBatchNorm
 
 TIGHT = {"rtol": 1e-12, "atol": 1e-12}
 

@@ -23,7 +23,7 @@ from torch.utils.data import (
 
 from bayesnorm.errors import InputError
 from bayesnorm.network import mini_batches
-from bayesnorm.network.batches import isolated_randomness
+from bayesnorm.network.collecting.batches import isolated_randomness
 
 ROWS = 20
 X = torch.stack([torch.arange(ROWS), 100 + torch.arange(ROWS)], 1).float()

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 import bayesnorm as bn
 from bayesnorm.errors import NetworkError
 from bayesnorm.network import DropoutExecutable, dropout_rates
-from bayesnorm.network.seeded_dropout import SeededDropout
+from bayesnorm.network.running.seeded_dropout import SeededDropout
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-10}
 
@@ -177,7 +177,7 @@ def test_the_reference_network_is_the_users_but_for_the_seeds(snapshot):
 def test_rows_beyond_the_first_block_have_masks_of_their_own():
     model = nn.Sequential(nn.Identity(), nn.Dropout(0.5), nn.Linear(40, 1))
     posterior = bn.MCDropout(consistent=False).fit(model, torch.ones(4, 40))
-    f = posterior.outputs(1, torch.ones(64, 40), block_bytes=40 * 4 * 10)[0, :, 0]
+    f = bn.MonteCarlo(1, block_bytes=40 * 4 * 10).outputs(posterior, torch.ones(64, 40))[0, :, 0]
     assert len(f.unique()) == 64
     fewer = posterior.outputs(1, torch.ones(31, 40))[0, :, 0]
     torch.testing.assert_close(fewer, f[:31])

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import bayesnorm as bn
-from bayesnorm.network.prefix import PrefixCache
+from bayesnorm.network.running.prefix import PrefixCache
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-10}
 

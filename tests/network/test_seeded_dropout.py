@@ -12,7 +12,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from bayesnorm.network import SEEDS
-from bayesnorm.network.seeded_dropout import seed_dropout
+from bayesnorm.network.running.seeded_dropout import seed_dropout
 
 SIGMAS = 4.5
 """Two-sided probability 7e-6 of a false alarm per comparison of a normal number."""

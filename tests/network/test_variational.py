@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from bayesnorm.errors import NetworkError
 from bayesnorm.network.copying import own_copy, restart
-from bayesnorm.network.variational import NoisyNetwork, RandomWeights, weight_tensors
+from bayesnorm.network.editing.variational import NoisyNetwork, RandomWeights, weight_tensors
 
 SIGMAS = 4.5
 """Two-sided probability 7e-6 of a false alarm per comparison, at most some hundreds of which are made here."""

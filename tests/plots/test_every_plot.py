@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from bayesnorm.predictive import ClassificationPredictive, RegressionPredictive
-from bayesnorm.selection import diagnose
+from bayesnorm.theory import diagnose
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
 import matplotlib.pyplot as pyplot

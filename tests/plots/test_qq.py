@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.selection import diagnose
+from bayesnorm.theory import diagnose
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
 from bayesnorm.plots import QQPlot, RejectionPlot, save_figure

@@ -13,7 +13,7 @@ import bayesnorm as bn
 from bayesnorm.errors import InputError
 from bayesnorm.nets import paper_mlp
 from bayesnorm.plots import BatchSizeCurve
-from bayesnorm.selection import GaussianPrior, kl_divergence, unit_gaussians, weight_decay_prior
+from bayesnorm.theory import GaussianPrior, kl_divergence, unit_gaussians, weight_decay_prior
 
 SIZES = (2, 8, 32, 128, 512)
 

@@ -13,8 +13,8 @@ from torch import nn
 import bayesnorm as bn
 from bayesnorm.errors import InputError, NetworkError
 from bayesnorm.network import collect_statistics, mini_batches
-from bayesnorm.selection import diagnose
-from bayesnorm.selection.diagnose import _WholePasses
+from bayesnorm.theory import diagnose
+from bayesnorm.theory.diagnose import _WholePasses
 
 from .diagnosed_networks import net, rows
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.selection import diagnose_each
+from bayesnorm.theory import diagnose_each
 from bayesnorm.training import train
 
 from .diagnosed_networks import net, rows

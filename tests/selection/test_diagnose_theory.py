@@ -10,8 +10,8 @@ from torch import nn
 
 from bayesnorm.errors import BayesNormError
 from bayesnorm.network import collect_statistics, mini_batches
-from bayesnorm.selection import Dependence, Normality, diagnose
-from bayesnorm.selection.diagnose import SHUFFLES
+from bayesnorm.theory import Dependence, Normality, diagnose
+from bayesnorm.theory.diagnose import SHUFFLES
 
 from .diagnosed_networks import on_inputs, rows
 

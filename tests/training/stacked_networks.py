@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn.functional import mse_loss
 
 from bayesnorm.nets import paper_mlp
+from bayesnorm.stacked import Stack, StackedRows, train_stacked
 from bayesnorm.training import train
-from bayesnorm.training.stacked import Stack, StackedRows, train_stacked
 
 INPUTS = 4
 COUNTS = 90, 90, 75, 90, 90

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from bayesnorm.errors import BayesNormError
 from bayesnorm.nets import paper_mlp
-from bayesnorm.training.stacked import Stack, StackedRows, half_squared_error, loop, train_stacked
+from bayesnorm.stacked import Stack, StackedRows, half_squared_error, loop, train_stacked
 
 from .stacked_networks import (
     COUNTS,

@@ -11,10 +11,10 @@ from torch import nn
 
 from bayesnorm.errors import BayesNormWarning
 from bayesnorm.nets import paper_dropout_mlp, paper_mlp
-from bayesnorm.training.stacked import Stack, StackedRows, draws, stack as stack_module, train_stacked
-from bayesnorm.training.stacked.fused import block, passes
-from bayesnorm.training.stacked.fused.block import FusedBlock
-from bayesnorm.training.stacked.fused.shape import shape_of
+from bayesnorm.stacked import Stack, StackedRows, draws, stack as stack_module, train_stacked
+from bayesnorm.stacked.fused import block, passes
+from bayesnorm.stacked.fused.block import FusedBlock
+from bayesnorm.stacked.fused.shape import shape_of
 
 DEVICE = "cuda"
 KERNELS = pytest.mark.skipif(
@@ -314,7 +314,7 @@ def test_wide_layers_are_for_quick_products_only():
 
 @KERNELS
 def test_networks_that_do_not_fit_train_all_the_same(monkeypatch):
-    from bayesnorm.training.stacked.fused import kernels
+    from bayesnorm.stacked.fused import kernels
 
     class TooLarge:
         def __getitem__(self, grid):

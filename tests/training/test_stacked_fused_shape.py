@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from bayesnorm.nets import paper_dropout_mlp, paper_mlp
-from bayesnorm.training.stacked import Stack, StackedRows, half_squared_error
-from bayesnorm.training.stacked.fused import block, passes
-from bayesnorm.training.stacked.fused.block import trains
-from bayesnorm.training.stacked.fused.shape import block_rows, fitting, shape_of
+from bayesnorm.stacked import Stack, StackedRows, half_squared_error
+from bayesnorm.stacked.fused import block, passes
+from bayesnorm.stacked.fused.block import trains
+from bayesnorm.stacked.fused.shape import block_rows, fitting, shape_of
 
 
 def normalised(inputs=5, hidden=(50, 50), outputs=1, activation=nn.ReLU, bias=False, eps=(1e-10, 1e-10)):

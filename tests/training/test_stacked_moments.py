@@ -9,9 +9,9 @@ import torch
 
 from bayesnorm.errors import InputError
 from bayesnorm.nets import paper_mlp
-from bayesnorm.selection import unit_gaussians
-from bayesnorm.training.stacked import Stack, StackedRows, train_stacked, unit_moments
-from bayesnorm.training.stacked.history import Judge
+from bayesnorm.stacked import Stack, StackedRows, train_stacked, unit_moments
+from bayesnorm.stacked.history import Judge
+from bayesnorm.theory import unit_gaussians
 
 M, COUNTS, WIDTH = 16, (96, 80), 10
 SEEDS = 30

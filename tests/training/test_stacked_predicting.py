@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import bayesnorm as bn
-from bayesnorm.training.stacked import Stack, passes, train_stacked
+from bayesnorm.stacked import Stack, passes, train_stacked
 
 from .stacked_networks import COUNTS, FAMILIES, INPUTS, RATES, SEEDS, data, furthest, own, task, together
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from bayesnorm.errors import BayesNormError, InputError, NetworkError
 from bayesnorm.nets import paper_mlp
-from bayesnorm.training.stacked import Stack, StackedRows, train_stacked
+from bayesnorm.stacked import Stack, StackedRows, train_stacked
 
 from .stacked_networks import INPUTS, X, Y, dropout, global_state
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from bayesnorm.errors import InputError
 from bayesnorm.nets import Rescaled
-from bayesnorm.training.stacked import Scales, StackedRows
+from bayesnorm.stacked import Scales, StackedRows
 
 from .stacked_networks import INPUTS, X, Y, data, furthest, task, together
 

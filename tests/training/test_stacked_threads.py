@@ -9,7 +9,7 @@ import threading
 import pytest
 import torch
 
-from bayesnorm.training.stacked import Stack, block, half_squared_error, loop, passes
+from bayesnorm.stacked import Stack, block, half_squared_error, loop, passes
 
 from .stacked_networks import data, global_state, task, together
 

@@ -17,37 +17,24 @@ try:
 except ImportError as error:
     raise MissingExtraError("the command line needs typer and rich: pip install 'bayesnorm[cli]'.") from error
 
-from .bench_export import bench_export
-from .bench_show import bench_show
-from .bench_uci import bench_uci
+
 from .data_csv import data_csv
 from .data_list import data_list
 from .data_path import data_path
 from .fit import fit
 from .predict import predict
 from .report import report
-from .reproduce import reproduce
 from .usage import UsageError
 from .versions import own_version
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
 app = typer.Typer(name="bayesnorm", pretty_exceptions_enable=False, rich_markup_mode="rich")
-bench = typer.Typer(help="Experiments of many parts: run them, look at their results.", rich_markup_mode="rich")
 data = typer.Typer(rich_markup_mode="rich", help="Data sets: which are here, where to put them, and one as CSV.")
 
 app.command("fit")(fit)
 app.command("predict")(predict)
 app.command("report")(report)
-bench.command("uci")(bench_uci)
-bench.command("show")(bench_show)
-bench.command("export")(bench_export)
-app.add_typer(bench, name="bench")
-# What follows the name belongs to the experiment, its own --help too.
-app.command(
-    "reproduce",
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
-)(reproduce)
 data.command("list")(data_list)
 data.command("path")(data_path)
 data.command("csv")(data_csv)

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from ..bench.worker import cpu_name
 from ..errors import BayesNormError, InputError
 from ..files import write_bytes
 from .columns import Kind, require_columns, typed
@@ -24,7 +23,7 @@ from .run_report import LEVEL, make_report, report_values
 from .tables import open_table, pandas, read_table
 from .targets import Task, guess_task, require_targets, split
 from .usage import UsageError
-from .versions import all_versions
+from .versions import all_versions, cpu_name
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
-"""How a posterior is pushed through a network."""
+"""How a posterior goes through the network."""
 
-from .base import Engine as Engine
+from .base import Drawable as Drawable, Engine as Engine, Passes as Passes
 from .delta import Delta as Delta
+from .directions import OutputDirections as OutputDirections, rounded_for_files as rounded_for_files
 from .monte_carlo import MonteCarlo as MonteCarlo
 from .sigma_points import SigmaPoints as SigmaPoints

@@ -1,52 +1,91 @@
-"""What every engine offers."""
+"""What every engine offers, and what it needs of a posterior."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
 from ..errors import BayesNormError
-from ..fluctuations import Fluctuations
+from ..likelihoods import Likelihood
 from ..network import Executable, State
 from ..predictive import Predictive
 
-if TYPE_CHECKING:
-    from ..posterior import Posterior
+
+@dataclass(frozen=True, eq=False)
+class Passes:
+    """Passes of one network, and which of a posterior's n draws they give.
+
+    Args:
+        executable: Runs the network.
+        states: What each pass overrides, with a leading axis of passes; None for one pass of the network as it is.
+        places: Which draws these passes give, by number; None for all n.
+        sources: The pass that each of those draws takes its outputs from; None where every pass gives one draw.
+    """
+
+    executable: Executable
+    states: State | None
+    places: Tensor | None = None
+    sources: Tensor | None = None
 
 
-class Engine(ABC):
-    """Pushes a posterior through its network."""
-
-    @abstractmethod
-    def predict(self, posterior: Posterior, x: Any, seed: int = 0) -> Predictive:
-        """The predictive distribution of the targets at `x`."""
-
-
-@runtime_checkable
-class CoordinatePosterior(Protocol):
-    """A posterior whose draws are a centre plus fluctuations with a known covariance; see `BatchNormPosterior`."""
+class Drawable(Protocol):
+    """A distribution over part of a network's state, seen by an engine."""
 
     @property
     def executable(self) -> Executable: ...
 
     @property
-    def centre(self) -> Tensor: ...
+    def likelihood(self) -> Likelihood: ...
+
+    def passes(self, n: int, seed: int) -> Sequence[Passes]:
+        """The passes that n draws take."""
+
+
+class Fluctuating(Protocol):
+    """Deviations of coordinates from a location, seen by an engine."""
+
+    def root(self) -> tuple[Tensor, Tensor | None]:
+        """A factor F (R, P) and standard deviations d (P,) or None, with covariance F^T F + diag(d^2)."""
+
+    def principal(self, rank: int) -> tuple[Tensor, Tensor]:
+        """Leading principal components (R, P), one standard deviation long, and the share that the first r explain."""
+
+
+@runtime_checkable
+class CoordinatePosterior(Protocol):
+    """A posterior whose draws are a location plus fluctuations with a known covariance; see `BatchNormPosterior`."""
+
+    @property
+    def executable(self) -> Executable: ...
+
+    @property
+    def location(self) -> Tensor: ...
 
     @property
     def spread(self) -> float: ...
 
     @property
-    def fluctuations(self) -> Fluctuations: ...
+    def fluctuations(self) -> Fluctuating: ...
 
     def directions(self, rank: int) -> Tensor: ...
 
     def state(self, coordinates: Tensor) -> State: ...
 
 
+class Engine(ABC):
+    """Pushes a posterior through its network."""
+
+    @abstractmethod
+    def predict(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
+        """Predict the distribution of the targets at `x`."""
+
+
 def in_coordinates(posterior: Any, engine: str) -> CoordinatePosterior:
-    """The posterior, where it is one over batch-norm statistics."""
+    """Return the posterior where it is one over batch-norm statistics, and refuse others."""
     if not isinstance(posterior, CoordinatePosterior):
         raise BayesNormError(
             f"engine: {engine} needs a posterior over batch-norm statistics, and {type(posterior).__name__} was given; "

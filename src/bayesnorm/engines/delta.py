@@ -2,7 +2,7 @@
 
 For fluctuations with covariance F^T F + diag(d^2) and g the gradient of an output with respect to the coordinates,
 
-    mean = f(centre),     variance = |F g|^2 + |d g|^2.
+    mean = f(location),     variance = |F g|^2 + |d g|^2.
 
 The covariance is joint over all layers, so what is correlated stays correlated; the price is one forward and one
 backward pass per output, whatever the number of batches. Where a row has more outputs than F has directions, the
@@ -14,20 +14,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..arguments import hold_plain_ints, require_whole
-from ..network.derivable import told
+from ..network.running.derivable import told
 from ..predictive import Predictive
 from ..predictive.base import at_least_single
-from .base import CoordinatePosterior, Engine, in_coordinates
+from .base import CoordinatePosterior, Drawable, Engine, in_coordinates
 from .gaussian_outputs import GaussianOutputs
-
-if TYPE_CHECKING:
-    from ..posterior import Posterior
 
 GRAPH_ELEMENTS = 2**18
 """Input elements whose graph is held at a time; all layers' activations of a network are some hundred times that."""
@@ -53,10 +50,10 @@ class Delta(Engine):
         hold_plain_ints(self)
         require_whole("block_bytes", self.block_bytes)
 
-    def predict(self, posterior: Posterior, x: Any, seed: int = 0) -> Predictive:
+    def predict(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
         return self.outputs(posterior, x).predictive(posterior.likelihood, seed)
 
-    def outputs(self, posterior: Posterior, x: Any) -> GaussianOutputs:
+    def outputs(self, posterior: Drawable, x: Any) -> GaussianOutputs:
         """Mean and covariance root of the outputs."""
         chosen = in_coordinates(posterior, "Delta")
         x = posterior.executable.input(x)
@@ -69,7 +66,7 @@ class Delta(Engine):
             mean, derivatives = outputs_with_derivatives(chosen, block)
             outputs = mean[0].numel()
             forward = independent is None and outputs > len(factor)
-            row_bytes = outputs * (len(factor) if forward else len(chosen.centre)) * factor.element_size()
+            row_bytes = outputs * (len(factor) if forward else len(chosen.location)) * factor.element_size()
             fitting = max(1, self.block_bytes // row_bytes)
             if forward:
                 parts = [_forward_mode(chosen, factor, block) for block in x.split(fitting)]
@@ -93,17 +90,18 @@ def rows_per_graph(x: Tensor) -> int:
 def outputs_with_derivatives(
     posterior: CoordinatePosterior, x: Tensor, most_outputs: int | None = None
 ) -> tuple[Tensor, Callable[[], Tensor]]:
-    """Outputs at the centre, (batch, *out), and a function for their derivatives by coordinates, (batch, outputs, 2C).
+    """Run the network at the location: outputs (batch, *out), and a function for their derivatives by coordinates,
+    (batch, outputs, 2C).
 
     Every row has a copy of the coordinates of its own, so one backward pass gives an output's gradients for all rows.
 
     Args:
-        posterior: Its centre is where derivatives are taken.
+        posterior: Its location is where derivatives are taken.
         x: Inputs on the network's device.
         most_outputs: Where a row has more, as many random combinations of them are taken instead.
     """
     with torch.enable_grad():
-        own = posterior.centre.expand(len(x), -1).clone().requires_grad_()
+        own = posterior.location.expand(len(x), -1).clone().requires_grad_()
         f = posterior.executable.derivable(posterior.state(own), x)
         flat = f.reshape(len(x), -1).sum(0)
         if most_outputs is not None and len(flat) > most_outputs:
@@ -170,7 +168,7 @@ def _forward_mode(posterior: CoordinatePosterior, factor: Tensor, x: Tensor) -> 
     with torch.no_grad(), warnings.catch_warnings():
         # Loading its forward mode, torch warns of its own use of torch.jit.script, each release in its own category.
         warnings.filterwarnings("ignore", message=".*torch.jit.script")
-        mean = outputs(posterior.centre)
-        columns = [torch.func.jvp(outputs, (posterior.centre,), (direction,))[1] for direction in factor]
+        mean = outputs(posterior.location)
+        columns = [torch.func.jvp(outputs, (posterior.location,), (direction,))[1] for direction in factor]
     root = torch.stack(columns, dim=-1).reshape(len(x), -1, len(factor))
     return GaussianOutputs(mean, at_least_single(root))

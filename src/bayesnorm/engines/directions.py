@@ -19,13 +19,69 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..errors import NetworkError
+from ..errors import BayesNormError, NetworkError
 from .base import CoordinatePosterior
 from .delta import output_jacobian, rows_per_graph
 
 MOST_COMPONENTS = 32
 MOST_OUTPUTS = 16
 ITERATIONS = 200
+
+
+class OutputDirections:
+    """The directions of a posterior's fluctuations that move its outputs: found when first asked for, then kept.
+
+    Posteriors over the same fluctuations, such as those of other batch sizes, share one. What is found depends on the
+    rows alone, whoever asks first.
+
+    Args:
+        rows: Inputs on the network's device to find them with; None where there are none, as after loading.
+        components: Deviations that move the outputs most, (n, 2C), where they are known.
+        sensitivities: How far each of them moves some outputs, (outputs, n).
+    """
+
+    def __init__(
+        self, rows: Tensor | None = None, components: Tensor | None = None, sensitivities: Tensor | None = None
+    ) -> None:
+        self.rows, self.known = rows, components is not None
+        self.components, self.sensitivities = components, sensitivities
+        self._mixed: dict[int, Tensor] = {}
+
+    def of(self, posterior: CoordinatePosterior, rank: int) -> Tensor:
+        """Choose `rank` deviations whose covariance stands for that of all fluctuations, (rank, 2C).
+
+        Where the network has no derivatives by its statistics, they are principal components of the fluctuations,
+        scaled up for what they leave out.
+        """
+        self.find(posterior)
+        if rank not in self._mixed:
+            if self.components is None or self.sensitivities is None:
+                found, explained = posterior.fluctuations.principal(rank)
+                self._mixed[rank] = found / explained[-1].sqrt()
+            else:
+                self._mixed[rank] = mixed_directions(self.components, self.sensitivities, rank)
+        return self._mixed[rank]
+
+    def find(self, posterior: CoordinatePosterior) -> None:
+        """Derive them from the rows, unless that was done before."""
+        if self.known:
+            return
+        if self.rows is None:
+            raise BayesNormError(
+                "posterior: its directions are not known, because it was saved before they were found and files hold "
+                "no training rows; posterior.with_directions(x), with some dozen training rows x, would work."
+            )
+        # The same whatever the caller runs under.
+        with torch.autocast(self.rows.device.type, enabled=False):
+            found = output_components(posterior, self.rows)
+        if found is not None:
+            self.components, self.sensitivities = (rounded_for_files(part) for part in found)
+        self.known = True
+
+
+def rounded_for_files(directions: Tensor) -> Tensor:
+    """Round to the 8 binary digits that files keep of directions: what is saved is what was used."""
+    return directions.bfloat16().to(directions.dtype).contiguous()
 
 
 def output_components(posterior: CoordinatePosterior, x: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -60,7 +116,7 @@ def output_components(posterior: CoordinatePosterior, x: Tensor) -> tuple[Tensor
     if independent is not None:
         components += (vectors.T @ flat) * independent.square()
     components /= values.sqrt()[:, None]
-    return components.to(posterior.centre.dtype), (vectors * values.sqrt()).to(posterior.centre.dtype)
+    return components.to(posterior.location.dtype), (vectors * values.sqrt()).to(posterior.location.dtype)
 
 
 @torch.inference_mode(False)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
-from ..arguments import hold_plain_ints, require_whole
+from ..arguments import hold_plain_ints, require_seed, require_whole
+from ..errors import BayesNormError
 from ..predictive import Predictive
-from .base import Engine
-
-if TYPE_CHECKING:
-    from ..posterior import Posterior
+from .base import Drawable, Engine, Passes
 
 
 @dataclass(frozen=True)
@@ -40,11 +38,34 @@ class MonteCarlo(Engine):
         if self.block_bytes is not None:
             require_whole("block_bytes", self.block_bytes)
 
-    def outputs(self, posterior: Posterior, x: Any, seed: int = 0) -> Tensor:
-        """Network outputs under each draw, (samples, batch, *out)."""
-        return posterior.outputs(
-            self.samples, x, seed, vectorize=self.vectorize, chunk=self.chunk, block_bytes=self.block_bytes
-        )
-
-    def predict(self, posterior: Posterior, x: Any, seed: int = 0) -> Predictive:
+    def predict(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
         return posterior.likelihood.predictive(self.outputs(posterior, x, seed))
+
+    def outputs(self, posterior: Drawable, x: Any, seed: int = 0) -> Tensor:
+        """Run the network under every draw: outputs (samples, batch, *out)."""
+        parts = posterior.passes(self.samples, require_seed(seed))
+        if len(parts) == 1 and parts[0].places is None:
+            return self._run(parts[0], x)
+        outputs: Tensor | None = None
+        for part in parts:
+            found = self._run(part, x)
+            if outputs is None:
+                outputs = found.new_empty(self.samples, *found.shape[1:])
+            if outputs.shape[1:] != found.shape[1:]:
+                raise BayesNormError(
+                    f"members: give outputs of shape {tuple(outputs.shape[2:])} and {tuple(found.shape[2:])}; one "
+                    "shape would work."
+                )
+            outputs[part.places] = found.to(outputs)
+        assert outputs is not None
+        return outputs
+
+    def _run(self, part: Passes, x: Any) -> Tensor:
+        """Outputs of the draws that some passes give."""
+        if part.states is None:
+            f = part.executable.point(x)
+            return f.expand(self.samples if part.places is None else len(part.places), *f.shape)
+        f = part.executable.run(
+            part.states, x, vectorize=self.vectorize, chunk=self.chunk, block_bytes=self.block_bytes
+        )
+        return f if part.sources is None else f[part.sources]

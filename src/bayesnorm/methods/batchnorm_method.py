@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
 
 from ..arguments import hold_plain_ints, require_seed, require_whole
-from ..batchnorm_posterior import BatchNormPosterior, Center, coordinates
-from ..engines.directions import output_components
+from ..engines import OutputDirections
 from ..errors import BayesNormError
-from ..fluctuations import Fluctuations, stored
 from ..likelihoods import Gaussian, Likelihood, require_likelihood
 from ..network import (
     BatchStatistics,
@@ -25,6 +23,7 @@ from ..network import (
     mini_batches,
 )
 from ..network.inputs import renamed
+from ..posterior import BatchNormPosterior, Center, Fluctuations, coordinates
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ class BatchNormMethod(ABC):
         batches = mini_batches(train_data, self.batch_size, self.states, require_seed(seed))
         statistics, batch_mean, fluctuations = self.learned(model, batches, progress)
         executable = Executable(model, output)
-        posterior = BatchNormPosterior(
+        return BatchNormPosterior(
             executable=executable,
             likelihood=likelihood or default_likelihood(executable, statistics.example),
             method=type(self).__name__,
@@ -95,11 +94,8 @@ class BatchNormMethod(ABC):
             fitted_batch_size=statistics.batch_size,
             batch_size=float(statistics.batch_size),
             rows=statistics.rows,
+            output_directions=OutputDirections(statistics.example),
         )
-        found = output_components(posterior, statistics.example)
-        if found is None:
-            return posterior
-        return replace(posterior, components=stored(found[0]), sensitivities=stored(found[1]))
 
     def learned(
         self, model: nn.Module, batches: MiniBatches, progress: Progress | None
@@ -114,7 +110,7 @@ class BatchNormMethod(ABC):
 def default_likelihood(executable: Executable, x: Any) -> Likelihood:
     """Gaussian for a network with one real output on training rows; with more, only the user knows what they mean."""
     with renamed("x", "train_data"):
-        shape = executable.point(x)[0].shape
+        shape = executable.point(x[:2])[0].shape
     if shape.numel() != 1:
         raise BayesNormError(
             f"likelihood: none was given and the network has outputs of shape {tuple(shape)} per row; pass "

@@ -27,9 +27,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..network.variational import WeightTensor
+from ..network.editing.variational import WeightTensor
+from ..posterior import GaussianWeights
 from .variational import VariationalMethod
-from .weight_distributions import GaussianWeights
 
 
 @dataclass(frozen=True)

@@ -23,14 +23,12 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from ..arguments import hold_plain_ints, require_whole
-from ..ensemble_posterior import EnsemblePosterior
 from ..errors import BayesNormError, NetworkError
 from ..likelihoods import Likelihood, require_likelihood
 from ..network import Executable, Progress, example_rows, isolated_torch_randomness, select_output
 from ..network.copying import device_of, own_copy, restart, unwrap
 from ..network.inputs import renamed
-from ..point_posterior import point
-from ..posterior import Posterior, derived_seeds
+from ..posterior import EnsemblePosterior, Posterior, derived_seeds, point
 from ..training import train
 from .batchnorm_method import BatchNormMethod, default_likelihood
 

@@ -28,9 +28,8 @@ import torch
 from torch import Tensor, nn
 
 from ..arguments import require_whole
-from ..batchnorm_posterior import coordinates
-from ..fluctuations import Fluctuations, LowRankGaussian
 from ..network import BatchStatistics, MiniBatches, Progress, collect_moments
+from ..posterior import Fluctuations, LowRankGaussian, coordinates
 from .batchnorm_method import BatchNormMethod
 
 

@@ -27,27 +27,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ..arguments import require_seed, require_whole
-from ..errors import BayesNormError, FileFormatError
+from ..errors import BayesNormError
 from ..likelihoods import Likelihood
 from ..network import (
-    SEEDS,
     DropoutExecutable,
-    Executable,
     Progress,
     RateChoice,
-    State,
     TrainData,
     dropout_rates,
     example_rows,
 )
 from ..network.inputs import renamed
-from ..posterior import Posterior, require_draws
+from ..posterior import DropoutPosterior
 from .batchnorm_method import default_likelihood
 
 
@@ -106,45 +101,6 @@ class MCDropout:
         if progress is not None:
             progress(1, 1)
         return DropoutPosterior(executable, likelihood, rates, self.consistent)
-
-
-@dataclass(frozen=True, eq=False)
-class DropoutPosterior(Posterior):
-    """Independent random masks in the dropout layers of a network.
-
-    Args:
-        rates: By layer; 0 for what stays off.
-        consistent: Whether all rows of a draw share its masks.
-    """
-
-    kind: ClassVar[str] = "dropout"
-
-    rates: dict[str, float]
-    consistent: bool
-
-    def sample(self, n: int, seed: int = 0) -> State:
-        names = [name for name, rate in self.rates.items() if rate > 0]
-        generator = torch.Generator().manual_seed(require_seed(seed))
-        seeds = torch.randint(SEEDS, (require_draws(n), len(names)), generator=generator)
-        columns = seeds.T.contiguous().to(self.executable.device)
-        return {f"{name}.seed": column for name, column in zip(names, columns, strict=True)}
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {}
-
-    def config(self) -> dict[str, Any]:
-        return {"rates": dict(self.rates), "consistent": self.consistent}
-
-    @classmethod
-    def restored(
-        cls, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
-    ) -> Self:
-        rates = {str(name): float(rate) for name, rate in config["rates"].items()}
-        consistent = config["consistent"]
-        if not isinstance(consistent, bool) or not all(0 <= rate <= 1 for rate in rates.values()):
-            raise FileFormatError(f"path: dropout rates {rates} with consistent {consistent!r} are none.")
-        own = DropoutExecutable(executable.model, executable.output, rates=rates, consistent=consistent)
-        return cls(own, likelihood, rates, consistent)
 
 
 def dropout_precision(length_scale: float, keep: float, rows: int, weight_decay: float) -> float:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..fluctuations import Empirical
+from ..posterior import Empirical
 from .batchnorm_method import BatchNormMethod
 
 

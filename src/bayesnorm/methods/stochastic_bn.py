@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..fluctuations import LowRankGaussian
+from ..posterior import LowRankGaussian
 from .batchnorm_method import BatchNormMethod
 
 

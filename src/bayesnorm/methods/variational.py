@@ -36,12 +36,11 @@ from ..network import (
     tensors_of,
 )
 from ..network.copying import own_copy, require_finite_weights, restart, unwrap
+from ..network.editing.variational import Estimator, NoisyNetwork, WeightTensor, weight_tensors
 from ..network.inputs import renamed
-from ..network.variational import Estimator, NoisyNetwork, WeightTensor, weight_tensors
+from ..posterior import VariationalPosterior, WeightDistribution, WeightPrior
 from ..training import train
 from .batchnorm_method import default_likelihood
-from .variational_posterior import VariationalPosterior
-from .weight_distributions import WeightDistribution, WeightPrior
 
 LEAST_STD = 1e-4
 """Standard deviation that trained weights of zero start with."""

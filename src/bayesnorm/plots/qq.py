@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from ..errors import BayesNormError
-from ..selection import BatchSizeDiagnosis, Diagnosis, Normality
-from ..selection.diagnosis import normal_quantiles
-from ..selection.kolmogorov_smirnov import critical_distance, fitted_critical_distance
+from ..theory import BatchSizeDiagnosis, Diagnosis, Normality
+from ..theory.diagnosis import normal_quantiles
+from ..theory.kolmogorov_smirnov import critical_distance, fitted_critical_distance
 from . import style
 
 if TYPE_CHECKING:

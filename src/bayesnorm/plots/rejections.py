@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from ..errors import BayesNormError
-from ..selection import BatchSizeDiagnosis, Diagnosis
-from ..selection.diagnosis import LEVEL
+from ..theory import BatchSizeDiagnosis, Diagnosis
+from ..theory.diagnosis import LEVEL
 from . import style
 from .qq import NAMES, Statistic, statistic_of
 

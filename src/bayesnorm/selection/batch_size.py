@@ -26,17 +26,16 @@ import numpy as np
 from torch import Tensor
 
 from ..arguments import require_whole
-from ..batchnorm_posterior import BatchNormPosterior
 from ..engines import MonteCarlo
 from ..errors import BayesNormError, InputError
 from ..likelihoods import Gaussian, Likelihood
 from ..network.inputs import as_tensor, renamed
-from ..posterior import Posterior
+from ..posterior import BatchNormPosterior, Posterior
 from ..predictive import ClassificationPredictive, MultiTaskPredictive
 from ..predictive.base import as_targets, at_least_single
+from ..theory.priors import GaussianPrior, kl_divergence, require_numbers, weight_decay_prior
+from ..theory.unit_gaussians import UnitGaussians, unit_gaussians
 from .calibrate import mean_score
-from .priors import GaussianPrior, kl_divergence, require_numbers, weight_decay_prior
-from .unit_gaussians import UnitGaussians, unit_gaussians
 
 BATCH_SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 

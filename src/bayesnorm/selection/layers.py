@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..batchnorm_posterior import BatchNormPosterior
 from ..engines import MonteCarlo
 from ..errors import BayesNormError
+from ..posterior import BatchNormPosterior
 from .calibrate import Score, calibrate, mean_score
 
 TIMED_ROWS, REPEATS = 64, 5

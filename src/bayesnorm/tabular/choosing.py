@@ -30,8 +30,8 @@ from ..network import Progress, isolated_torch_randomness
 from ..posterior import Posterior
 from ..predictive import RegressionPredictive
 from ..selection import calibrate, select_batch_size
-from ..training.stacked import Stack
-from ..training.stacked.cores import in_threads
+from ..stacked import Stack
+from ..stacked.cores import in_threads
 from .held_out import HeldOut
 from .networks import has_batch_size, posterior_for
 from .plan import Plan

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..likelihoods import Likelihood
 from ..selection.search import minimise_on_log_scale
-from ..training.stacked import Stack
+from ..stacked import Stack
 from .targets import Affine, RealTargets
 from .trainer import Trainer
 

@@ -19,8 +19,8 @@ from ..errors import InputError
 from ..likelihoods import Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
 from ..nets import Rescaled
 from ..predictive import ClassificationPredictive, RegressionPredictive
-from ..training.stacked import half_squared_error
-from ..training.stacked.block import RowLoss
+from ..stacked import half_squared_error
+from ..stacked.block import RowLoss
 
 LARGEST = 1e100
 """Of targets, whose squares have to be numbers too."""

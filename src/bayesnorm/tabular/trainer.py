@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from ..network import Progress
+from ..stacked import Scales, Stack, StackedRows, train_stacked
+from ..stacked.loop import Evaluate
 from ..training import progress_bar
-from ..training.stacked import Scales, Stack, StackedRows, train_stacked
-from ..training.stacked.loop import Evaluate
 from .networks import network_for
 from .plan import Plan
 from .targets import Affine, Targets

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from ..arguments import require_whole
 from ..errors import InputError
-from ..network.batches import seeded
+from ..network.collecting.batches import seeded
 from ..network.inputs import as_input, as_tensor
 
 Pair = tuple[Tensor, Tensor]

@@ -18,7 +18,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from ..arguments import require_seed, require_whole
 from ..errors import BayesNormError, InputError
 from ..network import Progress
-from ..network.batches import isolated_randomness
+from ..network.collecting.batches import isolated_randomness
 from ..network.copying import device_of, dtype_of, unwrap
 from .batches import Batches, described_rows, training_batches, validation_rows
 from .checkpoint import Checkpoint, checkpoint_path, described

@@ -1,0 +1,252 @@
+"""Does asking for labels where the posterior doubts beat asking at random? Digits, from 20 labels to 150.
+
+    python -m bayesnorm.experiments.active_digits [--seeds 10] [--out out]
+
+scikit-learn's 1,797 handwritten digits of 8x8 pixels. In every round a small batch-normalised network is trained from
+scratch on the labelled images, MCBN makes it Bayesian, and an acquisition chooses ten more images from the pool. All
+acquisitions of a seed begin with the same images and differ in nothing else. 500 images, others for every seed, are
+only ever scored. The area under a curve is its mean over the number of labels; each acquisition's is compared with
+random's seed by seed. Needs scikit-learn; the picture needs matplotlib.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from bayesnorm.active import Acquisition, ActiveLearner, BatchBALD, Random, bald, entropy
+from bayesnorm.engines import MonteCarlo
+from bayesnorm.errors import MissingExtraError
+from bayesnorm.files import write_bytes
+from bayesnorm.likelihoods import Categorical
+from bayesnorm.methods import MCBN
+from bayesnorm.metrics import Significance, accuracy, nll, significance
+from bayesnorm.nets import paper_mlp
+from bayesnorm.plots import save_figure, style
+from bayesnorm.posterior import Posterior
+from bayesnorm.predictive import ClassificationPredictive
+from bayesnorm.training import train
+
+from .machine import machine
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INITIAL, BATCH, BUDGET, TEST_ROWS = 20, 10, 150, 500
+HIDDEN, TRAIN_BATCH, STEPS, DRAWS = (64, 64), 10, 200, 64
+"""The network, the rows per training batch (half of the first labels), steps per training, draws per prediction."""
+
+ACQUISITIONS: dict[str, Acquisition] = {
+    "random": Random(),
+    "entropy": entropy,
+    "BALD": bald,
+    "BatchBALD": BatchBALD(),
+}
+LOOKS = {"random": (style.BLACK, "o", ":"), "entropy": (style.ORANGE, "s", "-."), "BALD": (style.BLUE, "^", "--")}
+SCORES = {"accuracy": "test accuracy", "nll": "test NLL (nats)"}
+
+
+@dataclass(frozen=True)
+class LearningCurves:
+    """Scores of all acquisitions.
+
+    Args:
+        labels: Numbers of labels, (k,).
+        accuracy: Share of right test labels by acquisition, (seeds, k).
+        nll: Negative log likelihood of the test labels by acquisition, (seeds, k).
+    """
+
+    labels: np.ndarray
+    accuracy: dict[str, np.ndarray]
+    nll: dict[str, np.ndarray]
+
+    def area(self, score: str) -> dict[str, np.ndarray]:
+        """Mean of a score over the number of labels, by acquisition and seed."""
+        steps = np.diff(self.labels) / (self.labels[-1] - self.labels[0])
+        return {name: (runs[:, 1:] + runs[:, :-1]) / 2 @ steps for name, runs in getattr(self, score).items()}
+
+    def against_random(self, score: str) -> dict[str, Significance]:
+        """Each acquisition's area less random's, seed by seed, with a paired t-test."""
+        areas = self.area(score)
+        gains = {name: runs - areas["random"] for name, runs in areas.items() if name != "random"}
+        return {name: significance(gain.tolist()) for name, gain in gains.items()}
+
+    def table(self) -> str:
+        """Curves at some numbers of labels, and areas, as text: mean ± standard error over seeds."""
+        seeds = len(self.accuracy["random"])
+        shown = [i for i, count in enumerate(self.labels) if count in {50, 100} or i in {0, len(self.labels) - 1}]
+        lines = []
+        for score, title in SCORES.items():
+            head = "".join(f"{f'{self.labels[i]} labels':>16}" for i in shown)
+            lines.append(f"{f'{title}, {seeds} seeds':26}{head}{'area':>16}{'less random':>18}{'p':>9}")
+            areas, tests = self.area(score), self.against_random(score) if seeds > 1 else {}
+            for name, runs in getattr(self, score).items():
+                cells = "".join(f"{_mean(runs[:, i]):>16}" for i in shown) + f"{_mean(areas[name]):>16}"
+                test = tests.get(name)
+                if test is not None:
+                    cells += f"{f'{test.mean:+.4f} ± {test.standard_error:.4f}':>18}{test.p_value:9.2g} {test.stars}"
+                lines.append(f"  {name:24}{cells}")
+            lines.append("")
+        return "\n".join(lines).rstrip()
+
+    def draw(self) -> Axes:
+        """Accuracy and NLL side by side: means over seeds, bands of one standard error."""
+        first = style.axes(None, (11.0, 4.5))
+        figure = first.get_figure(root=True)
+        assert figure is not None
+        figure.clear()
+        panels = figure.subplots(1, 2)
+        for ax, (score, title) in zip(panels, SCORES.items(), strict=True):
+            style.axes(ax)
+            for name, runs in getattr(self, score).items():
+                colour, marker, line = LOOKS.get(name, (style.GREEN, "D", "-"))
+                mean = runs.mean(0)
+                error = runs.std(0, ddof=1) / len(runs) ** 0.5 if len(runs) > 1 else np.zeros_like(mean)
+                ax.plot(self.labels, mean, color=colour, marker=marker, ms=4, ls=line, lw=1.6, label=name)
+                ax.fill_between(self.labels, mean - error, mean + error, color=colour, alpha=0.15, lw=0)
+            ax.set_xlabel("labelled images")
+            ax.set_ylabel(title)
+        panels[0].legend(frameon=False, loc="lower right")
+        seeds = len(self.accuracy["random"])
+        figure.suptitle(f"Digits: which images to label next? Mean of {seeds} seeds, bands of one standard error")
+        return panels[0]
+
+
+def learning_curves(
+    seeds: int = 10,
+    *,
+    budget: int = BUDGET,
+    acquisitions: dict[str, Acquisition] | None = None,
+    steps: int = STEPS,
+    progress: Callable[[str], None] | None = None,
+) -> LearningCurves:
+    """Curves of every acquisition over seeds, each with its own split, first images and networks.
+
+    Args:
+        seeds: How many.
+        budget: Labels at the end.
+        acquisitions: By name, "random" among them; None for `ACQUISITIONS`.
+        steps: Training steps per round.
+        progress: Called with a line of text before every run.
+    """
+    images, digits = load_digits()
+    acquisitions = acquisitions or ACQUISITIONS
+    found: dict[str, list[list[tuple[int, float, float]]]] = {name: [] for name in acquisitions}
+    for seed in range(seeds):
+        order = torch.from_numpy(np.random.default_rng(seed).permutation(len(images)))
+        test, pool = order[:TEST_ROWS], order[TEST_ROWS:]
+        for name, acquisition in acquisitions.items():
+            if progress is not None:
+                progress(f"seed {seed}: {name}")
+            rows = images[pool], digits[pool], images[test], digits[test]
+            found[name].append(learning_curve(*rows, acquisition, seed=seed, budget=budget, steps=steps))
+    labels = np.array([count for count, _, _ in found["random"][0]])
+    return LearningCurves(
+        labels,
+        {name: np.array([[point[1] for point in run] for run in runs]) for name, runs in found.items()},
+        {name: np.array([[point[2] for point in run] for run in runs]) for name, runs in found.items()},
+    )
+
+
+def learning_curve(
+    x: Tensor,
+    y: Tensor,
+    test_x: Tensor,
+    test_y: Tensor,
+    acquisition: Acquisition,
+    *,
+    seed: int = 0,
+    budget: int = BUDGET,
+    steps: int = STEPS,
+) -> list[tuple[int, float, float]]:
+    """Labels, test accuracy and test NLL after every round of one run; the oracle reads `y`."""
+    curve = []
+
+    def look(labels: int, posterior: Posterior) -> None:
+        predictive = posterior.predict(test_x, MonteCarlo(DRAWS), seed)
+        assert isinstance(predictive, ClassificationPredictive)
+        curve.append((labels, float(accuracy(predictive, test_y)), float(nll(predictive, test_y))))
+
+    ActiveLearner(
+        x,
+        oracle=lambda rows, _x: y[rows],
+        fit=lambda x, y: fit(x, y, seed=seed, steps=steps),
+        acquisition=acquisition,
+        budget=budget,
+        batch=BATCH,
+        initial=INITIAL,
+        engine=MonteCarlo(DRAWS),
+        seed=seed,
+        on_fit=look,
+    ).run()
+    return curve
+
+
+def fit(x: Tensor, y: Tensor, *, seed: int, steps: int = STEPS) -> Posterior:
+    """A network trained from scratch, and MCBN's posterior of it."""
+    network = paper_mlp(x.shape[1], 10, HIDDEN, eps=1e-5, seed=seed)
+    epochs = max(1, round(steps / (len(x) // TRAIN_BATCH)))
+    train(
+        network,
+        x,
+        y,
+        loss=cross_entropy,
+        epochs=epochs,
+        batch_size=TRAIN_BATCH,
+        optimiser=lambda parameters: torch.optim.Adam(parameters, lr=5e-3, fused=True),
+        weight_decay=1e-4,
+        seed=seed,
+    )
+    return MCBN(TRAIN_BATCH, states=DRAWS).fit(network, x, Categorical(), seed=seed)
+
+
+def load_digits() -> tuple[Tensor, Tensor]:
+    """All 1,797 digits: pixels from 0 to 1, (1797, 64), and classes, (1797,)."""
+    try:
+        from sklearn import datasets
+    except ImportError as error:
+        raise MissingExtraError("digits need scikit-learn: pip install 'bayesnorm[tabular]'.") from error
+    images, digits = datasets.load_digits(return_X_y=True)
+    return torch.tensor(images / 16, dtype=torch.float32), torch.tensor(digits, dtype=torch.long)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the numbers and the picture")
+    options = parser.parse_args()
+    torch.set_num_threads(1)  # networks this small only wait for a second core
+    started = time.perf_counter()
+    curves = learning_curves(options.seeds, progress=lambda text: print(f"\r\033[K{text}", end="", flush=True))
+    print(f"\r\033[K{curves.table()}\n\n{time.perf_counter() - started:.0f} s")
+    options.out.mkdir(parents=True, exist_ok=True)
+    content: dict[str, Any] = {
+        "machine": machine(),
+        "seconds": round(time.perf_counter() - started),
+        "labels": curves.labels.tolist(),
+        **{score: {name: runs.tolist() for name, runs in getattr(curves, score).items()} for score in SCORES},
+    }
+    write_bytes(options.out / "active_digits.json", json.dumps(content, indent=1).encode())
+    save_figure(curves.draw(), options.out / "active_digits.png")
+    print(f"Picture: {(options.out / 'active_digits.png').resolve()}")
+
+
+def _mean(values: np.ndarray) -> str:
+    if len(values) < 2:
+        return f"{values.mean():.3f}"
+    return f"{values.mean():.3f} ± {statistics.stdev(values.tolist()) / len(values) ** 0.5:.3f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""What every runner keeps account of."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bayesnorm.arguments import require_whole
+from bayesnorm.errors import BayesNormError
+from bayesnorm.network import Progress
+
+from .pool import Answer
+from .store import Store
+from .unit import Unit, distinct
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What a run did.
+
+    Args:
+        kept: Units whose results were in the store already.
+        finished: Units that gave a result.
+        failed: Units that did not; `store.failures` says why, and the next run tries them again.
+    """
+
+    kept: int
+    finished: int
+    failed: int
+
+
+class Ledger:
+    """What is missing, what comes next, and what became of the rest.
+
+    Args:
+        units: What to compute; repetitions count once.
+        store: Where results are and go.
+        progress: Called with (units dealt with, all units).
+    """
+
+    def __init__(self, units: Iterable[Unit], store: Store, progress: Progress | None) -> None:
+        self.everything = distinct(units)
+        self.missing = store.missing(self.everything)
+        require_modules(self.missing)
+        if self.missing:
+            store.require_writable()
+        self.kept, self.finished, self.failed = len(self.everything) - len(self.missing), 0, 0
+        self._waiting = iter(self.missing)
+        self._store, self._progress = store, progress
+
+    @property
+    def tally(self) -> Tally:
+        return Tally(self.kept, self.finished, self.failed)
+
+    def tell(self) -> None:
+        if self._progress is not None:
+            self._progress(self.kept + self.finished + self.failed, len(self.everything))
+
+    def take(self) -> Unit | None:
+        for unit in self._waiting:
+            if self._store.missing([unit]):
+                return unit
+            self.kept += 1  # another run of the same units was faster
+            self.tell()
+        return None
+
+    def record(self, unit: Unit, told: Answer) -> None:
+        if "error" in told:
+            self._store.add_failure(unit, told["error"], told["seconds"], told["machine"])
+            self.failed += 1
+        else:
+            self._store.add_result_text(unit, told["result"], told["seconds"], told["machine"])
+            self.finished += 1
+
+
+def require_count(name: str, value: int, least: int) -> int:
+    """Refuse what is no whole number, or too small."""
+    return require_whole(name, value, least, words=f"; a whole number, at least {least}, would work.")
+
+
+def require_modules(units: list[Unit]) -> None:
+    """Refuse units whose modules cannot be found, before anything runs."""
+    for module in sorted({unit.function.partition(":")[0] for unit in units}):
+        try:
+            found = importlib.util.find_spec(module) is not None
+        except (ImportError, ValueError):
+            found = False
+        if not found:
+            raise BayesNormError(f"units: there is no module {module}; one that can be imported from here would work.")

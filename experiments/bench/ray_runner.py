@@ -1,0 +1,237 @@
+"""Computes the units that a store is missing, with the machines of a Ray cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from bayesnorm.errors import BayesNormError, MissingExtraError
+from bayesnorm.network import Progress
+
+from .ledger import Ledger, Tally, require_count
+from .pool import THREADS, Answer
+from .runner import _cores
+from .store import Store
+from .unit import Unit
+from .worker import answer
+
+AHEAD = 2
+"""Units with the cluster per unit that it can compute at once, so that no machine waits and a cluster may grow."""
+CONNECT_SECONDS = 10.0
+
+
+def run_ray(
+    units: Iterable[Unit],
+    store: Store,
+    *,
+    address: str | None = None,
+    workers: int | None = None,
+    threads: int = 1,
+    progress: Progress | None = None,
+) -> Tally:
+    """Compute the units that the store has no results of, with Ray.
+
+    Results, keys and failures are those of `run_local`: each result is in the store as soon as it is there; a unit that
+    raises, or whose process or machine dies, is recorded as failed, and the others go on. Only this process writes to
+    the store. The cluster's machines need this package, the modules of the units, and the data that these read. What
+    units print goes to Ray's logs. A unit with a parameter `device` that begins with "cuda" gets a GPU to itself.
+
+    Args:
+        units: What to compute; repetitions count once.
+        store: Where results are and go.
+        address: A running cluster's, "auto" for one that `ray start` began on this machine; None for the connection
+            that this process has, or else a cluster of this machine's own, which is gone when the run is over.
+        workers: Units at once; None for one per `threads` cores of the cluster.
+        threads: Threads of each.
+        progress: Called with (units dealt with, all units), first with those that were there.
+    """
+    workers = None if workers is None else require_count("workers", workers, 1)
+    threads = require_count("threads", threads, 1)
+    ray = _import_ray()
+    ledger = Ledger(units, store, progress)
+    ledger.tell()
+    if ledger.missing:
+        cores = _cores() if workers is None else workers * threads
+        with _connected(ray, address, cores):
+            _work(ray, ledger, workers=workers, threads=threads)
+    return ledger.tally
+
+
+def _work(ray: Any, ledger: Ledger, *, workers: int | None, threads: int) -> None:
+    """Keep the cluster busy until nothing is left; at an interruption, keep what was finished and stop the rest."""
+    variables = dict.fromkeys(THREADS, str(threads))
+    # A unit is tried once a run, as in `run_local`.
+    options = {"max_retries": 0, "retry_exceptions": False, "runtime_env": {"env_vars": variables}}
+    remote = ray.remote(**options)(_compute)
+    # After some errors CUDA fails in a process for ever, so that no other unit may follow in it.
+    remote_on_gpu = ray.remote(**options, max_calls=1)(_compute)
+    path = [str(place) for place in sys.path]
+    running: dict[Any, Unit] = {}
+    more = True
+    try:
+        while more or running:
+            machines = _machines(ray)
+            room = workers or AHEAD * _capacity(machines, threads)
+            while more and len(running) < room:
+                unit = ledger.take()
+                more = unit is not None
+                if unit is not None:
+                    called = remote_on_gpu if _wants_gpu(unit) else remote
+                    call = called.options(**_needs(machines, unit, threads))
+                    running[call.remote(path, unit.function, unit.text, unit.key, threads)] = unit
+            if running:
+                (done,), _ = ray.wait([*running], num_returns=1)
+                ledger.record(running.pop(done), _fetch(ray, done))
+                ledger.tell()
+    except BaseException:
+        with contextlib.suppress(ray.exceptions.RayError):  # a cluster that is gone has nothing to keep
+            done, _ = ray.wait([*running], num_returns=len(running), timeout=0) if running else ([], [])
+            for reference in done:
+                told = _fetch(ray, reference)
+                if told["machine"] is not None:  # the unit's own answer
+                    ledger.record(running.pop(reference), told)
+            for reference in running:
+                ray.cancel(reference, force=True)
+        raise
+
+
+def _compute(path: list[str], function: str, parameters: str, key: str, threads: int) -> Answer:
+    """On the cluster: the call itself, with what the driver can import within reach."""
+    sys.path.extend(place for place in path if place not in sys.path)
+    return answer(function, parameters, key, threads)
+
+
+def _fetch(ray: Any, reference: Any) -> Answer:
+    """A unit's answer, or how it came to have none."""
+    try:
+        told: Answer = ray.get(reference)
+    except ray.exceptions.WorkerCrashedError:
+        error = "The worker process died before the unit was finished; often for lack of memory."
+    except ray.exceptions.RayError as problem:
+        error = f"Ray lost the unit before it was finished: {problem}"
+    else:
+        return told
+    return {"error": error, "seconds": None, "machine": None}
+
+
+def _machines(ray: Any) -> list[dict[str, float]]:
+    """What each machine of the cluster has."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def _capacity(machines: list[dict[str, float]], threads: int) -> int:
+    """How many units the cluster can compute at once."""
+    return max(1, sum(int(machine.get("CPU", 0)) // threads for machine in machines))
+
+
+def _needs(machines: list[dict[str, float]], unit: Unit, threads: int) -> dict[str, float]:
+    """What the unit reserves; never more than some machine has, since Ray would wait for ever."""
+    largest = max((machine.get("CPU", 0) for machine in machines), default=0)
+    gpus = any(machine.get("GPU", 0) >= 1 for machine in machines)
+    return {"num_cpus": min(threads, largest) or threads, "num_gpus": int(_wants_gpu(unit) and gpus)}
+
+
+def _wants_gpu(unit: Unit) -> bool:
+    return str(unit.parameters.get("device", "")).startswith("cuda")
+
+
+@contextlib.contextmanager
+def _connected(ray: Any, address: str | None, cores: int) -> Iterator[None]:
+    """A connection to a cluster; one that was there stays, one that was made here ends."""
+    if ray.is_initialized():
+        if address is not None:
+            raise BayesNormError(
+                f"address: {address!r} was given, but this process is connected to a cluster already; None, for that "
+                "cluster, or ray.shutdown() before, would work."
+            )
+        yield
+        return
+    if address is None:
+        asked: dict[str, Any] = {"address": "local", "num_cpus": cores, "include_dashboard": False}
+    else:
+        _require_reachable(address)
+        asked = {"address": address}
+    with _handlers_as_before():
+        try:
+            with _quiet_settings(own=address is None):
+                ray.init(**asked, log_to_driver=False, logging_level="error")
+        except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+            ray.shutdown()
+            raise BayesNormError(
+                f"address: {address!r} was given, and Ray could not begin ({' '.join(str(error).split())}); "
+                f"{_ADDRESSES} would work."
+            ) from error
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+_ADDRESSES = 'the address of a running cluster, "host:port", or None, for one of this machine\'s own,'
+
+
+def _require_reachable(address: str) -> None:
+    """Ray itself would try for many minutes."""
+    if address == "auto":
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        raise BayesNormError(f"address: {address!r} was given; {_ADDRESSES} would work.")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise BayesNormError(f"address: nothing answers at {address!r} ({error}); {_ADDRESSES} would work.") from error
+
+
+@contextlib.contextmanager
+def _quiet_settings(own: bool) -> Iterator[None]:
+    """No word about this run to Ray's makers, and no secret of an own cluster in the user's home."""
+    settings = {"RAY_USAGE_STATS_ENABLED": "0"}
+    told = any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    if own and not told and not (Path.home() / ".ray" / "auth_token").exists():
+        settings["RAY_AUTH_TOKEN"] = _secret()
+    names = [*settings, "RAY_AUTH_MODE"]  # which Ray sets by itself
+    before = {name: os.environ[name] for name in names if name in os.environ}
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        for name in names:
+            os.environ.pop(name, None)
+        os.environ.update(before)
+
+
+@functools.cache
+def _secret() -> str:
+    """Of this process's own clusters; one for all, since Ray remembers the first."""
+    return secrets.token_hex(32)
+
+
+@contextlib.contextmanager
+def _handlers_as_before() -> Iterator[None]:
+    """Ray takes SIGTERM for itself while it is connected."""
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if main and before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _import_ray() -> Any:
+    try:
+        import ray
+        import ray.exceptions
+    except ImportError as error:
+        raise MissingExtraError("run_ray needs Ray: pip install 'bayesnorm[ray]'.") from error
+    return ray

@@ -1,0 +1,295 @@
+"""Results of units, in one SQLite file that survives whatever happens to those who write to it."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import hashlib
+import io
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bayesnorm.errors import BayesNormError, FileFormatError
+from bayesnorm.files import require_place, write_bytes
+
+from .unit import Unit, distinct
+
+APPLICATION = 0x62_6E_62_31  # "bnb1", which SQLite keeps in the file's header
+VERSION = 1
+
+TABLE = """
+CREATE TABLE units (
+    key TEXT PRIMARY KEY,
+    experiment TEXT NOT NULL,
+    function TEXT NOT NULL,
+    parameters TEXT NOT NULL,
+    result TEXT,
+    error TEXT,
+    attempts INTEGER NOT NULL,
+    seconds REAL,
+    machine TEXT,
+    digest TEXT NOT NULL
+) WITHOUT ROWID
+"""
+
+# What is there with a result stays: of two runs that computed the same unit, the first one counts.
+WRITE = """
+INSERT INTO units VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET function = excluded.function, result = excluded.result, error = excluded.error,
+    attempts = attempts + 1, seconds = excluded.seconds, machine = excluded.machine,
+    digest = excluded.digest
+WHERE result IS NULL
+"""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A unit without a result.
+
+    Args:
+        parameters: Of the unit.
+        error: What its last attempt ended with.
+        attempts: How many there were.
+    """
+
+    parameters: dict[str, Any]
+    error: str
+    attempts: int
+
+
+class Store:
+    """The results of experiments, each written whole as its unit finishes.
+
+    A process that is killed at any moment leaves everything that it had written. Several processes of one machine may
+    write at once; on a network drive they may not. A store is for the thread that opened it.
+
+    Args:
+        path: The file; made if it is not there.
+        timeout: Seconds to wait for other processes that are writing.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, timeout: float = 60.0) -> None:
+        self.path = Path(path)
+        require_place(self.path)
+        self._connection: sqlite3.Connection | None = None
+        try:
+            with self._guarded():
+                self._connection = sqlite3.connect(self.path, timeout=timeout, isolation_level=None)
+                self._open(timeout)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def add_result(
+        self, unit: Unit, result: Any, seconds: float | None = None, machine: dict[str, Any] | None = None
+    ) -> None:
+        """Keep a result, unless the unit has one.
+
+        Args:
+            unit: What was computed.
+            result: JSON values; a dict gives one column per name. NaN and infinities are kept.
+            seconds: How long it took.
+            machine: What it was made on.
+        """
+        try:
+            text = json.dumps(result)
+        except (TypeError, ValueError) as error:
+            raise BayesNormError(f"result: JSON cannot hold it ({error}); plain numbers would work.") from None
+        self.add_result_text(unit, text, seconds, machine)
+
+    def add_result_text(
+        self, unit: Unit, result: str, seconds: float | None = None, machine: dict[str, Any] | None = None
+    ) -> None:
+        """`add_result` for a result that is JSON already."""
+        self._write(unit, result, None, seconds, machine)
+
+    def add_failure(
+        self, unit: Unit, error: str, seconds: float | None = None, machine: dict[str, Any] | None = None
+    ) -> None:
+        """Note that an attempt failed, unless the unit has a result; it stays among the missing ones."""
+        self._write(unit, None, error, seconds, machine)
+
+    def missing(self, units: Iterable[Unit]) -> list[Unit]:
+        """The units without a result, in order, each once."""
+        query = "SELECT 1 FROM units WHERE key = ? AND result IS NOT NULL"
+        return [unit for unit in distinct(units) if not self._query(query, unit.key)]
+
+    def require_writable(self) -> None:
+        """Refuse a file that can be read only, before results are computed that it could not take."""
+        self._query("BEGIN IMMEDIATE")
+        self._query("ROLLBACK")
+
+    def experiments(self) -> list[str]:
+        """Names of the experiments that have results or failures."""
+        return [name for (name,) in self._query("SELECT DISTINCT experiment FROM units ORDER BY experiment")]
+
+    def rows(self, experiment: str) -> list[dict[str, Any]]:
+        """Results as flat rows: parameters, result, `seconds` and `machine`, in the order of the parameters' values.
+
+        A result that is no dict is called `result`. Where names clash, the result's is `result.name`.
+        """
+        found = []
+        for given, text, _, _, seconds, machine in self._records(experiment, "result IS NOT NULL"):
+            result, row = json.loads(text), dict(given)
+            for name, value in (result if isinstance(result, dict) else {"result": result}).items():
+                row[_free(name, row, "result")] = value
+            row[_free("seconds", row, "unit")] = seconds
+            row[_free("machine", row, "unit")] = json.loads(machine)
+            found.append((_order(given), row))
+        return [row for _, row in sorted(found, key=lambda pair: pair[0])]
+
+    def failures(self, experiment: str) -> list[Failure]:
+        """Units that were tried and have no result, in the order of their parameters' values."""
+        records = self._records(experiment, "result IS NULL")
+        found = [Failure(given, error, attempts) for given, _, error, attempts, _, _ in records]
+        return sorted(found, key=lambda failure: _order(failure.parameters))
+
+    def export_csv(self, experiment: str, path: str | os.PathLike[str]) -> None:
+        """Write `rows` to a file, whole or not at all; lists and dicts within as JSON, None as nothing."""
+        rows = self.rows(experiment)
+        if not rows:
+            known = ", ".join(map(repr, self.experiments())) or "none"
+            raise BayesNormError(f"experiment: {experiment!r} has no results in {self.path}; it holds {known}.")
+        last = [name for name in ("seconds", "machine") if all(name in row for row in rows)]
+        columns = [*dict.fromkeys(name for row in rows for name in row if name not in last), *last]
+        lines = [_line(columns), *(_line([_cell(row.get(name)) for name in columns]) for row in rows)]
+        write_bytes(Path(path), "".join(lines).encode("utf-8", "backslashreplace"))
+
+    def _open(self, timeout: float) -> None:
+        """Make the table where the file is new; else see that it is a store, whole, and of this version."""
+        if self._is_new():
+            self._share(timeout)
+            self._query("BEGIN IMMEDIATE")
+            if self._is_new():  # else another process was faster
+                self._query(TABLE)
+                self._query(f"PRAGMA application_id = {APPLICATION}")
+                self._query(f"PRAGMA user_version = {VERSION}")
+            self._query("COMMIT")
+        application, version = self._pragma("application_id"), self._pragma("user_version")
+        if application != APPLICATION:
+            raise FileFormatError(f"path: {self.path} is a database, but no bayesnorm store; give another file name.")
+        if version != VERSION:
+            age = "newer" if version > VERSION else "older"
+            raise FileFormatError(
+                f"path: {self.path} is a store of version {version}, of a {age} bayesnorm; this one reads {VERSION}."
+            )
+        if (found := self._pragma("quick_check(1)")) != "ok":
+            raise FileFormatError(f"path: {self.path} is damaged ({found}); {_RESCUE}")
+        self._share(timeout)
+
+    def _is_new(self) -> bool:
+        return not self._pragma("application_id") and not self._query("SELECT 1 FROM sqlite_master LIMIT 1")
+
+    def _share(self, timeout: float) -> None:
+        """Write-ahead log: readers and a writer at once, and a killed writer leaves no part of a transaction."""
+        self._query("PRAGMA synchronous = FULL")
+        end = time.monotonic() + timeout
+        while self._pragma("journal_mode") != "wal":
+            try:
+                mode = self._pragma("journal_mode = WAL")
+            except BayesNormError:  # SQLite does not wait here by itself
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
+                continue
+            if mode != "wal":  # and never will be
+                raise FileFormatError(
+                    f"path: SQLite can keep no write-ahead log for {self.path}; a file on a local disk would work."
+                )
+
+    def _write(
+        self, unit: Unit, result: str | None, error: str | None, seconds: float | None, machine: dict[str, Any] | None
+    ) -> None:
+        identity = (unit.key, unit.experiment, unit.function, unit.text)
+        # An error's text may hold half characters, such as names of files have.
+        shown = None if error is None else error.encode("utf-8", "backslashreplace").decode()
+        took = None if seconds is None else float(seconds)
+        outcome = (result, shown, took, json.dumps(machine))
+        self._query(WRITE, *identity, *outcome, _digest(*identity, *outcome))
+
+    def _records(self, experiment: str, which: str) -> Iterator[tuple[dict[str, Any], str, str, int, float, str]]:
+        """Parameters, result, error, attempts, seconds and machine, just as they were written."""
+        for *fields, digest, attempts in self._query(
+            "SELECT key, experiment, function, parameters, result, error, seconds, machine, digest, attempts "
+            f"FROM units WHERE experiment = ? AND {which}",
+            experiment,
+        ):
+            if digest != _digest(*fields):
+                raise FileFormatError(f"path: {self.path} is damaged (unit {fields[0]} was altered); {_RESCUE}")
+            _, _, _, parameters, result, error, seconds, machine = fields
+            yield json.loads(parameters), result, error, attempts, seconds, machine
+
+    def _query(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self._guarded():
+            if self._connection is None:
+                raise BayesNormError(f"store: {self.path} is closed; open it again with Store(path).")
+            return self._connection.execute(query, values).fetchall()
+
+    def _pragma(self, name: str) -> Any:
+        return self._query(f"PRAGMA {name}")[0][0]
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.OperationalError, sqlite3.ProgrammingError) as error:
+            raise BayesNormError(
+                f"store: {self.path} could not be used ({error}); a place to write to, with space left, which no other "
+                "program keeps locked, and from the thread that opened it, would work."
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise FileFormatError(f"path: {self.path} is damaged or no store ({error}); {_RESCUE}") from error
+
+
+_RESCUE = "give another file name, or bring back a copy."
+
+
+def _digest(*fields: Any) -> str:
+    return hashlib.sha256(json.dumps(fields).encode("ascii")).hexdigest()[:16]
+
+
+def _free(name: str, row: dict[str, Any], prefix: str) -> str:
+    while name in row:
+        name = f"{prefix}.{name}"
+    return name
+
+
+def _order(value: Any) -> tuple[Any, ...]:
+    """Sorts JSON values of any kinds: numbers by size, text by letters."""
+    if isinstance(value, dict):
+        return (4, [(name, _order(entry)) for name, entry in sorted(value.items())])
+    if isinstance(value, list):
+        return (3, [_order(entry) for entry in value])
+    if isinstance(value, str):
+        return (2, value)
+    return (0,) if value is None else (1, value, isinstance(value, float))
+
+
+def _line(cells: list[str]) -> str:
+    line = io.StringIO()
+    csv.writer(line).writerow(cells)  # it ends lines with "\r\n", and quotes a cell that holds either of the two
+    return line.getvalue().removesuffix("\r\n") + "\n"
+
+
+def _cell(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value)

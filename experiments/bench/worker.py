@@ -1,0 +1,144 @@
+"""Makes a unit's call; as a script, a worker that takes units as JSON lines and answers with JSON lines.
+
+The script imports nothing but the standard library, so that a worker starts at once and loads only what its units need.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import functools
+import importlib
+import json
+import os
+import platform
+import queue
+import random
+import signal
+import sys
+import threading
+import time
+import traceback
+from typing import IO, Any
+
+ERROR_CHARACTERS = 20_000
+STOP = "stop"
+LAST = "last"
+"""In an answer: whether the worker ends after it."""
+
+
+def answer(function: str, parameters: str, key: str, threads: int) -> dict[str, Any]:
+    """Call a function with parameters, which are JSON.
+
+    The global random generators of Python, and of NumPy and torch where the unit's module imports them, start from the
+    unit's key, so that a unit gives the same whatever ran before it.
+
+    Returns:
+        `result`, as JSON, or `error`, as text; `seconds` of the call, and `machine`.
+    """
+    own, status = os.getpid(), 0
+    started = time.perf_counter()
+    try:
+        module, _, name = function.partition(":")
+        called: Any = functools.reduce(getattr, name.split("."), importlib.import_module(module))
+        if "torch" in sys.modules:
+            sys.modules["torch"].set_num_threads(threads)
+        _seed(key)
+        started = time.perf_counter()
+        result = called(**json.loads(parameters))
+        seconds = time.perf_counter() - started
+        outcome = {"result": _as_json(function, result)}
+    except (Exception, SystemExit) as error:
+        seconds = time.perf_counter() - started
+        outcome = {"error": traceback.format_exc()[-ERROR_CHARACTERS:]}
+        status = 0 if isinstance(error, SystemExit) and not error.code else 1
+    if os.getpid() != own:  # a child that the unit forked must neither answer nor go on with what its parent does
+        os._exit(status)
+    return {**outcome, "seconds": seconds, "machine": machine(threads)}
+
+
+def machine(threads: int) -> dict[str, Any]:
+    """What a result was made on."""
+    torch, package = sys.modules.get("torch"), sys.modules.get("bayesnorm")
+    return {
+        "cpu": _cpu_name() if package else platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": threads,
+        "python": platform.python_version(),
+        **({"torch": str(torch.__version__)} if torch else {}),
+        **({"bayesnorm": package.__version__} if package and hasattr(package, "__version__") else {}),
+    }
+
+
+def _cpu_name() -> str:
+    from bayesnorm.cli.versions import cpu_name  # not loaded for units that do without the package
+
+    return cpu_name()
+
+
+def _as_json(function: str, result: Any) -> str:
+    try:
+        return json.dumps(result)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{function} gave what JSON cannot hold ({error}); plain numbers would work.") from None
+
+
+def _seed(key: str) -> None:
+    number = int(key[:8], 16)
+    random.seed(number)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(number)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(number)
+
+
+def _accelerator_lost() -> bool:
+    """Whether CUDA is broken in this process: after some errors every later call fails too, whoever makes it."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return False
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
+
+
+def _private(number: int, mode: str, instead: int) -> IO[str]:
+    """A standard stream for this module alone; the units' own reading or printing goes elsewhere."""
+    stream = os.fdopen(os.dup(number), mode, buffering=1, encoding="ascii")
+    os.dup2(instead, number)
+    return stream
+
+
+def _read(lines: IO[str], units: queue.SimpleQueue[dict[str, Any] | None]) -> None:
+    for line in lines:
+        if not line.endswith("\n"):  # the runner died while it wrote
+            break
+        message = json.loads(line)
+        units.put(None if message == STOP else message)
+        if message == STOP:
+            return
+    os._exit(1)  # the runner is gone: nobody waits for the unit that this process may be at
+
+
+def main() -> None:
+    """Answer until told to stop; end at once when standard input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the runner's to handle
+    faulthandler.enable()
+    with open(os.devnull) as nothing:
+        lines = _private(0, "r", nothing.fileno())
+    answers = _private(1, "w", 2)
+    settings = json.loads(lines.readline())
+    sys.path[:] = settings["path"]
+    units: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(lines, units), daemon=True).start()
+    while (unit := units.get()) is not None:
+        told = answer(**unit, threads=settings["threads"])
+        lost = "error" in told and _accelerator_lost()
+        answers.write(json.dumps({**told, LAST: lost}) + "\n")
+        if lost:
+            return
+
+
+if __name__ == "__main__":
+    main()

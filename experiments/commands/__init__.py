@@ -1,0 +1,1 @@
+"""One file = one command of `python -m experiments`."""

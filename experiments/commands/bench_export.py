@@ -1,0 +1,51 @@
+"""`bayesnorm bench export`: an experiment's results as a CSV file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bayesnorm.cli.outputs import require_free
+from bayesnorm.cli.printing import note
+from bayesnorm.errors import BayesNormError
+
+from .. import uci
+from ..uci.results import computed_twice
+from .bench_store import open_store, require_experiment
+
+
+def bench_export(
+    store: Annotated[Path, typer.Argument(help="The file with the results.")],
+    experiment: Annotated[str, typer.Option(help="Whose results.")],
+    out: Annotated[Path, typer.Option(help="The CSV file to write.")],
+    force: Annotated[bool, typer.Option("--force", help="Overwrite it.")] = False,
+) -> None:
+    """Write one experiment's results as CSV.
+
+    Of `bench uci` there is a row for each run of each method, and a JSON file beside it with what the run took.
+
+    \b
+    bayesnorm bench export bench.sqlite --experiment uci-paper --out uci_paper.csv
+    """
+    with open_store(store) as opened:
+        require_experiment(opened, experiment)
+        preset = experiment.removeprefix(uci.EXPERIMENT)
+        _require_place(out, store, force)
+        if experiment.startswith(uci.EXPERIMENT) and preset in uci.PRESETS:
+            _require_place(out.with_suffix(".json"), store, force)
+            uci.export(opened, preset, out)
+            if said := computed_twice(opened, preset):
+                note(said)
+        else:
+            opened.export_csv(experiment, out)
+        if failed := len(opened.failures(experiment)):
+            note(f"{failed} units failed and are not in it")
+    note(f"wrote {out}")
+
+
+def _require_place(path: Path, store: Path, force: bool) -> None:
+    require_free(path, force)
+    if path.exists() and path.samefile(store):
+        raise BayesNormError(f"--out: {path} is the store itself; another name would work.")

@@ -1,0 +1,88 @@
+"""`bayesnorm bench uci`: the regression benchmark of the MCBN paper, and more."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bayesnorm.cli.printing import note
+from bayesnorm.cli.usage import UsageError
+from bayesnorm.data import UCI_SETS
+from bayesnorm.errors import BayesNormError
+
+from ..bench import Store, Tally, Unit, run_local, run_ray, unit_bar
+from .bench_store import DEFAULT_STORE
+
+
+class RunnerName(StrEnum):
+    """Who computes."""
+
+    local = "local"
+    ray = "ray"
+
+
+class Device(StrEnum):
+    """On what."""
+
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+def bench_uci(
+    preset: Annotated[str, typer.Option(help="How much: quick, or paper for all that the MCBN paper has.")] = "quick",
+    sets: Annotated[list[str] | None, typer.Option("--set", help="Only this set; may be repeated.")] = None,
+    methods: Annotated[list[str] | None, typer.Option("--method", help="Only this method; may be repeated.")] = None,
+    runner: Annotated[RunnerName, typer.Option(help="This machine's cores, or a Ray cluster.")] = RunnerName.local,
+    address: Annotated[str | None, typer.Option(help="The Ray cluster's; without, one of this machine's own.")] = None,
+    workers: Annotated[int | None, typer.Option(min=0, help="Units at once; without, one per --threads cores.")] = None,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of each.")] = 1,
+    device: Annotated[Device, typer.Option(help="Where networks are trained.")] = Device.cpu,
+    store: Annotated[Path, typer.Option(help="The file with the results; made if it is not there.")] = DEFAULT_STORE,
+) -> None:
+    """Train and score every method on UCI regression sets; needs the sets in a data folder.
+
+    Results are in the store as soon as they are there: stop at any time, the same command goes on where it was.
+
+    \b
+    bayesnorm bench uci --preset quick --set yacht --set boston
+    bayesnorm bench uci --preset paper --runner ray --device cuda --store paper.sqlite
+    """
+    if address is not None and runner is not RunnerName.ray:
+        raise UsageError("--address: was given without --runner ray; both would work.")
+    from .. import uci
+
+    if preset not in uci.PRESETS:
+        raise UsageError(f"--preset: {preset!r} was given; one of {', '.join(uci.PRESETS)} would work.")
+    for option, given, known in (("--set", sets, UCI_SETS), ("--method", methods, uci.METHODS)):
+        for name in given or ():
+            if name not in known:
+                raise UsageError(f"{option}: {name!r} was given; one of {', '.join(known)} would work.")
+    units = uci.units(preset, sets=sets or None, methods=methods or None, device=str(device))
+    with Store(store) as opened:
+        started, missing = time.perf_counter(), len(opened.missing(units))
+        try:
+            tally = _run(units, opened, runner, address, workers, threads)
+        finally:  # a run that was interrupted took its time too
+            if finished := missing - len(opened.missing(units)):
+                seconds = time.perf_counter() - started
+                uci.note_run(opened, preset, seconds=seconds, workers=workers, finished=finished)
+        note(f"{tally.kept} were there, {tally.finished} finished, {tally.failed} failed; all are in {store}")
+        if tally.kept + tally.finished:
+            print(uci.summary(opened, preset))
+    if tally.failed:
+        look = f"bayesnorm bench show {shlex.quote(str(store))} --experiment {units[0].experiment}"
+        raise BayesNormError(f"{tally.failed} units failed; `{look}` says why, and the same command tries them again.")
+
+
+def _run(
+    units: list[Unit], store: Store, runner: RunnerName, address: str | None, workers: int | None, threads: int
+) -> Tally:
+    with unit_bar("units") as bar:
+        if runner is RunnerName.ray:
+            return run_ray(units, store, address=address, workers=workers, threads=threads, progress=bar)
+        return run_local(units, store, workers=workers, threads=threads, progress=bar)

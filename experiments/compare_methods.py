@@ -1,0 +1,312 @@
+"""Every method side by side on small regression sets: how good its doubt is, and what it costs.
+
+    python -m bayesnorm.experiments.compare_methods [--sets toy yacht concrete energy] [--splits 3] [--out results]
+
+One network shape (two hidden layers of 50) and one set of training choices for all methods and sets: nothing is tuned
+per method. Of the training rows, a fifth are validation rows: they choose the best of a deterministic network's epochs,
+and each method's noise by CRPS. Test rows are scored once. Each method is judged against constant uncertainty about
+*its own* mean: 0 % is one variance for all rows, chosen on validation rows; 100 % is the best variance for every single
+row; below 0 the method's doubt is worse than none. UCI sets need the data folder (BAYESNORM_DATA).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import mse_loss
+
+from bayesnorm.data import load_uci, paper_split, toy_regression
+from bayesnorm.engines import MonteCarlo
+from bayesnorm.files import write_bytes
+from bayesnorm.likelihoods import Gaussian
+from bayesnorm.methods import MCBN, MNF, BayesByBackprop, GaussianBN, MCDropout, StochasticBN, ensemble
+from bayesnorm.metrics import constant_variance, coverage, crps, normalised_crps, normalised_pll, pll, rmse
+from bayesnorm.nets import Rescaled, paper_mlp, plain_mlp
+from bayesnorm.network import add_dropout
+from bayesnorm.posterior import Posterior
+from bayesnorm.posterior.combined import combine
+from bayesnorm.posterior.point import point
+from bayesnorm.predictive import RegressionPredictive
+from bayesnorm.selection import calibrate
+from bayesnorm.training import train
+
+from .machine import machine
+
+SETS = ("toy", "yacht", "concrete", "energy")
+BATCH_SIZE, STEPS, WEIGHT_DECAY, DROPOUT, MEMBERS, DRAWS = 32, 4000, 1e-3, 0.05, 5, 200
+FAR = 3.0
+"""Inputs away from the data are test inputs, this many times as far from the training mean."""
+
+Rows = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows of one split of one set, in raw units."""
+
+    train: Rows
+    validation: Rows
+    test: Rows
+    seed: int
+
+    @property
+    def far(self) -> Tensor:
+        """Test inputs, moved away from the training rows."""
+        mean = self.train[0].mean(0)
+        return mean + FAR * (self.test[0] - mean)
+
+
+@dataclass(frozen=True)
+class Score:
+    """What one method reached on one split.
+
+    Args:
+        rmse, crps, pll: Of test rows, in the target's units.
+        gain_crps, gain_pll: Percent of the way from constant to perfect doubt.
+        coverage: Share of test rows in 95 % intervals.
+        growth: Epistemic standard deviation far from the data, over that at test rows; 0 where there is none.
+        train_seconds: Everything up to the posterior.
+        predict_ms: A prediction of the test rows.
+        draws_per_second: Draws for 256 rows.
+    """
+
+    rmse: float
+    crps: float
+    pll: float
+    gain_crps: float
+    gain_pll: float
+    coverage: float
+    growth: float
+    train_seconds: float
+    predict_ms: float
+    draws_per_second: float
+
+
+class Workshop:
+    """Trains what methods need on one split, each network once, and notes how long it took."""
+
+    def __init__(self, split: Split, steps: int = STEPS) -> None:
+        self.split = split
+        self.batch_size = min(BATCH_SIZE, len(split.train[0]) // 2)
+        self.epochs = -(-steps // (len(split.train[0]) // self.batch_size))
+        self.seconds: dict[str, float] = {}
+
+    @cached_property
+    def normalised(self) -> Rescaled:
+        """The MCBN paper's network."""
+        return self._trained("normalised", paper_mlp(self._features, seed=self.split.seed))
+
+    @cached_property
+    def dropped(self) -> Rescaled:
+        """The same shape with dropout before every linear layer but the first, and no batch norm."""
+        return self._trained("dropped", add_dropout(self._plain(), DROPOUT, "linear"))
+
+    @cached_property
+    def both(self) -> Rescaled:
+        """With batch norm and dropout."""
+        return self._trained("both", add_dropout(paper_mlp(self._features, seed=self.split.seed), DROPOUT, "linear"))
+
+    @cached_property
+    def members(self) -> list[nn.Module]:
+        """Networks of a deep ensemble."""
+        seeds = [100 * self.split.seed + number for number in range(MEMBERS)]
+        made = [self._trained(f"member {seed}", paper_mlp(self._features, seed=seed), seed) for seed in seeds]
+        self.seconds["members"] = sum(self.seconds[f"member {seed}"] for seed in seeds)
+        return list(made)
+
+    @cached_property
+    def noise(self) -> Gaussian:
+        """What variational methods train with: the validation error of the deterministic network."""
+        x, y = self.split.validation
+        with torch.no_grad():
+            return Gaussian(1 / float(mse_loss(self.normalised(x), y)))
+
+    def weights(self, method: type[BayesByBackprop | MNF]) -> Posterior:
+        """A posterior over the weights of a network without batch norm."""
+        network = Rescaled.of(self._plain(), *self.split.train)
+        return method(epochs=self.epochs, batch_size=self.batch_size).fit(network, self.split.train, self.noise)
+
+    def _plain(self) -> nn.Module:
+        """The same shape without batch norm, whose shifts are then biases."""
+        return plain_mlp(self._features, seed=self.split.seed)
+
+    @property
+    def _features(self) -> int:
+        return self.split.train[0].shape[1]
+
+    def _trained(self, name: str, inner: nn.Module, seed: int | None = None) -> Rescaled:
+        network = Rescaled.of(inner, *self.split.train)
+        started = time.perf_counter()
+        train(
+            inner,
+            network.standardise(*self.split.train),
+            loss=lambda f, y: 0.5 * mse_loss(f, y),
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            weight_decay=WEIGHT_DECAY,
+            validation=network.standardise(*self.split.validation),
+            evaluate_every=max(1, self.epochs // 20),
+            seed=self.split.seed if seed is None else seed,
+        )
+        self.seconds[name] = time.perf_counter() - started
+        return network.eval()
+
+
+Maker = Callable[[Workshop], Posterior]
+
+
+def makers() -> dict[str, tuple[tuple[str, ...], Maker]]:
+    """Methods by name: the networks that each needs trained, and how it makes its posterior of them."""
+
+    def of(method: Callable[..., object], **options: object) -> Maker:
+        return lambda shop: method(shop.batch_size, **options).fit(shop.normalised, shop.split.train)  # type: ignore[attr-defined]
+
+    def with_dropout(shop: Workshop) -> Posterior:
+        statistics = MCBN(shop.batch_size).fit(shop.both, shop.split.train)
+        return combine(statistics, MCDropout().fit(shop.both, shop.split.train))
+
+    def of_members(shop: Workshop) -> Posterior:
+        return ensemble([MCBN(shop.batch_size).fit(member, shop.split.train) for member in shop.members])
+
+    return {
+        "constant": (("normalised",), lambda shop: point(shop.normalised, Gaussian())),
+        "MCBN (paper)": (("normalised",), of(MCBN, center="batch")),
+        "MCBN": (("normalised",), of(MCBN)),
+        "MCBN, M' chosen": (("normalised",), of(MCBN)),
+        "GaussianBN": (("normalised",), of(GaussianBN)),
+        "GaussianBN, rank 16": (("normalised",), of(GaussianBN, rank=16)),
+        "StochasticBN": (("normalised",), of(StochasticBN)),
+        "MC dropout": (("dropped",), lambda shop: MCDropout().fit(shop.dropped, shop.split.train)),
+        "MCBN + dropout": (("both",), with_dropout),
+        "deep ensemble": (("members",), lambda shop: ensemble(shop.members, Gaussian())),
+        "ensemble of MCBN": (("members",), of_members),
+        "Bayes by Backprop": ((), lambda shop: shop.weights(BayesByBackprop)),
+        "MNF": ((), lambda shop: shop.weights(MNF)),
+    }
+
+
+def splits(name: str, count: int) -> Iterator[Split]:
+    """The MCBN paper's splits of a UCI set, or samples of the toy function."""
+    for number in range(1, count + 1):
+        if name == "toy":
+            train_part, held_part, test_part = (toy_regression(10 * number + part) for part in range(3))
+            yield Split(train_part, held_part, test_part, seed=number)
+            continue
+        x, y = (torch.tensor(part, dtype=torch.float32) for part in load_uci(name))
+        train_rows, test = (torch.as_tensor(part) for part in paper_split(len(x), number))
+        held = len(train_rows) // 5
+        train_part, held_part, test_part = (
+            (x[part], y[part, None]) for part in (train_rows[held:], train_rows[:held], test)
+        )
+        yield Split(train_part, held_part, test_part, seed=number)
+
+
+def score(name: str, shop: Workshop, needs: tuple[str, ...], maker: Maker) -> Score:
+    """Fit, calibrate on validation rows, and score test rows once."""
+    for need in needs:
+        getattr(shop, need)
+    started = time.perf_counter()
+    posterior = maker(shop)
+    seconds = time.perf_counter() - started + sum(shop.seconds[need] for need in needs)
+    if not needs:
+        shop.noise  # noqa: B018
+        seconds += shop.seconds["normalised"]
+    split = shop.split
+    posterior = calibrate(posterior, *split.validation, batch_size=name.endswith("chosen"))
+    draws = posterior.default_samples if posterior.default_samples < 64 else DRAWS
+    engine = MonteCarlo(draws)
+    constant = constant_variance(posterior.predict(split.validation[0], engine).mean, split.validation[1])
+    predictive, y = posterior.predict(split.test[0], engine), split.test[1]
+    assert isinstance(predictive, RegressionPredictive)
+    near, far = (float(posterior.predict(x, engine).epistemic.mean().sqrt()) for x in (split.test[0], split.far))
+    many = split.test[0].repeat(-(-256 // len(split.test[0])), 1)[:256]
+    return Score(
+        rmse=float(rmse(predictive, y)),
+        crps=float(crps(predictive, y)),
+        pll=float(pll(predictive, y)),
+        gain_crps=float(normalised_crps(predictive, y, constant)),
+        gain_pll=float(normalised_pll(predictive, y, constant)),
+        coverage=float(coverage(predictive, y, 0.95)),
+        growth=far / near if near else 0.0,
+        train_seconds=seconds,
+        predict_ms=1e3 * _median_seconds(lambda: posterior.predict(split.test[0], engine).std),
+        draws_per_second=draws / _median_seconds(lambda: engine.outputs(posterior, many)),
+    )
+
+
+def _median_seconds(run: Callable[[], object], repeats: int = 5) -> float:
+    run()
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - started)
+    return statistics.median(times)
+
+
+def compare(
+    name: str, count: int, steps: int = STEPS, progress: Callable[[str], None] | None = None
+) -> dict[str, list[Score]]:
+    """Scores of all methods on some splits of a set."""
+    found: dict[str, list[Score]] = {}
+    for split in splits(name, count):
+        shop = Workshop(split, steps)
+        for method, (needs, maker) in makers().items():
+            if progress is not None:
+                progress(f"{name}, split {split.seed}: {method}")
+            found.setdefault(method, []).append(score(method, shop, needs, maker))
+    return found
+
+
+def table(name: str, scores: dict[str, list[Score]]) -> str:
+    """Means over splits, gains with their standard errors."""
+    lines = [
+        f"{name}, mean of {len(next(iter(scores.values())))} splits",
+        f"{'':20} {'RMSE':>7} {'CRPS':>7} {'PLL':>7} {'gain CRPS %':>14} {'gain PLL %':>16} {'95 %':>5} "
+        f"{'far/near':>8} {'train s':>8} {'draws/s':>8}",
+    ]
+    for method, runs in scores.items():
+        mean = {key: statistics.fmean(getattr(run, key) for run in runs) for key in asdict(runs[0])}
+        gains = [_gain([getattr(run, key) for run in runs]) for key in ("gain_crps", "gain_pll")]
+        lines.append(
+            f"{method:20} {mean['rmse']:7.3f} {mean['crps']:7.3f} {mean['pll']:7.2f} {gains[0]:>14} {gains[1]:>16} "
+            f"{mean['coverage']:5.2f} {mean['growth']:8.1f} {mean['train_seconds']:8.1f} "
+            f"{mean['draws_per_second']:8.0f}"
+        )
+    return "\n".join(lines)
+
+
+def _gain(values: list[float]) -> str:
+    mean = statistics.fmean(values)
+    if len(values) < 2:
+        return f"{mean:.1f}"
+    return f"{mean:.1f} ± {statistics.stdev(values) / len(values) ** 0.5:.1f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=Path("out"))
+    options = parser.parse_args()
+    torch.set_num_threads(1)  # networks this small only wait for a second core
+    options.out.mkdir(parents=True, exist_ok=True)
+    result: dict[str, object] = {"machine": machine(), "splits": options.splits}
+    for name in options.sets:
+        found = compare(name, options.splits, progress=lambda text: print(f"\r\033[K{text}", end="", flush=True))
+        print(f"\r\033[K{table(name, found)}\n", flush=True)
+        result[name] = {method: [asdict(run) for run in runs] for method, runs in found.items()}
+        write_bytes(options.out / "methods.json", json.dumps(result, indent=1).encode())
+
+
+if __name__ == "__main__":
+    main()

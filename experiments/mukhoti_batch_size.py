@@ -1,0 +1,125 @@
+"""The batch size as a variational parameter (Mukhoti et al. 2020), on a ResNet-32 that was trained with M = 128.
+
+    python -m bayesnorm.experiments.mukhoti_batch_size [--device cuda] [--out out]
+
+The ELBO over batch sizes, the same network throughout: with real batches of every size, and with effective sizes (the
+fluctuations of batches of 32, scaled). Beside it, negative log likelihood on test images, which none of this was chosen
+on, and how far real and effective sizes agree. Needs the data folder (BAYESNORM_DATA).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bayesnorm.data import load_cifar10, to_network_input
+from bayesnorm.engines import MonteCarlo
+from bayesnorm.files import write_bytes
+from bayesnorm.likelihoods import Categorical
+from bayesnorm.methods import MCBN
+from bayesnorm.nets import load_cifar_resnet
+from bayesnorm.plots import BatchSizeCurve, save_figure
+from bayesnorm.selection import BatchSizeChoice, select_batch_size
+
+from .machine import machine
+
+FITTED, TRAIN_ROWS, WEIGHT_DECAY = 32, 50_000, 1e-4
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One network under real and under effective batch sizes.
+
+    Args:
+        real: The curves with batches of every size.
+        effective: The curves with scaled fluctuations of batches of 32.
+        variance_ratio: Median over test logits of effective over real variance, by batch size.
+    """
+
+    real: BatchSizeChoice
+    effective: BatchSizeChoice
+    variance_ratio: dict[float, float]
+
+    def table(self) -> str:
+        """All three as text."""
+        lines = ["real batches", self.real.table(), "", f"effective sizes, from batches of {FITTED}"]
+        lines += [self.effective.table(), "", "logit variance, effective / real"]
+        return "\n".join([*lines, *(f"{size:>8g} {ratio:8.3f}" for size, ratio in self.variance_ratio.items())])
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, for a results file."""
+        return {
+            "real": [asdict(row) for row in self.real.rows],
+            "effective": [asdict(row) for row in self.effective.rows],
+            "variance ratio": self.variance_ratio,
+        }
+
+
+def compare(
+    network: nn.Module,
+    train: tuple[Tensor, Tensor],
+    test: tuple[Tensor, Tensor],
+    *,
+    batch_sizes: tuple[int, ...] = (8, 16, 32, 64, 128, 256, 512, 1024),
+    samples: int = 40,
+    train_rows: int = TRAIN_ROWS,
+) -> Comparison:
+    """Both families of posteriors of a classifier over the same batch sizes, as published (`center="batch"`)."""
+
+    def real(size: int) -> Any:
+        return MCBN(size, states=max(samples, 64), center="batch").fit(network, train[0], Categorical())
+
+    options: dict[str, Any] = {
+        "batch_sizes": batch_sizes,
+        "weight_decay": WEIGHT_DECAY,
+        "train_rows": train_rows,
+        "validation": test,
+        "samples": samples,
+    }
+    fitted = real(FITTED)
+    ratios = {}
+    for size in batch_sizes:
+        variances = [
+            MonteCarlo(max(samples, 64)).outputs(posterior, test[0]).var(0)
+            for posterior in (fitted.at_batch_size(size), real(size))
+        ]
+        ratios[float(size)] = float((variances[0] / variances[1]).median())
+    return Comparison(
+        real=select_batch_size(real, train, **options),
+        effective=select_batch_size(fitted, train, **options),
+        variance_ratio=ratios,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--images", type=int, default=5000, help="training images that the bound is estimated on")
+    parser.add_argument("--draws", type=int, default=40)
+    parser.add_argument("--out", type=Path, default=Path("out"))
+    options = parser.parse_args()
+
+    def rows(split: str, part: slice) -> tuple[Tensor, Tensor]:
+        images, labels = load_cifar10(split)
+        return to_network_input(images[part]).to(options.device), torch.as_tensor(labels[part]).to(options.device)
+
+    network = load_cifar_resnet(32).to(options.device)
+    found = compare(network, rows("train", slice(options.images)), rows("test", slice(None)), samples=options.draws)
+    print(found.table())
+    options.out.mkdir(parents=True, exist_ok=True)
+    settings = {"draws": options.draws, "training images": options.images}
+    content = {"machine": machine(options.device), **settings, **found.as_json()}
+    write_bytes(options.out / "batch_size.json", json.dumps(content, indent=1).encode())
+    ax = BatchSizeCurve.from_choice(found.real).draw()
+    ax.set_title("ResNet-32, trained with M = 128: the bound and test NLL")
+    save_figure(ax, options.out / "batch_size.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Every number that the papers print in a table, from `paper_tables.csv` beside this file.
+
+    fact("teye2018", 6, "boston", "MCBN", "crps").value            # 1.45
+    paper_facts("teye2018", 8)[0].settings["batch_size"]           # 8
+
+Papers: teye2018 (MCBN; tables 2 and 4 to 11), mukhoti2020 (batch size; table 1), atanov2018 (stochastic batch norm;
+table 1). Methods keep the names that the papers give them (MC dropout is "MCDO" in teye2018).
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+
+from bayesnorm.errors import BayesNormError
+
+FILE = "paper_tables.csv"
+COLUMNS = ["paper", "table", "dataset", "method", "metric", "setting", "value", "standard_error", "p_value"]
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One cell of a paper's table.
+
+    Args:
+        paper: First author and year.
+        table: Its number in the paper.
+        dataset: Name of the data set, as `bayesnorm.data` spells it.
+        method: The paper's name for it.
+        metric: What was measured; normalised scores and errors in percent.
+        settings: What else the cell was measured under, such as {"batch_size": 32}; numbers as int.
+        value: As printed.
+        standard_error: As printed, or None.
+        p_value: As printed, or None.
+    """
+
+    paper: str
+    table: int
+    dataset: str
+    method: str
+    metric: str
+    settings: Mapping[str, int | str]
+    value: float
+    standard_error: float | None
+    p_value: float | None
+
+
+def paper_facts(paper: str | None = None, table: int | None = None) -> tuple[Fact, ...]:
+    """All facts, or those of one paper, or of one table of it, in the order of the paper."""
+    found = tuple(
+        fact for fact in _all_facts() if (paper is None or fact.paper == paper) and table in (None, fact.table)
+    )
+    if not found:
+        known = sorted({(fact.paper, fact.table) for fact in _all_facts()})
+        raise BayesNormError(
+            f"paper, table: nothing is known of {paper!r}, {table!r}; "
+            f"{', '.join(f'{name!r}, {number}' for name, number in known)} would work."
+        )
+    return found
+
+
+def fact(paper: str, table: int, dataset: str, method: str, metric: str, **settings: int | str) -> Fact | None:
+    """One cell, or None where the paper has none.
+
+    Args:
+        paper: See `Fact`, as all others.
+        table: Number of the table.
+        dataset: The row.
+        method: The paper's name for it.
+        metric: As in the file.
+        settings: Of those of the cell, as many as tell it from others.
+    """
+    found = [
+        one
+        for one in paper_facts(paper, table)
+        if (one.dataset, one.method, one.metric) == (dataset, method, metric)
+        and settings.items() <= one.settings.items()
+    ]
+    if len(found) > 1:
+        raise BayesNormError(
+            f"settings: {len(found)} cells of table {table} fit {dict(settings)}; "
+            f"one of {[dict(one.settings) for one in found]} would work."
+        )
+    return found[0] if found else None
+
+
+@cache
+def _all_facts() -> tuple[Fact, ...]:
+    text = resources.files(__package__).joinpath(FILE).read_text(encoding="utf-8")
+    reader = csv.DictReader(text.splitlines())
+    assert reader.fieldnames == COLUMNS
+    return tuple(
+        Fact(
+            paper=row["paper"],
+            table=int(row["table"]),
+            dataset=row["dataset"],
+            method=row["method"],
+            metric=row["metric"],
+            settings=MappingProxyType(dict(_setting(part) for part in row["setting"].split(";") if part)),
+            value=float(row["value"]),
+            standard_error=float(row["standard_error"]) if row["standard_error"] else None,
+            p_value=float(row["p_value"]) if row["p_value"] else None,
+        )
+        for row in reader
+    )
+
+
+def _setting(text: str) -> tuple[str, int | str]:
+    name, _, value = text.partition("=")
+    return name, int(value) if value.isdigit() else value

@@ -1,0 +1,213 @@
+"""Figures 3, 7 and 8 of the MCBN paper: are the batch statistics of a network in training normal?
+
+    python -m bayesnorm.experiments.teye_figure3 [--out out]
+
+The paper's regression network on its first split of yacht, trained with batches of 32. Figure 3 shows units after
+training, against the normals of the paper's appendix 1.3; figures 7 (batch means) and 8 (batch standard deviations)
+one unit per layer over batch sizes and over epochs. The paper shows some units; here they are those of the smallest,
+median and largest distance, and beside them is the share of all units that a test rejects.
+Needs the data folder (BAYESNORM_DATA).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import mse_loss
+
+from bayesnorm.data import load_uci, paper_split
+from bayesnorm.nets import Rescaled, paper_mlp
+from bayesnorm.plots import QQPlot, RejectionPlot, save_figure, style
+from bayesnorm.plots.qq import NAMES, Statistic, statistic_of
+from bayesnorm.theory import Diagnosis, diagnose, diagnose_each
+from bayesnorm.theory.diagnosis import Normality
+from bayesnorm.training import train
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BATCH_SIZE, WEIGHT_DECAY, BATCHES = 32, 1e-3, 500
+BATCH_SIZES, EPOCHS = (16, 32, 64, 128), (1, 10, 100, 400)
+LAYERS = ("batchnorm_1", "batchnorm_2")
+CLOSE = 0.1
+"""A normal nearly holds where it gives every probability of every unit to that."""
+
+
+@dataclass(frozen=True)
+class Figure3:
+    """What the pictures show.
+
+    Args:
+        trained: The trained network at every batch size.
+        epochs: The network in training at `BATCH_SIZE`, by epoch.
+    """
+
+    trained: Diagnosis
+    epochs: dict[int, Diagnosis]
+
+    def save(self, folder: Path) -> list[Path]:
+        """Write the pictures as PNG; gives their paths."""
+        pictures = {
+            "teye_figure3.png": self._units(),
+            "teye_figure7.png": self._over("mean"),
+            "teye_figure8.png": self._over("std"),
+        }
+        for name, ax in pictures.items():
+            save_figure(ax, folder / name)
+        return [folder / name for name in pictures]
+
+    def verdict(self) -> str:
+        """What the numbers at `BATCH_SIZE` say, in words."""
+        size = self.trained.at(BATCH_SIZE)
+        lines = [f"Trained network, M = {BATCH_SIZE}, {size.batches} batches:"]
+        for layer in size.layers:
+            for found, name in ((layer.mean, NAMES["mean"]), (layer.std, NAMES["std"])):
+                variance = float(found.variance_ratio.nanmedian())
+                lines += [
+                    f"- {layer.name}, {name}",
+                    f"  shape: {_judged(found, fitted=True)}",
+                    f"  theory: {_judged(found, fitted=False)}; variance {variance:.2f} of theory's",
+                ]
+        dependence, lost = size.dependence, size.variance_lost
+        independent = dependence.within < 1.1 * dependence.chance
+        lines += [
+            f"- That a batch holds none of the {size.rows} rows twice lowers variances to "
+            f"{size.without_replacement:.2f} of theory's by itself.",
+            f"- Statistics are {'' if independent else 'not '}independent: mean |correlation| in a layer "
+            f"{dependence.within:.2f}, by chance {dependence.chance:.2f}.",
+            f"  Independent draws would {'lose' if lost >= 0 else 'add'} {abs(lost):.0%} of the outputs' variance.",
+        ]
+        return "\n".join(lines)
+
+    def _units(self) -> Axes:
+        """Layers by statistics: the closest, median and farthest unit of each, over all others."""
+        axes = _grid(2, 2, (10.5, 9.0))
+        for row, layer in zip(axes, LAYERS, strict=True):
+            QQPlot.of_units(self.trained, layer, "mean", batch_size=BATCH_SIZE).draw(row[0])
+            QQPlot.of_units(self.trained, layer, "std", batch_size=BATCH_SIZE).draw(row[1])
+        return self._titled(axes[0][0], "Batch statistics after training")
+
+    def _over(self, statistic: Statistic) -> Axes:
+        """Over batch sizes (above) and epochs (below): one unit of each layer, and all units' rejections."""
+        axes = _grid(2, 3, (15.5, 9.0))
+        for column, layer in enumerate(LAYERS):
+            unit = _median_unit(statistic_of(self.trained.at(BATCH_SIZE), layer, statistic))
+            QQPlot.over_batch_sizes(self.trained, layer, unit, statistic).draw(axes[0][column])
+            QQPlot.over_epochs(self.epochs, layer, unit, statistic).draw(axes[1][column])
+        RejectionPlot.over_batch_sizes(self.trained, statistic).draw(axes[0][2])
+        RejectionPlot.over_epochs(self.epochs, statistic).draw(axes[1][2])
+        return self._titled(axes[0][0], f"{NAMES[statistic].capitalize()} over batch sizes and epochs")
+
+    def _titled(self, ax: Axes, title: str) -> Axes:
+        figure = ax.get_figure(root=True)
+        assert figure is not None
+        figure.suptitle(
+            f"{title}: {self.trained.sizes[0].batches} batches against the central limit theorem's normal\n"
+            "On the diagonal: as theory says. Flatter: varies less. A straight line: normal in shape."
+        )
+        return ax
+
+
+def figure3(
+    x: Tensor,
+    y: Tensor,
+    *,
+    epochs: tuple[int, ...] = EPOCHS,
+    batch_sizes: tuple[int, ...] = BATCH_SIZES,
+    batches: int = BATCHES,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Figure3:
+    """Train the paper's network on rows in their own units, and look at it on the way and at the end.
+
+    Args:
+        x: Training inputs, (N, d).
+        y: Targets, (N, 1).
+        epochs: When to look; training ends with the last.
+        batch_sizes: To look at after training; `BATCH_SIZE` among them.
+        batches: Per look.
+        seed: Of the weights, of training and of the batches.
+        progress: Called with (epoch, epochs).
+    """
+    network = named_mlp(x.shape[1], seed)
+    x, y = Rescaled.of(network, x, y).standardise(x, y)
+    watch = diagnose_each(x, BATCH_SIZE, batches=batches, seed=seed)
+
+    def look(epoch: int, network: nn.Module) -> None:
+        if epoch in epochs:
+            watch(epoch, network)
+
+    train(
+        network,
+        x,
+        y,
+        loss=lambda f, target: 0.5 * mse_loss(f, target),
+        epochs=max(epochs),
+        batch_size=BATCH_SIZE,
+        weight_decay=WEIGHT_DECAY,
+        seed=seed,
+        on_epoch=look,
+        progress=progress,
+    )
+    return Figure3(diagnose(network, x, batch_sizes, batches=batches, seed=seed), watch.found)
+
+
+def named_mlp(in_features: int, seed: int) -> nn.Sequential:
+    """`paper_mlp` with names that a reader of a picture understands."""
+    names = ("linear_1", LAYERS[0], "relu_1", "linear_2", LAYERS[1], "relu_2", "linear_3")
+    return nn.Sequential(OrderedDict(zip(names, paper_mlp(in_features, seed=seed), strict=True)))
+
+
+def yacht() -> tuple[Tensor, Tensor]:
+    """Training rows of the paper's first split, (246, 6) and (246, 1)."""
+    x, y = load_uci("yacht")
+    rows, _ = paper_split(len(x), 1)
+    return torch.tensor(x[rows], dtype=torch.float32), torch.tensor(y[rows], dtype=torch.float32)[:, None]
+
+
+def main() -> None:
+    """Print the tables and the verdict, write the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the pictures (default: out)")
+    options = parser.parse_args()
+    torch.set_num_threads(1)  # networks this small gain nothing from more
+    found = figure3(*yacht(), epochs=EPOCHS, batch_sizes=BATCH_SIZES, batches=BATCHES)
+    print(found.trained)
+    print(f"\n{found.verdict()}")
+    options.out.mkdir(parents=True, exist_ok=True)
+    for path in found.save(options.out):
+        print(f"Picture: {path.resolve()}")
+
+
+def _judged(found: Normality, fitted: bool) -> str:
+    """Whether a layer's units are normal (of any moments, or of theory's), and the numbers behind that."""
+    share, distance = (found.fitted_rejected, found.fitted_distance) if fitted else (found.rejected, found.distance)
+    chance, largest = found.by_chance(fitted), float(distance.nan_to_num(0).max())
+    word = "holds" if share <= chance else "nearly holds" if largest < CLOSE else "does not hold"
+    return (
+        f"the normal {word}; {share:.0%} of units rejected, by chance up to {chance:.0%}; "
+        f"no probability off by more than {largest:.2f}"
+    )
+
+
+def _median_unit(found: Normality) -> int:
+    order = found.distance.argsort()[: found.units]
+    return int(order[len(order) // 2])
+
+
+def _grid(rows: int, columns: int, size: tuple[float, float]) -> Any:
+    figure = style.axes(None, size).get_figure(root=True)
+    assert figure is not None
+    figure.clear()
+    return figure.subplots(rows, columns, squeeze=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""What all tables together say of the reproduction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from bayesnorm.data import UCI_SETS
+
+from .cells import PAPER_METHODS, Cell, compare, make_cell, paper_fact
+from .layout import ours_shown, theirs_shown, wrapped
+from .rows import Run, main_runs, runs_of, scores
+
+LEVEL = 0.05
+CHOSEN_SIZE = "MCBN M' by CRPS"
+SIZE_BY_CRPS = "MCBN, M of training by CRPS"
+"""At the training batch size of the least cross-validated CRPS, where the paper takes that of the least RMSE."""
+HARD_SETS = ("concrete", "yacht")
+"""Where the paper's CRPS and PLL disagree about MCBN."""
+
+
+def verdicts(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The reproduction in words: what holds on which sets, and what does not.
+
+    Args:
+        rows: See `compare`.
+    """
+    rows = list(rows)
+    lines = ["MCBN against the paper's MCBN"]
+    for table, metric, name in ((6, "crps", "raw CRPS"), (7, "rmse", "RMSE")):
+        cells = [cell for cell in compare(table, rows) if (cell.method, cell.metric) == ("MCBN", metric)]
+        lines += _at_or_below(f"{name} at or below the paper's plus two standard errors", cells)
+    lines += ["", f"Normalised CRPS significantly above 0, constant uncertainty (p <= {LEVEL})"]
+    lines += _significant(compare(4, rows) + _size_by_crps(rows))
+    lines += ["", f"{CHOSEN_SIZE} against the paper's MC dropout"]
+    lines += _at_or_below("raw CRPS at or below the paper's plus two standard errors", _against_dropout(rows))
+    lines += [
+        "",
+        "PLL where the paper's scores disagree, our precision chosen by CRPS, as in the paper, and by PLL",
+    ]
+    lines += _hard_sets(rows)
+    return "\n".join(part for line in lines for part in wrapped(line) or [""])
+
+
+def _at_or_below(claim: str, cells: Sequence[Cell]) -> list[str]:
+    """On which sets a claim holds: by the paper's own standard errors, and by the looser readings."""
+    found = [cell for cell in cells if cell.ours is not None]
+    holds = [cell for cell in found if cell.within_two_errors]
+    looser = [cell for cell in found if cell not in holds and cell.verdict in ("same", "better")]
+    fails = [cell for cell in found if cell not in holds and cell not in looser]
+    lines = [f"- {claim}: {len(holds)} of {len(UCI_SETS)} sets{_names(holds)}"]
+    if looser:
+        lines.append(f"  only within our own standard error or the paper's rounding: {_pairs(looser)}")
+    if fails:
+        lines.append(f"  not: {_pairs(fails)}")
+    if missing := [cell.dataset for cell in cells if cell.ours is None]:
+        lines.append(f"  no results: {', '.join(missing)}")
+    return lines
+
+
+def _significant(cells: Sequence[Cell]) -> list[str]:
+    lines = []
+    for method in dict.fromkeys(cell.method for cell in cells):
+        those = [cell for cell in cells if cell.method == method]
+        line = f"- {method}: {_signs([(cell.dataset, cell.ours, cell.our_p) for cell in those])}"
+        if method in PAPER_METHODS:
+            line += f"; the paper's {_signs([(cell.dataset, cell.theirs, cell.their_p) for cell in those])}"
+        lines.append(line)
+    return lines
+
+
+def _signs(found: Sequence[tuple[str, float | None, float | None]]) -> str:
+    """On how many sets a mean is significantly above 0, and where it is not."""
+    tested = [(name, mean, p) for name, mean, p in found if mean is not None and p is not None]
+    if not tested:
+        return "no results"
+    above = [name for name, mean, p in tested if mean > 0 and p <= LEVEL]
+    below = [name for name, mean, p in tested if mean < 0 and p <= LEVEL]
+    unclear = [name for name, _, _ in tested if name not in (*above, *below)]
+    text = f"{len(above)} of {len(tested)}"
+    text += f", unclear on {', '.join(unclear)}" if unclear else ""
+    return text + (f", below 0 on {', '.join(below)}" if below else "")
+
+
+def _size_by_crps(rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
+    """Whether another choice of M would do what another effective batch size does; nothing where rows cannot tell."""
+    runs = [run for run in main_runs(runs_of(rows)) if run.method == "MCBN" and run.cv_crps is not None]
+    best: dict[tuple[str, int], tuple[float, float]] = {}
+    for run in runs:
+        place = (run.dataset, run.split)
+        best[place] = min(best.get(place, (math.inf, math.inf)), _rank(run))
+    chosen = [run for run in runs if _rank(run) == best[run.dataset, run.split]]
+    values = {name: scores(chosen, name, "MCBN", "normalised_crps") for name in UCI_SETS if chosen}
+    return [make_cell(name, SIZE_BY_CRPS, "normalised_crps", found, None) for name, found in values.items()]
+
+
+def _rank(run: Run) -> tuple[float, float]:
+    crps = math.nan if run.cv_crps is None else run.cv_crps
+    return math.inf if math.isnan(crps) else crps, run.setting or 0.0
+
+
+def _against_dropout(rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
+    runs = [run for run in main_runs(runs_of(rows)) if run.chosen]
+    return [
+        make_cell(
+            name, CHOSEN_SIZE, "crps", scores(runs, name, CHOSEN_SIZE, "crps"), paper_fact(6, name, "MCDropout", "crps")
+        )
+        for name in UCI_SETS
+    ]
+
+
+def _hard_sets(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    cells = {(cell.dataset, cell.method, cell.metric): cell for table in (5, 6) for cell in compare(table, rows)}
+    lines = []
+    for dataset in HARD_SETS:
+        for method in ("MCBN", CHOSEN_SIZE, "MCDropout"):
+            for metric, name in (("pll", "PLL"), ("normalised_pll", "normalised PLL %")):
+                by_crps, by_pll = (cells.get((dataset, method, key)) for key in (metric, f"{metric}_own"))
+                if by_crps is None or not by_crps.runs:
+                    continue
+                line = f"- {dataset}, {method}, {name}: {_shown(by_crps)} by CRPS"
+                if by_pll is not None and by_pll.runs:
+                    line += f", {_shown(by_pll)} by PLL"
+                lines.append(line + (f"; the paper {theirs_shown(by_crps).rstrip()}" if by_crps.theirs else ""))
+    return lines or ["- no results"]
+
+
+def _shown(cell: Cell) -> str:
+    verdict = "" if cell.verdict == "-" else f" ({cell.verdict})"
+    return f"{ours_shown(cell).rstrip()}{verdict}"
+
+
+def _names(cells: Sequence[Cell]) -> str:
+    return f" ({', '.join(cell.dataset for cell in cells)})" if cells else ""
+
+
+def _pairs(cells: Sequence[Cell]) -> str:
+    return ", ".join(f"{cell.dataset} ({ours_shown(cell)}; {theirs_shown(cell)})" for cell in cells)

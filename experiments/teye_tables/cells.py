@@ -1,0 +1,223 @@
+"""Cells of the tables: our mean over runs beside the paper's, and which is better."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bayesnorm.data import UCI_SETS
+from bayesnorm.errors import BayesNormError
+from bayesnorm.metrics import significance
+
+from ..paper_facts import Fact, fact, paper_facts
+from .rows import Run, main_runs, runs_of, scores
+
+PAPER = "teye2018"
+TABLES: dict[int, str] = {
+    1: "normalised CRPS and PLL with stars: a summary of tables 4 and 5",
+    4: "normalised CRPS (0: constant uncertainty, 100: the best possible) with a t-test against 0",
+    5: "normalised PLL (0: constant uncertainty, 100: the best possible) with a t-test against 0",
+    6: "raw CRPS and PLL, in the targets' own units",
+    7: "RMSE, in the targets' own units",
+    8: "normalised CRPS of MCBN over training batch sizes",
+    9: "normalised PLL of MCBN over training batch sizes",
+    10: "normalised CRPS of MCBN over numbers of draws",
+    11: "normalised PLL of MCBN over numbers of draws",
+}
+METRICS: dict[int, tuple[str, ...]] = {
+    1: ("normalised_crps", "normalised_pll"),
+    4: ("normalised_crps",),
+    5: ("normalised_pll", "normalised_pll_own"),
+    6: ("crps", "pll", "pll_own"),
+    7: ("rmse",),
+    8: ("normalised_crps",),
+    9: ("normalised_pll",),
+    10: ("normalised_crps",),
+    11: ("normalised_pll",),
+}
+PAPER_METHODS = ("MCBN", "MCDropout", "MNF")
+RMSE_METHODS = ("MCBN", "BN", "MCDropout", "DO", "MNF")
+PAPER_NAMES = {"MCDropout": "MCDO"}
+POINT_METHODS = ("BN", "DO")
+CONSTANT_METHODS = ("CUBN", "CUDO")
+"""The zero of the normalised scores, with the mean prediction of MCBN and of MC dropout."""
+
+PASSES, PAPER_RUNS = 100, 15
+"""Draws of tables 8 and 9, and runs behind each number of tables 8 to 11: 3 splits of 5 seeds."""
+FIXED_SIZE = 128
+"""Batch size of tables 10 and 11."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Our result and the paper's, either of which may be missing.
+
+    Args:
+        dataset: Name of the set.
+        method: Our name; MCDropout is the paper's MCDO.
+        metric: Our name of the score; with "_own" at its end, our precision was chosen by PLL and the paper's by CRPS.
+        ours: Mean over runs.
+        our_error: Standard error of that; None with fewer than two runs.
+        our_p: Of a two-sided t-test against 0, for normalised scores.
+        runs: How many.
+        theirs: The paper's mean.
+        their_error: Its standard error, None where it prints none.
+        their_p: Its p-value.
+        verdict: Of ours: "better", "same" (within two standard errors of the difference), "worse", or "-".
+        setting: What the cell was measured under, in tables 8 to 11: "M = 32", "T = 50".
+    """
+
+    dataset: str
+    method: str
+    metric: str
+    ours: float | None
+    our_error: float | None
+    our_p: float | None
+    runs: int
+    theirs: float | None
+    their_error: float | None
+    their_p: float | None
+    verdict: str
+    setting: str = ""
+
+    @property
+    def within_two_errors(self) -> bool:
+        """Ours is on the good side of the paper's mean plus (CRPS, RMSE) or less (PLL) two of its standard errors."""
+        if self.ours is None or self.theirs is None or self.their_error is None:
+            return False
+        return gain(self.metric, self.ours, self.theirs) >= -2 * self.their_error
+
+
+def compare(table: int, rows: Iterable[Mapping[str, Any]]) -> list[Cell]:
+    """All cells of a table: the paper's methods on all sets, then methods of ours that it does not have.
+
+    Tables 1 and 4 to 7 take the rows that cross-validation chose. Tables 8 and 9 take MCBN at every batch size: with
+    `PASSES` draws at a size that has rows whose column `passes` says so, else the benchmark's own. Tables 10 and 11
+    take MCBN at a batch size of 128 and need that column. In tables 8 to 11 the paper prints no standard error; there,
+    its runs are taken to vary as ours do.
+
+    Args:
+        table: A number out of `TABLES`.
+        rows: One per run and method; see `bayesnorm bench uci`.
+    """
+    if table not in TABLES:
+        raise BayesNormError(f"table: {table!r} was given; one of {', '.join(map(str, TABLES))} would work.")
+    runs = runs_of(rows)
+    if table >= 8:
+        return _sensitivity(table, [run for run in runs if run.method == "MCBN"])
+    chosen = [run for run in main_runs(runs) if run.chosen]
+    own = any(name.endswith("_own") for run in chosen for name in run.scores)
+    known = RMSE_METHODS if table == 7 else PAPER_METHODS
+    without = {6: (), 7: CONSTANT_METHODS}.get(table, POINT_METHODS + CONSTANT_METHODS)
+    others = [name for name in dict.fromkeys(run.method for run in chosen) if name not in (*known, *without)]
+    found = []
+    for method in (*known, *others):
+        for metric in METRICS[table]:
+            if metric.endswith("_own") and not own:
+                continue
+            cells = []
+            for dataset in UCI_SETS:
+                values = scores(chosen, dataset, method, metric)
+                cells.append(make_cell(dataset, method, metric, values, paper_fact(table, dataset, method, metric)))
+            if method in known or any(cell.runs for cell in cells):
+                found += cells
+    return found
+
+
+def paper_fact(table: int, dataset: str, method: str, metric: str) -> Fact | None:
+    """The paper's cell for our names of method and metric, or None; table 1 has those of tables 4 and 5."""
+    printed = metric.removesuffix("_own")
+    if table == 1:
+        table = 4 if printed == "normalised_crps" else 5
+    name = f"{printed}_percent" if printed.startswith("normalised") else printed
+    return fact(PAPER, table, dataset, PAPER_NAMES.get(method, method), name)
+
+
+def make_cell(
+    dataset: str, method: str, metric: str, values: Sequence[float], theirs: Fact | None, setting: str = ""
+) -> Cell:
+    """Summarise our runs and compare them with a number of the paper, whatever method that is of.
+
+    Args:
+        dataset: Name of the set.
+        method: Our name.
+        metric: Our name of the score.
+        values: One per run.
+        theirs: The paper's, if it has one.
+        setting: See `Cell`.
+    """
+    mean, error, p_value = _summary(values, test=metric.startswith("normalised"))
+    verdict = "-"
+    if mean is not None and error is not None and theirs is not None:
+        their_error = theirs.standard_error
+        if their_error is None:
+            their_error = error * math.sqrt(len(values) / PAPER_RUNS)
+        verdict = _verdict(gain(metric, mean, theirs.value), math.hypot(error, their_error), decimals(theirs.table))
+    return Cell(
+        dataset=dataset,
+        method=method,
+        metric=metric,
+        ours=mean,
+        our_error=error,
+        our_p=p_value,
+        runs=len(values),
+        theirs=None if theirs is None else theirs.value,
+        their_error=None if theirs is None else theirs.standard_error,
+        their_p=None if theirs is None else theirs.p_value,
+        verdict=verdict,
+        setting=setting,
+    )
+
+
+def gain(metric: str, ours: float, theirs: float) -> float:
+    """By how much ours is better."""
+    return theirs - ours if metric in ("crps", "rmse") else ours - theirs
+
+
+def decimals(table: int) -> int:
+    """Digits behind the point that the paper prints."""
+    return 1 if table >= 8 else 2
+
+
+def _verdict(better_by: float, error: float, digits: int) -> str:
+    if not math.isfinite(better_by):
+        return "worse"  # some run failed
+    if abs(better_by) <= 2 * error + 0.5 * 10**-digits:
+        return "same"
+    return "better" if better_by > 0 else "worse"
+
+
+def _summary(values: Sequence[float], test: bool) -> tuple[float | None, float | None, float | None]:
+    if not values:
+        return None, None, None
+    if not all(map(math.isfinite, values)):
+        return math.nan, math.nan, math.nan if test else None
+    if len(values) < 2:
+        return statistics.fmean(values), None, None
+    found = significance(values)
+    return found.mean, found.standard_error, found.p_value if test else None
+
+
+def _sensitivity(table: int, runs: Sequence[Run]) -> list[Cell]:
+    """Cells of tables 8 to 11, in the paper's order."""
+    (metric,) = METRICS[table]
+    over, letter = ("batch_size", "M") if table in (8, 9) else ("passes", "T")
+    if table in (8, 9):
+        as_theirs = [run for run in runs if run.passes == PASSES]
+        told = {(run.dataset, run.setting) for run in as_theirs}
+        runs = as_theirs + [run for run in main_runs(runs) if (run.dataset, run.setting) not in told]
+    else:
+        runs = [run for run in runs if run.setting == FIXED_SIZE]
+    facts = paper_facts(PAPER, table)
+    levels = sorted({int(one.settings[over]) for one in facts})
+    found = []
+    for dataset in UCI_SETS:
+        for level in levels:
+            of_level = [run for run in runs if level == (run.setting if over == "batch_size" else run.passes)]
+            theirs = fact(PAPER, table, dataset, "MCBN", f"{metric}_percent", **{over: level})
+            values = scores(of_level, dataset, "MCBN", metric)
+            found.append(make_cell(dataset, "MCBN", metric, values, theirs, f"{letter} = {level}"))
+    return found

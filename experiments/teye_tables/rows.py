@@ -1,0 +1,199 @@
+"""Our results: read from a file or a store, and sorted into runs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bayesnorm.errors import BayesNormError
+
+from ..bench import Store
+from ..uci.results import EXPERIMENT, ROWS, RUNS, rows as benchmark_rows
+
+COMMAND = "bayesnorm bench uci --preset paper --device cuda"
+EXPORT = "`bayesnorm bench export`"
+SCORES = ("rmse", "crps", "pll", "normalised_crps", "normalised_pll", "pll_own", "normalised_pll_own")
+"""Columns with a number per run; "_own" is with the precision that cross-validated PLL chose, the others by CRPS."""
+BY_NUMBER = ("bn", "dropout")
+"""Families of networks whose setting is a number."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One trained network and what one method made of it.
+
+    Args:
+        dataset: Name of the set.
+        method: Our name.
+        setting: Training batch size, or dropout probability; None where there is none.
+        split: Number of the split.
+        seed: Of the training.
+        chosen: Whether cross-validation picked `setting` for this method on this split.
+        passes: Number of draws, where rows say so.
+        cv_crps: Cross-validated CRPS of `setting` on this split, where rows say so.
+        scores: Of `SCORES` those that there are.
+    """
+
+    dataset: str
+    method: str
+    setting: float | None
+    split: int
+    seed: int
+    chosen: bool
+    passes: int | None
+    cv_crps: float | None
+    scores: dict[str, float]
+
+
+def read_rows(
+    rows_path: str | os.PathLike[str] | None = None,
+    store: Store | str | os.PathLike[str] | None = None,
+    experiment: str | None = None,
+) -> list[dict[str, Any]]:
+    """Rows of the benchmark, from a CSV file or from a store.
+
+    Args:
+        rows_path: A CSV file with a header; by default `ROWS`.
+        store: Read this instead: a `Store`, or the path of one that exists.
+        experiment: Its name in the store; needed where there are several. Those of the benchmark hold many rows each.
+    """
+    if store is None:
+        path = Path(rows_path or ROWS)
+        if not path.is_file():
+            raise BayesNormError(f"rows_path: {path} is not there; `{COMMAND}` and {EXPORT} make it.")
+        try:
+            with path.open(encoding="utf-8-sig", newline="") as file:  # programs for tables put a mark before the text
+                rows: list[dict[str, Any]] = list(csv.DictReader(file))
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise BayesNormError(
+                f"rows_path: {path} is no CSV file ({error}); `{COMMAND}` and {EXPORT} make one."
+            ) from None
+        if not rows:
+            raise BayesNormError(f"rows_path: {path} holds no rows; `{COMMAND}` and {EXPORT} make them.")
+        return rows
+    if rows_path is not None:
+        raise BayesNormError("rows_path, store: both were given; one of them would work.")
+    if isinstance(store, Store):
+        return _stored_rows(store, experiment)
+    if not Path(store).is_file():
+        raise BayesNormError(f"store: {store} is not there; `{COMMAND}` makes one.")
+    with Store(store) as opened:
+        return _stored_rows(opened, experiment)
+
+
+def header_of(rows_path: str | os.PathLike[str]) -> str:
+    """What the rows were made on: the JSON object beside them in one line, or nothing where there is none."""
+    path = Path(rows_path).with_suffix(".json")
+    if not path.is_file():
+        return ""
+    try:
+        head = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BayesNormError(f"rows_path: {path} beside it is no JSON ({error}); remove it or mend it.") from None
+    if not isinstance(head, dict):
+        raise BayesNormError(f"rows_path: {path} beside it holds {type(head).__name__}; a JSON object would work.")
+    head.pop("preset", None)  # rows name it themselves
+    return ", ".join(_flat(head))
+
+
+def runs_of(rows: Iterable[Mapping[str, Any]]) -> list[Run]:
+    """Rows as typed runs, in order; refuses rows of several presets, whose means would say nothing."""
+    rows = list(rows)
+    presets = sorted({str(row.get("preset") or "") for row in rows})
+    if len(presets) > 1:
+        raise BayesNormError(f"rows: hold the presets {', '.join(map(repr, presets))}; those of one would work.")
+    return [_run(row) for row in rows]
+
+
+def main_runs(runs: Sequence[Run]) -> list[Run]:
+    """Those of the benchmark itself: rows that do not say their draws, or else those of most draws."""
+    most = max((run.passes or 0 for run in runs), default=0)
+    unsaid = any(run.passes is None for run in runs)
+    return [run for run in runs if run.passes is None or (not unsaid and run.passes == most)]
+
+
+def scores(runs: Iterable[Run], dataset: str, method: str, score: str) -> list[float]:
+    """A score of a method on a set, one number per split and seed that has one; refuses a run that is there twice.
+
+    A number that is no number (NaN) stays among the others, so that no failed run goes unseen, unless all are.
+    """
+    found: dict[tuple[int, int], float | None] = {}
+    for run in runs:
+        if (run.dataset, run.method) != (dataset, method):
+            continue
+        if (run.split, run.seed) in found:
+            raise BayesNormError(
+                f"rows: {method} on {dataset}, split {run.split}, seed {run.seed} is there twice; each once would work."
+            )
+        found[run.split, run.seed] = run.scores.get(score)
+    values = [value for _, value in sorted(found.items()) if value is not None]
+    return [] if all(map(math.isnan, values)) else values
+
+
+def _stored_rows(store: Store, experiment: str | None) -> list[dict[str, Any]]:
+    # `bayesnorm bench uci` keeps the time that runs took beside their results.
+    known = [name for name in store.experiments() if not (name.startswith(EXPERIMENT) and name.endswith(RUNS))]
+    name = known[0] if experiment is None and len(known) == 1 else experiment
+    if name not in known:
+        raise BayesNormError(
+            f"experiment: {name!r} was given; {store.path} holds {', '.join(map(repr, known)) or 'none'}."
+        )
+    if str(name).startswith(EXPERIMENT):
+        return benchmark_rows(store, str(name).removeprefix(EXPERIMENT))
+    return store.rows(str(name))
+
+
+def _run(row: Mapping[str, Any]) -> Run:
+    missing = [name for name in ("dataset", "method", "split", "seed", "chosen") if row.get(name) in (None, "")]
+    if missing:
+        raise BayesNormError(
+            f"rows: one has no {', '.join(missing)}, only {', '.join(row)}; `{COMMAND}` writes such rows."
+        )
+    chosen, passes = _number(row, "chosen"), _number(row, "passes")
+    found = {name: _number(row, name) for name in SCORES}
+    return Run(
+        dataset=str(row["dataset"]),
+        method=str(row["method"]),
+        setting=_number(row, "setting") if row.get("family") in BY_NUMBER else None,
+        split=int(_number(row, "split") or 0),
+        seed=int(_number(row, "seed") or 0),
+        chosen=chosen == 1,
+        passes=None if passes is None else int(passes),
+        cv_crps=_number(row, "cv_crps"),
+        scores={name: value for name, value in found.items() if value is not None},
+    )
+
+
+def _number(row: Mapping[str, Any], name: str) -> float | None:
+    value = row.get(name)
+    if value is None or value == "":
+        return None
+    if value in ("True", "False"):
+        return float(value == "True")
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise BayesNormError(f"rows: {name} is {value!r}; a number, or nothing, would work.") from None
+
+
+def _flat(head: Mapping[str, Any]) -> Iterator[str]:
+    """Names and values of a header; lists and tables of more than plain values are left out."""
+    for name, value in head.items():
+        if isinstance(value, Mapping):
+            yield f"{name.replace('_', ' ')} ({', '.join(_flat(value))})"
+        elif isinstance(value, bool | int | float | str | None):
+            yield f"{name.replace('_', ' ')} {_shown(value)}"
+        elif isinstance(value, list) and value and all(isinstance(entry, int | float | str) for entry in value):
+            yield f"{name.replace('_', ' ')} {' and '.join(map(_shown, value))}"
+
+
+def _shown(value: Any) -> str:
+    if type(value) is int:
+        return f"{value:,}"
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,109 @@
+"""Pictures of the regression benchmark, from the files that `bayesnorm bench export` writes.
+
+    python -m bayesnorm.experiments.uci.figures [--rows results/uci_paper.csv] [--out out]
+
+`uci_doubt.png`: errors of test rows sorted by doubt, MCBN, every set (the MCBN paper's uncertainty-error plots), and
+`uci_doubt_dropout.png` for MC dropout; `uci_batch_size.png`: the normalised CRPS of one training batch size M at every
+effective batch size M', beside the paper's choice M' = M; `uci_draws.png`: how many draws are enough.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bayesnorm.errors import BayesNormError
+from bayesnorm.plots import Plot, Scores, SensitivityCurve, UncertaintyErrorPlot, draw_grid, save_figure
+
+from .presets import preset_named
+from .results import ROWS
+
+TRAINED_WITH = (32, 128, 512)
+"""Training batch sizes that are drawn."""
+
+LARGEST, LOWEST = 4096, -60.0
+"""Effective batch size, and normalised score, beyond which nothing is drawn."""
+
+
+def doubt(header: dict[str, Any], family: str) -> dict[str, UncertaintyErrorPlot]:
+    """Test rows of the first split and seed at the chosen setting, by set."""
+    return {
+        unit["dataset"]: UncertaintyErrorPlot.of_arrays(
+            np.array(unit["points"]["error"]), np.array(unit["points"]["std"]), unit["points"]["constant_std"][0]
+        )
+        for unit in sorted(header["points"], key=lambda unit: unit["dataset"])
+        if unit["family"] == family
+    }
+
+
+def batch_sizes(header: dict[str, Any]) -> dict[str, SensitivityCurve]:
+    """Normalised CRPS of test rows over M', a line for each training batch size, by set."""
+    curves = {(unit["dataset"], unit["setting"]): unit["curve"] for unit in header["curves"]}
+    preset = preset_named(header["preset"])
+    runs = len(preset.splits) * len(preset.seeds)
+    found: dict[str, SensitivityCurve] = {}
+    for name in sorted({dataset for dataset, _ in curves}):
+        series = {}
+        for size in TRAINED_WITH:
+            points = [point for point in curves.get((name, float(size)), []) if _in_sight(point)]
+            at, mean, error = (
+                np.array([point[column] for point in points])
+                for column in ("effective_batch_size", "normalised_crps_mean", "normalised_crps_error")
+            )
+            series[f"trained with M = {size}"] = Scores(at, mean, error, np.full(len(points), runs))
+        found[name] = SensitivityCurve(series, "effective batch size M'", "normalised CRPS (%)", baseline=0.0)
+    return found
+
+
+def _in_sight(point: dict[str, float]) -> bool:
+    return point["effective_batch_size"] <= LARGEST and point["normalised_crps_mean"] > LOWEST
+
+
+def draws(rows: list[dict[str, str]]) -> dict[str, SensitivityCurve]:
+    """Scores of MCBN trained with M = 128 over the number of draws T, by set."""
+    found: dict[str, dict[str, dict[float, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    for row in rows:
+        if row["method"] == "MCBN" and row["setting"] in ("128", "128.0"):
+            at = float(row["passes"] or preset_named(row["preset"]).draws)
+            for name, column in (("CRPS", "normalised_crps"), ("PLL", "normalised_pll")):
+                found[row["dataset"]][name][at].append(float(row[column]))
+    return {
+        name: SensitivityCurve.of(series, "draws T", "normalised score (%)", baseline=0.0)
+        for name, series in sorted(found.items())
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=Path, default=ROWS)
+    parser.add_argument("--out", type=Path, default=Path("out"))
+    options = parser.parse_args()
+    beside = options.rows.with_suffix(".json")
+    if not options.rows.is_file() or not beside.is_file():
+        raise BayesNormError(f"--rows: {options.rows} or {beside} is not there; `bayesnorm bench export` writes both.")
+    header = json.loads(beside.read_text())
+    with options.rows.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    options.out.mkdir(parents=True, exist_ok=True)
+    pictures: dict[str, tuple[Mapping[str, Plot], str]] = {
+        "uci_doubt": (doubt(header, "bn"), "MCBN: test errors, sorted by doubt"),
+        "uci_doubt_dropout": (doubt(header, "dropout"), "MC dropout: test errors, sorted by doubt"),
+        "uci_batch_size": (batch_sizes(header), "MCBN's doubt after training: every effective batch size"),
+        "uci_draws": (draws(rows), "How many draws are enough? (MCBN, M = 128)"),
+    }
+    for name, (plots, title) in pictures.items():
+        if plots:
+            path = options.out / f"{name}.png"
+            save_figure(draw_grid(plots, title=title), path)
+            print(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""Rows of one data set: test rows of every split, and training rows of every fold, for stacks of networks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bayesnorm.data import load_uci, paper_split
+from bayesnorm.stacked import StackedRows
+
+from .presets import WIDTHS
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Rows of one split, or of one fold of it, by number.
+
+    Args:
+        split: The split's number.
+        train: What a network learns from, and standardises with.
+        held: What it is scored on: validation rows, or the split's test rows.
+    """
+
+    split: int
+    train: Tensor = field(repr=False)
+    held: Tensor = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data set, its splits, and their folds."""
+
+    name: str
+    splits: tuple[int, ...]
+    folds: int
+
+    @cached_property
+    def table(self) -> tuple[Tensor, Tensor]:
+        """x and y in their own units."""
+        x, y = load_uci(self.name)
+        return torch.from_numpy(x).float(), torch.from_numpy(y).float()
+
+    @property
+    def inputs(self) -> int:
+        return self.table[0].shape[1]
+
+    @property
+    def width(self) -> int:
+        """Units of a hidden layer."""
+        return WIDTHS.get(self.name, 50)
+
+    @cached_property
+    def whole(self) -> list[Fold]:
+        """Training and test rows of every split."""
+        found = []
+        for split in self.splits:
+            train, test = paper_split(len(self.table[0]), split)
+            found.append(Fold(split, torch.from_numpy(train), torch.from_numpy(test)))
+        return found
+
+    @cached_property
+    def validated(self) -> list[Fold]:
+        """All folds of the first split, then those of the next."""
+        found = []
+        for whole in self.whole:
+            parts = [torch.from_numpy(part) for part in np.array_split(whole.train.numpy(), self.folds)]
+            for fold, held in enumerate(parts):
+                rest = torch.cat(parts[:fold] + parts[fold + 1 :])
+                found.append(Fold(whole.split, rest, held))
+        return found
+
+    def train_rows(self, folds: list[Fold]) -> StackedRows:
+        """Training rows of one network for each fold, standardised with their own moments."""
+        return StackedRows.of(*self.table, [fold.train for fold in folds], standardise=True)
+
+    def held_rows(self, folds: list[Fold], train: StackedRows) -> StackedRows:
+        """Held rows, standardised as the training rows are."""
+        assert train.scales is not None
+        return StackedRows.of(*self.table, [fold.held for fold in folds], standardise=train.scales)
+
+    @property
+    def fewest(self) -> int:
+        """Training rows of the smallest fold: a batch must be smaller, or all batches would be the same."""
+        return min(len(fold.train) for fold in self.validated)

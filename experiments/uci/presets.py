@@ -1,0 +1,100 @@
+"""How much of the benchmark is run: the paper's protocol, or a short look at it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bayesnorm.errors import BayesNormError
+
+SMALL_SETS = ("boston", "concrete", "energy", "yacht")
+
+PRECISIONS = {
+    "boston": (0.01, 10.0),
+    "concrete": (0.001, 10.0),
+    "energy": (0.01, 100.0),
+    "kin8nm": (10.0, 1000.0),
+    "power": (0.01, 10.0),
+    "protein": (0.01, 10.0),
+    "wine": (0.01, 10.0),
+    "yacht": (0.01, 100.0),
+}
+"""Where the paper looks for the noise precision of a set, in the target's units."""
+
+WIDTHS = {"protein": 100}
+"""Units of both hidden layers, where they are not 50."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What is tried, and how long.
+
+    Args:
+        sets: Data sets that are run unless others are asked for.
+        splits: Train/test splits, by the paper's numbers.
+        folds: Of cross-validation on the training rows.
+        seeds: Networks that are trained anew on all training rows of a split.
+        fold_seed: Of the first fold's networks; the other folds' have those that follow.
+        weight_decays: lambda, tried by cross-validation.
+        batch_sizes: M, of batch-norm networks.
+        rates: Of dropout networks, whose batches have `dropout_batch_size` rows.
+        epochs: At most.
+        evaluate_every: Epochs between validation scores.
+        patience: Scores without improvement before the folds of a setting stop.
+        draws: T.
+        weight_steps: Steps of Adam of a network whose weights are random (BayesByBackprop, MNF).
+        weight_draws: T for those.
+    """
+
+    sets: tuple[str, ...]
+    splits: tuple[int, ...]
+    folds: int
+    seeds: tuple[int, ...]
+    weight_decays: tuple[float, ...]
+    batch_sizes: tuple[int, ...]
+    rates: tuple[float, ...]
+    epochs: int
+    evaluate_every: int
+    patience: int
+    draws: int
+    weight_steps: int
+    weight_draws: int = 100
+    fold_seed: int = 100
+    dropout_batch_size: int = 32
+
+
+PRESETS: dict[str, Preset] = {
+    "paper": Preset(
+        sets=("boston", "concrete", "energy", "kin8nm", "power", "protein", "wine", "yacht"),
+        splits=(1, 2, 3, 4, 5),
+        folds=5,
+        seeds=(1, 2, 3, 4, 5),
+        weight_decays=tuple(10.0**-k for k in range(1, 16)),
+        batch_sizes=(32, 64, 128, 256, 512, 1024),
+        rates=(0.2, 0.1, 0.05, 0.01, 0.005, 0.001),
+        epochs=2000,
+        evaluate_every=20,
+        patience=10,
+        draws=500,
+        weight_steps=5000,
+    ),
+    "quick": Preset(
+        sets=SMALL_SETS,
+        splits=(1, 2),
+        folds=5,
+        seeds=(1, 2),
+        weight_decays=(1e-1, 1e-3, 1e-5),
+        batch_sizes=(32, 64, 128),
+        rates=(0.05, 0.005),
+        epochs=400,
+        evaluate_every=20,
+        patience=5,
+        draws=100,
+        weight_steps=1200,
+    ),
+}
+
+
+def preset_named(name: str) -> Preset:
+    if name not in PRESETS:
+        raise BayesNormError(f"preset: {name!r} was given; one of {', '.join(PRESETS)} would work.")
+    return PRESETS[name]

@@ -1,0 +1,276 @@
+"""Units of the benchmark, and their results put together."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bayesnorm.data import UCI_SETS
+from bayesnorm.errors import BayesNormError
+from bayesnorm.files import write_bytes
+from bayesnorm.metrics import significance
+
+from ..bench import Store, Unit
+from .folds import Data
+from .presets import preset_named
+from .selection import settings_for
+
+METHODS_OF: dict[str, tuple[str, ...]] = {
+    "bn": (
+        "BN",
+        "CUBN",
+        "MCBN",
+        "MCBN centred",
+        "MCBN M' by CRPS",
+        "MCBN centred M' by CRPS",
+        "MCBN M' by ELBO",
+        "GaussianBN",
+        "GaussianBN rank 16",
+        "StochasticBN",
+        "DeepEnsemble",
+    ),
+    "dropout": ("DO", "CUDO", "MCDropout"),
+    "bbb": ("BayesByBackprop",),
+    "mnf": ("MNF",),
+}
+"""By family of networks; all methods of a family are had from the same networks, in the same units."""
+
+METHODS: tuple[str, ...] = tuple(method for methods in METHODS_OF.values() for method in methods)
+
+BY_POINT = ("BN", "DO", "DeepEnsemble")
+"""Methods whose hyper-parameters the network's own RMSE chooses; that of the mean over draws chooses the others'."""
+
+PUBLISHED = ("MCBN", "MCDropout")
+
+COLUMNS = (
+    "preset", "dataset", "family", "setting", "split", "seed", "method", "passes", "chosen", "rmse", "crps", "pll",
+    "normalised_crps", "normalised_pll", "pll_own", "normalised_pll_own", "coverage_95", "precision",
+    "effective_batch_size", "weight_decay", "epochs", "cv_rmse", "cv_crps",
+)  # fmt: skip
+
+
+ROWS = Path("results") / "uci_paper.csv"
+"""Where the committed results of the preset "paper" are, in a checkout."""
+
+EXPERIMENT = "uci-"
+"""What the names of its tables in a store begin with."""
+
+
+RUNS = " runs"
+"""What the name of the table beside it ends with, which has the time that runs took."""
+
+
+def experiment(preset: str) -> str:
+    """The name of its table in a store."""
+    return f"{EXPERIMENT}{preset}"
+
+
+def units(
+    preset: str, *, sets: Sequence[str] | None = None, methods: Sequence[str] | None = None, device: str = "cpu"
+) -> list[Unit]:
+    """What there is to compute, smaller sets first.
+
+    Args:
+        preset: "quick" or "paper".
+        sets: Data sets; None takes the preset's own.
+        methods: Of `METHODS`; None takes all. A method brings the others of its family with it.
+        device: Where stacks are trained.
+    """
+    chosen = preset_named(preset)
+    names = tuple(sets) if sets else chosen.sets
+    _require("set", names, UCI_SETS)
+    _require("method", methods or (), METHODS)
+    families = [family for family, own in METHODS_OF.items() if not methods or set(own) & set(methods)]
+    module = __package__
+    found = []
+    for name in sorted(names, key=lambda name: len(Data(name, (1,), chosen.folds).table[0])):
+        data = Data(name, chosen.splits, chosen.folds)
+        for family in families:
+            if family in ("bn", "dropout"):
+                for setting in settings_for(chosen, data, family):
+                    parameters = {"dataset": name, "family": family, "setting": setting, "device": device}
+                    found.append(Unit(experiment(preset), f"{module}.unit:run", {"preset": preset, **parameters}))
+                continue
+            for split in chosen.splits:
+                for seed in chosen.seeds:
+                    parameters = {"dataset": name, "family": family, "split": split, "seed": seed}
+                    found.append(Unit(experiment(preset), f"{module}.weights:run", {"preset": preset, **parameters}))
+    return found
+
+
+def note_run(store: Store, preset: str, *, seconds: float, workers: int | None, finished: int) -> None:
+    """Keep how long a run took, beside its results.
+
+    Args:
+        seconds: Of the clock on the wall.
+        workers: How many units at once; None where that was left to the runner.
+        finished: Units that it computed.
+    """
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    unit = Unit(f"{experiment(preset)}{RUNS}", f"{__name__}:note_run", {"preset": preset, "ended": at})
+    store.add_result(unit, {"wall": round(seconds, 3), "workers": workers, "finished": finished})
+
+
+def rows(store: Store, preset: str) -> list[dict[str, Any]]:
+    """One row for each run of each method at each setting; `chosen` where cross-validation chose the setting."""
+    found = []
+    for unit in _results(store, preset):
+        shared = {name: unit.get(name) for name in ("preset", "dataset", "family", "setting")}
+        for row in unit["rows"]:
+            found.append({name: {**shared, **row}.get(name) for name in COLUMNS})
+    best: dict[tuple[Any, ...], tuple[float, float]] = {}
+    for row in found:
+        if row["cv_rmse"] is not None:
+            key = _choice(row)
+            best[key] = min(best.get(key, (math.inf, math.inf)), _rank(row))
+    for row in found:
+        row["chosen"] = int(row["cv_rmse"] is None or _rank(row) == best[_choice(row)])
+    return found
+
+
+def _results(store: Store, preset: str) -> list[dict[str, Any]]:
+    """What units gave; one that was computed on a CPU and on a GPU counts once, as on the GPU, which comes later."""
+    names = ("dataset", "family", "setting", "split", "seed")
+    return list({tuple(unit.get(name) for name in names): unit for unit in store.rows(experiment(preset))}.values())
+
+
+def computed_twice(store: Store, preset: str) -> str:
+    """A sentence about units with results of a CPU and of a GPU, or nothing where there are none."""
+    count = len(store.rows(experiment(preset))) - len(_results(store, preset))
+    return f"Units computed on a CPU and on a GPU: {count}; the GPU's results count." if count else ""
+
+
+def _rank(row: dict[str, Any]) -> tuple[float, float]:
+    """The least is chosen: networks that went astray last, and of the same RMSE one."""
+    return math.inf if math.isnan(row["cv_rmse"]) else row["cv_rmse"], row["setting"]
+
+
+def _choice(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["dataset"], row["family"], row["split"], row["method"] in BY_POINT
+
+
+def summary(store: Store, preset: str) -> str:
+    """Means over runs with their standard errors, set by set; stars as in the paper."""
+    by_set: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows(store, preset):
+        if row["chosen"] and row["passes"] is None:
+            by_set[row["dataset"]][row["method"]].append(row)
+    if not by_set:
+        raise BayesNormError(f"store: {_without(preset)}")
+    lines = [
+        f"UCI regression, preset {preset}: means over runs ± standard errors. Normalised scores: 0 % is constant",
+        "uncertainty about the method's own means, 100 % the best possible; stars: two-sided t-test against 0.",
+    ]
+    for name in sorted(by_set):
+        lines += ["", name, f"{'':24} {'runs':>4} {'RMSE':>15} {'CRPS':>15} {'PLL':>15} {'norm. CRPS %':>18} "
+                  f"{'norm. PLL %':>18} {'95 %':>5}"]  # fmt: skip
+        for method in METHODS:
+            if runs := by_set[name].get(method):
+                lines.append(_line(method, runs))
+    if said := computed_twice(store, preset):
+        lines += ["", said]
+    return "\n".join(lines)
+
+
+def _line(method: str, runs: list[dict[str, Any]]) -> str:
+    def shown(column: str, digits: int, stars: bool = False) -> str:
+        values = [float(row[column]) for row in runs]
+        text = f"{statistics.fmean(values):.{digits}f}"
+        if len(values) > 1 and all(map(math.isfinite, values)):
+            text += f" ± {statistics.stdev(values) / len(values) ** 0.5:.{digits}f}"
+            if stars and len(set(values)) > 1:
+                text += f" {significance(values).stars:4}"
+        return text
+
+    return (
+        f"{method:24} {len(runs):>4} {shown('rmse', 3):>15} {shown('crps', 3):>15} {shown('pll', 2):>15} "
+        f"{shown('normalised_crps', 1, True):>18} {shown('normalised_pll', 1, True):>18} "
+        f"{shown('coverage_95', 2).split(' ')[0]:>5}"
+    )
+
+
+def _without(preset: str) -> str:
+    return f"has no results of the preset {preset!r}; `bayesnorm bench uci` makes some."
+
+
+def export(store: Store, preset: str, path: str | os.PathLike[str]) -> None:
+    """Write `rows` as CSV, and beside it, as JSON, what the run took and what its pictures need.
+
+    Of settings that were not chosen only the published methods are kept.
+    """
+    target = Path(path)
+    if target.suffix == ".json":
+        raise BayesNormError(f"path: {target} is the name of the JSON file beside the CSV file; *.csv would work.")
+    found = rows(store, preset)
+    if not found:
+        raise BayesNormError(f"store: {_without(preset)}")
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in found:
+        if not row["chosen"] and row["method"] not in PUBLISHED:
+            continue
+        writer.writerow([_cell(row[name]) for name in COLUMNS])
+    write_bytes(target, table.getvalue().encode())
+    write_bytes(target.with_suffix(".json"), json.dumps(header(store, preset), indent=1).encode())
+
+
+def header(store: Store, preset: str) -> dict[str, Any]:
+    """Hardware, versions and steps of a run; the curves over M', and the points of the pictures of doubt."""
+    found = _results(store, preset)
+    families = list(dict.fromkeys(unit["family"] for unit in found))
+    machines = [unit["machine"] or {} for unit in found]
+    chosen = {(r["dataset"], r["family"], r["setting"]) for r in rows(store, preset) if r["chosen"] and _pictured(r)}
+    stacks = [unit for unit in found if "curve" in unit]
+    runs = store.rows(f"{experiment(preset)}{RUNS}")
+    return {
+        "preset": preset,
+        "hardware": sorted({unit.get("hardware") or (unit["machine"] or {}).get("cpu", "unknown") for unit in found}),
+        **{name: sorted({m[name] for m in machines if name in m}) for name in ("torch", "python", "bayesnorm")},
+        "units": {family: sum(unit["family"] == family for unit in found) for family in families},
+        "network steps": {
+            family: sum(unit["network_steps"] for unit in found if unit["family"] == family) for family in families
+        },
+        "seconds of units": {
+            family: round(sum(unit["unit_seconds"] for unit in found if unit["family"] == family))
+            for family in families
+        },
+        # Runs may have been on several machines at once, so that their sum is nobody's clock.
+        **({"summed seconds of runs": round(sum(run["wall"] for run in runs))} if runs else {}),
+        "runs": [_run(run) for run in runs],
+        "curves": [{name: unit[name] for name in ("dataset", "setting", "curve")} for unit in stacks if unit["curve"]],
+        "points": [
+            {name: unit[name] for name in ("dataset", "family", "setting", "points")}
+            for unit in stacks
+            if (unit["dataset"], unit["family"], unit["setting"]) in chosen
+        ],
+    }
+
+
+def _run(run: dict[str, Any]) -> str:
+    at_once = "" if run["workers"] is None else f", {run['workers']} at once"
+    return f"{run['finished']} units in {run['wall']:.0f} s{at_once}"
+
+
+def _pictured(row: dict[str, Any]) -> bool:
+    """Whether a row is of the first split and of a published method, whose points are kept."""
+    return row["split"] == 1 and row["method"] in PUBLISHED
+
+
+def _cell(value: Any) -> Any:
+    return f"{value:.5g}" if isinstance(value, float) else value
+
+
+def _require(name: str, given: Sequence[str], known: Sequence[str]) -> None:
+    for value in given:
+        if value not in known:
+            raise BayesNormError(f"{name}: {value!r} was given; one of {', '.join(known)} would work.")

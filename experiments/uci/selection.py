@@ -1,0 +1,213 @@
+"""Cross-validation of one setting, a batch size or a dropout rate: all splits, folds and weight decays in one stack."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from bayesnorm.nets import paper_dropout_mlp, paper_mlp
+from bayesnorm.stacked import Stack, StackedDraws, StackedRows, train_stacked
+
+from .folds import Data, Fold
+from .presets import Preset
+
+POINT, DRAWN = "point", "drawn"
+"""By whose RMSE hyper-parameters are chosen: the network's own (BN, DO), or its mean's over draws (MCBN, MCDropout)."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What one unit of the benchmark is about.
+
+    Args:
+        preset: How much is tried.
+        data: The rows.
+        family: "bn" or "dropout".
+        value: The batch size, or the dropout rate.
+        device: Where networks are trained.
+    """
+
+    preset: Preset
+    data: Data
+    family: str
+    value: float
+    device: str
+
+    @property
+    def batch_size(self) -> int:
+        return int(self.value) if self.family == "bn" else self.preset.dropout_batch_size
+
+    def network(self, seed: int) -> nn.Sequential:
+        """A network with new weights."""
+        hidden = (self.data.width, self.data.width)
+        if self.family == "bn":
+            return paper_mlp(self.data.inputs, hidden=hidden, seed=seed)
+        return paper_dropout_mlp(self.data.inputs, self.value, hidden=hidden, seed=seed)
+
+    def stack(self, seeds: list[int]) -> Stack:
+        """New networks; those of the same seed begin alike."""
+        different = list(dict.fromkeys(seeds))
+        made = Stack.of([self.network(seed) for seed in different]).to(self.device)
+        return made.take(torch.tensor([different.index(seed) for seed in seeds]))
+
+    def draws(self, stack: Stack, rows: StackedRows) -> StackedDraws:
+        """The published draws of each network: batches of its training rows, or dropout masks; T of them."""
+        if self.family == "bn":
+            return stack.batch_statistics(rows, self.batch_size, self.preset.draws, seed=0).about("batch")
+        return stack.dropout_masks(self.preset.draws, seed=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """What cross-validation chose for every split by one criterion.
+
+    Args:
+        cv_rmse, weight_decay, epochs: Of each split.
+        stack: The networks of its folds at the chosen weight decay and epoch, split by split.
+    """
+
+    cv_rmse: list[float]
+    weight_decay: list[float]
+    epochs: list[int]
+    stack: Stack
+
+
+@dataclass(frozen=True, eq=False)
+class Validated:
+    """All that cross-validation of one setting gives.
+
+    Args:
+        chosen: By criterion.
+        train, held: Rows of the chosen networks: of the folds of every split.
+        network_steps, seconds: What it took.
+    """
+
+    chosen: dict[str, Chosen]
+    train: StackedRows
+    held: StackedRows
+    network_steps: int
+    seconds: float
+
+
+def cross_validate(setting: Setting) -> Validated:
+    """Train every fold at every weight decay, folds in lockstep, and keep the best epoch by each criterion."""
+    preset, folds = setting.preset, setting.data.validated
+    decays = preset.weight_decays
+    every = [fold for _ in decays for fold in folds]
+    seeds = [preset.fold_seed + i % preset.folds for i in range(len(every))]
+    train = setting.data.train_rows(every)
+    held = setting.data.held_rows(every, train)
+    stack = setting.stack(seeds)
+    placed_train, placed_held = (rows.to(stack.device, stack.dtype) for rows in (train, held))
+
+    def evaluate(now: Stack, members: Tensor) -> dict[str, Tensor]:
+        own_train, own_held = placed_train.take(members), placed_held.take(members)
+        with quick_products():
+            mean, _ = now.moments_under(setting.draws(now, own_train), own_held)
+            return {POINT: own_held.rmse(now.predict(own_held)), DRAWN: own_held.rmse(mean)}
+
+    with quick_products(setting.data.width > 64):  # the kernel of wide networks is for those alone
+        history = train_stacked(
+            stack,
+            placed_train,
+            epochs=preset.epochs,
+            batch_size=setting.batch_size,
+            weight_decay=[decay for decay in decays for _ in folds],
+            evaluate=evaluate,
+            evaluate_every=preset.evaluate_every,
+            patience=preset.patience,
+            groups=[i // preset.folds for i in range(len(every))],
+            seed=seeds,
+        )
+    chosen = {}
+    for name, kept in history.kept.items():
+        best = _best(kept.scores, kept.epochs, len(decays), len(setting.data.splits), preset.folds)
+        members = torch.cat([_members(decay, split, setting) for split, (decay, _) in enumerate(best)])
+        chosen[name] = Chosen(
+            cv_rmse=[rmse for _, rmse in best],
+            weight_decay=[decays[decay] for decay, _ in best],
+            epochs=[int(kept.epochs[_members(decay, split, setting)[0]]) for split, (decay, _) in enumerate(best)],
+            stack=kept.stack.take(members),
+        )
+    own = setting.data.train_rows(folds)
+    return Validated(chosen, own, setting.data.held_rows(folds, own), history.network_steps, history.seconds)
+
+
+def _best(
+    scores: list[tuple[int, Tensor]], epochs: Tensor, decays: int, splits: int, folds: int
+) -> list[tuple[int, float]]:
+    """For each split the weight decay, by number, whose folds had the least mean score at their best epoch."""
+    by_epoch = {epoch: values.view(decays, splits, folds).mean(2) for epoch, values in scores}
+    at = epochs.view(decays, splits, folds)[:, :, 0]
+    found = []
+    for split in range(splits):
+        reached = [float(by_epoch[int(at[decay, split])][decay, split]) for decay in range(decays)]
+        least = min(range(decays), key=lambda decay: (math.isnan(reached[decay]), reached[decay]))
+        found.append((least, reached[least]))
+    return found
+
+
+def _members(decay: int, split: int, setting: Setting) -> Tensor:
+    folds = setting.preset.folds
+    first = (decay * len(setting.data.splits) + split) * folds
+    return torch.arange(first, first + folds)
+
+
+def retrain(
+    setting: Setting, folds: list[Fold], seeds: list[int], weight_decay: list[float], epochs: list[int]
+) -> tuple[Stack, StackedRows, int]:
+    """Networks trained for their own numbers of epochs; their rows, and the steps it took."""
+    every = setting.preset.evaluate_every
+    rows = setting.data.train_rows(folds)
+    stack = setting.stack(seeds)
+    target, seen = torch.tensor(epochs), 0
+
+    def distance(_now: Stack, members: Tensor) -> Tensor:
+        """From the epoch that a network should stop at: least there, so that it is kept, and greater after."""
+        nonlocal seen
+        seen = min(seen + every, max(epochs))
+        return (target[members] - seen).abs().double()
+
+    with quick_products(setting.data.width > 64):
+        history = train_stacked(
+            stack,
+            rows.to(stack.device, stack.dtype),
+            epochs=max(epochs),
+            batch_size=setting.batch_size,
+            weight_decay=weight_decay,
+            evaluate=distance,
+            evaluate_every=every,
+            patience=1,
+            seed=seeds,
+        )
+    kept = next(iter(history.kept.values()))
+    if kept.epochs.tolist() != epochs:
+        raise AssertionError(f"networks stopped at {kept.epochs.tolist()} instead of {epochs}")
+    return kept.stack, rows, history.network_steps
+
+
+@contextlib.contextmanager
+def quick_products(allowed: bool = True) -> Iterator[None]:
+    """Products on a GPU's tensor cores with factors rounded to 10 bits, as torch calls "high" precision."""
+    before = torch.get_float32_matmul_precision()
+    try:
+        if allowed:
+            torch.set_float32_matmul_precision("high")
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def settings_for(preset: Preset, data: Data, family: str) -> list[float]:
+    """Batch sizes or dropout rates that are tried on a set.
+
+    Batches as large as a fold's training rows are refused: all would be the same, and MCBN without doubt.
+    """
+    if family == "bn":
+        return [float(size) for size in preset.batch_sizes if size < data.fewest]
+    return [rate for rate in preset.rates if math.isfinite(rate)]

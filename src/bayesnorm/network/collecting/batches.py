@@ -1,0 +1,293 @@
+"""Training data of every kind, as mini-batches drawn the way the paper draws them.
+
+Rows are drawn without replacement within a batch and independently between batches, so a data set may hold
+fewer rows than all batches together: batches are resampled, not consumed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+)
+
+from ...arguments import require_whole
+from ...errors import InputError
+from ..inputs import as_tensor
+
+TrainData = DataLoader[Any] | Dataset[Any] | Tensor | np.ndarray | tuple[Any, Any]
+"""A `DataLoader`, a map-style or iterable `Dataset`, a tensor, a NumPy array, or a pair `(x, y)`."""
+
+POOL_BYTES = 2**30
+"""Most memory that rows of a stream (which cannot be indexed) are held in while batches are drawn."""
+
+
+class _Rows(Protocol):
+    """Training rows that can be had by number."""
+
+    def __len__(self) -> int: ...
+
+    def batches(self, rows: Sequence[list[int]], seed: int) -> Iterator[Tensor]: ...
+
+
+@dataclass(frozen=True)
+class MiniBatches:
+    """`count` mini-batches of `batch_size` inputs; iterating draws them, the same ones every time.
+
+    Transforms of the user's may use the global generators: iterate within `isolated_randomness`.
+    """
+
+    source: _Rows
+    batch_size: int
+    count: int
+    seed: int
+
+    @property
+    def rows(self) -> int:
+        """N, how many training rows there are to draw from."""
+        return len(self.source)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def epoch(self) -> Iterator[Tensor]:
+        """All training rows once in random order, in batches; what is left over, fewer than a batch, is dropped."""
+        order = np.random.default_rng(self.seed).permutation(self.rows)
+        whole = order[: self.rows // self.batch_size * self.batch_size].reshape(-1, self.batch_size)
+        return self.source.batches(whole.tolist(), self.seed)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        generator = np.random.default_rng(self.seed)
+        rows = [generator.choice(self.rows, self.batch_size, replace=False).tolist() for _ in range(self.count)]
+        for batch in self.source.batches(rows, self.seed):
+            if batch.shape[0] != self.batch_size:
+                raise InputError(
+                    f"train_data: a batch of {self.batch_size} rows came out of collate_fn with "
+                    f"{batch.shape[0]}; one input per row would work."
+                )
+            yield batch
+
+
+def mini_batches(data: TrainData, batch_size: int | None, count: int, seed: int) -> MiniBatches:
+    """Mini-batches of any kind of training data.
+
+    Args:
+        data: See `TrainData`. Of a batch or pair, the first entry is the network's input.
+        batch_size: M; None takes a `DataLoader`'s own.
+        count: How many batches.
+        seed: Same seed, same batches; the global random state is left alone.
+    """
+    if batch_size is None:
+        batch_size = getattr(data, "batch_size", None)
+        batch_size = batch_size or getattr(getattr(data, "batch_sampler", None), "batch_size", None)
+        if batch_size is None:
+            raise InputError(
+                f"batch_size: None takes a DataLoader's own, but train_data is {type(data).__name__}; "
+                "give the batch size that the network was trained with."
+            )
+    words = (
+        "; a whole number of at least 2 is needed, because one row alone has no spread. The batch size that the "
+        "network was trained with is the natural choice; smaller effective sizes come from posterior.at_batch_size."
+    )
+    batch_size = require_whole("batch_size", batch_size, 2, words=words, error=InputError)
+    source = _as_rows(data, batch_size * count, seed)
+    if len(source) == 0:
+        raise InputError("train_data: is empty; pass the rows that the network was trained on.")
+    if len(source) < 3:
+        raise InputError(
+            f"train_data: holds {len(source)} rows; at least 3 are needed, to draw different batches of 2."
+        )
+    if batch_size >= len(source):
+        raise InputError(
+            f"batch_size: {batch_size} of only {len(source)} training rows: every batch would hold the same rows, "
+            f"all draws would agree and the doubt would be zero. At most {len(source) - 1} works; "
+            "well below that is better."
+        )
+    return MiniBatches(source, batch_size, count, seed)
+
+
+@contextlib.contextmanager
+def isolated_randomness(seed: int, device: torch.device | None = None) -> Iterator[None]:
+    """Seed the global generators that transforms and networks may use, and put all of them back afterwards."""
+    kept = random.getstate(), np.random.get_state()
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    try:
+        with isolated_torch_randomness(seed, device):
+            yield
+    finally:
+        random.setstate(kept[0])
+        np.random.set_state(kept[1])
+
+
+def isolated_torch_randomness(seed: int, device: torch.device | None = None) -> contextlib.AbstractContextManager[None]:
+    """As `isolated_randomness` for torch's own generators only, which costs some microseconds."""
+    return seeded(_generators(device), seed)
+
+
+@contextlib.contextmanager
+def seeded(generators: list[torch.Generator], seed: int) -> Iterator[None]:
+    """Let generators begin anew, and put them back afterwards."""
+    kept = [generator.get_state() for generator in generators]
+    for generator in generators:
+        generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        for generator, state in zip(generators, kept, strict=True):
+            generator.set_state(state)
+
+
+def seed_torch(seed: int, device: torch.device | None = None) -> None:
+    """Let torch's generators begin anew, inside `isolated_torch_randomness`."""
+    for generator in _generators(device):
+        generator.manual_seed(seed)
+
+
+def _generators(device: torch.device | None) -> list[torch.Generator]:
+    if device is None or device.type != "cuda":
+        return [torch.default_generator]
+    torch.cuda.init()
+    return [torch.default_generator, torch.cuda.default_generators[device.index or 0]]
+
+
+def _as_rows(data: Any, most_rows: int, seed: int) -> _Rows:
+    if isinstance(data, DataLoader):
+        rows = _indices(data)
+        if rows is not None:
+            return _IndexedRows(data.dataset, rows, data)
+        return _pool(data, most_rows, seed)
+    if isinstance(data, IterableDataset):
+        return _pool(data, most_rows, seed, single=True)
+    if isinstance(data, tuple | list):
+        if len(data) != 2:
+            raise InputError(
+                f"train_data: a {type(data).__name__} of {len(data)} entries; a pair (x, y) or x alone would work."
+            )
+        x = as_tensor(data[0], "train_data")
+        y = data[1]
+        length = tuple(y.shape)[:1] if hasattr(y, "shape") else (len(y),) if hasattr(y, "__len__") else None
+        if length not in (None, (len(x),)):
+            raise InputError(
+                f"train_data: x has {len(x)} rows and y {length[0] if length else 'none'}; they must agree."
+            )
+        return _ArrayRows(x)
+    if isinstance(data, Tensor | np.ndarray) or hasattr(data, "to_numpy"):
+        return _ArrayRows(as_tensor(data, "train_data"))
+    indexable = hasattr(data, "__getitem__") and hasattr(data, "__len__")
+    if indexable and not isinstance(data, str | bytes | Mapping):
+        return _IndexedRows(data, range(len(data)), None)
+    raise InputError(
+        f"train_data: {type(data).__name__} was given; a DataLoader, a Dataset, a tensor, a NumPy array or a "
+        "pair (x, y) would work."
+    )
+
+
+@dataclass(frozen=True)
+class _ArrayRows:
+    x: Tensor
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def batches(self, rows: Sequence[list[int]], seed: int) -> Iterator[Tensor]:
+        for chosen in rows:
+            yield self.x[torch.as_tensor(chosen, device=self.x.device)]
+
+
+@dataclass(frozen=True)
+class _IndexedRows:
+    """A map-style data set, fetched the way the user's loader fetches it (transforms, collate_fn, workers)."""
+
+    dataset: Any
+    rows: Sequence[int]
+    loader: DataLoader[Any] | None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def batches(self, rows: Sequence[list[int]], seed: int) -> Iterator[Tensor]:
+        options: dict[str, Any] = {}
+        if self.loader is not None:
+            options = {
+                "collate_fn": self.loader.collate_fn,
+                "num_workers": self.loader.num_workers,
+                "worker_init_fn": self.loader.worker_init_fn,
+                "multiprocessing_context": self.loader.multiprocessing_context,
+                "timeout": self.loader.timeout,
+            }
+        fetched = DataLoader(
+            self.dataset,
+            batch_sampler=[[self.rows[i] for i in chosen] for chosen in rows],
+            generator=torch.Generator().manual_seed(seed),
+            **options,
+        )
+        batches = iter(fetched)
+        for _ in rows:
+            try:
+                batch = next(batches)
+            except Exception as error:
+                raise InputError(
+                    f"train_data: {type(self.dataset).__name__} gave no batch of rows ({type(error).__name__}: "
+                    f"{error}); rows that its collate_fn makes into tensors would work."
+                ) from error
+            yield _input_of(batch)
+
+
+def _indices(loader: DataLoader[Any]) -> Sequence[int] | None:
+    """The rows that a loader draws from, where its sampler gives all of them the same chance; else None."""
+    if isinstance(loader.dataset, IterableDataset) or type(loader.batch_sampler) is not BatchSampler:
+        return None
+    if type(loader.sampler) is SubsetRandomSampler:
+        return loader.sampler.indices
+    if type(loader.sampler) in (RandomSampler, SequentialSampler):
+        return range(len(loader.dataset))  # type: ignore[arg-type]
+    return None
+
+
+def _pool(stream: Iterable[Any], most_rows: int, seed: int, single: bool = False) -> _ArrayRows:
+    """The first rows of a stream of batches (`single`: of rows), as many as all batches hold or as fit the memory."""
+    parts: list[Tensor] = []
+    rows = size = 0
+    with isolated_randomness(seed):
+        for entry in stream:
+            part = _input_of(entry)[None] if single else _input_of(entry)
+            if parts and part.shape[1:] != parts[0].shape[1:]:
+                raise InputError(
+                    f"train_data: inputs of shape {tuple(parts[0].shape[1:])} and {tuple(part.shape[1:])} cannot be "
+                    "batched together; a data set with __len__ and __getitem__ and its own collate_fn would work."
+                )
+            parts.append(part.cpu())
+            rows, size = rows + len(part), size + part.numel() * part.element_size()
+            if rows >= most_rows or size >= POOL_BYTES:
+                break
+    if not parts:
+        raise InputError("train_data: is empty; pass the rows that the network was trained on.")
+    return _ArrayRows(torch.cat(parts)[:most_rows])
+
+
+def _input_of(batch: Any) -> Tensor:
+    """The network's input in a batch or row: the batch itself, or the first entry of a tuple or list."""
+    first = batch[0] if isinstance(batch, tuple | list) and batch else batch
+    if isinstance(first, np.ndarray):
+        first = torch.from_numpy(first)
+    if not isinstance(first, Tensor):
+        raise InputError(
+            f"train_data: a batch is {type(batch).__name__} and its input {type(first).__name__}, not a tensor; "
+            "a collate_fn that returns x or (x, y, ...) with x a tensor would work."
+        )
+    return first

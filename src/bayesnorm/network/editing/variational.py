@@ -1,0 +1,247 @@
+"""Networks whose linear and convolutional weights are drawn anew in every pass, with derivatives by their distribution.
+
+The entries of a weight tensor are W = m M + sigma eps, where the multiplier m is 1 or a random vector along one axis.
+There are three ways, *estimators*, to make a pass; under each of them every row meets weights of just this
+distribution, so that the mean loss over rows is an unbiased estimate of the expected one:
+
+- "weights": one draw for all rows, put in the weights' place. It works whatever a network does with its weights.
+- "flipout" (Wen et al. 2018): every row has a draw of its own, which is the shared sigma eps with random signs for
+  each of the row's input and output channels. Costs two maps instead of one.
+- "local" (Kingma et al. 2015): the outputs of a linear layer are drawn from the Gaussian that they have given its
+  input, N((x m) M, x^2 sigma^2), independently for every row. Costs two maps, and has the least noise.
+
+"local" is exact where a row meets the weights once. Where it meets them at many places (pixels of a convolution, steps
+of a sequence), noise that is independent between places is not that of any weights, and flipout takes over. Where a
+weight is shared by several layers, a layer called several times, or a subclass has its own forward, "weights" does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional
+from torch.nn.modules.conv import _ConvNd
+
+from ...errors import NetworkError
+from ..collecting.batches import isolated_torch_randomness
+from ..copying import private_copy
+from ..inputs import call
+
+Estimator = Literal["local", "flipout", "weights"]
+
+_PLAIN = (nn.Linear.forward, nn.Conv1d.forward, nn.Conv2d.forward, nn.Conv3d.forward)
+"""Forwards that do nothing but map their input; transposed convolutions take the general way."""
+
+
+class RandomWeights(nn.Module):
+    """W = m M + softplus(rho) eps: the distribution of one weight tensor, entries independent given m.
+
+    Args:
+        mean: M, the network's own parameter.
+        std: The initial standard deviations, in its shape.
+        axis: Which axis of the tensor the multiplier m goes along: 0 for output, 1 for input channels.
+    """
+
+    def __init__(self, mean: nn.Parameter, std: Tensor, axis: int = 0) -> None:
+        super().__init__()
+        self.mean = mean
+        self.rho = nn.Parameter(std + torch.log(-torch.expm1(-std)))  # the inverse of softplus
+        self.axis = axis
+
+    @property
+    def std(self) -> Tensor:
+        """sigma, in the tensor's shape."""
+        return functional.softplus(self.rho)
+
+    def multipliers(self, n: int) -> Tensor | None:
+        """n draws of m, (n, channels), or None where it is 1."""
+        return None
+
+    def draws(self, n: int) -> Tensor:
+        """n draws of W, (n, *shape)."""
+        mean: Tensor = self.mean
+        multipliers = self.multipliers(n)
+        if multipliers is not None:
+            shape = [1] * mean.dim()
+            shape[self.axis] = -1
+            mean = mean * multipliers.view(n, *shape)
+        return mean + self.std * torch.randn(n, *self.mean.shape, dtype=mean.dtype, device=mean.device)
+
+
+@dataclass(frozen=True)
+class WeightTensor:
+    """A weight or bias that can be drawn.
+
+    Args:
+        name: In `named_parameters`.
+        parameter: The tensor.
+        is_bias: Whether it is a bias.
+        axis: The axis that multipliers are meant for: inputs of linear layers, outputs of convolutions.
+    """
+
+    name: str
+    parameter: nn.Parameter
+    is_bias: bool
+    axis: int
+
+
+def weight_tensors(network: nn.Module) -> list[WeightTensor]:
+    """Weights and biases of linear and convolutional layers, those without gradient left out; or an error."""
+    roles: dict[int, tuple[bool, int]] = {}
+    for module in network.modules():
+        if isinstance(module, nn.Linear | _ConvNd):
+            axis = 1 if isinstance(module, nn.Linear) else 0
+            for key in ("weight", "bias"):
+                parameter = module._parameters.get(key)
+                if parameter is not None and parameter.requires_grad:
+                    roles.setdefault(id(parameter), (key == "bias", 0 if key == "bias" else axis))
+    found = [
+        WeightTensor(name, parameter, *roles[id(parameter)])
+        for name, parameter in network.named_parameters()
+        if id(parameter) in roles
+    ]
+    if all(tensor.is_bias for tensor in found):
+        kinds = sorted({type(module).__name__ for module in network.modules()})
+        raise NetworkError(
+            "model: has no linear or convolutional layer with a weight that requires a gradient (found "
+            f"{', '.join(kinds[:12])}{', ...' if len(kinds) > 12 else ''}); a network of Linear or Conv1d/2d/3d "
+            "layers, not all of them frozen, would work."
+        )
+    return found
+
+
+class NoisyNetwork(nn.Module):
+    """A network whose weights are drawn in every pass, in training and in evaluation mode.
+
+    Args:
+        network: A network of one's own: forwards of its layers are replaced.
+        weights: The distributions by parameter name; their means are the network's own parameters.
+        estimator: How; see the module's docstring.
+        example: Some input rows, to see which layers run just once.
+    """
+
+    def __init__(self, network: nn.Module, weights: dict[str, Any], estimator: Estimator, example: Tensor) -> None:
+        super().__init__()
+        self.network = network
+        self.weights = nn.ModuleList(weights.values())
+        self._replaced: dict[str, RandomWeights] = dict(weights)
+        self._rows, self._ran = 0, set[str]()
+        if estimator != "weights":
+            self._replace_forwards(weights, estimator, example)
+
+    def forward(self, x: Tensor) -> Any:
+        self._rows, self._ran = len(x), set()
+        drawn = {name: weights.draws(1)[0] for name, weights in self._replaced.items()}
+        return functional_call(self.network, drawn, (x,)) if drawn else self.network(x)
+
+    def entered(self, layer: str) -> int:
+        """Told by a layer that it runs; gives the number of rows of the pass."""
+        if layer in self._ran:
+            raise NetworkError(
+                f"model: layer {layer!r} runs once in evaluation and more often in training, where its draws must "
+                'agree; estimator="weights" would work.'
+            )
+        self._ran.add(layer)
+        return self._rows
+
+    def _replace_forwards(self, weights: dict[str, RandomWeights], estimator: Estimator, example: Tensor) -> None:
+        calls = _calls(self.network, example)
+        owned = [p for module in self.network.modules() for p in module._parameters.values() if p is not None]
+        uses = Counter(id(parameter) for parameter in owned)
+        names = {id(distribution.mean): name for name, distribution in weights.items()}
+        for layer, module in self.network.named_modules():
+            if calls[layer] != 1 or "forward" in vars(module) or type(module).forward not in _PLAIN:
+                continue
+            weight, bias = module._parameters.get("weight"), module._parameters.get("bias")
+            if id(weight) in names and uses[id(weight)] == 1 and uses[id(bias)] <= 1:
+                own = weights[names[id(weight)]]
+                own_bias = weights[names[id(bias)]] if id(bias) in names else bias
+                module.forward = _NoisyLayer(self, layer, module, own, own_bias, estimator == "local")
+                self._replaced.pop(names[id(weight)])
+                self._replaced.pop(names.get(id(bias), ""), None)
+
+
+@dataclass(frozen=True)
+class _NoisyLayer:
+    """The forward of a linear or convolutional layer under weights that every row draws for itself."""
+
+    network: NoisyNetwork
+    name: str
+    module: nn.Module
+    weight: RandomWeights
+    bias: RandomWeights | Tensor | None
+    local: bool
+
+    def __call__(self, input: Tensor) -> Tensor:
+        rows, linear, x = self.network.entered(self.name), isinstance(self.module, nn.Linear), input
+        by_row = len(x) == rows and (x.dim() >= 2 if linear else x.dim() == self.weight.mean.dim())
+        if not by_row:  # rows were folded into another axis: one draw for all of them
+            bias = self.bias.draws(1)[0] if isinstance(self.bias, RandomWeights) else self.bias
+            return self._map(x, self.weight.draws(1)[0], bias)
+        mean = self._mean(x, rows)
+        if self.local and linear and x.dim() == 2:
+            return mean + self._local_noise(x)
+        return mean + self._flipout_noise(x, mean, rows)
+
+    def _mean(self, x: Tensor, rows: int) -> Tensor:
+        bias = self.bias.mean if isinstance(self.bias, RandomWeights) else self.bias
+        multipliers = self.weight.multipliers(rows)
+        if multipliers is None:
+            return self._map(x, self.weight.mean, bias)
+        if self.weight.axis == 1:
+            return self._map(x * self._along(multipliers, x), self.weight.mean, bias)
+        mapped = self._map(x, self.weight.mean, None)
+        mapped = mapped * self._along(multipliers, mapped)
+        return mapped if bias is None else mapped + self._along(bias, mapped)
+
+    def _local_noise(self, x: Tensor) -> Tensor:
+        bias_var = self.bias.std.square() if isinstance(self.bias, RandomWeights) else None
+        var = functional.linear(x.square(), self.weight.std.square(), bias_var)
+        # A row of zeros has no variance, where the square root has no derivative.
+        return var.clamp_min(torch.finfo(var.dtype).tiny).sqrt() * torch.randn_like(var)
+
+    def _flipout_noise(self, x: Tensor, mean: Tensor, rows: int) -> Tensor:
+        channels = -1 if isinstance(self.module, nn.Linear) else 1
+        into, out = _signs(x, rows, x.shape[channels]), _signs(mean, rows, mean.shape[channels])
+        std = self.weight.std
+        mapped = self._map(x * self._along(into, x), std * torch.randn_like(std), None)
+        noise = mapped * self._along(out, mapped)
+        if isinstance(self.bias, RandomWeights):
+            std = self.bias.std
+            noise = noise + self._along(std * torch.randn(rows, len(std), dtype=std.dtype, device=std.device), noise)
+        return noise
+
+    def _map(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if isinstance(self.module, nn.Linear):
+            return functional.linear(x, weight, bias)
+        return self.module._conv_forward(x, weight, bias)  # type: ignore[operator]
+
+    def _along(self, values: Tensor, h: Tensor) -> Tensor:
+        """Values per channel, (channels,) or (rows, channels), in a shape that goes along the channels of `h`."""
+        *rows, channels = values.shape
+        ones = [1] * (h.dim() - 2)
+        return (
+            values.view(*rows, *ones, channels)
+            if isinstance(self.module, nn.Linear)
+            else values.view(*values.shape, *ones)
+        )
+
+
+def _signs(like: Tensor, rows: int, channels: int) -> Tensor:
+    return torch.empty(rows, channels, dtype=like.dtype, device=like.device).bernoulli_().mul_(2).sub_(1)
+
+
+@torch.no_grad()
+def _calls(network: nn.Module, x: Tensor) -> Counter[str]:
+    """How often every module runs in a pass in evaluation mode."""
+    watched, counted = private_copy(network), Counter[str]()
+    for name, module in watched.named_modules():
+        module.register_forward_pre_hook(lambda _module, _args, name=name: counted.update([name]))
+    with isolated_torch_randomness(0, x.device):
+        call(watched, x.clone(), "train_data")
+    return counted

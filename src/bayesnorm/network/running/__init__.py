@@ -1,0 +1,1 @@
+"""Run one network under many states."""

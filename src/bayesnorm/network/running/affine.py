@@ -1,0 +1,106 @@
+"""Batch norm as one affine map per channel, so that draws can be a `vmap` axis and have derivatives.
+
+PyTorch's own batch norm in evaluation mode is slow under `vmap` and has no derivative by its running statistics. With
+mean m and variance v it is h * scale + shift, where scale = weight / sqrt(v + eps) and shift = bias - m * scale.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ..layers import find_batchnorm
+
+State = dict[str, Tensor]
+"""Overrides by parameter or buffer name, each (n, *shape)."""
+
+
+class AffineBatchNorm:
+    """Teaches the batch-norm layers of a private copy to run under given statistics as an affine map.
+
+    Layers that only normalise (`plain`) are replaced by the map. A subclass that does more (`special`), such as one
+    that carries an activation, keeps its own forward; on request it gets the input whose own normalisation is the drawn
+    one, which has derivatives, but is right only where the layer uses its input for nothing else.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        found = find_batchnorm(network)
+        self.plain = {name: module for name, module in found.items() if _only_normalises(module)}
+        self.special = {name: module for name, module in found.items() if name not in self.plain}
+        self._maps: dict[str, tuple[Tensor, Tensor]] = {}
+        for name, module in found.items():
+            module.forward = self._wrapped(name, module.forward)  # type: ignore[method-assign]
+
+    @contextlib.contextmanager
+    def under(self, state: State, special: bool = False) -> Iterator[State]:
+        """Run layers under the statistics in `state`; gives the overrides that are still to be made.
+
+        Args:
+            state: Statistics (channels,), or (batch, channels) for others in every row.
+            special: Whether special layers take part.
+        """
+        rest = dict(state)
+        for name in [*self.plain, *(self.special if special else ())]:
+            mean, var = (rest.pop(f"{name}.{key}", None) for key in ("running_mean", "running_var"))
+            if mean is not None or var is not None:
+                learned = ("weight", "bias") if name in self.plain else ()
+                self._maps[name] = self.map_of(name, mean, var, *(rest.pop(f"{name}.{key}", None) for key in learned))
+        try:
+            yield rest
+        finally:
+            self._maps.clear()
+
+    def map_of(
+        self,
+        name: str,
+        mean: Tensor | None,
+        var: Tensor | None,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Scale and shift of a layer under some statistics, (..., channels); what is None is the layer's own."""
+        module = self.plain.get(name) or self.special[name]
+        own_mean, own_var = module.running_mean, module.running_var
+        assert own_mean is not None
+        assert own_var is not None
+        mean, var = own_mean if mean is None else mean, own_var if var is None else var
+        scale = torch.rsqrt(var.to(torch.promote_types(var.dtype, torch.float32)) + module.eps)
+        if name in self.special:
+            scale = scale * torch.sqrt(own_var + module.eps)
+            return scale, own_mean - mean * scale
+        weight, bias = module.weight if weight is None else weight, module.bias if bias is None else bias
+        scale = scale if weight is None else scale * weight
+        return scale, -mean * scale if bias is None else bias - mean * scale
+
+    def far(self, states: State) -> State:
+        """The first of several states, its statistics moved far off, where it shows that a map is not all."""
+        one = {name: value[0] for name, value in states.items()}
+        for name in self.plain:
+            mean, var = (one.get(f"{name}.{key}") for key in ("running_mean", "running_var"))
+            if mean is not None and var is not None:
+                sign = 1 - 2 * (torch.arange(len(mean), device=mean.device) % 2)  # so that a ReLU lets some through
+                var = var.clamp_min(0)  # drawn variances of constant channels are 0 give or take a rounding error
+                one |= {f"{name}.running_mean": mean + 2 * sign * var.sqrt(), f"{name}.running_var": 4 * var}
+        return one
+
+    def _wrapped(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            drawn = self._maps.get(name)
+            if drawn is None:
+                return original(*args, **kwargs)
+            h = args[0] if args else kwargs.pop("input")
+            scale, shift = (part.view(-1, part.shape[-1], *[1] * (h.dim() - 2)) for part in drawn)
+            mapped = torch.addcmul(shift, h, scale).to(h.dtype)
+            return mapped if name in self.plain else original(mapped, *args[1:], **kwargs)
+
+        return forward
+
+
+def _only_normalises(module: _BatchNorm) -> bool:
+    known = _BatchNorm.forward, nn.SyncBatchNorm.forward
+    return "forward" not in vars(module) and type(module).forward in known

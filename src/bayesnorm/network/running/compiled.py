@@ -1,0 +1,197 @@
+"""The fast lane: a compiled copy of a network that runs all draws in one graph.
+
+A frozen copy of the network gets its batch-norm layers replaced by one scale and one shift per draw. Where draws begin
+at the first batch-norm layer, they are folded into the batch, (draws * batch, ...); where they begin later, they are a
+`vmap` axis and what comes before is in the graph once. `torch.compile` fuses the maps and replays the whole as a CUDA
+graph. A graph belongs to one number of draws and one batch shape; graphs are kept, so that a shape which comes again
+costs no compilation.
+
+The copy is checked against the plain way on the first input of every shape; where it cannot be compiled or does not
+agree (rows that depend on one another), the plain way is taken and that is said once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from ...errors import BayesNormError, BayesNormWarning
+from ..copying import private_copy
+from ..layers import find_batchnorm
+from .affine import State
+from .executable import Executable
+
+GRAPHS = 8
+"""How many compiled graphs are kept, by shape."""
+
+Graph = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class _Draws:
+    """Drawn states, and the maps of all their layers side by side, each (draws, channels)."""
+
+    states: State
+    names: tuple[str, ...]
+    scale: Tensor
+    shift: Tensor
+
+
+class CompiledExecutable(Executable):
+    """An `Executable` whose vectorised runs are compiled. The network's weights are those of the time of compiling.
+
+    Args:
+        model: The network.
+        output: Which entry to take where it returns a dict or a tuple.
+        dtype: Precision of the compiled copy, e.g. torch.bfloat16; None keeps the network's own.
+        tf32: Let convolutions on a GPU use TF32 where the copy is in single precision.
+        mode: Passed to `torch.compile`.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        output: str | int | None = None,
+        *,
+        dtype: torch.dtype | None = None,
+        tf32: bool = True,
+        mode: str = "reduce-overhead",
+    ) -> None:
+        super().__init__(model, output)
+        if dtype is not None and not dtype.is_floating_point:
+            raise BayesNormError(f"dtype: {dtype} was given; a floating dtype such as torch.bfloat16 would work.")
+        self._compute_dtype, self._tf32, self._mode = dtype or self.dtype, tf32, mode
+        self._warned = False
+
+    def _private(self) -> nn.Module:
+        """A copy with weights of its own, as they are now; graphs of an earlier one are of no use any more."""
+        self._frozen = copy.deepcopy(private_copy(self.model)).requires_grad_(False)
+        self._graphs: OrderedDict[Any, Graph | None] = OrderedDict()
+        self._draws: _Draws | None = None
+        return private_copy(self._frozen)
+
+    def _run(self, states: State, x: Tensor, vectorize: bool, chunk: int | None, block_bytes: int | None) -> Tensor:
+        draws = self._prepared(states)
+        if draws is not None and vectorize and chunk is None and block_bytes is None:
+            key = (draws.names, draws.scale.shape[0], x.shape, x.dtype)
+            if key not in self._graphs:
+                self._graphs[key] = self._checked(draws, x)
+                while len(self._graphs) > GRAPHS:
+                    self._graphs.popitem(last=False)
+            graph = self._graphs[key]
+            if graph is not None:
+                self._graphs.move_to_end(key)
+                return self._replay(graph, draws, x)
+        return super()._run(states, x, vectorize, chunk, block_bytes)
+
+    def _replay(self, graph: Graph, draws: _Draws, x: Tensor) -> Tensor:
+        if x.dim() == 4:
+            x = x.contiguous(memory_format=torch.channels_last)
+        if x.dtype != self._compute_dtype and x.is_floating_point():
+            x = x.to(self._compute_dtype)
+        with self._precision():
+            return graph(x, draws.scale, draws.shift).to(self._dtype, copy=True)
+
+    def _checked(self, draws: _Draws, x: Tensor) -> Graph | None:
+        """A graph for inputs like `x` that gives what the plain way gives; None where there is none."""
+        expected = super()._run(draws.states, x, True, None, None)
+        try:
+            graph = self._compile(draws.names)
+            found = self._replay(graph, draws, x)
+        except Exception as error:  # compilers fail in many ways, and none of them is the user's problem
+            self._say_plain(f"could not be compiled ({(str(error).strip() or repr(error)).splitlines()[0]})")
+            return None
+        scale = expected.abs().max().clamp_min(1e-6)
+        rough = self._compute_dtype.itemsize < 4 or (self._tf32 and x.is_cuda)
+        allowed = (0.1 if rough else 1e-3) * scale
+        if found.shape != expected.shape or not bool((found - expected).abs().max() <= allowed):
+            self._say_plain("gives other numbers when compiled (do its rows depend on one another?)")
+            return None
+        return graph
+
+    def _say_plain(self, why: str) -> None:
+        if not self._warned:
+            self._warned = True
+            message = f"{type(self.model).__name__} {why}; it runs as before: same numbers, more time."
+            warnings.warn(message, BayesNormWarning, stacklevel=6)
+
+    def _compile(self, names: tuple[str, ...]) -> Graph:
+        network = copy.deepcopy(self._frozen).to(self._compute_dtype)
+        if any(parameter.dim() == 4 for parameter in network.parameters()):
+            network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        found = find_batchnorm(network)
+        for name in names:
+            parent = network.get_submodule(name.rpartition(".")[0])
+            setattr(parent, name.rpartition(".")[2], _DrawnAffine(found[name].num_features))
+        sizes = [found[name].num_features for name in names]
+        fold = names[0] == next(iter(found))
+
+        def one(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+            parts = zip(names, scale.split(sizes, -1), shift.split(sizes, -1), strict=True)
+            state = {f"{name}.{key}": part for name, *maps in parts for key, part in zip(_MAPS, maps, strict=True)}
+            result = functional_call(network, state, (x,))
+            return self._select(result, len(x))
+
+        def run(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+            if not fold:
+                return torch.vmap(one, in_dims=(None, 0, 0))(x, scale, shift)
+            draws = len(scale)
+            return one(x.repeat(draws, *[1] * (x.dim() - 1)), scale, shift).unflatten(0, (draws, len(x)))
+
+        run.__code__ = run.__code__.replace()  # graphs are counted, and their number limited, per code object
+        compiled: Graph = torch.compile(run, mode=self._mode, dynamic=False)
+        return compiled
+
+    def _prepared(self, states: State) -> _Draws | None:
+        """All layers' maps side by side, kept for as long as the same draws come again; None where there are none."""
+        if self._draws is None or self._draws.states is not states:
+            names = tuple(dict.fromkeys(name.rpartition(".")[0] for name in states))
+            if any(name not in self._affine.plain for name in names):
+                return None
+            maps = [
+                self._affine.map_of(name, states.get(f"{name}.running_mean"), states.get(f"{name}.running_var"))
+                for name in names
+            ]
+            scale, shift = (torch.cat(parts, dim=-1).to(self._compute_dtype) for parts in zip(*maps, strict=True))
+            self._draws = _Draws(states, names, scale, shift)
+        return self._draws
+
+    @contextlib.contextmanager
+    def _precision(self) -> Iterator[None]:
+        flags = torch.backends.cudnn
+        kept = flags.allow_tf32
+        flags.allow_tf32 = self._tf32
+        try:
+            yield
+        finally:
+            flags.allow_tf32 = kept
+
+
+_MAPS = ("scale", "shift")
+
+
+class _DrawnAffine(nn.Module):
+    """h * scale + shift with maps (channels,), or (draws, channels) where draws are folded into the batch."""
+
+    scale: Tensor
+    shift: Tensor
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        for name in _MAPS:
+            self.register_buffer(name, torch.zeros(channels))
+
+    def forward(self, input: Tensor) -> Tensor:
+        draws = self.scale.shape[0] if self.scale.dim() == 2 else 1
+        pixels = [1] * (input.dim() - 2)
+        scale, shift = (part.view(draws, 1, -1, *pixels) for part in (self.scale, self.shift))
+        return (input.unflatten(0, (draws, -1)) * scale + shift).flatten(0, 1)

@@ -1,0 +1,160 @@
+"""Look at what dropout does in a network: which forwards call it themselves, and where rows are in a layer's input."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.overrides import TorchFunctionMode
+
+from ..collecting.batches import isolated_randomness
+from ..inputs import call
+from .seeded_dropout import Axes
+
+Shapes = dict[str, list[tuple[int, ...]]]
+"""By layer, the shapes of its inputs in the calls of one pass."""
+
+
+@dataclass(frozen=True)
+class DropoutSeen:
+    """What a few passes showed.
+
+    Args:
+        always: Modules that call a dropout function in evaluation mode, with its name.
+        in_training: The same in training mode, as far as the network could be run in it.
+        axes: By layer that ran, which axis of its input holds the rows.
+        apart: Whether that axis holds nothing else, such as time.
+    """
+
+    always: dict[str, str]
+    in_training: dict[str, str]
+    axes: dict[str, Axes]
+    apart: bool
+
+
+def watch_dropout(network: nn.Module, layers: Mapping[str, nn.Module], x: Tensor) -> DropoutSeen:
+    """Run a private copy on a few rows of `x`, once in training mode and twice in evaluation mode.
+
+    Args:
+        network: The copy, which is of no further use.
+        layers: The layers to look at, by name.
+        x: Inputs on the network's device.
+    """
+    _own_tensors(network)
+    watch = _Watch(network, layers)
+    few = [x[torch.arange(rows, device=x.device) % len(x)] for rows in (2, 3)]
+    with isolated_randomness(0, x.device):
+        with contextlib.suppress(Exception):  # some networks want targets when they train
+            watch.run(_in_training(network), few[0])
+        in_training = dict(watch.functions)
+        network.eval()
+        two, three = (watch.run(network, rows) for rows in few)
+    axes = {name: _row_axes(two[name], three[name]) for name in layers if two[name]}
+    apart = all(
+        axis is None or shape[axis] == 2
+        for name, found in axes.items()
+        for axis, shape in zip(found, two[name], strict=False)
+    )
+    return DropoutSeen(always=watch.functions, in_training=in_training, axes=axes, apart=apart)
+
+
+def drops_inside(module: nn.Module) -> bool:
+    """Whether it is one of torch's own modules that drop inside their forward."""
+    if isinstance(module, nn.RNNBase):
+        return module.dropout > 0 and module.num_layers > 1
+    return isinstance(module, nn.MultiheadAttention) and module.dropout > 0
+
+
+class _Watch(TorchFunctionMode):
+    """Notes which modules call torch's own dropout functions, and what comes into the layers."""
+
+    def __init__(self, network: nn.Module, layers: Mapping[str, nn.Module]) -> None:
+        super().__init__()
+        self.functions: dict[str, str] = {}
+        self._shapes: Shapes = {name: [] for name in layers}
+        self._inside: list[str] = []
+        for name, module in network.named_modules():
+            module.register_forward_pre_hook(self._entering(name, name in layers), prepend=True)
+            module.register_forward_hook(self._left)
+
+    def run(self, network: nn.Module, x: Tensor) -> Shapes:
+        """Shapes of what comes into the layers in one pass; `functions` is then that pass's too."""
+        self.functions, self._shapes = {}, {name: [] for name in self._shapes}
+        self._inside.clear()
+        with self:
+            call(lambda rows: network(rows.clone()), x, "x")
+        return self._shapes
+
+    def _entering(self, name: str, watched: bool) -> Callable[[nn.Module, Any], None]:
+        def hook(_module: nn.Module, args: Any) -> None:
+            self._inside.append(name)
+            if watched and args:
+                self._shapes[name].append(tuple(args[0].shape))
+
+        return hook
+
+    def _left(self, *_: Any) -> None:
+        self._inside.pop()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if _drops(func, args, kwargs):
+            self.functions.setdefault(self._inside[-1] if self._inside else "", func.__name__)
+        return func(*args, **kwargs)
+
+
+_ON_UNLESS_TOLD = {"dropout", "dropout_", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "feature_dropout_"}
+_OFF_UNLESS_TOLD = {"alpha_dropout", "alpha_dropout_", "feature_alpha_dropout", "feature_alpha_dropout_"}
+
+
+def _drops(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether a call of a torch function drops something."""
+    name = getattr(func, "__name__", "")
+
+    def given(position: int, *names: str, otherwise: Any) -> Any:
+        named = [kwargs[name] for name in names if name in kwargs]
+        return named[0] if named else args[position] if len(args) > position else otherwise
+
+    if name == "scaled_dot_product_attention":
+        return bool(given(4, "dropout_p", otherwise=0) > 0)
+    if name == "multi_head_attention_forward":
+        return bool(given(10, "dropout_p", otherwise=0) > 0 and given(13, "training", otherwise=True))
+    if name in _ON_UNLESS_TOLD or name in _OFF_UNLESS_TOLD:
+        on = given(2, "training", "train", otherwise=name in _ON_UNLESS_TOLD)
+        return bool(on and given(1, "p", otherwise=0.5) > 0)
+    return False
+
+
+def _row_axes(two: list[tuple[int, ...]], three: list[tuple[int, ...]]) -> Axes:
+    """Which axis grows with the rows, for each call, from the shapes for two rows and for three."""
+    axes: list[int | None] = []
+    for a, b in zip(two, three, strict=False):
+        growing = [i for i, (m, n) in enumerate(zip(a, b, strict=False)) if m != n and 3 * m == 2 * n]
+        axes.append(growing[0] if growing else None)
+    return tuple(axes) or (0,)
+
+
+def _in_training(network: nn.Module) -> nn.Module:
+    """In training mode, so that what depends on it shows, but for normalisation, which may refuse a few rows."""
+    network.train()
+    for module in network.modules():
+        if isinstance(module, _NormBase):
+            module.eval()
+    return network
+
+
+def _own_tensors(network: nn.Module) -> None:
+    """Give a private copy its own of all that a pass in training mode might write to."""
+    for module in network.modules():
+        for key, parameter in module._parameters.items():
+            if parameter is not None:
+                module._parameters[key] = nn.Parameter(parameter.detach().clone(), requires_grad=False)
+        for mapping in (module._buffers, vars(module)):
+            for key, value in mapping.items():
+                if isinstance(value, Tensor):
+                    mapping[key] = value.detach().clone()

@@ -1,0 +1,31 @@
+"""Distributions over part of a network's state; one file = one kind."""
+
+from .base import (
+    Posterior as Posterior,
+    derived_seeds as derived_seeds,
+    load as load,
+    require_draws as require_draws,
+    restored_posterior as restored_posterior,
+)
+from .batch_size import (
+    Resizable as Resizable,
+    effective_batch_size as effective_batch_size,
+    resized as resized,
+)
+from .batchnorm import BatchNormPosterior as BatchNormPosterior, Center as Center, coordinates as coordinates
+from .combined import CombinedPosterior as CombinedPosterior, combine as combine
+from .dropout import DropoutPosterior as DropoutPosterior, mask_seeds as mask_seeds
+from .ensemble import EnsemblePosterior as EnsemblePosterior
+from .flow_weights import FlowWeights as FlowWeights
+from .fluctuations import (
+    Empirical as Empirical,
+    Fluctuations as Fluctuations,
+    LowRankGaussian as LowRankGaussian,
+)
+from .point import PointPosterior as PointPosterior, point as point
+from .variational import VariationalPosterior as VariationalPosterior
+from .weight_distributions import (
+    GaussianWeights as GaussianWeights,
+    WeightDistribution as WeightDistribution,
+    WeightPrior as WeightPrior,
+)

@@ -1,0 +1,222 @@
+"""A posterior: a distribution over part of a network's state, ready to predict, save and load."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from .. import files
+from ..arguments import require_seed, require_whole
+from ..engines import Engine, MonteCarlo, Passes
+from ..errors import BayesNormError, FileFormatError
+from ..likelihoods import Likelihood, likelihood_from, require_likelihood
+from ..network import Executable, State
+from ..predictive import Predictive
+
+_KINDS: dict[str, type[Posterior]] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior(ABC):
+    """A distribution over part of a network's state. Immutable: every change gives a new posterior.
+
+    Args:
+        executable: The network, seen through a private copy that shares its weights.
+        likelihood: Turns network outputs into distributions of targets.
+    """
+
+    kind: ClassVar[str]
+
+    executable: Executable = dataclasses.field(repr=False)
+    likelihood: Likelihood
+
+    def __init_subclass__(cls) -> None:
+        _KINDS[cls.kind] = cls
+
+    def __post_init__(self) -> None:
+        require_likelihood(self.likelihood)
+
+    @property
+    def model(self) -> nn.Module:
+        """The user's network."""
+        return self.executable.model
+
+    @property
+    def network(self) -> nn.Module:
+        """The network whose state a draw overrides: `functional_call(posterior.network, draw, x)` is its meaning.
+
+        The user's own wherever it has that state; else a private copy, e.g. one whose dropout layers take a seed.
+        """
+        return self.executable.network
+
+    @property
+    def default_samples(self) -> int:
+        """How many draws a prediction takes where no engine is given."""
+        return MonteCarlo.samples
+
+    @abstractmethod
+    def sample(self, n: int, seed: int = 0) -> State:
+        """n draws of the state: overrides by parameter or buffer name, each (n, *shape)."""
+
+    def passes(self, n: int, seed: int) -> Sequence[Passes]:
+        """Say which passes of which network give n draws; an engine runs them."""
+        return [Passes(self.executable, self.drawn(n, seed))]
+
+    def outputs(self, n: int, x: Any, seed: int = 0) -> Tensor:
+        """Run the network under n draws: outputs (n, batch, *out)."""
+        return MonteCarlo(require_draws(n)).outputs(self, x, seed)
+
+    @abstractmethod
+    def tensors(self) -> dict[str, Tensor]:
+        """What `save` writes as tensors."""
+
+    @abstractmethod
+    def config(self) -> dict[str, Any]:
+        """What `save` writes as JSON."""
+
+    @classmethod
+    def require_network(cls, model: nn.Module, expected: dict[str, list[int]]) -> None:
+        """Refuse a network of another architecture than the one that a file was written for."""
+        require_architecture(model, expected)
+
+    @classmethod
+    @abstractmethod
+    def restored(
+        cls,
+        executable: Executable,
+        likelihood: Likelihood,
+        tensors: dict[str, Tensor],
+        config: dict[str, Any],
+    ) -> Self:
+        """The posterior that `tensors()` and `config()` described."""
+
+    def predict(self, x: Any, engine: Engine | None = None, seed: int = 0) -> Predictive:
+        """The predictive distribution of the targets at `x`.
+
+        Args:
+            x: Inputs, (batch, ...): a tensor or array; brought to the network's device and dtype.
+            engine: How to push the posterior through the network; None means `MonteCarlo()` with 64 draws, or as many
+                as there are.
+            seed: Same seed, same result.
+        """
+        if engine is not None and not isinstance(engine, Engine):
+            raise BayesNormError(f"engine: {engine!r} was given; MonteCarlo(samples=256) would work.")
+        return (engine or MonteCarlo(self.default_samples)).predict(self, x, require_seed(seed))
+
+    def compile(self, *, dtype: torch.dtype | None = None, tf32: bool = True, mode: str = "reduce-overhead") -> Self:
+        """The same posterior over a compiled copy of the network: `torch.compile`, with CUDA graphs on a GPU.
+
+        The first prediction of every shape (draws and batch) compiles for some seconds; further ones of that shape
+        only run. Weights are frozen at this point. Where a network cannot be compiled, it runs as before and that is
+        said once.
+
+        Args:
+            dtype: Precision of the copy, e.g. torch.bfloat16; None keeps the network's own.
+            tf32: Let convolutions on a GPU use TF32.
+            mode: Passed to `torch.compile`.
+        """
+        raise BayesNormError(
+            f"compile: is for posteriors over batch-norm statistics, and this is {type(self).__name__}; it predicts "
+            "without compiling."
+        )
+
+    def drawn(self, n: int, seed: int) -> State:
+        """As `sample`, but the last draws are kept, so that predicting again with the same seed costs no drawing."""
+        key = n, seed, self.executable.device
+        kept: tuple[Any, State] | None = self.__dict__.get("_drawn")
+        if kept is None or kept[0] != key:
+            kept = key, self.sample(n, seed)
+            object.__setattr__(self, "_drawn", kept)
+        return kept[1]
+
+    def with_likelihood(self, likelihood: Likelihood) -> Self:
+        """The same posterior under another likelihood."""
+        return dataclasses.replace(self, likelihood=likelihood)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the posterior (not the network's weights, and no training data) as one safetensors file."""
+        files.write(
+            Path(path),
+            tensors=self.tensors(),
+            config={
+                "kind": self.kind,
+                "posterior": self.config(),
+                "likelihood": self.likelihood.config(),
+                "output": self.executable.output,
+                "network": architecture(self.model),
+            },
+        )
+
+
+def load(path: str | os.PathLike[str], model: nn.Module) -> Posterior:
+    """Read a posterior that `save` wrote, for the network that it was fitted on.
+
+    Args:
+        path: The file.
+        model: The network with its weights; the file holds only the posterior. Where a method trained networks of its
+            own (an ensemble, weights with a distribution), the file holds their weights and only the architecture of
+            `model` counts; for members of several architectures it is an `nn.ModuleList` of them.
+    """
+    tensors, config = files.read(Path(path))
+    try:
+        likelihood = likelihood_from(config["likelihood"])
+        executable = Executable(model, config["output"])
+        kind_named(config["kind"]).require_network(executable.model, config["network"])
+        placed = {name: tensor.to(executable.device) for name, tensor in tensors.items()}
+        return restored_posterior(config["kind"], executable, likelihood, placed, config["posterior"])
+    except BayesNormError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise FileFormatError(f"path: {path} does not hold a whole posterior ({error!r}); save it again.") from error
+
+
+def restored_posterior(
+    kind: str, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
+) -> Posterior:
+    """A posterior of any kind from what its `tensors()` and `config()` gave."""
+    return kind_named(kind).restored(executable, likelihood, tensors, config)
+
+
+def kind_named(kind: str) -> type[Posterior]:
+    """Return the class of posteriors that files call `kind`."""
+    if kind not in _KINDS:
+        raise FileFormatError(f"path: holds a {kind!r} posterior; known are {', '.join(sorted(_KINDS))}.")
+    return _KINDS[kind]
+
+
+def architecture(model: nn.Module) -> dict[str, list[int]]:
+    """Names and shapes of a network's parameters and buffers: what a posterior must find again."""
+    named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return {name: list(tensor.shape) for name, tensor in named.items()}
+
+
+def require_architecture(model: nn.Module, expected: dict[str, list[int]]) -> None:
+    """An error that names the first difference between a network and the one a posterior was fitted on."""
+    found = architecture(model)
+    for name in [*expected, *found]:
+        there, here = expected.get(name), found.get(name)
+        if there != here:
+            raise FileFormatError(
+                f"model: does not match the network that the posterior was fitted on: {name} is "
+                f"{'absent' if there is None else tuple(there)} there and {'absent' if here is None else tuple(here)} "
+                "here. Load it for a network of the same architecture."
+            )
+
+
+def require_draws(n: Any) -> int:
+    """A whole number of draws."""
+    return require_whole("n", n)
+
+
+def derived_seeds(seed: int, count: int) -> list[int]:
+    """Seeds for the parts of a posterior, all different and all from one."""
+    generator = torch.Generator().manual_seed(require_seed(seed))
+    return torch.randint(2**62, (count,), generator=generator).tolist()

@@ -1,0 +1,210 @@
+"""The posterior that all batch-norm methods share: a location, and fluctuations about it.
+
+A draw overrides the running statistics of the chosen layers. It is written in coordinates in which every
+real number is allowed: the means as they are, and log(variance + eps) for the variances, which is what the layer
+divides by. Batch statistics fluctuate as 1/M about their mean, so the posterior of another batch size M' has
+the same fluctuations times sqrt(M / M').
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from torch import Tensor
+
+from ..arguments import require_positive, require_seed
+from ..engines import OutputDirections
+from ..errors import BayesNormWarning, FileFormatError
+from ..files import under
+from ..likelihoods import Likelihood
+from ..network import BatchNormLayer, CompiledExecutable, Executable, LayerChoice, State, choose_layers
+from .base import Posterior, require_draws
+from .fluctuations import Fluctuations, fluctuations_from
+
+Center = Literal["running", "batch"]
+
+
+@dataclass(frozen=True, eq=False)
+class BatchNormPosterior(Posterior):
+    """A distribution over batch-norm statistics; C channels in all layers together, 2C coordinates.
+
+    Args:
+        method: The method that made it, for the record.
+        layers: The layers whose statistics are drawn, in running order.
+        center: "running": draws lie about the network's own running statistics, so that the deployed network is
+            the centre of its own posterior; "batch": about the mean of the batch statistics, as published.
+        running: The network's running statistics in coordinates, (2C,).
+        batch_mean: The mean of the batch statistics in coordinates, (2C,).
+        fluctuations: Distribution of a batch's deviation from that mean, at `fitted_batch_size`.
+        fitted_batch_size: M, the batch size that the fluctuations belong to.
+        batch_size: M', the effective batch size of the draws.
+        rows: N, the training rows.
+        output_directions: What `SigmaPoints` finds when it first needs it; shared by all that have these fluctuations.
+    """
+
+    kind: ClassVar[str] = "batchnorm"
+
+    method: str
+    layers: tuple[BatchNormLayer, ...] = dataclasses.field(repr=False)
+    center: Center
+    running: Tensor = dataclasses.field(repr=False)
+    batch_mean: Tensor = dataclasses.field(repr=False)
+    fluctuations: Fluctuations = dataclasses.field(repr=False)
+    fitted_batch_size: int
+    batch_size: float
+    rows: int
+    output_directions: OutputDirections = dataclasses.field(default_factory=OutputDirections, repr=False)
+
+    @property
+    def location(self) -> Tensor:
+        """The coordinates that draws lie about, (2C,)."""
+        return self.running if self.center == "running" else self.batch_mean
+
+    @property
+    def spread(self) -> float:
+        """What fluctuations are multiplied with for the effective batch size."""
+        return math.sqrt(self.fitted_batch_size / self.batch_size)
+
+    def sample(self, n: int, seed: int = 0) -> State:
+        generator = torch.Generator().manual_seed(require_seed(seed))
+        return self.state(self.location + self.spread * self.fluctuations.sample(require_draws(n), generator))
+
+    def compile(self, *, dtype: torch.dtype | None = None, tf32: bool = True, mode: str = "reduce-overhead") -> Self:
+        executable = CompiledExecutable(self.model, self.executable.output, dtype=dtype, tf32=tf32, mode=mode)
+        return dataclasses.replace(self, executable=executable)
+
+    def state(self, coordinates: Tensor) -> State:
+        """Running statistics by buffer name, from coordinates (..., 2C)."""
+        mean, log_var = coordinates.to(self.executable.device).chunk(2, dim=-1)
+        sizes = [layer.channels for layer in self.layers]
+        state: State = {}
+        for layer, m, v in zip(self.layers, mean.split(sizes, -1), log_var.split(sizes, -1), strict=True):
+            state[f"{layer.name}.running_mean"] = m
+            state[f"{layer.name}.running_var"] = v.exp() - layer.eps
+        return state
+
+    def directions(self, rank: int) -> Tensor:
+        """Choose `rank` deviations whose covariance stands for that of all fluctuations, (rank, 2C)."""
+        return self.output_directions.of(self, rank)
+
+    def with_directions(self, rows: Any) -> Self:
+        """Find the directions of `SigmaPoints` anew, from some dozen rows such as the network was trained on."""
+        found = dataclasses.replace(self, output_directions=OutputDirections(self.executable.input(rows, "rows")))
+        found.output_directions.find(found)
+        return found
+
+    def at_batch_size(self, batch_size: float) -> Self:
+        """The posterior of another effective batch size: the same statistics, fluctuations times sqrt(M / M')."""
+        return dataclasses.replace(self, batch_size=require_positive("batch_size", batch_size))
+
+    def at_layers(self, layers: LayerChoice) -> Self:
+        """The posterior that draws only some of its layers; the others keep the network's running statistics.
+
+        The statistics stay those of batches that all layers normalised. Fitting with `layers=` instead collects them
+        with the other layers in evaluation mode, where more of a batch's chance reaches the later layers.
+        """
+        chosen = set(choose_layers(self.model, [layer.name for layer in self.layers], layers))
+        kept = torch.cat(
+            [torch.full((layer.channels,), layer.name in chosen, dtype=torch.bool) for layer in self.layers]
+        )
+        columns = torch.cat([kept, kept]).nonzero().squeeze(1).to(self.running.device)
+        return dataclasses.replace(
+            self,
+            layers=tuple(layer for layer in self.layers if layer.name in chosen),
+            running=self.running[columns],
+            batch_mean=self.batch_mean[columns],
+            fluctuations=self.fluctuations.columns(columns),
+            output_directions=OutputDirections(self.output_directions.rows),
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        parts = {f"fluctuations.{name}": tensor for name, tensor in self.fluctuations.tensors().items()}
+        found = self.output_directions
+        if found.components is not None and found.sensitivities is not None:
+            parts |= {"components": found.components.bfloat16(), "sensitivities": found.sensitivities.bfloat16()}
+        return {"running": self.running, "batch_mean": self.batch_mean, **parts}
+
+    def config(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "layers": [dataclasses.asdict(layer) for layer in self.layers],
+            "center": self.center,
+            "fluctuations": self.fluctuations.kind,
+            "fitted_batch_size": self.fitted_batch_size,
+            "batch_size": self.batch_size,
+            "rows": self.rows,
+        }
+
+    @classmethod
+    def restored(
+        cls,
+        executable: Executable,
+        likelihood: Likelihood,
+        tensors: dict[str, Tensor],
+        config: dict[str, Any],
+    ) -> Self:
+        fields = dict(config)
+        layers = tuple(BatchNormLayer(**layer) for layer in fields.pop("layers"))
+        kind = fields.pop("fluctuations")
+        running = tensors["running"]
+        tensors = {name: tensor.to(running.dtype) for name, tensor in tensors.items()}
+        for name, tensor in tensors.items():
+            if not bool(torch.isfinite(tensor).all()):
+                raise FileFormatError(f"path: {name} holds NaN or infinite values; save the posterior again.")
+        posterior = cls(
+            executable=executable,
+            likelihood=likelihood,
+            layers=layers,
+            running=tensors["running"],
+            batch_mean=tensors["batch_mean"],
+            fluctuations=fluctuations_from(kind, under("fluctuations.", tensors)),
+            output_directions=OutputDirections(None, tensors.get("components"), tensors.get("sensitivities")),
+            **fields,
+        )
+        posterior._require_whole()
+        posterior._warn_of_other_weights()
+        return posterior
+
+    def _require_whole(self) -> None:
+        """Refuse what a file may hold and no method makes."""
+        width = 2 * sum(layer.channels for layer in self.layers)
+        shapes = tuple(self.running.shape), tuple(self.batch_mean.shape)
+        drawn = tuple(self.fluctuations.sample(1, torch.Generator()).shape)
+        if shapes != ((width,), (width,)) or drawn != (1, width):
+            raise FileFormatError(f"path: statistics of {shapes} and {drawn} for {width} coordinates.")
+        if self.center not in ("running", "batch"):
+            raise FileFormatError(f"path: center {self.center!r} is unknown.")
+        found = self.output_directions
+        if found.components is not None and found.sensitivities is not None:
+            shapes = tuple(found.components.shape), tuple(found.sensitivities.shape)
+            if shapes[0] != (*shapes[1][1:], width):
+                raise FileFormatError(f"path: components of {shapes} for {width} coordinates.")
+        self.at_batch_size(self.fitted_batch_size).at_batch_size(self.batch_size).sample(1)
+
+    def _warn_of_other_weights(self) -> None:
+        buffers = dict(self.model.named_buffers())
+        names = [layer.name for layer in self.layers]
+        mean = torch.cat([buffers[f"{name}.running_mean"] for name in names]).double()
+        var = torch.cat([buffers[f"{name}.running_var"] for name in names]).double()
+        own = coordinates(mean, var, self.layers)
+        scale = torch.exp(0.5 * own.chunk(2)[1])
+        off = torch.cat([(own - self.running).chunk(2)[0] / scale, (own - self.running).chunk(2)[1]]).abs().max()
+        if off > 0.05:
+            warnings.warn(
+                "model: its running statistics differ from those of the network that the posterior was fitted on, so "
+                "its weights are probably others; fit again for this network.",
+                BayesNormWarning,
+                stacklevel=5,
+            )
+
+
+def coordinates(mean: Tensor, var: Tensor, layers: tuple[BatchNormLayer, ...]) -> Tensor:
+    """(means, log(variances + eps)) of statistics (..., C), as (..., 2C)."""
+    eps = torch.cat([torch.full((layer.channels,), layer.eps, dtype=torch.float64) for layer in layers])
+    log_var = torch.log(var.double() + eps.to(var.device))
+    return torch.cat([mean.double(), log_var], dim=-1).to(mean.dtype)

@@ -1,0 +1,97 @@
+"""Several kinds of randomness in one network: a draw is a draw of each part, e.g. of batch statistics and masks."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from torch import Tensor
+
+from ..errors import BayesNormError
+from ..files import under
+from ..likelihoods import Likelihood
+from ..network import Executable, State
+from .base import Posterior, derived_seeds, restored_posterior
+from .batch_size import effective_batch_size, resized
+
+
+@dataclass(frozen=True, eq=False)
+class CombinedPosterior(Posterior):
+    """Independent posteriors over disjoint parts of one network's state.
+
+    Args:
+        parts: At least two posteriors over the same network.
+    """
+
+    kind: ClassVar[str] = "combined"
+
+    parts: tuple[Posterior, ...]
+
+    @property
+    def batch_size(self) -> float | None:
+        """The effective batch size of the part that has one."""
+        sizes = [size for part in self.parts if (size := effective_batch_size(part)) is not None]
+        return sizes[0] if sizes else None
+
+    def at_batch_size(self, batch_size: float) -> Self:
+        """The part over batch-norm statistics at another effective batch size."""
+        if self.batch_size is None:
+            resized(self.parts[0], batch_size)  # which says that there is none
+        parts = [part if effective_batch_size(part) is None else resized(part, batch_size) for part in self.parts]
+        return dataclasses.replace(self, parts=tuple(parts))
+
+    def sample(self, n: int, seed: int = 0) -> State:
+        drawn: State = {}
+        for part, own_seed in zip(self.parts, derived_seeds(seed, len(self.parts)), strict=True):
+            drawn |= part.sample(n, own_seed)
+        return drawn
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {f"{i}.{name}": value for i, part in enumerate(self.parts) for name, value in part.tensors().items()}
+
+    def config(self) -> dict[str, Any]:
+        return {"parts": [{"kind": part.kind, "posterior": part.config()} for part in self.parts]}
+
+    @classmethod
+    def restored(
+        cls, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
+    ) -> Self:
+        parts = []
+        for i, described in enumerate(config["parts"]):
+            parts.append(
+                restored_posterior(
+                    described["kind"], executable, likelihood, under(f"{i}.", tensors), described["posterior"]
+                )
+            )
+        return cls(_widest(parts), likelihood, tuple(parts))
+
+
+def combine(*posteriors: Posterior) -> CombinedPosterior:
+    """One posterior whose draws carry the randomness of all: e.g. MC dropout and MCBN of the same network.
+
+    Args:
+        posteriors: Fitted on one network, over different parts of its state; the first one's likelihood is taken.
+    """
+    if len(posteriors) < 2:
+        raise BayesNormError(f"posteriors: {len(posteriors)} was given; two or more would work.")
+    if any(part.model is not posteriors[0].model for part in posteriors):
+        raise BayesNormError("posteriors: belong to different networks; fit all of them on one network object.")
+    seen: set[str] = set()
+    for part in posteriors:
+        names = set(part.sample(1))
+        if twice := seen & names:
+            raise BayesNormError(
+                f"posteriors: {sorted(twice)[0]!r} is drawn by two of them; each may draw its own part."
+            )
+        seen |= names
+    executable = _widest(posteriors)
+    if unknown := seen - executable.names:
+        raise BayesNormError(f"posteriors: no one copy of the network has the state of all ({sorted(unknown)[0]!r}).")
+    return CombinedPosterior(executable, posteriors[0].likelihood, tuple(posteriors))
+
+
+def _widest(parts: Any) -> Executable:
+    """The executable that knows the state of all parts: the one that knows most."""
+    widest: Executable = max((part.executable for part in parts), key=lambda executable: len(executable.names))
+    return widest

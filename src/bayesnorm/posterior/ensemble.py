@@ -1,0 +1,193 @@
+"""A posterior made of others with equal weight: a deep ensemble, or an ensemble of Bayesian networks.
+
+Draws go round the members in a random order, so that any n of them are as balanced as n allows. Members whose
+networks have one architecture are one state to be overridden; members of several architectures run one by one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from ..engines import Passes
+from ..errors import BayesNormError, FileFormatError
+from ..files import under
+from ..likelihoods import Likelihood
+from ..network import Executable, State, tensors_of
+from .base import Posterior, architecture, derived_seeds, require_draws, restored_posterior
+from .batch_size import effective_batch_size, resized
+from .point import PointPosterior
+
+
+@dataclass(frozen=True, eq=False)
+class EnsemblePosterior(Posterior):
+    """Equal parts of several posteriors, each with a network of its own.
+
+    Args:
+        executable: A network of the members' architecture; only its shape counts. For members of several architectures,
+            the first one's.
+        members: At least two posteriors that share the likelihood.
+    """
+
+    kind: ClassVar[str] = "ensemble"
+
+    members: tuple[Posterior, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.members) < 2:
+            raise BayesNormError(f"members: {len(self.members)} was given; two or more would make an ensemble.")
+
+    @property
+    def network(self) -> nn.Module:
+        """A network with all the state that a member draws; its own weights do not count, draws override them all."""
+        return self.members[0].network
+
+    @property
+    def alike(self) -> bool:
+        """Whether all members' networks have one architecture."""
+        first = architecture(self.model)
+        return all(architecture(member.model) == first for member in self.members)
+
+    @property
+    def certain(self) -> bool:
+        """Whether every member is a single network."""
+        return all(isinstance(member, PointPosterior) for member in self.members)
+
+    @property
+    def default_samples(self) -> int:
+        if self.certain:
+            return len(self.members)
+        return max(member.default_samples for member in self.members)
+
+    @property
+    def batch_size(self) -> float | None:
+        """The members' effective batch size, where all of them have the same."""
+        sizes = {effective_batch_size(member) for member in self.members}
+        return sizes.pop() if len(sizes) == 1 else None
+
+    def at_batch_size(self, batch_size: float) -> Self:
+        """Every member at another effective batch size."""
+        return self._with_members(lambda member: resized(member, batch_size))
+
+    def with_likelihood(self, likelihood: Likelihood) -> Self:
+        changed = self._with_members(lambda member: member.with_likelihood(likelihood))
+        return replace(changed, likelihood=likelihood)
+
+    def compile(self, *, dtype: torch.dtype | None = None, tf32: bool = True, mode: str = "reduce-overhead") -> Self:
+        return self._with_members(lambda member: member.compile(dtype=dtype, tf32=tf32, mode=mode))
+
+    def sample(self, n: int, seed: int = 0) -> State:
+        if not self.alike:
+            raise BayesNormError(
+                "sample: the members have several architectures, so that no one network's state is drawn; "
+                "posterior.members[i].sample works, and so does predict."
+            )
+        first: State | None = None
+        for member, rows, own_seed in self._shares(n, seed):
+            draws = member.sample(len(rows), own_seed)
+            own = tensors_of(member.network)
+            whole = {name: value.detach().expand(len(rows), *value.shape) for name, value in own.items()}
+            if first is None:
+                first = {name: value.new_empty(n, *value.shape[1:]) for name, value in whole.items()}
+            for name, value in (whole | draws).items():
+                first[name][rows] = value.to(first[name])
+        assert first is not None
+        return first
+
+    def passes(self, n: int, seed: int) -> Sequence[Passes]:
+        if self.certain and self._stackable:
+            chosen = self._allotted(n, seed)
+            used, sources = chosen.unique(return_inverse=True)
+            return [
+                Passes(self.executable, {name: value[used] for name, value in self._stacked.items()}, None, sources)
+            ]
+        found = []
+        for member, places, own_seed in self._shares(n, seed):
+            for part in member.passes(len(places), own_seed):
+                own = places if part.places is None else places[part.places]
+                found.append(replace(part, places=own))
+        return found
+
+    @property
+    def _stackable(self) -> bool:
+        """Whether running members side by side beats running them one by one: not for convolutions."""
+        convolves = any(isinstance(module, nn.modules.conv._ConvNd) for _, module in self.model.named_modules())
+        return self.alike and not convolves
+
+    @property
+    def _stacked(self) -> State:
+        """All members' tensors, each with a leading axis of members; follows their networks when those change."""
+        parts = [_tensors(member) for member in self.members]
+        return {name: torch.stack([part[name].detach() for part in parts]) for name in parts[0]}
+
+    def _allotted(self, n: int, seed: int) -> Tensor:
+        """Whose each of n draws is: rounds over all members, each in a random order."""
+        generator = torch.Generator().manual_seed(derived_seeds(seed, 1)[0])
+        count = len(self.members)
+        rounds = [torch.randperm(count, generator=generator) for _ in range(-(-require_draws(n) // count))]
+        return torch.cat(rounds)[:n]
+
+    def _shares(self, n: int, seed: int) -> list[tuple[Posterior, Tensor, int]]:
+        """Members with the positions of their draws and the seeds to draw them from."""
+        chosen, seeds = self._allotted(n, seed), derived_seeds(seed, len(self.members))
+        shares = [(member, (chosen == i).nonzero()[:, 0], seeds[i]) for i, member in enumerate(self.members)]
+        return [share for share in shares if len(share[1])]
+
+    def _with_members(self, change: Callable[[Posterior], Posterior]) -> Self:
+        return replace(self, members=tuple(change(member) for member in self.members))
+
+    def tensors(self) -> dict[str, Tensor]:
+        parts: dict[str, Tensor] = {}
+        for i, member in enumerate(self.members):
+            parts |= {f"{i}.network.{name}": value for name, value in _tensors(member).items()}
+            parts |= {f"{i}.posterior.{name}": value for name, value in member.tensors().items()}
+        return parts
+
+    def config(self) -> dict[str, Any]:
+        return {"members": [{"kind": member.kind, "posterior": member.config()} for member in self.members]}
+
+    @classmethod
+    def require_network(cls, model: nn.Module, expected: dict[str, list[int]]) -> None:
+        if not isinstance(model, nn.ModuleList):  # one network each, which `restored` compares with its member
+            super().require_network(model, expected)
+
+    @classmethod
+    def restored(
+        cls, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
+    ) -> Self:
+        given, count = executable.model, len(config["members"])
+        networks = list(given) if isinstance(given, nn.ModuleList) else [given] * count
+        if len(networks) != count:
+            raise FileFormatError(f"model: {len(networks)} networks for {count} members; one each would work.")
+        members = []
+        for i, (described, network) in enumerate(zip(config["members"], networks, strict=True)):
+            own = _with_tensors(network, under(f"{i}.network.", tensors))
+            parts = under(f"{i}.posterior.", tensors)
+            members.append(
+                restored_posterior(
+                    described["kind"], Executable(own, executable.output), likelihood, parts, described["posterior"]
+                )
+            )
+        return cls(Executable(networks[0], executable.output), likelihood, tuple(members))
+
+
+def _tensors(member: Posterior) -> dict[str, Tensor]:
+    return tensors_of(member.model)
+
+
+def _with_tensors(network: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
+    """A copy of a network that holds the given parameters and buffers."""
+    own = copy.deepcopy(network)
+    found = tensors_of(own)
+    if {name: value.shape for name, value in found.items()} != {name: value.shape for name, value in tensors.items()}:
+        raise FileFormatError("model: has other parameters or buffers than a member; pass its architecture.")
+    with torch.no_grad():
+        for name, value in found.items():
+            value.copy_(tensors[name])
+    return own

@@ -1,0 +1,107 @@
+"""Weights of a multiplicative normalising flow (Louizos and Welling 2017); `methods/mnf.py` has the formulas."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .flows import Flow
+from .weight_distributions import WeightDistribution, WeightPrior
+
+Z_STD = 0.1
+"""Standard deviation that z_0 starts with, about 1."""
+
+
+class FlowWeights(WeightDistribution):
+    """W = z M + softplus(rho) eps with z from a flow.
+
+    Args:
+        mean: M, the network's own parameter.
+        std: The initial standard deviations of W given z.
+        axis: Which axis of M z goes along.
+        center: The prior's centre; None for zero.
+        flows: Steps of z's flow.
+        auxiliary_flows: Steps of r's flow.
+        hidden: Units in the hidden layer of each step.
+        squash: Whether r sees tanh(c^T W), or c^T W itself.
+    """
+
+    kind = "flow"
+
+    def __init__(
+        self,
+        mean: nn.Parameter,
+        std: Tensor,
+        axis: int = 0,
+        center: Tensor | None = None,
+        *,
+        flows: int,
+        auxiliary_flows: int,
+        hidden: int,
+        squash: bool,
+    ) -> None:
+        super().__init__(mean, std, axis, center)
+        self.flows, self.auxiliary_flows, self.hidden, self.squash = flows, auxiliary_flows, hidden, squash
+        like = mean.detach().movedim(axis, 0).flatten(1)[:, 0]
+        self.z_mean = nn.Parameter(torch.ones_like(like))
+        self.z_log_std = nn.Parameter(torch.full_like(like, math.log(Z_STD)))
+        self.flow = Flow(like, flows, hidden, shift=1.0)  # keeps z near 1 at the start
+        self.auxiliary = Flow(like, auxiliary_flows, hidden, shift=1.0)
+        self.r_mean = nn.Parameter(torch.ones_like(like))
+        self.r_log_std = nn.Parameter(torch.full_like(like, math.log(Z_STD)))
+        self.c, self.b_1, self.b_2 = (nn.Parameter(0.1 * torch.randn_like(like)) for _ in range(3))
+        self._latest: tuple[Tensor, Tensor] | None = None
+
+    def config(self) -> dict[str, Any]:
+        own = {name: getattr(self, name) for name in ("flows", "auxiliary_flows", "hidden", "squash")}
+        return super().config() | own
+
+    def multipliers(self, n: int) -> Tensor:
+        self._latest = self.draw_z(n)
+        return self._latest[0]
+
+    def draw_z(self, n: int) -> tuple[Tensor, Tensor]:
+        """n draws of z, (n, channels), and ln q(z) of each, (n,)."""
+        eps = torch.randn(n, len(self.z_mean), dtype=self.z_mean.dtype, device=self.z_mean.device)
+        z, log_det = self.flow(self.z_mean + self.z_log_std.exp() * eps)
+        return z, _log_normal(eps).sum(1) - self.z_log_std.sum() - log_det
+
+    def kl(self, prior: WeightPrior, draws: int | None = None) -> Tensor:
+        z, log_q = self._latest if draws is None and self._latest else self.draw_z(draws or 1)
+        self._latest = None
+        return (self.kl_given(z, prior) + log_q - self.log_r(z, self.draw_a(z))).mean()
+
+    def kl_given(self, z: Tensor, prior: WeightPrior) -> Tensor:
+        """KL(q(W | z) || p(W)) for every z, (n,)."""
+        std = self.std
+        mean = self._rows(self.mean)
+        quadratic = z.square() @ mean.square().sum(1) + std.square().sum()
+        if self.center is not None:
+            center = self._rows(self.center)
+            quadratic = quadratic - 2 * z @ (mean * center).sum(1) + center.square().sum()
+        return quadratic / (2 * prior.std**2) - std.log().sum() + std.numel() * (math.log(prior.std) - 0.5)
+
+    def draw_a(self, z: Tensor) -> Tensor:
+        """What r sees of W, one draw of it given every z, (n, 1)."""
+        projected = (z * self.c) @ self._rows(self.mean)
+        std = (self.c.square() @ self._rows(self.std).square()).sqrt()
+        projected = projected + std * torch.randn_like(projected)
+        return (torch.tanh(projected) if self.squash else projected).mean(1, keepdim=True)
+
+    def log_r(self, z: Tensor, a: Tensor) -> Tensor:
+        """ln r(z | W) of every z, (n,)."""
+        moved, log_det = self.auxiliary(z)
+        log_std = self.r_log_std + 0.5 * a * self.b_2
+        standard = (moved - self.r_mean - a * self.b_1) / log_std.exp()
+        return (_log_normal(standard) - log_std).sum(1) + log_det
+
+    def _rows(self, values: Tensor) -> Tensor:
+        """A tensor of the weights' shape as a matrix with z's axis first."""
+        return values.movedim(self.axis, 0).flatten(1)
+
+
+def _log_normal(standard: Tensor) -> Tensor:
+    return -0.5 * standard.square() - 0.5 * math.log(2 * math.pi)

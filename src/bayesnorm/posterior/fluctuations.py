@@ -1,0 +1,139 @@
+"""Distributions of a batch's deviation from the mean statistics, in the coordinates of `BatchNormPosterior`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from ..engines import rounded_for_files
+from ..errors import FileFormatError
+
+_KINDS: dict[str, type[Fluctuations]] = {}
+
+
+class Fluctuations(ABC):
+    """A zero-mean distribution over P coordinates."""
+
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        _KINDS[cls.kind] = cls
+
+    @abstractmethod
+    def sample(self, n: int, generator: torch.Generator) -> Tensor:
+        """n deviations, (n, P)."""
+
+    @abstractmethod
+    def root(self) -> tuple[Tensor, Tensor | None]:
+        """A factor F (R, P) and standard deviations d (P,) or None, with covariance F^T F + diag(d^2)."""
+
+    def principal(self, rank: int) -> tuple[Tensor, Tensor]:
+        """Leading principal components (R, P), one standard deviation long, and the share that the first r explain."""
+        factor, independent = self.root()
+        if len(factor) == 0 and independent is not None:  # then the axes themselves, those of the largest first
+            factor, independent = independent.diag()[independent.argsort(descending=True)], None
+        gram = factor.double() @ factor.double().T
+        values, vectors = torch.linalg.eigh(gram)
+        components = vectors.flip(1)[:, :rank].T @ factor.double()
+        total = factor.double().square().sum() + (0 if independent is None else independent.double().square().sum())
+        shares = values.flip(0)[:rank].cumsum(0) / total
+        return components.to(factor.dtype), shares.to(factor.dtype)
+
+    @abstractmethod
+    def columns(self, chosen: Tensor) -> Self:
+        """The marginal distribution of some coordinates, by their numbers."""
+
+    @abstractmethod
+    def tensors(self) -> dict[str, Tensor]:
+        """What is saved; the constructor's arguments by name."""
+
+
+def fluctuations_from(kind: str, tensors: dict[str, Tensor]) -> Fluctuations:
+    """The distribution that was saved as `kind` with these tensors."""
+    if kind not in _KINDS:
+        raise FileFormatError(f"path: fluctuations of kind {kind!r}; known are {', '.join(sorted(_KINDS))}.")
+    return _KINDS[kind](**tensors)
+
+
+@dataclass(frozen=True)
+class Empirical(Fluctuations):
+    """The deviations of S real batches, each drawn whole: what is correlated stays correlated.
+
+    Args:
+        deviations: (S, P), mean 0 over S.
+    """
+
+    kind: ClassVar[str] = "empirical"
+
+    deviations: Tensor
+
+    def sample(self, n: int, generator: torch.Generator) -> Tensor:
+        """Every batch is drawn once before any is drawn again."""
+        states = len(self.deviations)
+        rounds = [torch.randperm(states, generator=generator) for _ in range(-(-n // states))]
+        chosen = torch.cat(rounds)[:n].to(self.deviations.device)
+        return self.deviations[chosen]
+
+    def root(self) -> tuple[Tensor, Tensor | None]:
+        return self.deviations / len(self.deviations) ** 0.5, None
+
+    def columns(self, chosen: Tensor) -> Self:
+        return type(self)(self.deviations[:, chosen])
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"deviations": self.deviations}
+
+
+@dataclass(frozen=True)
+class LowRankGaussian(Fluctuations):
+    """A normal distribution with covariance factor^T factor + diag(independent_std^2).
+
+    Args:
+        factor: (R, P); R may be 0.
+        independent_std: Standard deviation of what each coordinate does on its own, (P,).
+    """
+
+    kind: ClassVar[str] = "low_rank_gaussian"
+
+    factor: Tensor
+    independent_std: Tensor
+
+    @classmethod
+    def of(cls, deviations: Tensor, rank: int) -> Self:
+        """The leading `rank` principal directions of deviations (S, P), and what they leave of each variance."""
+        scaled = (deviations / len(deviations) ** 0.5).double()
+        # The (S, S) Gram matrix and the (P, P) covariance have the same eigenvalues; the smaller one is solved.
+        if scaled.shape[1] >= len(scaled) or scaled.shape[1] < rank:
+            _, vectors = torch.linalg.eigh(scaled @ scaled.T)
+            directions = vectors[:, -rank:].flip(1).T @ scaled
+        else:
+            values, vectors = torch.linalg.eigh(scaled.T @ scaled)
+            directions = (vectors * values.clamp_min(0).sqrt())[:, -rank:].flip(1).T
+        factor = rounded_for_files(directions.to(deviations.dtype)).double()
+        left = scaled.square().sum(0) - factor.square().sum(0)
+        return cls(factor.to(deviations.dtype), left.clamp_min(0).sqrt().to(deviations.dtype))
+
+    @classmethod
+    def independent(cls, std: Tensor) -> Self:
+        """Every coordinate on its own."""
+        return cls(std.new_zeros(0, len(std)), std)
+
+    def sample(self, n: int, generator: torch.Generator) -> Tensor:
+        like = self.factor
+        shared = torch.randn(n, len(like), generator=generator, dtype=torch.float32).to(like)
+        own = torch.randn(n, like.shape[1], generator=generator, dtype=torch.float32).to(like)
+        with torch.autocast(like.device.type, enabled=False):  # which the network may run under, and draws are kept
+            return torch.addmm(own * self.independent_std, shared, like)
+
+    def root(self) -> tuple[Tensor, Tensor | None]:
+        return self.factor, self.independent_std if bool((self.independent_std > 0).any()) else None
+
+    def columns(self, chosen: Tensor) -> Self:
+        return type(self)(self.factor[:, chosen], self.independent_std[chosen])
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"factor": self.factor.bfloat16(), "independent_std": self.independent_std}

@@ -1,0 +1,134 @@
+"""Distributions of weight tensors, their prior, and the divergence of one from the other.
+
+The prior is the same for every weight w, about a centre c (zero, or the trained weight):
+
+    p(w) = N(w; c, s^2),   or the scale mixture   p(w) = pi N(w; c, s1^2) + (1 - pi) N(w; c, s2^2).
+
+For a Gaussian q and a Gaussian p the divergence is closed: ln(s / sigma) + (sigma^2 + (mu - c)^2) / (2 s^2) - 1/2 per
+weight. For the mixture E_q[ln q] is, and E_q[ln p] is estimated with draws.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import BayesNormError, FileFormatError
+from ..network.editing.variational import RandomWeights
+
+_KINDS: dict[str, type[WeightDistribution]] = {}
+
+
+@dataclass(frozen=True)
+class WeightPrior:
+    """Every weight's prior about its centre: N(0, std^2), or with a share below 1 a mixture of two.
+
+    Args:
+        std: Of the Gaussian, or of the mixture's first part.
+        share: pi, how much of the mass the first part has.
+        other_std: Of the mixture's second part.
+    """
+
+    std: float
+    share: float = 1.0
+    other_std: float = 1.0
+
+    @classmethod
+    def of(cls, prior: Any) -> WeightPrior:
+        """From what the argument `prior` may be: a standard deviation, or (pi, std1, std2)."""
+        numbers = (1.0, prior, 1.0) if not isinstance(prior, tuple | list) else prior
+        good = len(numbers) == 3 and all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers)
+        good = good and all(0 < number < math.inf for number in numbers) and numbers[0] <= 1
+        if not good:
+            raise BayesNormError(
+                f"prior: {prior!r} was given; a positive number (a standard deviation), or a scale mixture "
+                "(pi, std1, std2) with pi up to 1, would work."
+            )
+        share, std, other_std = (float(number) for number in numbers)
+        return cls(std, share, other_std)
+
+    @property
+    def gaussian(self) -> bool:
+        return self.share == 1
+
+    def log_prob(self, deviation: Tensor) -> Tensor:
+        """ln p at deviations from the centre, one by one."""
+        if self.gaussian:
+            return _log_normal(deviation, self.std)
+        return torch.logaddexp(
+            math.log(self.share) + _log_normal(deviation, self.std),
+            math.log1p(-self.share) + _log_normal(deviation, self.other_std),
+        )
+
+    def kl(self, deviation: Tensor, std: Tensor, draws: int = 1) -> Tensor:
+        """KL(N(deviation, std^2) || p), summed; for a mixture, an unbiased estimate from `draws` draws."""
+        if self.gaussian:
+            quadratic = (std.square() + deviation.square()).sum() / (2 * self.std**2)
+            return quadratic - std.log().sum() + std.numel() * (math.log(self.std) - 0.5)
+        drawn = deviation + std * torch.randn(draws, *std.shape, dtype=std.dtype, device=std.device)
+        negative_entropy = -std.log().sum() - std.numel() * 0.5 * math.log(2 * math.pi * math.e)
+        return negative_entropy - self.log_prob(drawn).sum() / draws
+
+
+class WeightDistribution(RandomWeights):
+    """A distribution of one weight tensor that knows its divergence from a prior and can be written to a file.
+
+    Args:
+        mean: M, the network's own parameter.
+        std: The initial standard deviations, in its shape.
+        axis: Which axis of the tensor a multiplier goes along.
+        center: The prior's centre, in the tensor's shape; None for zero.
+    """
+
+    kind: ClassVar[str]
+
+    center: Tensor | None
+
+    def __init_subclass__(cls) -> None:
+        _KINDS[cls.kind] = cls
+
+    def __init__(self, mean: nn.Parameter, std: Tensor, axis: int = 0, center: Tensor | None = None) -> None:
+        super().__init__(mean, std, axis)
+        self.register_buffer("center", center)
+
+    @abstractmethod
+    def kl(self, prior: WeightPrior, draws: int | None = None) -> Tensor:
+        """The divergence from the prior, with derivatives; where it has to be estimated, from `draws` draws.
+
+        None takes what the latest pass drew, or one draw.
+        """
+
+    def config(self) -> dict[str, Any]:
+        """What makes an empty distribution to be filled with tensors, as JSON."""
+        return {"kind": self.kind, "axis": self.axis}
+
+
+class GaussianWeights(WeightDistribution):
+    """w = mu + softplus(rho) eps, all entries independent."""
+
+    kind = "gaussian"
+
+    def kl(self, prior: WeightPrior, draws: int | None = None) -> Tensor:
+        deviation = self.mean if self.center is None else self.mean - self.center
+        return prior.kl(deviation, self.std, draws or 1)
+
+
+def weights_from(config: dict[str, Any], tensors: dict[str, Tensor]) -> WeightDistribution:
+    """The distribution that `config()` and `state_dict()` described. May draw from the global generator."""
+    options = dict(config)
+    kind = options.pop("kind", None)
+    if kind not in _KINDS:
+        raise FileFormatError(f"path: holds weights of kind {kind!r}; known are {', '.join(sorted(_KINDS))}.")
+    mean = tensors["mean"]
+    made = _KINDS[kind](nn.Parameter(mean.clone()), torch.ones_like(mean), center=tensors.get("center"), **options)
+    made.load_state_dict(tensors)
+    return made.requires_grad_(False)
+
+
+def _log_normal(deviation: Tensor, std: float) -> Tensor:
+    return -0.5 * (deviation / std).square() - math.log(std) - 0.5 * math.log(2 * math.pi)

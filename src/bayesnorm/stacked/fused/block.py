@@ -1,0 +1,150 @@
+"""Training with one program per network that keeps its weights on the chip for many epochs."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...errors import BayesNormWarning
+from ..block import Streams, half_squared_error
+from ..graph import GraphedBlock
+from .passes import units_of
+from .shape import Shape, block_rows, precision, shape_of
+
+ORDERED = 2**26
+"""Numbers of rows' orders that are held at once: epochs beyond wait for another launch."""
+
+
+class FusedBlock(GraphedBlock):
+    """A block on a GPU whose networks are trained by a kernel, several epochs in one launch.
+
+    Where the GPU has too little memory on a multiprocessor for it, steps are recorded as those of other networks are.
+    """
+
+    shape: Shape
+    fits = True
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        shape = shape_of(self.stack)
+        assert shape is not None
+        self.shape = shape
+        self.done = int(self.steps_done)
+        rows, device = self.rows, self.stack.device
+        self.table = rows.table.to(torch.int32).contiguous()
+        scales = units_of(rows.scales, len(self.members), self.stack.weights.flat, shape.inputs)
+        self.scales = [scale.contiguous() for scale in scales]
+        self.decays = self.decay.flatten().contiguous()
+        self.seed_of = torch.tensor([seed % 2**31 for seed in self.seeds], device=device)
+        self.keeps = torch.stack([keep.flatten() for keep in self.keep], 1).contiguous() if shape.drops else None
+
+    @torch.no_grad()
+    def train(self, epochs: int) -> Tensor:
+        """Train for some epochs: mean losses of each, (networks, epochs)."""
+        from . import kernels
+
+        at_once = max(1, ORDERED // (len(self.orders) * self.steps * self.settings.batch_size))
+        before = self.streams.states | self.generator_states()
+        try:
+            if self.fits:
+                return torch.cat([self._launch(min(at_once, epochs - done)) for done in range(0, epochs, at_once)], 1)
+        except kernels.OutOfResources as error:
+            self.fits, self.streams = False, Streams(before)
+            warnings.warn(
+                f"networks do not fit on a multiprocessor and train slower: {error}", BayesNormWarning, stacklevel=2
+            )
+        return super().train(epochs)
+
+    def _launch(self, epochs: int) -> Tensor:
+        from . import kernels
+
+        shape, device = self.shape, self.stack.device
+        losses = torch.empty(len(self.members), epochs, device=device)
+        shared = (
+            self.rows.x,
+            self.rows.y,
+            self.table,
+            self._orders(epochs),
+            self.order_of,
+            *self.scales,
+            self.decays,
+            self._corrections(epochs),
+            losses,
+        )
+        sizes = {
+            "inputs": shape.inputs,
+            "longest": self.table.shape[1],
+            "epochs": epochs,
+            "steps": self.steps,
+            "per_epoch": self.steps * self.settings.batch_size,
+        }
+        tiles: dict[str, Any] = {
+            "width": shape.width,
+            "D": shape.D,
+            "H": shape.H,
+            "PRECISION": precision(),
+            "num_warps": shape.warps,
+        }
+        moved = self.stack.weights.flat, self.first.flat, self.second.flat
+        places = shape.places(self.stack.weights)
+        rows = block_rows(self.settings.batch_size)
+        assert rows is not None
+        if shape.norms:
+            kernels.train_batchnorm[(len(self.members),)](
+                *moved,
+                self.stack.buffers.flat,
+                *shared,
+                **sizes,
+                eps=shape.eps,
+                momentum=shape.momentum,
+                **places,
+                **shape.running_places(self.stack.buffers),
+                blocks=self.settings.batch_size // rows,
+                R=rows,
+                SINGLE=self.settings.batch_size == rows,
+                **tiles,
+            )
+        else:
+            kernels.train_dropout[(len(self.members),)](
+                *moved,
+                *shared,
+                self.seed_of,
+                self.keeps,
+                self.done,
+                **sizes,
+                **places,
+                R=rows,
+                **tiles,
+            )
+        self.done += epochs * self.steps
+        self.steps_done.fill_(self.done)
+        self.stack.tracked += epochs * self.steps
+        return losses
+
+    def _orders(self, epochs: int) -> Tensor:
+        """Places in the networks' tables, in the order in which rows are taken: (orders, epochs, rows)."""
+        drawn = torch.stack([torch.stack(self.epoch_orders()) for _ in range(epochs)], 1).to(torch.int32)
+        return (
+            drawn.pin_memory().to(self.stack.device, non_blocking=True) if self.stack.device.type == "cuda" else drawn
+        )
+
+    def _corrections(self, epochs: int) -> Tensor:
+        """Adam's step size and the factor of its root, at every step."""
+        t = np.arange(self.done + 1, self.done + epochs * self.steps + 1, dtype=np.float64)
+        rate, root = self.settings.learning_rate / (1 - 0.9**t), 1 / np.sqrt(1 - 0.999**t)
+        return torch.from_numpy(np.stack([rate, root], 1)).to(self.stack.device, torch.float32)
+
+
+def trains(stack: Any, settings: Any) -> bool:
+    """Whether `FusedBlock` can train these networks with these settings."""
+    shape = shape_of(stack)
+    if shape is None or settings.loss is not half_squared_error or settings.decay.isnan().any():
+        return False
+    if any(bool((rate == 1).any()) for rate in stack.rates.values()):  # what is kept is divided by the share of it
+        return False
+    rows = block_rows(settings.batch_size)
+    return rows is not None and (bool(shape.norms) or rows == settings.batch_size)

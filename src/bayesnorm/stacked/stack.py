@@ -1,0 +1,242 @@
+"""E networks of one shape as one: all weights of a layer in one tensor."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError, NetworkError
+from ..network.inputs import as_input
+from .architecture import Dense, Drop, Layer, Norm, architecture, leaves
+from .bundle import Bundle
+from .draws import StackedDraws, StackedMasks, StackedStatistics, batch_statistics, dropout_masks
+from .fused.passes import moments as fused_moments
+from .passes import for_drawn_outputs, outputs
+from .rows import StackedRows
+
+
+class Stack:
+    """Networks made of `nn.Linear`, `nn.BatchNorm1d`, `nn.Dropout` and activations; made by `Stack.of`.
+
+    Args:
+        layers: The layers that all of them have.
+        weights: What is trained, by name in a network's state, each (E, ...).
+        buffers: Running statistics of batch norm.
+        rates: Of dropout layers by name, each (E,), on the CPU.
+        tracked: Steps that batch norm has followed, (E,), on the CPU.
+        prototype: What `network` gives copies of.
+    """
+
+    @torch.inference_mode(False)  # a stack can be trained wherever it was made
+    def __init__(
+        self,
+        layers: tuple[Layer, ...],
+        weights: Bundle,
+        buffers: Bundle,
+        rates: dict[str, Tensor],
+        tracked: Tensor,
+        prototype: nn.Sequential,
+    ) -> None:
+        self.layers, self.weights, self.buffers = layers, weights, buffers
+        self.rates, self.tracked, self.prototype = rates, tracked.clone(), prototype
+
+    @classmethod
+    def of(cls, networks: Sequence[nn.Sequential]) -> Stack:
+        """A stack with copies of the weights of `networks`, on their device and in their dtype.
+
+        The rates of dropout layers may differ from network to network.
+        """
+        networks = list(networks)
+        if not networks:
+            raise NetworkError("networks: is empty; at least one is needed.")
+        layers = architecture(networks)
+        like = next(networks[0].parameters()).detach()
+        weights = Bundle({k: v for layer in layers for k, v in layer.shapes.items()}, len(networks), like)
+        norms = [layer for layer in layers if isinstance(layer, Norm)]
+        shapes = {f"{n.name}.{part}": (n.channels,) for n in norms for part in ("running_mean", "running_var")}
+        buffers = Bundle(shapes, len(networks), like)
+        states = [network.state_dict() for network in networks]
+        for bundle in (weights, buffers):
+            for name, tensor in bundle.tensors.items():
+                tensor.copy_(torch.stack([state[name] for state in states]))
+        modules = [dict(leaves(i, network)) for i, network in enumerate(networks)]
+        rates = {
+            layer.name: torch.tensor([_rate(each[layer.name]) for each in modules], dtype=torch.float64)
+            for layer in layers
+            if isinstance(layer, Drop)
+        }
+        tracked = [int(s[f"{norms[0].name}.num_batches_tracked"]) if norms else 0 for s in states]
+        return cls(layers, weights, buffers, rates, torch.tensor(tracked), copy.deepcopy(networks[0]))
+
+    def __len__(self) -> int:
+        return self.weights.networks
+
+    def __repr__(self) -> str:
+        return f"Stack({len(self)} networks of {self.prototype})"
+
+    @property
+    def device(self) -> torch.device:
+        return self.weights.flat.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.weights.flat.dtype
+
+    @property
+    def norms(self) -> tuple[Norm, ...]:
+        """The batch-norm layers, in running order."""
+        return tuple(layer for layer in self.layers if isinstance(layer, Norm))
+
+    @property
+    def drops(self) -> tuple[Drop, ...]:
+        """The dropout layers, in running order."""
+        return tuple(layer for layer in self.layers if isinstance(layer, Drop))
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Numbers per row that come out of each layer, those that go in first."""
+        dense = [layer for layer in self.layers if isinstance(layer, Dense)]
+        found = [dense[0].inputs]
+        for layer in self.layers:
+            found.append(layer.outputs if isinstance(layer, Dense) else found[-1])
+        return tuple(found)
+
+    def to(self, device: torch.device | str) -> Stack:
+        """A copy on another device."""
+        place = torch.device(device)
+        rates = {name: rate.clone() for name, rate in self.rates.items()}
+        own = copy.deepcopy(self.prototype).to(place)
+        return Stack(self.layers, self.weights.to(place), self.buffers.to(place), rates, self.tracked, own)
+
+    def take(self, members: Tensor) -> Stack:
+        """A stack with copies of some of the networks, by their numbers."""
+        members = members.cpu()
+        rates = {name: rate[members] for name, rate in self.rates.items()}
+        weights, buffers = self.weights.take(members), self.buffers.take(members)
+        return Stack(self.layers, weights, buffers, rates, self.tracked[members], self.prototype)
+
+    def put(self, members: Tensor, other: Stack) -> None:
+        """Overwrite some of the networks by those of another stack of the same shape."""
+        self.weights.put(members, other.weights)
+        self.buffers.put(members, other.buffers)
+        self.tracked[members.cpu()] = other.tracked
+
+    def network(self, index: int) -> nn.Sequential:
+        """One of the networks as a module, in evaluation mode."""
+        found = copy.deepcopy(self.prototype).eval()
+        self._load(index, found)
+        for name, module in leaves(0, found):
+            if isinstance(module, nn.Dropout):
+                module.p = float(self.rates[name][index])
+        return found
+
+    def write_back(self, networks: Sequence[nn.Sequential]) -> None:
+        """Give networks, such as those that the stack was made of, its weights; leaves them in evaluation mode."""
+        if len(networks) != len(self) or architecture(networks) != self.layers:
+            raise NetworkError(f"networks: {len(networks)} were given; {len(self)} of the stack's shape would work.")
+        for index, network in enumerate(networks):
+            self._load(index, network)
+            network.eval()
+
+    @torch.no_grad()
+    def _load(self, index: int, network: nn.Sequential) -> None:
+        state = network.state_dict(keep_vars=True)
+        for bundle in (self.weights, self.buffers):
+            for name, tensor in bundle.tensors.items():
+                state[name].copy_(tensor[index])
+        for norm in self.norms:
+            state[f"{norm.name}.num_batches_tracked"].fill_(int(self.tracked[index]))
+
+    def predict(self, x: Any) -> Tensor:
+        """Outputs in evaluation mode, (E, n, outputs).
+
+        Args:
+            x: (n, inputs) for all networks, (E, n, inputs), or `StackedRows`: then in the networks' units, padded to
+                the longest list of rows.
+        """
+        return outputs(self, self._inputs(x))
+
+    def batch_statistics(
+        self, rows: StackedRows, batch_size: int, states: int = 500, seed: int | Sequence[int] = 0
+    ) -> StackedStatistics:
+        """Batch-norm statistics of random mini-batches of each network's training rows, all layers from one pass.
+
+        The batches are those that `MCBN(batch_size, states).fit(network, rows, seed=seed)` draws.
+
+        Args:
+            rows: The training rows.
+            batch_size: M.
+            states: S, how many batches.
+            seed: One for all networks, or one for each.
+        """
+        return batch_statistics(self, self.placed(rows, "rows"), batch_size, states, seed)
+
+    def dropout_masks(
+        self, draws: int = 500, seed: int | Sequence[int] = 0, *, consistent: bool = True
+    ) -> StackedMasks:
+        """Random dropout masks, those that `MCDropout(consistent=consistent)` draws for each network from `seed`.
+
+        Args:
+            draws: T, how many.
+            seed: One for all networks, or one for each.
+            consistent: Whether all rows of a draw share its masks.
+        """
+        return dropout_masks(self, draws, seed, consistent)
+
+    def predict_under(self, draws: StackedDraws, x: Any) -> Tensor:
+        """Outputs under batch statistics or dropout masks, (draws, E, n, outputs); `x` as for `predict`."""
+        values = self._inputs(x)
+        found = values.new_empty(draws.draws, len(self), values.shape[-2], self.widths[-1])
+
+        def see(members: slice, rows: slice, f: Tensor) -> None:
+            found[:, members, rows] = f
+
+        for_drawn_outputs(self, draws, values, see)
+        return found
+
+    def moments_under(self, draws: StackedDraws, x: Any) -> tuple[Tensor, Tensor]:
+        """Mean and variance (ddof 0) over draws of the outputs, (E, n, outputs) each, without holding all outputs."""
+        values = self._inputs(x)
+        draws.require(self)
+        if (found := fused_moments(self, draws, values)) is not None:
+            return found
+        mean = values.new_empty(len(self), values.shape[-2], self.widths[-1])
+        var = torch.empty_like(mean)
+
+        def see(members: slice, rows: slice, f: Tensor) -> None:
+            mean[members, rows] = f.mean(0)
+            var[members, rows] = (f - mean[members, rows]).square().mean(0)
+
+        for_drawn_outputs(self, draws, values, see)
+        return mean, var
+
+    def placed(self, rows: StackedRows, name: str) -> StackedRows:
+        """Rows on the stack's device, refused under this name where they are for other networks."""
+        if not isinstance(rows, StackedRows):
+            raise InputError(f"{name}: {type(rows).__name__} was given; StackedRows.of(x, y, rows) would work.")
+        if rows.networks != len(self) or rows.x.shape[1] != self.widths[0]:
+            raise InputError(
+                f"{name}: are for {rows.networks} networks of {rows.x.shape[1]} inputs, but the stack has "
+                f"{len(self)} of {self.widths[0]}."
+            )
+        return rows.to(self.device, self.dtype)
+
+    def _inputs(self, x: Any) -> Tensor:
+        if isinstance(x, StackedRows):
+            return self.placed(x, "x").inputs()
+        values = as_input(x, "x", self.device, self.dtype).to(self.dtype)
+        fits = values.dim() == 2 or (values.dim() == 3 and len(values) == len(self))
+        if not fits or values.shape[-1] != self.widths[0]:
+            raise InputError(
+                f"x: has shape {tuple(values.shape)}; (n, {self.widths[0]}) or ({len(self)}, n, {self.widths[0]}) "
+                "would work."
+            )
+        return values
+
+
+def _rate(module: nn.Module) -> float:
+    return float(getattr(module, "p", 0.0))

@@ -1,0 +1,17 @@
+"""What theory says of batch statistics: their Gaussians, priors and divergences, and whether real batches agree."""
+
+from .batchnorm_kl import BatchNormKL as BatchNormKL
+from .diagnose import EpochDiagnoses as EpochDiagnoses, diagnose as diagnose, diagnose_each as diagnose_each
+from .diagnosis import (
+    BatchSizeDiagnosis as BatchSizeDiagnosis,
+    Dependence as Dependence,
+    Diagnosis as Diagnosis,
+    LayerDiagnosis as LayerDiagnosis,
+    Normality as Normality,
+)
+from .priors import (
+    GaussianPrior as GaussianPrior,
+    kl_divergence as kl_divergence,
+    weight_decay_prior as weight_decay_prior,
+)
+from .unit_gaussians import UnitGaussians as UnitGaussians, unit_gaussians as unit_gaussians

@@ -1,0 +1,273 @@
+"""Are batch statistics as Gaussian, and as independent, as the theory of batch norm's posterior says?
+
+Appendix 1.3 of Teye et al. (2018) takes the batch statistics of a unit with pre-activation mean mu, variance s^2 and
+fourth central moment m4 for normal, by the central limit theorem,
+
+    mean_B ~ N(mu, s^2 / M),     std_B ~ N(s, (m4 - s^4) / (4 s^2 M)),
+
+and its approximate posterior takes all of them for independent. `diagnose` draws real batches and looks: per unit, the
+Kolmogorov-Smirnov test against these normals and against normals of any mean and variance; then correlations; then
+what independent draws would do to the outputs' variance. For a convolution the variances are those of the images' own
+averages of h and of (h - mu)^2, as in `GaussianBN`.
+
+How to read it:
+- A p-value tells whether a difference was seen, and with enough batches every difference is. The *distance* tells how
+  large it is: the most by which any probability is off.
+- One unit in twenty is rejected by chance, so look at the share of units and not at single ones. Units of a layer are
+  correlated, so the share varies more than it would over as many independent tests; `Normality.by_chance` says how far.
+- Theory's moments are those of the training rows, from passes of their own, so the classical p-value is valid. With
+  moments fitted to the same batches it would be far too lenient; those p-values are Lilliefors'.
+- Theory is a limit. At finite M a biased std_B lies below s by about (1/2 + (m4/s^4 - 1)/8) s/M, and a batch out of N
+  rows without replacement varies by (N - M) / (N - 1) of theory. Later layers vary less than it says, because the ones
+  before them normalise by the batch, which takes most of its chance away: a ReLU's mean behind normal units keeps
+  (pi - 3) / (2 pi - 2), or 3 %, of its variance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..arguments import as_whole, require_seed, require_whole
+from ..errors import BayesNormError
+from ..likelihoods import Gaussian
+from ..network import (
+    BatchStatistics,
+    Executable,
+    LayerChoice,
+    MiniBatches,
+    State,
+    TrainData,
+    collect_moments,
+    collect_statistics,
+    mini_batches,
+)
+from ..posterior import BatchNormPosterior, Empirical, coordinates
+from .diagnosis import BatchSizeDiagnosis, Dependence, Diagnosis, LayerDiagnosis, Normality, percent
+
+LEAST_BATCHES = 20
+
+ROWS, SHUFFLES, OUTPUT_ELEMENTS = 16, 4, 2**24
+"""Training rows whose outputs are looked at, shuffles of the statistics, and outputs held at a time."""
+
+CONSTANT = 1e-6
+"""A unit whose spread is below this share of its size does not vary: what is left is rounding."""
+
+
+def diagnose(
+    model: nn.Module,
+    train_data: TrainData,
+    batch_sizes: int | Sequence[int] = (32,),
+    *,
+    batches: int = 256,
+    layers: LayerChoice = None,
+    output: str | int | None = None,
+    seed: int = 0,
+) -> Diagnosis:
+    """Compare the statistics of real training batches with what the theory says of them.
+
+    Args:
+        model: The network; never modified.
+        train_data: The rows that it was trained on: a `DataLoader`, a `Dataset`, a tensor, an array or a pair.
+        batch_sizes: Every M to look at.
+        batches: S, how many batches of each; more see smaller differences.
+        layers: Which batch-norm layers: names, a predicate, the last k as they run, or None for all.
+        output: Which entry to use where the network returns a dict or a tuple.
+        seed: Same seed, same batches.
+    """
+    sizes, batches, seed = _require(batch_sizes, batches, seed)
+    looks = [mini_batches(train_data, size, batches, seed) for size in sizes]
+    return Diagnosis(tuple(_at_batch_size(model, look, layers, output) for look in looks))
+
+
+@dataclass
+class EpochDiagnoses:
+    """Diagnoses of a network during training: call it with (epoch, network); see `diagnose_each`.
+
+    Args:
+        look: What is done with the network.
+        every: Epochs between looks.
+        found: What was found, by epoch.
+    """
+
+    look: Callable[[nn.Module], Diagnosis]
+    every: int
+    found: dict[int, Diagnosis] = field(default_factory=dict)
+
+    def __call__(self, epoch: int, network: nn.Module) -> None:
+        if epoch % self.every == 0:
+            self.found[epoch] = self.look(network)
+
+    def table(self) -> str:
+        """Shares of units rejected, epoch by epoch."""
+        lines = [
+            "                                             rejected at 5 %",
+            "                                             theory       fitted",
+            " epoch  batch size  layer                    mean   std   mean   std",
+        ]
+        for epoch, diagnosis in self.found.items():
+            for size in diagnosis.sizes:
+                for layer in size.layers:
+                    lines.append(
+                        f"{epoch:6d}  {size.batch_size:10d}  {layer.name:24} "
+                        f"{percent(layer.mean.rejected):>4}  {percent(layer.std.rejected):>4}   "
+                        f"{percent(layer.mean.fitted_rejected):>4}  {percent(layer.std.fitted_rejected):>4}"
+                    )
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.table()
+
+
+def diagnose_each(
+    train_data: TrainData,
+    batch_sizes: int | Sequence[int] = (32,),
+    *,
+    every: int = 1,
+    batches: int = 256,
+    layers: LayerChoice = None,
+    output: str | int | None = None,
+    seed: int = 0,
+) -> EpochDiagnoses:
+    """A callback `(epoch, network)` for any training loop that diagnoses the network every so many epochs.
+
+        watch = diagnose_each(x_train, 32, every=10)
+        for epoch in range(1, 101):
+            ...
+            watch(epoch, network)
+        watch.found[100], print(watch)
+
+    Args:
+        train_data: As the network takes it in training (standardised, where that happens outside of it).
+        batch_sizes: Every M to look at.
+        every: Epochs between looks.
+        batches, layers, output, seed: See `diagnose`.
+    """
+    every = require_whole("every", every, words="; a whole number of epochs, at least 1, would work.")
+    _require(batch_sizes, batches, seed)  # before training begins
+
+    def look(network: nn.Module) -> Diagnosis:
+        return diagnose(network, train_data, batch_sizes, batches=batches, layers=layers, output=output, seed=seed)
+
+    return EpochDiagnoses(look, every)
+
+
+@dataclass(frozen=True)
+class _WholePasses(MiniBatches):
+    """Passes over the data, at least one and `count` batches in all, of which every row has its equal share."""
+
+    def epoch(self) -> Iterator[Tensor]:
+        """A batch begun at a pass's end is filled from the next pass with other rows, so no row is twice in it.
+
+        Dropping such batches instead, as in training, would put theory's moments off by more than the tests can see.
+        """
+        generator = np.random.default_rng([self.seed, 1])  # other batches than those that are tested
+        order = generator.permutation(self.rows)
+        for _ in range(1, -(-self.count * self.batch_size // self.rows)):
+            begun = order[len(order) // self.batch_size * self.batch_size :]
+            following = generator.permutation(self.rows)
+            again = np.isin(following, begun)
+            missing = self.batch_size - len(begun)
+            rest = np.concatenate([following[~again][missing:], following[again]])
+            order = np.concatenate([order, following[~again][:missing], generator.permutation(rest)])
+        whole = order[: len(order) // self.batch_size * self.batch_size].reshape(-1, self.batch_size)
+        return self.source.batches(whole.tolist(), self.seed)
+
+
+def _at_batch_size(
+    model: nn.Module, batches: MiniBatches, layers: LayerChoice, output: str | int | None
+) -> BatchSizeDiagnosis:
+    statistics = collect_statistics(model, batches, layers)
+    passes = _WholePasses(batches.source, batches.batch_size, batches.count, batches.seed)
+    moments = collect_moments(model, passes, layers)
+    theory = moments.statistics
+    mu, var, mean_std, square_std = (
+        value.double() for value in (theory.mean[0], theory.var[0], moments.mean_std, moments.square_std)
+    )
+    root = batches.batch_size**0.5
+    size = mu.abs() + theory.running_mean.double().abs()
+    mean_scale = torch.where(mean_std > CONSTANT * size, mean_std / root, torch.nan)
+    std_scale = torch.where(square_std > CONSTANT * var, square_std / (2 * var.sqrt() * root), torch.nan)
+    std_scale = torch.where(var.sqrt() > CONSTANT * size, std_scale, torch.nan)
+    channels = [layer.channels for layer in statistics.layers]
+    means = ((statistics.mean.double() - mu) / mean_scale).cpu().split(channels, dim=1)
+    stds = ((statistics.var.double().sqrt() - var.sqrt()) / std_scale).cpu().split(channels, dim=1)
+    return BatchSizeDiagnosis(
+        batch_size=batches.batch_size,
+        rows=batches.rows,
+        batches=len(statistics.mean),
+        layers=tuple(
+            LayerDiagnosis(layer.name, Normality.of(mean), Normality.of(std))
+            for layer, mean, std in zip(statistics.layers, means, stds, strict=True)
+        ),
+        dependence=Dependence.of([torch.cat(pair, dim=1) for pair in zip(means, stds, strict=True)]),
+        variance_lost=_variance_lost(Executable(model, output), statistics, batches.seed),
+    )
+
+
+def _variance_lost(executable: Executable, statistics: BatchStatistics, seed: int) -> float:
+    """Of a typical output on a training row: the share of its variance that is gone when statistics are drawn apart.
+
+    Draws are those of MCBN as published: the batches themselves, every one once, against the same numbers with every
+    statistic shuffled over batches on its own. Marginals are the same, and whatever held statistics together is gone.
+    """
+    found = coordinates(statistics.mean, statistics.var, statistics.layers)
+    centre = found.double().mean(0).to(found.dtype)
+    posterior = BatchNormPosterior(
+        executable=executable,
+        likelihood=Gaussian(),
+        method="MCBN",
+        layers=statistics.layers,
+        center="batch",
+        running=coordinates(statistics.running_mean, statistics.running_var, statistics.layers),
+        batch_mean=centre,
+        fluctuations=Empirical(found - centre),
+        fitted_batch_size=statistics.batch_size,
+        batch_size=float(statistics.batch_size),
+        rows=statistics.rows,
+    )
+    x = statistics.example[:ROWS]
+    generator = torch.Generator().manual_seed(seed)
+    together = _output_variance(executable, posterior.state(found), x)
+    apart = torch.zeros_like(together)
+    for _ in range(SHUFFLES):
+        orders = torch.rand(found.shape, generator=generator).argsort(0).to(found.device)
+        apart += _output_variance(executable, posterior.state(found.gather(0, orders)), x) / SHUFFLES
+    moved = together > 0
+    return float(1 - (apart[moved] / together[moved]).median()) if bool(moved.any()) else float("nan")
+
+
+def _output_variance(executable: Executable, states: State, x: Tensor) -> Tensor:
+    """Variance of every output over all states, (rows, *out)."""
+    usual = executable.point(x).double()
+    draws = len(next(iter(states.values())))
+    chunk = max(1, OUTPUT_ELEMENTS // usual.numel())
+    total, squares = torch.zeros_like(usual), torch.zeros_like(usual)
+    for start in range(0, draws, chunk):
+        part = {name: value[start : start + chunk] for name, value in states.items()}
+        deviation = executable.run(part, x).double() - usual
+        total += deviation.sum(0)
+        squares += deviation.square().sum(0)
+    return (squares - total.square() / draws) / (draws - 1)
+
+
+def _require(batch_sizes: Any, batches: Any, seed: Any) -> tuple[tuple[int, ...], int, int]:
+    """The batch sizes, each once, the number of batches and the seed, where all can be used."""
+    given = (batch_sizes,) if as_whole(batch_sizes) is not None else batch_sizes
+    several = isinstance(given, Sequence) and not isinstance(given, str)
+    sizes = [size for size in map(as_whole, given if several else ()) if size is not None and size >= 2]
+    if not sizes or len(sizes) < len(given):
+        raise BayesNormError(
+            f"batch_sizes: {batch_sizes!r} was given; whole numbers of at least 2, such as (16, 32), would work."
+        )
+    words = (
+        f"; a whole number of at least {LEAST_BATCHES} would work, and some hundred are better: a test on few sees "
+        "nothing."
+    )
+    batches = require_whole("batches", batches, LEAST_BATCHES, words=words)
+    return tuple(dict.fromkeys(sizes)), batches, require_seed(seed)
