@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import nn
 from torch.distributions import Normal, kl_divergence as torch_kl
-from two_norms import SIGMAS, TIGHT, network, rows
 
 from bayesnorm.errors import BayesNormError
 from bayesnorm.theory import BatchNormKL, GaussianPrior, kl_divergence, weight_decay_prior
 
+from ..two_norms import SIGMAS, TIGHT, network, rows
 from .units_by_hand import FLAT, NAN, PRIOR, some_q
 
 PER_UNIT = GaussianPrior(rows(6, seed=5), rows(6, seed=6).abs() + 0.1, rows(6, seed=7), rows(6, seed=8).abs() + 0.1)

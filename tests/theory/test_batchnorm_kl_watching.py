@@ -8,11 +8,11 @@ import math
 import pytest
 import torch
 from torch import nn
-from two_norms import network, rows
 
 from bayesnorm.errors import BayesNormError, InputError, NetworkError
 from bayesnorm.theory import BatchNormKL, unit_gaussians
 
+from ..two_norms import network, rows
 from .units_by_hand import NAN, PRIOR, some_q
 
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 from torch.func import functional_call
-from two_norms import TIGHT, network, rows
 
 from bayesnorm.theory import (
     BatchNormKL,
@@ -17,6 +16,7 @@ from bayesnorm.theory import (
     weight_decay_prior,
 )
 
+from ..two_norms import TIGHT, network, rows
 from .units_by_hand import FIELDS, FLAT, PRIOR, assert_same, by_hand
 
 PER_UNIT_4 = GaussianPrior(torch.arange(4), torch.ones(4), torch.tensor(1.0), 1)

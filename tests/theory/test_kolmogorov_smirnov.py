@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from bayesnorm.selection import kolmogorov_smirnov as ks
+from bayesnorm.theory import kolmogorov_smirnov as ks
 
 
 def normal(n, units, seed=0):

@@ -11,12 +11,12 @@ import math
 import pytest
 import torch
 from torch import nn
-from two_norms import SIGMAS, network, rows
 
 from bayesnorm.errors import BayesNormError, InputError
 from bayesnorm.network import collect_statistics, mini_batches
 from bayesnorm.theory import UnitGaussians, kl_divergence, unit_gaussians
 
+from ..two_norms import SIGMAS, network, rows
 from .units_by_hand import FIELDS, PRIOR, assert_same, by_hand, some_q
 
 

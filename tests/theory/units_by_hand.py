@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
-from two_norms import TIGHT, rows
 
 from bayesnorm.network import BatchNormLayer
 from bayesnorm.theory import GaussianPrior, UnitGaussians
+
+from ..two_norms import TIGHT, rows
 
 PRIOR = GaussianPrior(mean_loc=0.2, mean_std=0.7, std_loc=0.9, std_std=0.4)
 FLAT = GaussianPrior(mean_loc=0.0, mean_std=None, std_loc=0.9, std_std=0.4)
