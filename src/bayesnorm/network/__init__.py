@@ -3,8 +3,14 @@
 from .collecting.batches import (
     MiniBatches as MiniBatches,
     TrainData as TrainData,
+    batch_choices as batch_choices,
     isolated_torch_randomness as isolated_torch_randomness,
     mini_batches as mini_batches,
+)
+from .collecting.moments import (
+    Moments as Moments,
+    mean_and_var as mean_and_var,
+    row_moments as row_moments,
 )
 from .collecting.statistics import (
     BatchStatistics as BatchStatistics,

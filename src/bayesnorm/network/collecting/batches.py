@@ -44,6 +44,22 @@ class _Rows(Protocol):
     def batches(self, rows: Sequence[list[int]], seed: int) -> Iterator[Tensor]: ...
 
 
+def batch_choices(rows: int, batch_size: int, count: int, seed: int) -> np.ndarray:
+    """Choose the rows of random mini-batches: (count, batch_size) numbers below `rows`, none twice in a batch.
+
+    Args:
+        rows: How many rows there are to choose from.
+        batch_size: How many rows a batch holds.
+        count: How many batches, each chosen from all rows.
+        seed: Same seed, same choice.
+    """
+    generator = np.random.default_rng(seed)
+    chosen = np.empty((count, batch_size), dtype=np.int64)
+    for batch in chosen:
+        batch[:] = generator.choice(rows, batch_size, replace=False)
+    return chosen
+
+
 @dataclass(frozen=True)
 class MiniBatches:
     """`count` mini-batches of `batch_size` inputs; iterating draws them, the same ones every time.
@@ -71,9 +87,8 @@ class MiniBatches:
         return self.source.batches(whole.tolist(), self.seed)
 
     def __iter__(self) -> Iterator[Tensor]:
-        generator = np.random.default_rng(self.seed)
-        rows = [generator.choice(self.rows, self.batch_size, replace=False).tolist() for _ in range(self.count)]
-        for batch in self.source.batches(rows, self.seed):
+        rows = batch_choices(self.rows, self.batch_size, self.count, self.seed)
+        for batch in self.source.batches(rows.tolist(), self.seed):
             if batch.shape[0] != self.batch_size:
                 raise InputError(
                     f"train_data: a batch of {self.batch_size} rows came out of collate_fn with "

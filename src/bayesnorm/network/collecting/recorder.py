@@ -14,7 +14,7 @@ from ...arguments import as_whole
 from ...errors import InputError, NetworkError
 from ..copying import unwrap
 from ..layers import BatchNormLayer, LayerChoice, choose_layers, require_batchnorm
-from .statistics import statistics_dtype
+from .moments import Moments, row_moments
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class _Call:
 
     count: int
     rows: int
-    moments: tuple[Tensor, Tensor, Tensor, Tensor] | None
+    moments: Moments | None
 
 
 class MomentRecorder:
@@ -154,18 +154,6 @@ class MomentRecorder:
             h = args[0] if args else kwargs["input"]
             by_batch = module.training or module.running_mean is None
             count = self._calls[name].count + 1 if name in self._calls else 1
-            self._calls[name] = _Call(count, len(h), _moments(h) if by_batch else None)
+            self._calls[name] = _Call(count, len(h), row_moments(h) if by_batch else None)
 
         return note
-
-
-def _moments(h: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Mean, biased variance, and the variances over rows of a row's averages of h and of (h - mean)^2, each (C,)."""
-    h = h.to(statistics_dtype(h.dtype))
-    pixels = list(range(2, h.dim()))
-    averages = h.mean(pixels) if pixels else h
-    mean = averages.mean(0)
-    squares = (h - mean.view(-1, *(1 for _ in pixels))).square()
-    squares = squares.mean(pixels) if pixels else squares
-    var = squares.mean(0)
-    return mean, var, (averages - mean).square().mean(0), (squares - var).square().mean(0)

@@ -17,6 +17,7 @@ from ..inputs import as_input, call
 from ..layers import BatchNormLayer, LayerChoice, choose_layers, find_batchnorm, require_batchnorm
 from ..running.undisturbed import running_statistics, unwritten, writable_tensors
 from .batches import MiniBatches, isolated_randomness
+from .moments import mean_and_var, moments_from_sums, row_sums, statistics_dtype
 
 Progress = Callable[[int, int], None]
 """Called with (done, total)."""
@@ -92,16 +93,14 @@ def collect_moments(
     In a convolution, a row's pixels are not independent: what a batch's mean and variance average over is the rows'
     own averages of h and of (h - mean)^2, so it is their spread that counts.
     """
-    visit = _visit(model, batches, layers, _moment_sums, progress, whole_data=True)
-    rows = sum(count for count, _ in visit.found)
-    a, b, aa, bb, ab = (sum(parts) / rows for parts in zip(*(sums for _, sums in visit.found), strict=True))
-    # a and b are rows' averages of h' and h'^2, with h' = h - running mean to lose no digits.
-    mean_var = (aa - a * a).clamp_min(0)
-    square_var = (bb - b * b - 4 * a * (ab - a * b) + 4 * a * a * mean_var).clamp_min(0)
-    dtype = visit.running_mean.dtype
-    mean = (a + visit.running_mean.double()).to(dtype)[None]
-    var = (b - a * a).clamp_min(0).to(dtype)[None]
-    return UnitMoments(visit.statistics(mean, var, batches), mean_var.sqrt().to(dtype), square_var.sqrt().to(dtype))
+    visit = _visit(model, batches, layers, _sums_over_rows, progress, whole_data=True)
+    rows, sums = (sum(parts) for parts in zip(*visit.found, strict=True))
+    found = moments_from_sums(sums, rows, visit.running_mean)
+    mean, var, mean_std, square_std = (
+        part.to(visit.running_mean.dtype)
+        for part in (found.mean[None], found.var[None], found.mean_var.sqrt(), found.square_var.sqrt())
+    )
+    return UnitMoments(visit.statistics(mean, var, batches), mean_std, square_std)
 
 
 @dataclass(frozen=True)
@@ -174,11 +173,6 @@ def _visit(
     )
 
 
-def statistics_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Statistics of half-precision networks are taken in single precision, as batch norm itself does."""
-    return torch.promote_types(dtype, torch.float32)
-
-
 def _chosen(network: nn.Module, modules: dict[str, _BatchNorm], x: Tensor, layers: LayerChoice) -> tuple[str, ...]:
     """Which layers to resample; a look at a pass over two rows tells which run, and in what order."""
     calls: list[str] = []
@@ -215,20 +209,15 @@ def _batch_statistics(network: nn.Module, modules: dict[str, _BatchNorm], x: Ten
     return mean, var
 
 
-def _moment_sums(
-    network: nn.Module, modules: dict[str, _BatchNorm], x: Tensor
-) -> tuple[int, tuple[Tensor, Tensor, Tensor, Tensor, Tensor]]:
-    """Rows, and the sums over rows of a, b, a^2, b^2 and ab, where a and b average h' and h'^2 over a row's pixels."""
+def _sums_over_rows(network: nn.Module, modules: dict[str, _BatchNorm], x: Tensor) -> tuple[int, Tensor]:
+    """Return the number of rows of one batch, and their sums for `moments_from_sums`, (5, C)."""
 
-    def averages(name: str, h: Tensor) -> tuple[Tensor, Tensor]:
-        pixels = h.unsqueeze(2) if h.dim() == 2 else h.flatten(2)
-        pixels = pixels.double() - running_mean[name].double()[:, None]
-        return pixels.mean(2), pixels.square().mean(2)
+    def sums(name: str, h: Tensor) -> Tensor:
+        return row_sums(h, running_mean[name])
 
     running_mean: dict[str, Any] = {name: module.running_mean for name, module in modules.items()}
-    _, _, found = _normalised_by_batch(network, modules, x, averages)
-    a, b = (torch.cat([found[name][part] for name in modules], dim=1) for part in (0, 1))
-    return len(x), (a.sum(0), b.sum(0), a.square().sum(0), b.square().sum(0), (a * b).sum(0))
+    _, _, found = _normalised_by_batch(network, modules, x, sums)
+    return len(x), torch.cat([found[name] for name in modules], dim=1)
 
 
 def _normalised_by_batch(
@@ -243,7 +232,7 @@ def _normalised_by_batch(
 
     def normalise_by_batch(name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
         h = (args[0] if args else kwargs["input"]).detach()  # a forward may take derivatives of its own
-        mean, var = _mean_and_var(h.to(statistics_dtype(h.dtype)))
+        mean, var = mean_and_var(h)
         if name in found:
             raise NetworkError(f"model: batch-norm layer {name!r} is called more than once in a forward.")
         found[name], seen[name] = (mean, var), look(name, h)
@@ -278,13 +267,6 @@ def _pass_with_hooks(
     finally:
         for handle in handles:
             handle.remove()
-
-
-def _mean_and_var(h: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and biased variance per channel. Two plain passes: on a CPU, a tenth of torch.var_mean's time."""
-    over = [0, *range(2, h.dim())]
-    mean = h.mean(over, keepdim=True)
-    return mean.flatten(), (h - mean).square().mean(over)
 
 
 def _require_finite(statistics: BatchStatistics) -> None:

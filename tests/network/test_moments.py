@@ -1,0 +1,66 @@
+"""Moments of a batch, and the choice of its rows, are computed in one place."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from bayesnorm.network import batch_choices, mean_and_var, row_moments
+from bayesnorm.network.collecting.moments import moments_from_sums, row_sums
+
+SHAPES = [(7, 3), (7, 3, 5), (7, 3, 4, 2)]
+
+
+def generate(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    return 3 + 2 * torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=dtype)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_mean_and_variance_are_those_that_batch_norm_normalises_by(shape):
+    h = generate(*shape)
+    mean, var = mean_and_var(h)
+    h = h.transpose(0, 1).flatten(1)
+    torch.testing.assert_close(mean, h.mean(1))
+    torch.testing.assert_close(var, h.var(1, unbiased=False))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_leading_axes_are_batches_of_their_own(shape):
+    h = generate(2, 4, *shape)
+    one_by_one = [[row_moments(batch) for batch in network] for network in h]
+    for part, found in enumerate(row_moments(h, leading=2)):
+        torch.testing.assert_close(found, torch.stack([torch.stack([b[part] for b in n]) for n in one_by_one]))
+    mean, var = mean_and_var(h, leading=2)
+    torch.testing.assert_close(mean, row_moments(h, leading=2).mean)
+    torch.testing.assert_close(var, row_moments(h, leading=2).var)
+
+
+def test_without_pixels_the_spread_of_squares_is_that_of_fourth_moments():
+    h = generate(50, 3)
+    moments = row_moments(h)
+    deviation = h - h.mean(0)
+    torch.testing.assert_close(moments.mean_var, moments.var)
+    torch.testing.assert_close(moments.square_var, deviation.pow(4).mean(0) - moments.var.square())
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_sums_over_batches_give_the_moments_of_all_their_rows(shape):
+    batches, about = [generate(*shape), 1 + generate(*shape).flip(0)], torch.full((3,), 2.5)
+    sums = row_sums(batches[0], about) + row_sums(batches[1], about)
+    for found, expected in zip(moments_from_sums(sums, 14, about), row_moments(torch.cat(batches)), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_half_precision_is_raised():
+    h = 300 + generate(64, 2, dtype=torch.float16)  # whose squares are more than half precision can hold
+    assert mean_and_var(h)[1].dtype == torch.float32
+    torch.testing.assert_close(mean_and_var(h)[1], h.float().var(0, unbiased=False))
+
+
+def test_rows_of_batches_are_the_calls_of_one_generator():
+    generator = np.random.default_rng(5)
+    expected = [generator.choice(20, 6, replace=False) for _ in range(3)]
+    chosen = batch_choices(20, 6, 3, seed=5)
+    assert np.array_equal(chosen, expected)
+    assert all(len(set(batch)) == 6 for batch in chosen.tolist())
