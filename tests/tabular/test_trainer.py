@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from bayesnorm.tabular.plan import plan_for
-from bayesnorm.tabular.targets import RealTargets
+from bayesnorm.tabular.search_plan import plan_for
+from bayesnorm.tabular.targets import NumberTargets
 from bayesnorm.tabular.trainer import Trainer
 
 
 def trainer_for(X: np.ndarray, y: np.ndarray) -> Trainer:
-    targets = RealTargets.of(y[:, None], None, False)
+    targets = NumberTargets.of(y[:, None], None, False)
     x = torch.from_numpy(X).float()
     return Trainer(x, targets, "mcbn", (6,), learning_rate=1e-2, seed=0, verbose=False)
 

@@ -4,14 +4,14 @@
 `VarianceReduction` and `Random` choose a whole batch. `ActiveLearner` takes either.
 """
 
-from .batch_bald import BatchBALD as BatchBALD, batch_bald as batch_bald
-from .choosing import (
+from .acquisitions import (
     Acquisition as Acquisition,
     BatchAcquisition as BatchAcquisition,
     GreedyBatch as GreedyBatch,
     Random as Random,
     choose as choose,
 )
+from .batch_bald import BatchBALD as BatchBALD, batch_bald as batch_bald
 from .learner import ActiveLearner as ActiveLearner
 from .scores import (
     bald as bald,

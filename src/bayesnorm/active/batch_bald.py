@@ -19,7 +19,7 @@ from torch import Tensor
 from ..arguments import hold_plain_ints, require_seed
 from ..errors import InputError
 from ..predictive import ClassificationPredictive, Predictive
-from .choosing import GreedyBatch, require_count
+from .acquisitions import GreedyBatch, require_count
 from .scores import require_classification
 
 LAZY_ROWS = 128

@@ -19,7 +19,7 @@ from ..errors import BayesNormError, InputError
 from ..network import Progress
 from ..network.inputs import as_tensor
 from ..posterior import Posterior
-from .choosing import Acquisition, BatchAcquisition, choose, require_acquisition, require_count, require_rows
+from .acquisitions import Acquisition, BatchAcquisition, choose, require_acquisition, require_count, require_rows
 from .labels import Labels, require_writable
 
 Oracle = Callable[[Tensor, Tensor], Any]

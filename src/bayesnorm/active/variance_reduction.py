@@ -21,7 +21,7 @@ from ..errors import InputError
 from ..metrics.arguments import check_regression, wide
 from ..predictive import Predictive, RegressionPredictive
 from ..predictive.base import weighted_mean
-from .choosing import GreedyBatch, require_count
+from .acquisitions import GreedyBatch, require_count
 from .scores import finite_noise
 
 BLOCK_BYTES = 2**26
@@ -76,7 +76,7 @@ def greedy_variance_reduction(predictive: Predictive, count: int, reference: Pre
 
 
 @dataclass(frozen=True)
-class _Draws:
+class _CandidateDraws:
     """The candidates' outputs.
 
     Args:
@@ -122,7 +122,7 @@ class _Draws:
         return inner - known @ torch.linalg.solve(a.T @ known + torch.diag(noise), known.T)
 
 
-def _checked(predictive: Any, reference: Any) -> tuple[_Draws, Tensor]:
+def _checked(predictive: Any, reference: Any) -> tuple[_CandidateDraws, Tensor]:
     """The candidates' draws, and the mean over reference outputs of a a^T, (n, n)."""
     candidates = _deviations("predictive", predictive)
     others = candidates if reference is None else _deviations("reference", reference)
@@ -135,7 +135,7 @@ def _checked(predictive: Any, reference: Any) -> tuple[_Draws, Tensor]:
     # Without noise a second label of a row would be divided by nothing.
     least = torch.finfo(noise.dtype).eps * candidates.square().sum(0).max() + torch.finfo(noise.dtype).tiny
     flat = others.flatten(1)
-    return _Draws(candidates, noise.clamp_min(least)), flat @ flat.T / flat.shape[1]
+    return _CandidateDraws(candidates, noise.clamp_min(least)), flat @ flat.T / flat.shape[1]
 
 
 def _deviations(name: str, predictive: Any) -> Tensor:

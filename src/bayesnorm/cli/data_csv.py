@@ -14,7 +14,7 @@ import typer
 from ..data import UCI_SETS, load_uci
 from ..files import write_bytes
 from .bundled_data import BUNDLED, load_bundled
-from .outputs import require_free
+from .overwriting import require_free
 from .printing import note
 from .usage import UsageError
 

@@ -15,7 +15,7 @@ from .fitting import FitOptions, fit_run
 from .printing import note, show_json, show_pairs
 from .run_folder import PAGE, require_run_free
 from .tables import MOST_MIB
-from .targets import Task
+from .task import Task
 from .usage import UsageError
 
 LARGEST_SEED = 2**32 - 1

@@ -21,7 +21,7 @@ from .predictions import rows_of
 from .run_folder import CONTENTS, MODEL, PAGE, TEST, new_run, write_facts, write_json
 from .run_report import LEVEL, make_report, report_values
 from .tables import open_table, pandas, read_table
-from .targets import Task, guess_task, require_targets, split
+from .task import Task, guess_task, require_targets, split
 from .usage import UsageError
 from .versions import all_versions, cpu_name
 

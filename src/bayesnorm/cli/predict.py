@@ -14,7 +14,7 @@ import typer
 from ..errors import BayesNormError
 from ..files import replacing
 from .columns import require_columns, typed
-from .outputs import require_free
+from .overwriting import require_free
 from .predictions import predict_rows
 from .printing import note, show_json
 from .run_folder import MODEL, read_facts

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..errors import FileFormatError
 from ..metrics import VARIANCE_FLOOR, constant_variance
-from .targets import Task
+from .task import Task
 
 if TYPE_CHECKING:
     from ..report import Report

@@ -9,7 +9,7 @@ except ImportError as error:
     raise MissingExtraError("tables need scikit-learn and pandas: pip install 'bayesnorm[tabular]'.") from error
 
 from .classifier import BayesNormClassifier as BayesNormClassifier
+from .loading import load as load
 from .preprocessing import Preprocessing as Preprocessing
 from .regressor import BayesNormRegressor as BayesNormRegressor
-from .saving import load as load
-from .selection import OutOfFold as OutOfFold, Selection as Selection, Setting as Setting
+from .search_results import NetworkSetting as NetworkSetting, OutOfFold as OutOfFold, Selection as Selection

@@ -27,16 +27,16 @@ from ..engines import MonteCarlo
 from ..likelihoods import Likelihood
 from ..nets import Rescaled
 from ..network import Progress, isolated_torch_randomness
-from ..posterior import Posterior
+from ..posterior import Posterior, effective_batch_size, resized
 from ..predictive import RegressionPredictive
 from ..selection import calibrate, select_batch_size
 from ..stacked import Stack
 from ..stacked.cores import in_threads
 from .held_out import HeldOut
-from .networks import has_batch_size, posterior_for
-from .plan import Plan
-from .selection import OutOfFold, Selection, Setting
-from .targets import RealTargets
+from .networks import posterior_for
+from .search_plan import SearchPlan
+from .search_results import NetworkSetting, OutOfFold, Selection
+from .targets import NumberTargets
 from .trainer import Trainer
 
 CALIBRATION_ROWS = 10_000
@@ -53,7 +53,7 @@ EffectiveBatchSize = Literal["score", "elbo"] | float | None
 class Candidate:
     """A setting with the networks of its folds."""
 
-    setting: Setting
+    setting: NetworkSetting
     stack: Stack
     order: float
 
@@ -74,7 +74,7 @@ class Chooser:
     """
 
     trainer: Trainer
-    plan: Plan
+    plan: SearchPlan
     folds: tuple[Tensor, ...]
     likelihood: Likelihood
     noise: bool
@@ -97,9 +97,9 @@ class Chooser:
         final = self._final(best.setting, head_epochs)
         likelihood, size = self._calibrated(best.setting, cases, final)
         posterior: Any = final.with_likelihood(self.trainer.targets.in_own_units(likelihood))
-        posterior = posterior if size is None else posterior.at_batch_size(size)
+        posterior = posterior if size is None else resized(posterior, size)
         selection = Selection(
-            score="crps" if isinstance(self.trainer.targets, RealTargets) else "nll",
+            score="crps" if isinstance(self.trainer.targets, NumberTargets) else "nll",
             settings=tuple(candidate.setting for candidate in candidates),
             chosen=best.setting,
             noise=_noise_of(posterior.likelihood),
@@ -117,7 +117,7 @@ class Chooser:
     def _given(self) -> Candidate:
         """The one setting of a plan that leaves nothing open, without a look at it."""
         plan = self.plan
-        setting = Setting(
+        setting = NetworkSetting(
             plan.batch_sizes[0], plan.weight_decays[0], plan.dropout_rates[0], plan.epochs, math.nan, math.nan
         )
         return Candidate(setting, None, 0.0)  # type: ignore[arg-type]
@@ -152,7 +152,7 @@ class Chooser:
             own = stack.take(members)
             point, scores = held_out.scores(own, batch_size)
             score = self.trainer.targets.in_own_scores(scores)
-            setting = Setting(batch_size, decay, rate, int(epochs[members[0]]), point, score)
+            setting = NetworkSetting(batch_size, decay, rate, int(epochs[members[0]]), point, score)
             found.append(Candidate(setting, own, float(scores.mean())))
         return found
 
@@ -173,7 +173,7 @@ class Chooser:
         stack: Stack,
         rows: Sequence[Tensor],
         held_out: Sequence[Tensor] | None,
-        setting: Setting,
+        setting: NetworkSetting,
         head_epochs: int | None,
     ) -> tuple[list[list[nn.Sequential]], int]:
         """The networks of each list of rows, from the first one of each: heads for noise, further members."""
@@ -193,7 +193,7 @@ class Chooser:
             stacks.append(other)
         found: list[list[nn.Sequential]] = [[] for _ in rows]
         for each in stacks:
-            if isinstance(trainer.targets, RealTargets) and trainer.targets.heteroscedastic:
+            if isinstance(trainer.targets, NumberTargets) and trainer.targets.heteroscedastic:
                 networks, head_epochs = trainer.train_heads(
                     each, rows, held_out, self.plan, setting.batch_size, head_epochs
                 )
@@ -203,7 +203,7 @@ class Chooser:
                 own.append(network)
         return found, head_epochs or setting.epochs
 
-    def _final(self, setting: Setting, head_epochs: int) -> Posterior:
+    def _final(self, setting: NetworkSetting, head_epochs: int) -> Posterior:
         """The posterior of networks trained on all rows, in the targets' own units; its noise is still open."""
         trainer = self.trainer
         everything = torch.arange(len(trainer.x))
@@ -222,7 +222,7 @@ class Chooser:
         wrapped = [trainer.targets.in_units(network, unit) for network in networks]
         return self._posterior(wrapped, everything, setting)
 
-    def _posterior(self, networks: list[Rescaled], rows: Tensor, setting: Setting) -> Posterior:
+    def _posterior(self, networks: list[Rescaled], rows: Tensor, setting: NetworkSetting) -> Posterior:
         # MCBN keeps as many batches as a prediction draws: each is then drawn once, and as their deviations sum to 0,
         # the mean over draws errs in the second order only.
         states = self.draws if self.trainer.method == "mcbn" else max(STATES, self.draws)
@@ -230,15 +230,15 @@ class Chooser:
         return posterior_for(self.trainer.method, networks, x, self.likelihood, setting.batch_size, states, seed)
 
     def _calibrated(
-        self, setting: Setting, cases: Sequence[tuple[Posterior, Tensor, Tensor]], final: Any
+        self, setting: NetworkSetting, cases: Sequence[tuple[Posterior, Tensor, Tensor]], final: Any
     ) -> tuple[Likelihood, float | None]:
         """The likelihood in standard units, and the effective batch size where there is one."""
         trainer, wanted = self.trainer, self.effective_batch_size
         start: Any = cases[0][0] if cases else final.with_likelihood(self.likelihood)
-        sized = has_batch_size(start)
+        sized = effective_batch_size(start) is not None
         folds = [(p, *self._representative(x, held_out)) for p, x, held_out in cases]
         if sized and isinstance(wanted, int | float):
-            start = start.at_batch_size(float(wanted))
+            start = resized(start, float(wanted))
         by_score = sized and wanted == "score"
         if cases and (self.noise or by_score):
             start = calibrate(
@@ -246,20 +246,20 @@ class Chooser:
             )
         if sized and wanted == "elbo":
             posterior = final.with_likelihood(trainer.targets.in_own_units(start.likelihood))
-            start = start.at_batch_size(self._by_elbo(posterior, setting))
+            start = resized(start, self._by_elbo(posterior, setting))
             if cases and self.noise:
                 start = calibrate(start, folds=folds, batch_size=False, samples=self._samples, seed=trainer.seed)
-        return start.likelihood, start.batch_size if sized else None
+        return start.likelihood, effective_batch_size(start)
 
     @property
     def _samples(self) -> int:
         return self.members if self.trainer.method == "ensemble" else self.draws
 
-    def _by_elbo(self, posterior: Any, setting: Setting) -> float:
+    def _by_elbo(self, posterior: Any, setting: NetworkSetting) -> float:
         trainer = self.trainer
         chosen = torch.randperm(len(trainer.x), generator=_generator(trainer.seed))[:ELBO_ROWS]
         y = trainer.targets.values[chosen]
-        if isinstance(trainer.targets, RealTargets):
+        if isinstance(trainer.targets, NumberTargets):
             y = y * trainer.targets.std + trainer.targets.mean
         rows = trainer.x[chosen].double(), y
         decay = max(setting.weight_decay, LEAST_DECAY)
@@ -283,8 +283,7 @@ class Chooser:
         """Held-out predictions of all folds in the targets' own units, in the order of the rows."""
         targets, parts = self.trainer.targets, []
         for posterior, x, _ in cases:
-            sized: Any = posterior
-            sized = sized if size is None else sized.at_batch_size(size)
+            sized = posterior if size is None else resized(posterior, size)
             parts.append(MonteCarlo(self._samples).outputs(sized, x, self.trainer.seed))
         f = torch.cat(parts, 1)
         rows = torch.cat([held_out for _, _, held_out in cases])
@@ -292,7 +291,7 @@ class Chooser:
         predictive = likelihood.predictive(f[:, order])
         fold = torch.cat([torch.full((len(held_out),), k) for k, (_, _, held_out) in enumerate(cases)])
         target = targets.values[rows[order]]
-        if isinstance(targets, RealTargets) and isinstance(predictive, RegressionPredictive):
+        if isinstance(targets, NumberTargets) and isinstance(predictive, RegressionPredictive):
             target = target * targets.std + targets.mean
             loc, scale = predictive.loc * targets.std + targets.mean, predictive.scale * targets.std
             predictive = RegressionPredictive(loc, scale, noise=predictive.noise)

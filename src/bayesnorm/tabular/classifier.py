@@ -17,9 +17,9 @@ from torch import Tensor
 from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..predictive import ClassificationPredictive
-from .arguments import as_input_errors, require_rows
 from .estimator import TabularEstimator
-from .targets import ClassTargets, Targets
+from .targets import LabelTargets, Targets
+from .training_rows import as_input_errors, require_rows
 
 
 class BayesNormClassifier(ClassifierMixin, TabularEstimator):
@@ -155,7 +155,7 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
                 f"y: holds the one class {str(self.classes_[0])!r} in all {len(rows)} rows; two would work."
             )
         require_rows(len(rows))
-        return ClassTargets(torch.from_numpy(numbers.astype(np.int64)), weights, len(self.classes_))
+        return LabelTargets(torch.from_numpy(numbers.astype(np.int64)), weights, len(self.classes_))
 
     def _likelihood(self, targets: Targets) -> tuple[Likelihood, bool]:
         if self.temperature is None:

@@ -20,15 +20,17 @@ from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..posterior import Posterior
 from ..predictive import Predictive
-from .arguments import as_input_errors, check_frame, check_parameters, row_weights
 from .choosing import Chooser
 from .likeness import Likeness
-from .plan import folds_for, plan_for
+from .model_file import write_estimator
+from .parameters import check_parameters
 from .preprocessing import Preprocessing
 from .restoring import posterior_from, posterior_parts
-from .selection import Selection
+from .search_plan import folds_for, plan_for
+from .search_results import Selection
 from .targets import Targets
 from .trainer import Trainer
+from .training_rows import as_input_errors, check_frame, row_weights
 
 LIKENESS_FOLDS = 5
 """Where cross-validation was not wanted."""
@@ -145,9 +147,7 @@ class TabularEstimator(BaseEstimator):
 
         `bayesnorm.tabular.load` reads it; `selection_.out_of_fold` is then None.
         """
-        from .saving import save
-
-        save(self, path)
+        write_estimator(self, path)
 
     def _predictive(self, features: NDArray[np.float64]) -> Predictive:
         # float32, as in training; the network's own arithmetic is in double precision.

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..likelihoods import Likelihood
 from ..selection.search import minimise_on_log_scale
 from ..stacked import Stack
-from .targets import Affine, RealTargets
+from .targets import Affine, NumberTargets
 from .trainer import Trainer
 
 DRAWS = 32
@@ -93,7 +93,7 @@ class HeldOut:
 
     def _point_score(self, f: Tensor, y: Tensor, weights: Tensor | None) -> float:
         targets = self.trainer.targets
-        if isinstance(targets, RealTargets):
+        if isinstance(targets, NumberTargets):
             error = (f[0, :, : targets.columns] - y) * targets.std
             return float(_weighted(error.square(), weights).mean().sqrt())
         return float(_weighted(targets.scores(targets.likelihood.predictive(f), y), weights))

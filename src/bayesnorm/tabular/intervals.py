@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from ..predictive import RegressionPredictive
-from .columns import Numbers
+from .column_types import Numbers
 
 STEPS = 1000
 WIDEST = 1 - 1e-9

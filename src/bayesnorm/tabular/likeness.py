@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.covariance import ledoit_wolf
 
-from .columns import Numbers
+from .column_types import Numbers
 
 QUANTILE = 0.995
 

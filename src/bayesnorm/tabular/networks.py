@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 from torch import Tensor, nn
 
@@ -67,8 +66,3 @@ def posterior_for(
         "stochastic": StochasticBN(batch_size, states),
     }
     return fitted[method].fit(networks[0], x, likelihood, seed=seed)
-
-
-def has_batch_size(posterior: Any) -> bool:
-    """Whether a posterior has an effective batch size."""
-    return getattr(posterior, "batch_size", None) is not None

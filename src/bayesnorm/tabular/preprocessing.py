@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import FileFormatError, InputError
-from .columns import Column, Numbers, as_numbers, as_texts, is_text, read_columns
+from .column_types import Column, Numbers, as_numbers, as_texts, is_text, read_columns
 
 NORMAL_RANGE = 1.3489795
 """Interquartile range of the standard normal distribution."""

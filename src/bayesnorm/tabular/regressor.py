@@ -15,18 +15,18 @@ from torch import Tensor
 from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..predictive import RegressionPredictive
-from .arguments import as_input_errors, real_targets, require_rows
 from .estimator import TabularEstimator
 from .intervals import IntervalLevels
-from .targets import RealTargets, Targets
+from .targets import NumberTargets, Targets
+from .training_rows import as_input_errors, real_targets, require_rows
 
 
 class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
     """Bayesian regression on a table: predictions with honest intervals.
 
     A batch-normalised network with two hidden layers of 50; weight decay, training batch size, epochs, noise and
-    effective batch size are chosen by cross-validation (`choosing.py`; the settings by rows are in `plan.py`). Numbers,
-    text, categories, booleans and missing values are taken as they are (`preprocessing.py`).
+    effective batch size are chosen by cross-validation (`choosing.py`; the settings by rows are in `search_plan.py`).
+    Numbers, text, categories, booleans and missing values are taken as they are (`preprocessing.py`).
 
     Args:
         method: Where the doubt comes from: "mcbn", "gaussian" (the same as a normal distribution of rank 64),
@@ -175,10 +175,10 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         require_rows(len(rows))
         self.n_outputs_ = 1 if y.ndim == 1 else y.shape[1]
         self._flat = y.ndim == 1
-        return RealTargets.of(y[rows].reshape(len(rows), -1), weights, bool(self.heteroscedastic))
+        return NumberTargets.of(y[rows].reshape(len(rows), -1), weights, bool(self.heteroscedastic))
 
     def _likelihood(self, targets: Targets) -> tuple[Likelihood, bool]:
-        assert isinstance(targets, RealTargets)
+        assert isinstance(targets, NumberTargets)
         if self.precision is None:
             return targets.likelihood, not (self.folds is None and self.heteroscedastic)
         noise = 1 / (float(self.precision) * targets.std.square())

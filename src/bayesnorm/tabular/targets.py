@@ -104,7 +104,7 @@ class Targets(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class RealTargets(Targets):
+class NumberTargets(Targets):
     """Numbers.
 
     Args:
@@ -117,7 +117,7 @@ class RealTargets(Targets):
     heteroscedastic: bool
 
     @classmethod
-    def of(cls, y: NDArray[np.float64], weights: Tensor | None, heteroscedastic: bool) -> RealTargets:
+    def of(cls, y: NDArray[np.float64], weights: Tensor | None, heteroscedastic: bool) -> NumberTargets:
         """Targets (N, columns) in their own units."""
         peak = np.abs(y).max(0)
         if (peak > LARGEST).any():
@@ -180,7 +180,7 @@ class RealTargets(Targets):
 
 
 @dataclass(frozen=True, eq=False)
-class ClassTargets(Targets):
+class LabelTargets(Targets):
     """Class numbers.
 
     Args:

@@ -16,7 +16,7 @@ from ..stacked import Scales, Stack, StackedRows, train_stacked
 from ..stacked.loop import Evaluate
 from ..training import progress_bar
 from .networks import network_for
-from .plan import Plan
+from .search_plan import SearchPlan
 from .targets import Affine, Targets
 
 COOLING, COOLING_EPOCHS = (1 / 3, 1 / 10), 1 / 10
@@ -52,7 +52,7 @@ class Trainer:
         self,
         rows: Sequence[Tensor],
         held_out: Sequence[Tensor] | None,
-        plan: Plan,
+        plan: SearchPlan,
         batch_size: int,
         settings: Sequence[tuple[float, float | None]],
         *,
@@ -124,7 +124,7 @@ class Trainer:
         stack: Stack,
         rows: Sequence[Tensor],
         held_out: Sequence[Tensor] | None,
-        plan: Plan,
+        plan: SearchPlan,
         batch_size: int,
         epochs: int | None,
     ) -> tuple[list[nn.Sequential], int]:

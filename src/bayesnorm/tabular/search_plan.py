@@ -32,7 +32,7 @@ ROWS_SEEN, MOST_ROWS_SEEN = 500_000, 2_500_000
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchPlan:
     """Settings to train.
 
     Args:
@@ -66,7 +66,7 @@ def plan_for(
     epochs: int | None = None,
     max_epochs: int | None = None,
     patience: int | None = None,
-) -> Plan:
+) -> SearchPlan:
     """What to train on so many rows, as far as it is not given; see the module's text."""
     third = 2 ** max(1, int(np.log2(max(2, rows // 3))))
     sizes: tuple[int, ...]
@@ -88,7 +88,7 @@ def plan_for(
     most = max_epochs or most
     every = max(1, most // 100)
     waited = patience or max(1, most // 5)
-    return Plan(
+    return SearchPlan(
         batch_sizes=tuple(dict.fromkeys(_given(batch_size, sizes))),
         weight_decays=_given(weight_decay, decays),
         dropout_rates=rates,

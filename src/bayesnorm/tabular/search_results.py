@@ -13,7 +13,7 @@ from ..predictive import Predictive
 
 
 @dataclass(frozen=True)
-class Setting:
+class NetworkSetting:
     """A way of training, scored on held-out rows.
 
     Args:
@@ -72,8 +72,8 @@ class Selection:
     """
 
     score: str
-    settings: tuple[Setting, ...]
-    chosen: Setting
+    settings: tuple[NetworkSetting, ...]
+    chosen: NetworkSetting
     noise: dict[str, Any]
     effective_batch_size: float | None
     folds: int
@@ -96,7 +96,8 @@ class Selection:
         """What `config()` described."""
         fields = dict(config)
         settings = tuple(
-            Setting(**{name: _number(name, value) for name, value in each.items()}) for each in fields.pop("settings")
+            NetworkSetting(**{name: _number(name, value) for name, value in each.items()})
+            for each in fields.pop("settings")
         )
         noise = {name: tuple(v) if isinstance(v, list) else v for name, v in fields.pop("noise").items()}
         return cls(settings=settings, chosen=settings[fields.pop("chosen")], noise=noise, **fields)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bayesnorm.tabular.likeness import Likeness
-from bayesnorm.tabular.plan import folds_for, plan_for
+from bayesnorm.tabular.search_plan import folds_for, plan_for
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +13,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import files
 from ..errors import BayesNormError, FileFormatError
-from .classifier import BayesNormClassifier
-from .estimator import TabularEstimator
 from .intervals import IntervalLevels
 from .likeness import Likeness
 from .preprocessing import Preprocessing
-from .regressor import BayesNormRegressor
 from .restoring import posterior_from, posterior_parts
-from .selection import Selection
+from .search_results import Selection
 
 FORMAT = "bayesnorm-tabular"
-ESTIMATORS: dict[str, type[TabularEstimator]] = {
-    "BayesNormRegressor": BayesNormRegressor,
-    "BayesNormClassifier": BayesNormClassifier,
-}
 
 
-def save(estimator: Any, path: str | os.PathLike[str]) -> None:
-    """See `TabularEstimator.save`."""
+def write_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted estimator; see `TabularEstimator.save`."""
     check_is_fitted(estimator)
     likeness = estimator.likeness_
     tensors, posterior = posterior_parts(estimator.posterior_)
@@ -58,22 +52,27 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     files.write(Path(path), tensors, config)
 
 
-def load(path: str | os.PathLike[str]) -> Any:
-    """Read a fitted `BayesNormRegressor` or `BayesNormClassifier` that its `save` wrote; it predicts the same."""
+def read_estimator(path: str | os.PathLike[str], classes: Mapping[str, type[Any]]) -> Any:
+    """Read a fitted estimator that `write_estimator` wrote.
+
+    Args:
+        path: The file.
+        classes: The estimators that it may hold, by the names of their classes.
+    """
     tensors, config = files.read(Path(path))
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise FileFormatError(f"path: {path} holds no tabular model; a file written by an estimator's save would work.")
     try:
-        return _restored(tensors, config)
+        return _restored(tensors, config, classes)
     except BayesNormError:
         raise
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise FileFormatError(f"path: {path} does not hold a whole model ({error!r}); save it again.") from error
 
 
-def _restored(tensors: dict[str, torch.Tensor], config: dict[str, Any]) -> Any:
+def _restored(tensors: dict[str, torch.Tensor], config: dict[str, Any], classes: Mapping[str, type[Any]]) -> Any:
     parameters = {name: tuple(v) if isinstance(v, list) else v for name, v in config["parameters"].items()}
-    estimator: Any = ESTIMATORS[config["estimator"]](**parameters)
+    estimator: Any = classes[config["estimator"]](**parameters)
     estimator.preprocessing_ = Preprocessing.from_config(config["preprocessing"])
     estimator.selection_ = Selection.from_config(config["selection"])
     mean, root = (tensors[f"likeness.{name}"].numpy() for name in ("mean", "root"))

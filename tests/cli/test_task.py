@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesnorm.cli.targets import Task, guess_task, require_targets, split
+from bayesnorm.cli.task import Task, guess_task, require_targets, split
 from bayesnorm.errors import InputError
 
 
