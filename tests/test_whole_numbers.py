@@ -15,7 +15,7 @@ from bayesnorm import active, metrics
 from bayesnorm.data import toy_regression
 from bayesnorm.methods import dropout_precision
 from bayesnorm.nets import paper_dropout_mlp, paper_mlp
-from bayesnorm.network.collecting.recorder import MomentRecorder
+from bayesnorm.network import MomentRecorder
 from bayesnorm.stacked import Stack, StackedRows, train_stacked
 from bayesnorm.theory import BatchNormKL, diagnose_each, unit_gaussians, weight_decay_prior
 from bayesnorm.training import train

@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.network import CompiledExecutable, compiled
+from bayesnorm.network import CompiledExecutable
+from bayesnorm.network.running import compiled
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 """Single precision, outputs of order 1: the same sums in another order."""

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from bayesnorm.errors import NetworkError
-from bayesnorm.network.copying import own_copy, restart
+from bayesnorm.network.copying import own_copy, reset_weights
 from bayesnorm.network.editing.variational import NoisyNetwork, RandomWeights, weight_tensors
 
 SIGMAS = 4.5
@@ -279,7 +279,7 @@ def test_restart_draws_anew_and_leaves_frozen_parameters():
     model[1].running_mean.fill_(3.0)
     model[2].requires_grad_(False)
     before = copy.deepcopy(model.state_dict())
-    restart(model, "another way")
+    reset_weights(model, "another way")
     after = model.state_dict()
     assert not torch.equal(before["0.weight"], after["0.weight"])
     assert not torch.equal(before["3.in_proj_weight"], after["3.in_proj_weight"])
@@ -287,7 +287,7 @@ def test_restart_draws_anew_and_leaves_frozen_parameters():
     assert torch.equal(after["1.running_mean"], torch.zeros(4))
     model.register_parameter("token", nn.Parameter(torch.zeros(2)))
     with pytest.raises(NetworkError, match=r"Sequential has parameters but no reset.*another way would work"):
-        restart(model, "another way")
+        reset_weights(model, "another way")
 
 
 def test_restart_leaves_the_statistics_of_frozen_layers():
@@ -296,7 +296,7 @@ def test_restart_leaves_the_statistics_of_frozen_layers():
     model[:2].requires_grad_(False)
     for norm in (model[1], model[3]):
         norm.running_mean.fill_(3.0)
-    restart(model, "another way")
+    reset_weights(model, "another way")
     assert torch.equal(model[1].running_mean, torch.full((4,), 3.0))
     assert torch.equal(model[3].running_mean, torch.zeros(4))
 

@@ -16,8 +16,7 @@ from torch import Tensor
 from ..arguments import require_seed
 from ..engines import Engine
 from ..errors import BayesNormError, InputError
-from ..network import Progress
-from ..network.inputs import as_tensor
+from ..network import Progress, as_tensor
 from ..posterior import Posterior
 from .acquisitions import Acquisition, BatchAcquisition, choose, require_acquisition, require_count, require_rows
 from .labels import Labels, require_writable

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ..arguments import hold_plain_ints, require_whole
-from ..network.running.derivable import told
+from ..network import derivative_errors_explained
 from ..predictive import Predictive
 from ..predictive.base import at_least_single
 from .base import CoordinatePosterior, Drawable, Engine, in_coordinates
@@ -114,7 +114,7 @@ def outputs_with_derivatives(
     @torch.inference_mode(False)
     @torch.enable_grad()
     @torch.autocast(x.device.type, enabled=False)
-    @told()
+    @derivative_errors_explained()
     def derivatives() -> Tensor:
         if x.is_cuda and len(flat) > 1:  # a GPU has room for all backward passes at once
             each = torch.eye(len(flat), dtype=flat.dtype, device=flat.device)

@@ -21,8 +21,8 @@ from ..network import (
     TrainData,
     collect_statistics,
     mini_batches,
+    renamed_argument,
 )
-from ..network.inputs import renamed
 from ..posterior import BatchNormPosterior, Center, Fluctuations, coordinates
 
 
@@ -109,7 +109,7 @@ class BatchNormMethod(ABC):
 
 def default_likelihood(executable: Executable, x: Any) -> Likelihood:
     """Gaussian for a network with one real output on training rows; with more, only the user knows what they mean."""
-    with renamed("x", "train_data"):
+    with renamed_argument("x", "train_data"):
         shape = executable.point(x[:2])[0].shape
     if shape.numel() != 1:
         raise BayesNormError(

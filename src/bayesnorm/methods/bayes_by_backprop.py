@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..network.editing.variational import WeightTensor
+from ..network import WeightTensor
 from ..posterior import GaussianWeights
 from .variational import VariationalMethod
 

@@ -25,9 +25,18 @@ from torch.utils.data import DataLoader
 from ..arguments import hold_plain_ints, require_whole
 from ..errors import BayesNormError, NetworkError
 from ..likelihoods import Likelihood, require_likelihood
-from ..network import Executable, Progress, example_rows, isolated_torch_randomness, select_output
-from ..network.copying import device_of, own_copy, restart, unwrap
-from ..network.inputs import renamed
+from ..network import (
+    Executable,
+    Progress,
+    device_of,
+    example_rows,
+    isolated_torch_randomness,
+    own_copy,
+    renamed_argument,
+    reset_weights,
+    select_output,
+    unwrap,
+)
 from ..posterior import EnsemblePosterior, Posterior, derived_seeds, point
 from ..training import train
 from .batchnorm_method import BatchNormMethod, default_likelihood
@@ -115,7 +124,7 @@ class DeepEnsemble:
             return likelihood.loss(select_output(result, output, len(y)), y)
 
         loaded = isinstance(train_data, DataLoader)
-        with renamed("data", "train_data"):
+        with renamed_argument("data", "train_data"):
             train(
                 network,
                 train_data,
@@ -160,5 +169,5 @@ def _fresh(model: nn.Module | Factory, seed: int) -> nn.Module:
         if not isinstance(model, nn.Module):
             return model(seed)
         network = own_copy(unwrap(model))
-        restart(network, "a callable seed -> network")
+        reset_weights(network, "a callable seed -> network")
     return network

@@ -33,15 +33,7 @@ from torch import nn
 from ..arguments import require_seed, require_whole
 from ..errors import BayesNormError
 from ..likelihoods import Likelihood
-from ..network import (
-    DropoutExecutable,
-    Progress,
-    RateChoice,
-    TrainData,
-    dropout_rates,
-    example_rows,
-)
-from ..network.inputs import renamed
+from ..network import DropoutExecutable, Progress, RateChoice, TrainData, dropout_rates, example_rows, renamed_argument
 from ..posterior import DropoutPosterior
 from .batchnorm_method import default_likelihood
 
@@ -90,7 +82,7 @@ class MCDropout:
         executable = DropoutExecutable(model, output, rates=rates, consistent=self.consistent)
         if train_data is not None:
             example = example_rows(train_data, seed)
-            with renamed("x", "train_data"):
+            with renamed_argument("x", "train_data"):
                 executable.look(example)
             likelihood = likelihood or default_likelihood(executable, example)
         if likelihood is None:

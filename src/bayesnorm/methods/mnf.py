@@ -37,7 +37,7 @@ from torch import Tensor
 
 from ..arguments import require_whole
 from ..errors import BayesNormError
-from ..network.editing.variational import WeightTensor
+from ..network import WeightTensor
 from ..posterior import FlowWeights, GaussianWeights, WeightDistribution
 from .variational import VariationalMethod
 

@@ -27,17 +27,23 @@ from ..arguments import hold_plain_ints, require_seed, require_whole
 from ..errors import BayesNormError, InputError
 from ..likelihoods import Likelihood, require_likelihood
 from ..network import (
+    Estimator,
     Executable,
+    NoisyNetwork,
     Progress,
     TrainData,
+    WeightTensor,
     example_rows,
     isolated_torch_randomness,
+    own_copy,
+    renamed_argument,
+    require_finite_weights,
+    reset_weights,
     select_output,
     tensors_of,
+    unwrap,
+    weight_tensors,
 )
-from ..network.copying import own_copy, require_finite_weights, restart, unwrap
-from ..network.editing.variational import Estimator, NoisyNetwork, WeightTensor, weight_tensors
-from ..network.inputs import renamed
 from ..posterior import VariationalPosterior, WeightDistribution, WeightPrior
 from ..training import train
 from .batchnorm_method import default_likelihood
@@ -136,7 +142,7 @@ class VariationalMethod(ABC):
         executable = Executable(model, output)
         seed = require_seed(seed)
         rows = _rows(train_data)
-        with renamed("x", "train_data"):
+        with renamed_argument("x", "train_data"):
             example = executable.input(example_rows(train_data, seed))
         given = likelihood or default_likelihood(executable, example)
         require_likelihood(given)
@@ -153,7 +159,7 @@ class VariationalMethod(ABC):
             return total * (min(1.0, at.epoch / (self.kl_warmup + 1)) / rows)
 
         noisy = NoisyNetwork(network, weights, self.estimator, example)
-        with renamed("data", "train_data"):
+        with renamed_argument("data", "train_data"):
             train(
                 noisy,
                 train_data,
@@ -175,7 +181,7 @@ class VariationalMethod(ABC):
         fresh, made = self.start == "fresh", {}
         found = weight_tensors(network)
         if fresh:
-            restart(network, 'start="trained"')
+            reset_weights(network, 'start="trained"')
         for tensor in found:
             mean = tensor.parameter.detach()
             std = torch.full_like(mean, self.initial_std) if fresh else (self.delta * mean.abs()).clamp_min(LEAST_STD)

@@ -70,7 +70,7 @@ class CifarResNet(nn.Module):
         return logits
 
     def _initialise(self, generator: torch.Generator) -> None:
-        for module in self.modules():
+        for _, module in self.named_modules():
             if isinstance(module, (nn.Conv2d, nn.Linear)):
                 nn.init.kaiming_normal_(module.weight, generator=generator)
                 if module.bias is not None:

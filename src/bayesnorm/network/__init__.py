@@ -1,10 +1,17 @@
-"""The only room that knows what is inside a network: its batch-norm layers, their statistics, its state."""
+"""The only room that knows what is inside a network: its batch-norm layers, their statistics, its state.
+
+This file is its door: other rooms import from here and not from the files inside.
+
+- `collecting/` takes statistics of training batches: which rows, which layers, which moments.
+- `running/` runs one network under many states at once.
+- `editing/` makes networks of one's own from a user's: with dropout, a noise head, random weights.
+"""
 
 from .collecting.batches import (
     MiniBatches as MiniBatches,
     TrainData as TrainData,
     batch_choices as batch_choices,
-    isolated_torch_randomness as isolated_torch_randomness,
+    example_rows as example_rows,
     mini_batches as mini_batches,
 )
 from .collecting.moments import (
@@ -12,28 +19,53 @@ from .collecting.moments import (
     mean_and_var as mean_and_var,
     row_moments as row_moments,
 )
+from .collecting.recorder import MomentRecorder as MomentRecorder
 from .collecting.statistics import (
     BatchStatistics as BatchStatistics,
     Progress as Progress,
     collect_moments as collect_moments,
     collect_statistics as collect_statistics,
 )
-from .copying import tensors_of as tensors_of
+from .copying import (
+    device_of as device_of,
+    dtype_of as dtype_of,
+    own_copy as own_copy,
+    require_finite_weights as require_finite_weights,
+    reset_weights as reset_weights,
+    tensors_of as tensors_of,
+    unwrap as unwrap,
+)
+from .dropout_layers import RateChoice as RateChoice, dropout_rates as dropout_rates
 from .editing.inserting import add_dropout as add_dropout
 from .editing.noise_head import joined_outputs as joined_outputs, with_noise_head as with_noise_head
+from .editing.variational import (
+    Estimator as Estimator,
+    NoisyNetwork as NoisyNetwork,
+    RandomWeights as RandomWeights,
+    WeightTensor as WeightTensor,
+    weight_tensors as weight_tensors,
+)
+from .inputs import (
+    as_input as as_input,
+    as_tensor as as_tensor,
+    call_network as call_network,
+    renamed_argument as renamed_argument,
+)
 from .layers import (
     BatchNormLayer as BatchNormLayer,
     LayerChoice as LayerChoice,
     choose_layers as choose_layers,
 )
 from .outputs import select_output as select_output
+from .randomness import (
+    isolated_randomness as isolated_randomness,
+    isolated_torch_randomness as isolated_torch_randomness,
+    seeded_generators as seeded_generators,
+)
 from .running.affine import State as State
 from .running.compiled import CompiledExecutable as CompiledExecutable
-from .running.dropout import (
-    DropoutExecutable as DropoutExecutable,
-    RateChoice as RateChoice,
-    dropout_rates as dropout_rates,
-    example_rows as example_rows,
-)
+from .running.derivable import derivative_errors_explained as derivative_errors_explained
+from .running.dropout import DropoutExecutable as DropoutExecutable
 from .running.executable import Executable as Executable
-from .running.seeded_dropout import SEEDS as SEEDS
+from .running.seeded_dropout import SEEDS as SEEDS, seed_dropout as seed_dropout
+from .undisturbed import undisturbed as undisturbed

@@ -30,7 +30,7 @@ def private_copy(model: nn.Module) -> nn.Module:
 
     It costs no tensor memory, and flags, hooks, buffers and methods of the copy can be changed freely.
     """
-    shared = {id(tensor): tensor for module in model.modules() for tensor in _tensors(module)}
+    shared = {id(tensor): tensor for _, module in model.named_modules() for tensor in _tensors(module)}
     try:
         duplicate: nn.Module = copy.deepcopy(model, dict(shared))
     except Exception as error:
@@ -101,7 +101,7 @@ def own_copy(model: nn.Module) -> nn.Module:
 
 
 @torch.no_grad()
-def restart(network: nn.Module, otherwise: str) -> None:
+def reset_weights(network: nn.Module, otherwise: str) -> None:
     """Draw initial weights anew, from the global generator; what is frozen keeps its values, running statistics too.
 
     Args:
@@ -109,7 +109,7 @@ def restart(network: nn.Module, otherwise: str) -> None:
         otherwise: What would work where some parameters cannot start afresh.
     """
     kept: list[Tensor] = [parameter for parameter in network.parameters() if not parameter.requires_grad]
-    for module in network.modules():
+    for _, module in network.named_modules():
         own = list(module.parameters(recurse=False))
         if own and not any(parameter.requires_grad for parameter in own):
             kept += module.buffers(recurse=False)

@@ -54,7 +54,9 @@ def as_input(value: Any, name: str, device: torch.device, dtype: torch.dtype) ->
     return tensor.to(device=device)
 
 
-def call(network: Callable[[Tensor], Any], x: Tensor, argument: str, shape: tuple[int, ...] | None = None) -> Any:
+def call_network(
+    network: Callable[[Tensor], Any], x: Tensor, argument: str, shape: tuple[int, ...] | None = None
+) -> Any:
     """`network(x)`, with a failure told in terms of the argument (and its shape) that `x` came from."""
     try:
         return network(x)
@@ -68,7 +70,7 @@ def call(network: Callable[[Tensor], Any], x: Tensor, argument: str, shape: tupl
 
 
 @contextlib.contextmanager
-def renamed(inner: str, outer: str) -> Iterator[None]:
+def renamed_argument(inner: str, outer: str) -> Iterator[None]:
     """Tell what is wrong with an argument under the name that the caller knows it by."""
     try:
         yield

@@ -32,7 +32,7 @@ def find_batchnorm(model: nn.Module) -> dict[str, _BatchNorm]:
 
 def require_python(model: nn.Module) -> None:
     """An error where a network, or a part of it, is TorchScript."""
-    if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
+    if any(isinstance(module, torch.jit.ScriptModule) for _, module in model.named_modules()):
         raise NetworkError(
             "model: is a TorchScript module, whose layers cannot be reached; pass the nn.Module it was made from."
         )
@@ -43,10 +43,9 @@ def require_batchnorm(model: nn.Module) -> dict[str, _BatchNorm]:
     require_python(model)
     found = find_batchnorm(model)
     if not found:
-        kinds = sorted({type(module).__name__ for module in model.modules()})
         raise NetworkError(
             "model: has no batch-norm layer (looked for BatchNorm1d/2d/3d, SyncBatchNorm and subclasses; "
-            f"found {', '.join(kinds[:12])}{', ...' if len(kinds) > 12 else ''}). "
+            f"found {module_kinds(model)}). "
             "A network trained with batch normalisation would work."
         )
     return found
@@ -78,16 +77,24 @@ def choose_layers(model: nn.Module, ran: Sequence[str], choice: LayerChoice) -> 
         modules = dict(model.named_modules())
         chosen = tuple(name for name in ran if choice(name, modules[name]))
         if not chosen:
-            raise NetworkError(f"layers: the predicate chose none of {len(ran)} layers, e.g. {_some(ran)}.")
+            raise NetworkError(f"layers: the predicate chose none of {len(ran)} layers, e.g. {listed(ran)}.")
         return chosen
     names = (choice,) if isinstance(choice, str) else tuple(choice)
     unknown = [name for name in names if name not in ran]
     if unknown or not names:
         what = f"{unknown[0]!r} is not a batch-norm layer that runs" if unknown else "an empty list was given"
-        raise NetworkError(f"layers: {what}; the layers that run are {_some(ran)}.")
+        raise NetworkError(f"layers: {what}; the layers that run are {listed(ran)}.")
     return tuple(name for name in ran if name in set(names))
 
 
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:8])
-    return shown if len(names) <= 8 else f"{shown}, ... ({len(names)} in all)"
+def listed(names: Iterable[str]) -> str:
+    """Return names for a message, the first eight of them."""
+    given = list(names)
+    shown = ", ".join(map(repr, given[:8])) or "none"
+    return shown if len(given) <= 8 else f"{shown}, ... ({len(given)} in all)"
+
+
+def module_kinds(model: nn.Module) -> str:
+    """Return the classes of a network's modules for a message, the first twelve of them."""
+    kinds = sorted({type(module).__name__ for _, module in model.named_modules()})
+    return ", ".join(kinds[:12]) + (", ..." if len(kinds) > 12 else "")

@@ -16,9 +16,7 @@ from ..engines import MonteCarlo
 from ..errors import FileFormatError, InputError
 from ..files import under
 from ..likelihoods import Likelihood
-from ..network import Executable, State, isolated_torch_randomness, tensors_of
-from ..network.inputs import as_tensor
-from ..network.running.undisturbed import undisturbed
+from ..network import Executable, State, as_tensor, isolated_torch_randomness, tensors_of, undisturbed
 from .base import Posterior, require_draws
 from .weight_distributions import WeightDistribution, WeightPrior, weights_from
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import BayesNormError, FileFormatError
-from ..network.editing.variational import RandomWeights
+from ..network import RandomWeights
 
 _KINDS: dict[str, type[WeightDistribution]] = {}
 

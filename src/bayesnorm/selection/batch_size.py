@@ -29,7 +29,7 @@ from ..arguments import require_whole
 from ..engines import MonteCarlo
 from ..errors import BayesNormError, InputError
 from ..likelihoods import Gaussian, Likelihood
-from ..network.inputs import as_tensor, renamed
+from ..network import as_tensor, renamed_argument
 from ..posterior import BatchNormPosterior, Posterior
 from ..predictive import ClassificationPredictive, MultiTaskPredictive
 from ..predictive.base import as_targets, at_least_single
@@ -150,7 +150,7 @@ def select_batch_size(
             )
         if units is None or callable(source):  # effective sizes of one posterior share its moments
             rows = min(posterior.fitted_batch_size, len(x) - 1)
-            with renamed("train_data", "data"):
+            with renamed_argument("train_data", "data"):
                 units = unit_gaussians(posterior.model, x, rows, layers=[layer.name for layer in posterior.layers])
         total = train_rows or posterior.rows
         against = prior or weight_decay_prior(total, _precision(posterior.likelihood), weight_decay / 2)

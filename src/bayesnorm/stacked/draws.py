@@ -14,8 +14,7 @@ from torch.func import functional_call, vmap
 
 from ..arguments import require_seed, require_whole
 from ..errors import BayesNormError, InputError, NetworkError
-from ..network import SEEDS, BatchNormLayer
-from ..network.running.seeded_dropout import seed_dropout
+from ..network import SEEDS, BatchNormLayer, seed_dropout
 from ..posterior import Center, coordinates, require_draws
 from .architecture import Dense, Drop, Norm
 from .cores import in_threads

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..arguments import require_whole
 from ..errors import InputError
-from ..network.inputs import as_input, as_tensor
+from ..network import as_input, as_tensor
 
 CONSTANT = 1e-12
 """A column whose standard deviation is a smaller share of its mean is constant but for rounding."""

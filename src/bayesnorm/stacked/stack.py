@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, NetworkError
-from ..network.inputs import as_input
+from ..network import as_input
 from .architecture import Dense, Drop, Layer, Norm, architecture, leaves
 from .bundle import Bundle
 from .draws import StackedDraws, StackedMasks, StackedStatistics, batch_statistics, dropout_masks

@@ -19,8 +19,7 @@ from typing import Self
 
 from torch import Tensor, nn
 
-from ..network import LayerChoice
-from ..network.collecting.recorder import MomentRecorder
+from ..network import LayerChoice, MomentRecorder
 from .priors import GaussianPrior, kl_divergence, require_prior
 from .unit_gaussians import UnitGaussians, central_limit, require_batch_size
 

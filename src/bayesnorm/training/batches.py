@@ -15,8 +15,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from ..arguments import require_whole
 from ..errors import InputError
-from ..network.collecting.batches import seeded
-from ..network.inputs import as_input, as_tensor
+from ..network import as_input, as_tensor, seeded_generators
 
 Pair = tuple[Tensor, Tensor]
 
@@ -196,7 +195,7 @@ class _LoaderBatches:
         random.seed(seed)
         np.random.seed(seed)  # noqa: NPY002
         size = self.batch_size or 0
-        with seeded(self._generators(), seed):
+        with seeded_generators(self._generators(), seed):
             for step, batch in enumerate(self.loader):
                 pair = list(batch[:2]) if isinstance(batch, tuple | list) else []
                 if len(pair) != 2 or not all(isinstance(value, Tensor) for value in pair):

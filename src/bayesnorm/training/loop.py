@@ -17,9 +17,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from ..arguments import require_seed, require_whole
 from ..errors import BayesNormError, InputError
-from ..network import Progress
-from ..network.collecting.batches import isolated_randomness
-from ..network.copying import device_of, dtype_of, unwrap
+from ..network import Progress, device_of, dtype_of, isolated_randomness, unwrap
 from .batches import Batches, described_rows, training_batches, validation_rows
 from .checkpoint import Checkpoint, checkpoint_path, described
 from .objective import Loss, Objective, Penalty, Step, half_precision
@@ -270,7 +268,7 @@ def _frozen(model: nn.Module, trained: list[Tensor]) -> Iterator[None]:
 @contextlib.contextmanager
 def _looking_at(model: nn.Module, seed: int, device: torch.device) -> Iterator[None]:
     """Evaluation mode, no gradients and random numbers of its own: training goes on as if nobody had looked."""
-    modes = [(module, module.training) for module in model.modules()]
+    modes = [(module, module.training) for _, module in model.named_modules()]
     model.eval()
     try:
         with torch.no_grad(), isolated_randomness(seed, device):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import BayesNormError, InputError
-from ..network.inputs import call
+from ..network import call_network
 from .batches import Pair
 
 VALIDATION_ELEMENTS = 2**20
@@ -116,7 +116,7 @@ def half_precision(mixed_precision: bool | torch.dtype, device: torch.device) ->
 def _outputs(model: nn.Module, x: Tensor, argument: str) -> Any:
     """`model(x)`; a failure is told in terms of the argument, unless a smaller batch would cure it."""
     try:
-        return call(model, x, argument)
+        return call_network(model, x, argument)
     except InputError as error:
         if isinstance(error.__cause__, torch.OutOfMemoryError):
             raise error.__cause__ from None

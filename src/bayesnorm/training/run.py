@@ -17,7 +17,7 @@ from torch.optim import LBFGS, Adam, Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from ..errors import BayesNormError, FileFormatError
-from ..network.copying import tensors_of, unwrap
+from ..network import tensors_of, unwrap
 
 
 @dataclass

@@ -6,8 +6,6 @@ fewer rows than all batches together: batches are resampled, not consumed.
 
 from __future__ import annotations
 
-import contextlib
-import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -28,6 +26,7 @@ from torch.utils.data import (
 from ...arguments import require_whole
 from ...errors import InputError
 from ..inputs import as_tensor
+from ..randomness import isolated_randomness
 
 TrainData = DataLoader[Any] | Dataset[Any] | Tensor | np.ndarray | tuple[Any, Any]
 """A `DataLoader`, a map-style or iterable `Dataset`, a tensor, a NumPy array, or a pair `(x, y)`."""
@@ -135,49 +134,13 @@ def mini_batches(data: TrainData, batch_size: int | None, count: int, seed: int)
     return MiniBatches(source, batch_size, count, seed)
 
 
-@contextlib.contextmanager
-def isolated_randomness(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Seed the global generators that transforms and networks may use, and put all of them back afterwards."""
-    kept = random.getstate(), np.random.get_state()
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
-    try:
-        with isolated_torch_randomness(seed, device):
-            yield
-    finally:
-        random.setstate(kept[0])
-        np.random.set_state(kept[1])
-
-
-def isolated_torch_randomness(seed: int, device: torch.device | None = None) -> contextlib.AbstractContextManager[None]:
-    """As `isolated_randomness` for torch's own generators only, which costs some microseconds."""
-    return seeded(_generators(device), seed)
-
-
-@contextlib.contextmanager
-def seeded(generators: list[torch.Generator], seed: int) -> Iterator[None]:
-    """Let generators begin anew, and put them back afterwards."""
-    kept = [generator.get_state() for generator in generators]
-    for generator in generators:
-        generator.manual_seed(seed)
-    try:
-        yield
-    finally:
-        for generator, state in zip(generators, kept, strict=True):
-            generator.set_state(state)
-
-
-def seed_torch(seed: int, device: torch.device | None = None) -> None:
-    """Let torch's generators begin anew, inside `isolated_torch_randomness`."""
-    for generator in _generators(device):
-        generator.manual_seed(seed)
-
-
-def _generators(device: torch.device | None) -> list[torch.Generator]:
-    if device is None or device.type != "cuda":
-        return [torch.default_generator]
-    torch.cuda.init()
-    return [torch.default_generator, torch.cuda.default_generators[device.index or 0]]
+def example_rows(data: TrainData, seed: int) -> Tensor:
+    """Return one or two inputs of any kind of training data, to look at what the network does with them."""
+    with isolated_randomness(seed):
+        rows = _as_rows(data, 2, seed)
+        if len(rows) == 0:
+            raise InputError("train_data: is empty; pass the rows that the network was trained on, or None.")
+        return next(rows.batches([[*range(min(2, len(rows)))]], seed))
 
 
 def _as_rows(data: Any, most_rows: int, seed: int) -> _Rows:

@@ -13,10 +13,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ...errors import NetworkError
 from ..copying import device_of, dtype_of, private_copy, require_finite_weights, unwrap
-from ..inputs import as_input, call
+from ..inputs import as_input, call_network
 from ..layers import BatchNormLayer, LayerChoice, choose_layers, find_batchnorm, require_batchnorm
-from ..running.undisturbed import running_statistics, unwritten, writable_tensors
-from .batches import MiniBatches, isolated_randomness
+from ..randomness import isolated_randomness
+from ..undisturbed import running_statistics, unwritten, writable_tensors
+from .batches import MiniBatches
 from .moments import mean_and_var, moments_from_sums, row_sums, statistics_dtype
 
 Progress = Callable[[int, int], None]
@@ -263,7 +264,7 @@ def _pass_with_hooks(
         module.register_forward_pre_hook(partial(hook, name), with_kwargs=True) for name, module in modules.items()
     ]
     try:
-        call(network, x.clone(), "train_data")
+        call_network(network, x.clone(), "train_data")
     finally:
         for handle in handles:
             handle.remove()

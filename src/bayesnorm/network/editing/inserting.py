@@ -65,7 +65,7 @@ def _chosen(network: nn.Module, where: Any, input: bool) -> list[nn.Module]:
     first = [network] if input else []
     if isinstance(where, str) and where in _KEYWORDS:
         # Attention takes the weights of its own linear layers and never calls them.
-        inside = {id(m) for a in modules.values() if isinstance(a, nn.MultiheadAttention) for m in a.modules()}
+        inside = {id(m) for a in modules.values() if isinstance(a, nn.MultiheadAttention) for _, m in a.named_modules()}
         layers = [m for m in modules.values() if isinstance(m, _KEYWORDS[where]) and id(m) not in inside]
         begin = next((m for m in modules.values() if _has_weights(m)), None)
         chosen = [layer for layer in layers if layer is not begin]

@@ -28,9 +28,10 @@ from torch.nn import functional
 from torch.nn.modules.conv import _ConvNd
 
 from ...errors import NetworkError
-from ..collecting.batches import isolated_torch_randomness
 from ..copying import private_copy
-from ..inputs import call
+from ..inputs import call_network
+from ..layers import module_kinds
+from ..randomness import isolated_torch_randomness
 
 Estimator = Literal["local", "flipout", "weights"]
 
@@ -93,7 +94,7 @@ class WeightTensor:
 def weight_tensors(network: nn.Module) -> list[WeightTensor]:
     """Weights and biases of linear and convolutional layers, those without gradient left out; or an error."""
     roles: dict[int, tuple[bool, int]] = {}
-    for module in network.modules():
+    for _, module in network.named_modules():
         if isinstance(module, nn.Linear | _ConvNd):
             axis = 1 if isinstance(module, nn.Linear) else 0
             for key in ("weight", "bias"):
@@ -106,10 +107,9 @@ def weight_tensors(network: nn.Module) -> list[WeightTensor]:
         if id(parameter) in roles
     ]
     if all(tensor.is_bias for tensor in found):
-        kinds = sorted({type(module).__name__ for module in network.modules()})
         raise NetworkError(
             "model: has no linear or convolutional layer with a weight that requires a gradient (found "
-            f"{', '.join(kinds[:12])}{', ...' if len(kinds) > 12 else ''}); a network of Linear or Conv1d/2d/3d "
+            f"{module_kinds(network)}); a network of Linear or Conv1d/2d/3d "
             "layers, not all of them frozen, would work."
         )
     return found
@@ -151,7 +151,7 @@ class NoisyNetwork(nn.Module):
 
     def _replace_forwards(self, weights: dict[str, RandomWeights], estimator: Estimator, example: Tensor) -> None:
         calls = _calls(self.network, example)
-        owned = [p for module in self.network.modules() for p in module._parameters.values() if p is not None]
+        owned = [p for _, module in self.network.named_modules() for p in module._parameters.values() if p is not None]
         uses = Counter(id(parameter) for parameter in owned)
         names = {id(distribution.mean): name for name, distribution in weights.items()}
         for layer, module in self.network.named_modules():
@@ -243,5 +243,5 @@ def _calls(network: nn.Module, x: Tensor) -> Counter[str]:
     for name, module in watched.named_modules():
         module.register_forward_pre_hook(lambda _module, _args, name=name: counted.update([name]))
     with isolated_torch_randomness(0, x.device):
-        call(watched, x.clone(), "train_data")
+        call_network(watched, x.clone(), "train_data")
     return counted

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...errors import NetworkError
-from ..inputs import call
+from ..inputs import call_network
 from .affine import AffineBatchNorm, State
 
 Outputs = Callable[[State, Tensor], Tensor]
@@ -21,7 +21,7 @@ ROWS, SHIFT = 16, 1e-2
 
 
 @contextlib.contextmanager
-def told() -> Iterator[None]:
+def derivative_errors_explained() -> Iterator[None]:
     """Tell a failure of a pass with derivatives as what it means: without them the network runs."""
     try:
         yield
@@ -59,8 +59,8 @@ def require_derivable(affine: AffineBatchNorm, reference: Outputs, mapped: Outpu
         if var in moved:
             moved[var] = 1.5 * moved[var]
     two = x[[0, -1]]
-    expected = call(partial(reference, moved), two, "x", tuple(x.shape))
-    with told():
+    expected = call_network(partial(reference, moved), two, "x", tuple(x.shape))
+    with derivative_errors_explained():
         found = mapped({name: value.expand(2, -1) for name, value in moved.items()}, two)
     rounding = max(1e-3, 8 * torch.finfo(expected.dtype).eps)
     within = rounding * float(expected.abs().max())
@@ -86,7 +86,7 @@ def require_derivable(affine: AffineBatchNorm, reference: Outputs, mapped: Outpu
 
 def _cut_off(mapped: Outputs, state: State, x: Tensor) -> list[str]:
     """Layers that no derivative of any output comes back to."""
-    with torch.enable_grad(), told():
+    with torch.enable_grad(), derivative_errors_explained():
         own = {name: value.expand(len(x), -1).clone().requires_grad_() for name, value in state.items()}
         outputs = mapped(own, x)
         weights = torch.randn(outputs.shape, generator=torch.Generator().manual_seed(0)).to(outputs)

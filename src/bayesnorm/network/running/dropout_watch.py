@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.overrides import TorchFunctionMode
 
-from ..collecting.batches import isolated_randomness
-from ..inputs import call
+from ..inputs import call_network
+from ..randomness import isolated_randomness
 from .seeded_dropout import Axes
 
 Shapes = dict[str, list[tuple[int, ...]]]
@@ -63,13 +63,6 @@ def watch_dropout(network: nn.Module, layers: Mapping[str, nn.Module], x: Tensor
     return DropoutSeen(always=watch.functions, in_training=in_training, axes=axes, apart=apart)
 
 
-def drops_inside(module: nn.Module) -> bool:
-    """Whether it is one of torch's own modules that drop inside their forward."""
-    if isinstance(module, nn.RNNBase):
-        return module.dropout > 0 and module.num_layers > 1
-    return isinstance(module, nn.MultiheadAttention) and module.dropout > 0
-
-
 class _Watch(TorchFunctionMode):
     """Notes which modules call torch's own dropout functions, and what comes into the layers."""
 
@@ -87,7 +80,7 @@ class _Watch(TorchFunctionMode):
         self.functions, self._shapes = {}, {name: [] for name in self._shapes}
         self._inside.clear()
         with self:
-            call(lambda rows: network(rows.clone()), x, "x")
+            call_network(lambda rows: network(rows.clone()), x, "x")
         return self._shapes
 
     def _entering(self, name: str, watched: bool) -> Callable[[nn.Module, Any], None]:
@@ -142,7 +135,7 @@ def _row_axes(two: list[tuple[int, ...]], three: list[tuple[int, ...]]) -> Axes:
 def _in_training(network: nn.Module) -> nn.Module:
     """In training mode, so that what depends on it shows, but for normalisation, which may refuse a few rows."""
     network.train()
-    for module in network.modules():
+    for _, module in network.named_modules():
         if isinstance(module, _NormBase):
             module.eval()
     return network
@@ -150,7 +143,7 @@ def _in_training(network: nn.Module) -> nn.Module:
 
 def _own_tensors(network: nn.Module) -> None:
     """Give a private copy its own of all that a pass in training mode might write to."""
-    for module in network.modules():
+    for _, module in network.named_modules():
         for key, parameter in module._parameters.items():
             if parameter is not None:
                 module._parameters[key] = nn.Parameter(parameter.detach().clone(), requires_grad=False)

@@ -21,14 +21,14 @@ from torch.func import functional_call
 from ...arguments import as_whole
 from ...errors import BayesNormWarning, NetworkError
 from ..copying import device_of, dtype_of, private_copy, tensors_of, unwrap
-from ..inputs import as_input, call
+from ..inputs import as_input, call_network
 from ..layers import require_python
 from ..outputs import select_output
+from ..undisturbed import Watched, quiet_vmap
 from .affine import AffineBatchNorm, State
-from .derivable import require_derivable, told
+from .derivable import derivative_errors_explained, require_derivable
 from .plan import Plan, agrees, channels_last, kind_of, require_same
 from .prefix import PrefixCache
-from .undisturbed import Watched, quiet_vmap
 
 CPU_BLOCK_BYTES = 4 * 2**20
 """Largest activation of a block on a CPU: beyond the caches, a wider block is slower, not faster."""
@@ -140,7 +140,9 @@ class Executable:
             ahead = channels_last(part) if plan.prefix_last else part
             # A network may draw numbers or remember inputs: the same for every draw, however they are chunked.
             self._restart()
-            self._prefix.record(partial(call, self._pass, ahead, "x"), drawn, plan.prefix_last and not plan.tail_last)
+            self._prefix.record(
+                partial(call_network, self._pass, ahead, "x"), drawn, plan.prefix_last and not plan.tail_last
+            )
             part = ahead if plan.tail_last else part
             try:
                 self._fill(outputs[:, start : start + rows], states, part, chunk if vectorize else 1, plan)
@@ -165,7 +167,7 @@ class Executable:
             if new:
                 require_derivable(self._affine, self._reference, self._mapped, state, x)
                 self._derivable.add(key)
-            with told():
+            with derivative_errors_explained():
                 return self._mapped(state, x)
 
     def _under(self, state: State, x: Tensor, special: bool = False) -> Tensor:
@@ -198,7 +200,7 @@ class Executable:
         self._known = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors_of(self._network).items()}
         self._held = [
             (mapping, key, value)
-            for module in self.model.modules()
+            for _, module in self.model.named_modules()
             for mapping in (module._modules, module._parameters, module._buffers)
             for key, value in mapping.items()
         ]
@@ -252,7 +254,9 @@ class Executable:
             one = self._affine.far(states)
             drawn = frozenset(name.rpartition(".")[0] for name in states)
             self._restart()
-            output = self._prefix.measure(lambda: call(partial(self._selected, one), few, "x", tuple(x.shape)), drawn)
+            output = self._prefix.measure(
+                lambda: call_network(partial(self._selected, one), few, "x", tuple(x.shape)), drawn
+            )
             two = {name: value.expand(2, *value.shape) for name, value in one.items()}
             vectorizable = True
             try:
@@ -278,7 +282,7 @@ class Executable:
     def _convolves(self, x: Tensor) -> bool:
         """Whether a CPU would run this in fewer steps channels-last."""
         images = x.dim() == 4 and x.device.type == "cpu" and x.is_floating_point()
-        return images and any(isinstance(module, nn.Conv2d) for module in self._network.modules())
+        return images and any(isinstance(module, nn.Conv2d) for _, module in self._network.named_modules())
 
     def _pass(self, x: Tensor) -> Any:
         return self._network(x.clone())  # a network may write into its input
@@ -290,7 +294,7 @@ class Executable:
         return bool((alone[0] - in_company[0]).abs().max() <= 1e-3 * scale)
 
     def _outputs(self, x: Tensor) -> Tensor:
-        return self._select(call(self._pass, x, "x"), len(x))
+        return self._select(call_network(self._pass, x, "x"), len(x))
 
     def _select(self, result: Any, rows: int) -> Tensor:
         return select_output(result, self.output, rows)

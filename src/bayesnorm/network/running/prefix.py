@@ -60,13 +60,16 @@ class PrefixCache:
     _stack: list[_Frame] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._numbers = {name: number for number, (name, _) in enumerate(self.network.named_modules())}
-        hooked = {id(m) for m in self.network.modules() if m._forward_hooks or m._forward_pre_hooks}
-        self._hooked = {n for n, m in enumerate(self.network.modules()) if id(m) in hooked}
+        named = dict(self.network.named_modules())
+        self._numbers = {name: number for number, name in enumerate(named)}
+        hooked = {id(module) for module in named.values() if module._forward_hooks or module._forward_pre_hooks}
+        self._hooked = {number for number, module in enumerate(named.values()) if id(module) in hooked}
         self._hooked_inside = {
-            n for n, m in enumerate(self.network.modules()) if any(id(c) in hooked for c in m.modules() if c is not m)
+            number
+            for number, module in enumerate(named.values())
+            if any(id(inner) in hooked for _, inner in module.named_modules() if inner is not module)
         }
-        for number, module in enumerate(list(self.network.modules())):
+        for number, module in enumerate(named.values()):
             module.forward = self._wrapped(number, module, module.forward)
 
     def record(self, run: Callable[[], Any], drawn: frozenset[str], contiguous: bool = False) -> None:

@@ -8,13 +8,14 @@ under `vmap`, in a loop, for all rows or some of them, and on every device. No g
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
+
+from ..dropout_layers import DROPOUT_KINDS, DropoutKind, find_dropout
 
 SEEDS = 2**62
 """Seeds are whole numbers below this; a negative one switches dropout off."""
@@ -28,45 +29,15 @@ _UNIT, _CALL, _ROW = 0x3C6EF372, 0x9E3779B9 - 2**32, 0x2545F491
 """Offsets that keep the hashes of units, calls and rows apart."""
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """What distinguishes torch's dropout layers."""
-
-    channels: bool = False
-    """Whole channels are dropped, not single entries."""
-    alpha: bool = False
-    """Mean and variance are kept, for self-normalising networks."""
-    unbatched: int | None = None
-    """Inputs of so many axes are one row whose first axis holds the channels."""
-
-
-_KINDS: dict[Callable[..., Any], _Kind] = {
-    nn.Dropout.forward: _Kind(),
-    nn.Dropout1d.forward: _Kind(channels=True, unbatched=2),
-    nn.Dropout2d.forward: _Kind(channels=True),
-    nn.Dropout3d.forward: _Kind(channels=True, unbatched=4),
-    nn.AlphaDropout.forward: _Kind(alpha=True),
-    nn.FeatureAlphaDropout.forward: _Kind(channels=True, alpha=True),
-}
-
 Axes = tuple[int | None, ...]
 """Which axis of a layer's input holds the rows, for each of its calls in a pass; None where none does."""
-
-
-def find_dropout(network: nn.Module) -> dict[str, _DropoutNd]:
-    """Every dropout layer by name, subclasses too unless they have a forward of their own."""
-    return {
-        name: module
-        for name, module in network.named_modules()
-        if isinstance(module, _DropoutNd) and type(module).forward in _KINDS and "forward" not in vars(module)
-    }
 
 
 class SeededDropout(_DropoutNd):
     """A dropout layer in evaluation mode that drops what its `seed` says; made by `seed_dropout`."""
 
     seed: Tensor
-    kind: _Kind
+    kind: DropoutKind
     consistent: bool
     axes: Axes
     calls: int
@@ -157,20 +128,20 @@ def seed_dropout(
     seeded: dict[str, SeededDropout] = {}
     for name, rate in rates.items():
         layer: Any = found[name]
-        kind = _KINDS[type(layer).forward]
+        kind = DROPOUT_KINDS[type(layer).forward]
         layer.__class__ = SeededDropout  # what else holds this layer, and its hooks, go on working
         layer.kind, layer.p, layer.consistent = kind, rate, consistent
         layer.axes, layer.calls, layer.first_row, layer._units = axes.get(name) or (0,), 0, 0, {}
         layer.register_buffer("seed", torch.full((), -1, device=device), persistent=False)
         seeded[name] = layer
     network.register_forward_pre_hook(_Restart([*seeded.values()]), prepend=True)
-    _leave_fast_lanes(network.modules())
+    _leave_fast_lanes(network)
     return seeded
 
 
-def _leave_fast_lanes(modules: Iterable[nn.Module]) -> None:
-    """In evaluation mode torch's own transformer layers take one fused operation and never call their dropout."""
-    for module in modules:
+def _leave_fast_lanes(network: nn.Module) -> None:
+    """Keep torch's own transformer layers from the one fused operation that never calls their dropout."""
+    for _, module in network.named_modules():
         if isinstance(module, nn.TransformerEncoderLayer):
             module.activation_relu_or_gelu = 0
         if isinstance(module, nn.TransformerEncoder):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from ..collecting.batches import isolated_torch_randomness, seed_torch
+from .randomness import isolated_torch_randomness, seed_torch
 
 # A pass notes in the private copy what it is about, and torch's generators are everyone's: one pass at a time.
 _turn = threading.RLock()
@@ -95,7 +95,7 @@ def writable_tensors(network: nn.Module) -> list[Tensor]:
     """
     apart = {id(tensor) for tensor in running_statistics(network)}
     found: list[Tensor] = []
-    for module in network.modules():
+    for _, module in network.named_modules():
         own = (*module._buffers.values(), *vars(module).values())
         found += (value for value in own if isinstance(value, Tensor) and not value.is_inference())
         if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.max_norm is not None:
@@ -105,7 +105,7 @@ def writable_tensors(network: nn.Module) -> list[Tensor]:
 
 def running_statistics(network: nn.Module) -> list[Tensor]:
     """What normalisation by the batch writes to, and unlike all else without a trace in the tensor's version."""
-    layers = [module for module in network.modules() if isinstance(module, _NormBase)]
+    layers = [module for _, module in network.named_modules() if isinstance(module, _NormBase)]
     own = [layer._buffers.get(name) for layer in layers for name in _STATISTICS]
     return [buffer for buffer in own if buffer is not None and not buffer.is_inference()]
 
