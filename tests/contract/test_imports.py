@@ -1,188 +1,246 @@
-"""The design's room table: imports point one way, and the core needs no extra."""
+"""The design's rooms: they stand in one order, imports point down it, and the core needs no extra."""
 
 from __future__ import annotations
 
 import ast
+import dataclasses
+import functools
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-
-import pytest
 
 import bayesnorm
 
 PACKAGE = Path(bayesnorm.__file__).parent
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
-BASE = {"errors", "arguments"}
+LEAVES = ["errors", "arguments", "files"]
+CORE = ["network", "predictive", "likelihoods", "engines", "posterior", "training", "methods"]
+ROOMS = [
+    *LEAVES,
+    *CORE,
+    "metrics",
+    "theory",
+    "selection",
+    "stacked",
+    "active",
+    "data",
+    "nets",
+    "tabular",
+    "plots",
+    "report",
+    "cli",
+    "__init__",
+    "__main__",
+    "experiments",
+]
+"""All rooms there are. A room may import those that stand before it."""
 
-# The design's "core" (posterior, engines, likelihoods, predictive), room by room.
-POSTERIORS = {"batchnorm_posterior", "point_posterior", "ensemble_posterior", "combined_posterior"}
-CORE = POSTERIORS | {"posterior", "engines", "likelihoods", "predictive", "files", "fluctuations"}
-FOUNDATION = CORE | BASE | {"network"}
-LIBRARY = FOUNDATION | {"training", "methods", "metrics", "selection"}
-LEAVES = {"data", "nets"}
-SERVICES = LIBRARY | LEAVES | {"tabular", "active", "compression", "export"}
-WORK = SERVICES | {"experiments", "bench"}
-FACES = {"plots", "report", "demo", "cli"}
-
-ALLOWED: dict[str, set[str]] = {
-    "errors": set(),
-    "arguments": {"errors"},
-    "network": BASE,
-    "predictive": BASE,
-    "likelihoods": BASE | {"predictive"},
-    "files": BASE,
-    "fluctuations": BASE,
-    "engines": BASE | {"network", "predictive", "likelihoods", "fluctuations"},
-    "posterior": BASE | {"network", "files", "engines", "likelihoods", "predictive"},
-    "batchnorm_posterior": FOUNDATION - POSTERIORS,
-    "point_posterior": FOUNDATION - POSTERIORS,
-    "ensemble_posterior": FOUNDATION - POSTERIORS | {"point_posterior"},
-    "combined_posterior": FOUNDATION - POSTERIORS | {"ensemble_posterior"},
-    "training": FOUNDATION,
-    "methods": FOUNDATION | {"training"},
-    "metrics": BASE | {"predictive"},
-    "selection": FOUNDATION | {"metrics"},
-    "tabular": LIBRARY | LEAVES,
-    "active": FOUNDATION | {"metrics"},
-    "compression": FOUNDATION,
-    "export": FOUNDATION,
-    "data": BASE,
-    "nets": BASE | {"data"},
-    "experiments": SERVICES | FACES | {"bench"},
-    "bench": SERVICES,
-    "plots": WORK | FACES,
-    "report": WORK | FACES,
-    "demo": WORK | FACES,
-    "cli": WORK | FACES,
-    "__init__": WORK | FACES,
-    "__main__": WORK | FACES,
+NARROWER = {
+    "predictive": [*LEAVES],
+    "likelihoods": [*LEAVES, "predictive"],
+    "active": [*LEAVES, *CORE, "metrics"],
+    "data": [*LEAVES],
+    "nets": [*LEAVES, "data"],
 }
-"""Room -> rooms that it may import, besides itself."""
+"""Rooms that may import only some of those before them."""
 
-EXTERNAL: dict[str, set[str]] = {
+EXTERNAL = {
     "errors": set(),
-    "arguments": set(),
+    "arguments": {"numpy"},
     "network": {"torch", "numpy"},
-    "methods": {"torch", "numpy"},
-    **{room: {"torch", "numpy", "safetensors"} for room in CORE},
+    **{room: {"torch", "numpy", "scipy", "safetensors"} for room in ("files", *CORE[1:], "theory", "selection")},
+    "training": {"torch", "numpy", "safetensors", "rich"},
 }
-"""Third-party packages that the core may import."""
+"""Third-party packages that these rooms may import; elsewhere, what an extra brings."""
 
-EXTRAS = ("sklearn", "pandas", "typer", "rich", "matplotlib", "jinja2", "PIL", "scipy", "bokeh", "ray", "onnx")
-
-FILES = sorted(PACKAGE.rglob("*.py"))
+EXTRAS = ("sklearn", "pandas", "typer", "rich", "matplotlib", "jinja2", "PIL", "ray", "onnx", "torchmetrics")
 
 
-def room_of(path: Path) -> str:
-    first = path.relative_to(PACKAGE).parts[0]
-    return first.removesuffix(".py")
+@dataclasses.dataclass(frozen=True)
+class Import:
+    """One name that a module imports, wherever in its file this stands, also for type checkers only."""
+
+    by: str
+    module: str
+    """The module that has to be run for it, as a dotted name."""
+    name: str | None
+    """What is taken from that module; None for the module itself."""
+
+    def __str__(self) -> str:
+        return f"{self.by} imports {self.module}" + (f": {self.name}" if self.name else "")
 
 
-class _Imports(ast.NodeVisitor):
-    """Absolute names of all modules that a file imports, those for type checkers left out."""
-
-    def __init__(self, path: Path) -> None:
-        self.package = ("bayesnorm", *path.relative_to(PACKAGE).parts[:-1])
-        self.found: set[str] = set()
-
-    def visit_If(self, node: ast.If) -> None:
-        test = node.test
-        name = test.id if isinstance(test, ast.Name) else getattr(test, "attr", "")
-        for child in node.orelse if name == "TYPE_CHECKING" else [*node.body, *node.orelse]:
-            self.visit(child)
-
-    def visit_Import(self, node: ast.Import) -> None:
-        self.found |= {alias.name for alias in node.names}
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        base = ".".join(self.package[: len(self.package) - node.level + 1]) if node.level else ""
-        module = ".".join(part for part in (base, node.module or "") if part)
-        if module == "bayesnorm":  # from . import files
-            self.found |= {f"bayesnorm.{alias.name}" for alias in node.names}
-        else:
-            self.found.add(module)
+def imports_in(source: str, by: str, is_package: bool, modules: frozenset[str]) -> list[Import]:
+    """Return all that `source`, the text of module `by`, imports; `modules` are those that exist."""
+    parts = by.split(".")
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [Import(by, alias.name, None) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            here = parts[: len(parts) - node.level + is_package] if node.level else []
+            module = ".".join([*here, *([node.module] if node.module else [])])
+            for alias in node.names:
+                inner = f"{module}.{alias.name}"
+                found.append(Import(by, inner, None) if inner in modules else Import(by, module, alias.name))
+    return found
 
 
-def imports(path: Path) -> set[str]:
-    visitor = _Imports(path)
-    visitor.visit(ast.parse(path.read_text()))
-    return visitor.found
+@functools.cache
+def files() -> dict[str, Path]:
+    """Module -> its file, in the package and in the experiments beside it."""
+    found = {}
+    for folder in (PACKAGE, EXPERIMENTS):
+        for path in sorted(folder.rglob("*.py")):
+            parts = path.relative_to(folder.parent).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
 
 
-def rooms_imported(path: Path) -> set[str]:
-    rooms = {name.split(".")[1] for name in imports(path) if name.startswith("bayesnorm.")}
-    return rooms | ({"__init__"} if "bayesnorm" in imports(path) else set())
+@functools.cache
+def all_imports() -> list[Import]:
+    modules = frozenset(files())
+    return [
+        one
+        for module, path in files().items()
+        for one in imports_in(path.read_text(), module, path.stem == "__init__", modules)
+    ]
 
 
-def test_every_room_is_in_the_table():
-    assert {room_of(path) for path in FILES} <= ALLOWED.keys()
+def room_of(module: str) -> str:
+    first, *rest = module.split(".")
+    return first if first != "bayesnorm" else rest[0] if rest else "__init__"
 
 
-def test_the_table_itself_has_no_cycle_below_the_faces():
-    order: list[str] = []
-    waiting = {room: set(down) for room, down in ALLOWED.items() if room not in FACES | {"__init__", "__main__"}}
-    waiting = {room: down - {room} - FACES for room, down in waiting.items()}
-    while waiting:
-        free = [room for room, down in waiting.items() if down <= {*order}]
-        assert free, f"rooms that import each other: {sorted(waiting)}"
-        order += free
-        waiting = {room: down for room, down in waiting.items() if room not in free}
+def is_ours(module: str) -> bool:
+    return module.split(".")[0] in ("bayesnorm", "experiments")
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_down(path):
-    room = room_of(path)
-    upward = rooms_imported(path) - ALLOWED[room] - {room}
-    assert not upward, f"{room} may not import {sorted(upward)}"
+def points_up(one: Import) -> bool:
+    room, below = room_of(one.by), room_of(one.module)
+    allowed = NARROWER.get(room) or ROOMS[: ROOMS.index(room)]
+    return below != room and below not in allowed
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in FILES if room_of(path) in EXTERNAL], ids=lambda path: str(path.relative_to(PACKAGE))
-)
-def test_the_core_imports_only_its_dependencies(path):
-    outside = {name.split(".")[0] for name in imports(path)} - sys.stdlib_module_names - {"bayesnorm"}
-    assert outside <= EXTERNAL[room_of(path)]
+def goes_around_the_door(one: Import) -> bool:
+    return one.module.startswith("bayesnorm.network.") and room_of(one.by) != "network"
 
 
-def test_the_parser_sees_all_ways_of_importing():
+def takes_a_private_name(one: Import) -> bool:
+    taken = [*one.module.split("."), *([one.name] if one.name else [])]
+    private = any(part.startswith("_") and not part.startswith("__") for part in taken)
+    return private and room_of(one.by) != room_of(one.module)
+
+
+def cycles(imports: list[Import]) -> list[tuple[str, ...]]:
+    """Return groups of modules each of which imports, over others, all of its group and itself."""
+    below: dict[str, set[str]] = {}
+    for one in imports:
+        below.setdefault(one.by, set()).add(one.module)
+
+    def reached_from(module: str) -> set[str]:
+        reached: set[str] = set()
+        waiting = [module]
+        while waiting:
+            fresh = below.get(waiting.pop(), set()) - reached
+            reached |= fresh
+            waiting += fresh
+        return reached
+
+    reached = {module: reached_from(module) for module in below}
+    groups = [{other for other in down if module in reached.get(other, set())} for module, down in reached.items()]
+    return sorted({tuple(sorted(group)) for group in groups if group})
+
+
+def lines(offenders: Iterable[object]) -> str:
+    return "".join(f"\n{offender}" for offender in offenders)
+
+
+def test_these_are_the_rooms_there_are():
+    assert {room_of(module) for module in files()} == set(ROOMS)
+
+
+def test_imports_point_down():
+    offenders = [one for one in all_imports() if is_ours(one.module) and points_up(one)]
+    assert not lines(offenders)
+
+
+def test_the_core_imports_only_its_dependencies():
+    def foreign(one: Import) -> bool:
+        package = one.module.split(".")[0]
+        return package not in {*sys.stdlib_module_names, "bayesnorm", *EXTERNAL[room_of(one.by)]}
+
+    offenders = [one for one in all_imports() if room_of(one.by) in EXTERNAL and foreign(one)]
+    assert not lines(offenders)
+
+
+def test_all_ways_of_importing_are_seen():
     source = """
 from __future__ import annotations
 import bayesnorm.metrics.pll
 from typing import TYPE_CHECKING
-from  import files
-from posterior import load
+from .. import files, methods as m
+from ..posterior import load
 from .base import Engine
+from bayesnorm import network
 if TYPE_CHECKING:
-    from selection import calibrate
+    from ..selection import calibrate
 def f():
-    from plots import draw
+    from ...bayesnorm.plots import _draw
 """
-    visitor = _Imports(PACKAGE / "engines" / "any.py")
-    visitor.visit(ast.parse(source))
-    ours = {name for name in visitor.found if name.startswith("bayesnorm")}
-    assert ours == {
-        "bayesnorm.metrics.pll",
-        "bayesnorm.files",
-        "bayesnorm.posterior",
-        "bayesnorm.engines.base",
-        "bayesnorm.plots",
+    known = frozenset({"bayesnorm.files", "bayesnorm.methods", "bayesnorm.network"})
+    found = imports_in(source, "bayesnorm.engines.any", is_package=False, modules=known)
+    assert {(one.module, one.name) for one in found if is_ours(one.module)} == {
+        ("bayesnorm.metrics.pll", None),
+        ("bayesnorm.files", None),
+        ("bayesnorm.methods", None),
+        ("bayesnorm.posterior", "load"),
+        ("bayesnorm.engines.base", "Engine"),
+        ("bayesnorm.network", None),
+        ("bayesnorm.selection", "calibrate"),
+        ("bayesnorm.plots", "_draw"),
     }
+    (door,) = imports_in("from .layers import choose_layers", "bayesnorm.network", is_package=True, modules=known)
+    assert door == Import("bayesnorm.network", "bayesnorm.network.layers", "choose_layers")
+
+
+def test_offenders_are_told_from_the_rest():
+    def one(by: str, module: str, name: str | None = None) -> Import:
+        return Import(f"bayesnorm.{by}", f"bayesnorm.{module}", name)
+
+    assert points_up(one("engines.delta", "posterior"))
+    assert points_up(one("data.uci", "network"))
+    assert points_up(Import("bayesnorm.cli.fit", "experiments.uci", None))
+    assert points_up(Import("bayesnorm.cli.fit", "bayesnorm", "MCBN"))
+    assert not points_up(one("posterior.base", "engines"))
+    assert not points_up(one("engines.delta", "engines.base"))
+    assert goes_around_the_door(one("engines.delta", "network.layers", "choose_layers"))
+    assert not goes_around_the_door(one("engines.delta", "network", "choose_layers"))
+    assert takes_a_private_name(one("cli.fit", "report.words", "_spelled"))
+    assert takes_a_private_name(one("cli.fit", "report._words", "spelled"))
+    assert not takes_a_private_name(one("report.page", "report.words", "_spelled"))
+    assert not takes_a_private_name(one("cli.fit", "report", "__doc__"))
+    ring = [one("a", "b"), one("b", "c"), one("c", "a"), one("c", "d"), one("e", "a")]
+    assert cycles(ring) == [("bayesnorm.a", "bayesnorm.b", "bayesnorm.c")]
+    assert not cycles([one("a", "b"), one("b", "c"), one("a", "c")])
 
 
 def test_no_file_is_called_utils():
     vague = {"utils", "util", "helpers", "helper", "misc", "common", "tools"}
-    assert not [path for path in FILES if path.stem.strip("_") in vague or path.parent.name in vague]
+    assert not [module for module in files() if vague & {part.strip("_") for part in module.split(".")}]
 
 
 def test_no_pickle():
     guilty = {"pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
-    assert not [path for path in FILES if guilty & {name.split(".")[0] for name in imports(path)}]
-    for path in FILES:
-        called = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
-        for node in called:
-            text = ast.unparse(node.func)
-            assert text not in ("torch.load", "torch.save", "eval", "exec"), f"{path}: {text}"
+    package = {module: path for module, path in files().items() if module.split(".")[0] == "bayesnorm"}
+    offenders = [one for one in all_imports() if one.by in package and one.module.split(".")[0] in guilty]
+    assert not lines(offenders)
+    unsafe = {"torch.load", "torch.save", "eval", "exec"}
+    for module, path in package.items():
+        calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        assert not unsafe & {ast.unparse(call.func) for call in calls}, module
 
 
 WITHOUT_EXTRAS = """
