@@ -1,9 +1,12 @@
-"""Methods found by inspection, made small, and what is compared of their predictions."""
+"""Methods found by inspection, made small, their posteriors fitted once, and what is compared of predictions."""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import typing
 
+import pytest
 import torch
 
 from bayesnorm import methods
@@ -21,17 +24,40 @@ METHODS = [
 ]
 
 
-def make(cls):
+def variants(cls):
+    """Return small methods of a class, one with correlations too where it can have them."""
     known = inspect.signature(cls).parameters
-    return cls(**{name: value for name, value in SETTINGS.items() if name in known})
+    method = cls(**{name: value for name, value in SETTINGS.items() if name in known})
+    return [method, dataclasses.replace(method, rank=12)] if "rank" in known else [method]
 
 
-def fit(cls, task, seed=0):
-    return make(cls).fit(task.model, (task.x, task.y), task.likelihood, seed=seed)
+VARIANTS = [method for cls in METHODS for method in variants(cls)]
+
+
+def fits_coordinates(method):
+    """Say whether a method's `fit` promises a posterior that every engine takes."""
+    return hasattr(typing.get_type_hints(method.fit)["return"], "directions")
+
+
+def name_of(method):
+    return type(method).__name__ + ("-correlated" if getattr(method, "rank", 0) else "")
+
+
+each_method = pytest.mark.parametrize("method", VARIANTS, ids=name_of)
+
+each_network = pytest.mark.parametrize("task", ["regression", "per_pixel"], indirect=True)
+"""The two kinds of networks, dense and convolutional, for claims that the likelihood has no part in."""
+
+each_likelihood = pytest.mark.parametrize("task", ["regression", "classification"], indirect=True)
+"""The two kinds of targets, for claims that the network has no part in."""
+
+
+def fit(method, task, seed=0):
+    return method.fit(task.model, (task.x, task.y), task.likelihood, seed=seed)
 
 
 def numbers(predictive, new_y):
-    """Everything a predictive says that is a tensor."""
+    """Return everything that a predictive says and that is a tensor."""
     shown = {"mean": predictive.mean, "epistemic": predictive.epistemic, "aleatoric": predictive.aleatoric}
     shown |= {"variance": predictive.variance, "std": predictive.std, "log_prob": predictive.log_prob(new_y)}
     for name in ("probs", "entropy", "expected_entropy", "mutual_information", "label", "confidence"):

@@ -13,22 +13,33 @@ import sys
 import numpy as np
 import pytest
 import torch
-from every_method import METHODS, TOLERANCE, assert_same, fit, numbers
+from every_method import (
+    METHODS,
+    TOLERANCE,
+    VARIANTS,
+    assert_same,
+    each_likelihood,
+    each_method,
+    each_network,
+    fit,
+    name_of,
+    numbers,
+)
 from safetensors.torch import load_file
 
 import bayesnorm as bn
 
-pytestmark = pytest.mark.parametrize("cls", METHODS, ids=lambda cls: cls.__name__)
 
-
-def test_methods_are_found(cls):
+def test_methods_are_found():
     assert bn.MCBN in METHODS
-    assert getattr(bn, cls.__name__) is cls, "a method is also a name of the package itself"
-    assert cls.__doc__, "a method says what it is"
+    for cls in METHODS:
+        assert getattr(bn, cls.__name__) is cls, "a method is also a name of the package itself"
+        assert cls.__doc__, "a method says what it is"
 
 
-def test_shapes(cls, task):
-    posterior = fit(cls, task)
+@each_method
+def test_shapes(method, task, fitted):
+    posterior = fitted(method, task)
     outputs = bn.MonteCarlo(samples=5).outputs(posterior, task.new_x)
     assert outputs.shape == (5, 6, *task.out)
     predictive = posterior.predict(task.new_x, engine=bn.MonteCarlo(samples=5))
@@ -52,25 +63,29 @@ def test_shapes(cls, task):
     assert drawn.shape == (7, *per_row)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
-def test_dtype_follows_the_network(cls, task, dtype):
-    task = task.to(dtype)
-    predictive = fit(cls, task).predict(task.new_x, engine=bn.MonteCarlo(samples=4))
-    for name, value in numbers(predictive, task.new_y).items():
-        assert value.dtype == (torch.int64 if name == "label" else dtype), name
-        assert torch.isfinite(value).all(), name
+@each_method
+def test_dtype_follows_the_network(method, task, fitted):
+    for dtype in (torch.float32, torch.float64):
+        posterior, of_dtype = fitted(method, task, dtype), task.to(dtype)
+        predictive = posterior.predict(of_dtype.new_x, engine=bn.MonteCarlo(samples=4))
+        for name, value in numbers(predictive, of_dtype.new_y).items():
+            assert value.dtype == (torch.int64 if name == "label" else dtype), name
+            assert torch.isfinite(value).all(), name
 
 
-def test_input_of_another_dtype_is_brought_to_the_networks(cls, task):
-    posterior = fit(cls, task)
+@each_network
+@each_method
+def test_input_of_another_dtype_is_brought_to_the_networks(method, task, fitted):
+    posterior = fitted(method, task)
     as_double = posterior.predict(task.new_x.double())
     as_array = posterior.predict(task.new_x.numpy())
     assert_same(numbers(as_double, task.new_y), numbers(as_array, task.new_y))
     assert as_double.mean.dtype == torch.float32
 
 
-def test_one_draw_has_no_epistemic_doubt(cls, task):
-    predictive = fit(cls, task).predict(task.new_x, engine=bn.MonteCarlo(samples=1))
+@each_method
+def test_one_draw_has_no_epistemic_doubt(method, task, fitted):
+    predictive = fitted(method, task).predict(task.new_x, engine=bn.MonteCarlo(samples=1))
     assert torch.equal(predictive.epistemic, torch.zeros_like(predictive.mean))
     assert torch.equal(predictive.variance, predictive.aleatoric)
     if not task.regression:
@@ -78,36 +93,33 @@ def test_one_draw_has_no_epistemic_doubt(cls, task):
         assert predictive.mutual_information.abs().max() < 1e-6
 
 
-def test_draws_disagree(cls, task):
-    predictive = fit(cls, task).predict(task.new_x)
-    assert (predictive.epistemic.flatten(1).amax(1) > 0).all()
-
-
-def test_a_batch_of_one_is_the_row_of_the_whole_batch(cls, task):
-    posterior = fit(cls, task)
+@each_network
+@each_method
+def test_a_batch_of_one_is_the_row_of_the_whole_batch(method, task, fitted):
+    posterior = fitted(method, task)
     whole = posterior.predict(task.new_x).mean
     for row in (0, 3):
         alone = posterior.predict(task.new_x[row : row + 1]).mean
         torch.testing.assert_close(alone, whole[row : row + 1], **TOLERANCE[torch.float32])
 
 
-def test_same_seed_same_result_other_seed_other_result(cls, task):
-    posterior = fit(cls, task)
+@each_method
+def test_same_seed_same_result_other_seed_other_result(method, task, fitted):
+    posterior = fitted(method, task)
     first, again, other = (
         numbers(posterior.predict(task.new_x, engine=bn.MonteCarlo(samples=8), seed=seed), task.new_y)
         for seed in (3, 3, 4)
     )
     assert_same(first, again)
     assert not torch.equal(first["mean"], other["mean"])
-    refitted = fit(cls, task, seed=0)
-    assert_same(first, numbers(refitted.predict(task.new_x, bn.MonteCarlo(samples=8), seed=3), task.new_y))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
-def test_chunked_is_unchunked_is_the_plain_loop(cls, task, dtype, reference):
-    task = task.to(dtype)
-    posterior = fit(cls, task)
-    expected = reference(posterior.network, posterior.sample(11, seed=2), task.new_x)
+@each_network
+@each_method
+def test_chunked_is_unchunked_is_the_plain_loop(method, task, fitted, reference):
+    posterior = fitted(method, task, torch.float64)
+    new_x = task.new_x.double()
+    expected = reference(posterior.network, posterior.sample(11, seed=2), new_x)
     ways = [
         bn.MonteCarlo(samples=11),
         bn.MonteCarlo(samples=11, vectorize=False),
@@ -119,18 +131,24 @@ def test_chunked_is_unchunked_is_the_plain_loop(cls, task, dtype, reference):
         bn.MonteCarlo(samples=11, block_bytes=2**30),
     ]
     for engine in ways:
-        outputs = engine.outputs(posterior, task.new_x, seed=2)
-        torch.testing.assert_close(outputs, expected, **TOLERANCE[dtype], msg=str(engine))
+        outputs = engine.outputs(posterior, new_x, seed=2)
+        torch.testing.assert_close(outputs, expected, **TOLERANCE[torch.float64], msg=str(engine))
 
 
-def test_laws_of_total_variance_and_entropy(cls, task):
-    predictive = fit(cls, task.to(torch.float64)).predict(task.new_x)
+@each_method
+def test_laws_of_total_variance_and_entropy(method, task, fitted):
+    predictive = fitted(method, task, torch.float64).predict(task.new_x)
     exact = {"rtol": 1e-10, "atol": 1e-12}
     torch.testing.assert_close(predictive.variance, predictive.epistemic + predictive.aleatoric, **exact)
-    assert (predictive.epistemic >= 0).all()
-    assert (predictive.aleatoric >= 0).all()
+    assert (predictive.epistemic > 0).all(), "draws disagree"
+    assert (predictive.aleatoric > 0).all()
     if task.regression:
         torch.testing.assert_close(predictive.epistemic, predictive.loc.var(0, correction=0), **exact)
+        noise = 1 / torch.tensor(task.likelihood.precision, dtype=torch.float64)
+        torch.testing.assert_close(predictive.aleatoric, noise.expand(6, *task.out), **exact)
+        lower, upper = predictive.interval(0.9)
+        assert (lower < predictive.mean).all()
+        assert (predictive.mean < upper).all()
     else:
         # The total variance of a one-hot target is p (1 - p), whatever the draws.
         torch.testing.assert_close(predictive.variance, predictive.probs * (1 - predictive.probs), **exact)
@@ -140,14 +158,16 @@ def test_laws_of_total_variance_and_entropy(cls, task):
         assert predictive.mutual_information.max() > 0
 
 
-def test_the_model_is_bit_identical_after_every_call(cls, task, snapshot, tmp_path):
+@each_network
+@each_method
+def test_the_model_is_bit_identical_after_every_call(method, task, snapshot, tmp_path):
     task.model.train()
     task.model[0].eval()  # flags that differ from module to module
     next(task.model.parameters()).grad = torch.ones_like(next(task.model.parameters()))
     next(task.model.parameters()).requires_grad_(False)
     task.model[1].register_forward_hook(lambda _module, _args, _output: None)
     before = snapshot(task.model)
-    posterior = fit(cls, task)
+    posterior = fit(method, task)
     assert snapshot(task.model) == before, "fit"
     posterior.predict(task.new_x)
     assert snapshot(task.model) == before, "predict"
@@ -162,41 +182,46 @@ def test_the_model_is_bit_identical_after_every_call(cls, task, snapshot, tmp_pa
 
 
 @pytest.mark.filterwarnings("ignore:.*cannot be vectorised:bayesnorm.BayesNormWarning")
-@pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.8, 1.0])
-def test_the_model_is_bit_identical_when_its_forward_raises(cls, task, calls, snapshot, share):
+@each_network
+@each_method
+def test_the_model_is_bit_identical_when_its_forward_raises(method, task, calls, snapshot, tmp_path):
     calls.watch(*task.model.modules())
     before = snapshot(task.model)
-    posterior = fit(cls, task)
+    posterior = fit(method, task)
     fit_calls = calls.count
+    posterior.save(tmp_path / "posterior")
+
+    def unused():
+        """The posterior before its first prediction, which looks at the network as later ones do not."""
+        return bn.load(tmp_path / "posterior", task.model)
+
     calls.reset()
-    expected = numbers(posterior.predict(task.new_x), task.new_y)
+    expected = numbers(unused().predict(task.new_x), task.new_y)
     predict_calls = calls.count
+    for share in (0.0, 0.2, 0.5, 0.8, 1.0):
+        calls.reset(limit=1 + round(share * (fit_calls - 1)))
+        with pytest.raises((calls.Boom, bn.BayesNormError), match="call"):
+            fit(method, task)
+        assert snapshot(task.model) == before
 
-    calls.reset(limit=1 + round(share * (fit_calls - 1)))
-    with pytest.raises((calls.Boom, bn.BayesNormError), match="call"):
-        fit(cls, task)
-    assert snapshot(task.model) == before
+        calls.reset()
+        raising = posterior if share == 0.5 else unused()
+        calls.reset(limit=1 + round(share * (predict_calls - 1)))
+        with pytest.raises((calls.Boom, bn.BayesNormError), match="call"):
+            raising.predict(task.new_x)
+        assert snapshot(task.model) == before
 
-    posterior = fit_again(cls, task, calls)
-    calls.reset(limit=1 + round(share * (predict_calls - 1)))
-    with pytest.raises((calls.Boom, bn.BayesNormError), match="call"):
-        posterior.predict(task.new_x)
-    assert snapshot(task.model) == before
-
-    calls.reset()  # the posterior works again, as if nothing had been
-    assert_same(expected, numbers(posterior.predict(task.new_x), task.new_y), exact=False)
-    assert snapshot(task.model) == before
-
-
-def fit_again(cls, task, calls):
-    calls.reset()
-    return fit(cls, task)
+        calls.reset()  # the posterior works again, as if nothing had been
+        assert_same(expected, numbers(raising.predict(task.new_x), task.new_y), exact=False)
+        assert snapshot(task.model) == before
 
 
-def test_two_posteriors_on_one_model_do_not_disturb_each_other(cls, task):
-    first = fit(cls, task)
+@each_network
+@each_method
+def test_two_posteriors_on_one_model_do_not_disturb_each_other(method, task, fitted):
+    first = fitted(method, task)
     alone = numbers(first.predict(task.new_x), task.new_y)
-    second = fit(cls, dataclasses.replace(task, x=task.x[::2], y=task.y[::2]))
+    second = fit(method, dataclasses.replace(task, model=first.model, x=task.x[::2], y=task.y[::2]))
     # Seven draws: no method's draws are all of a finite set, so that another seed gives another mean.
     other = numbers(second.predict(task.new_x, bn.MonteCarlo(samples=7), seed=1), task.new_y)
     assert_same(alone, numbers(first.predict(task.new_x), task.new_y))
@@ -204,64 +229,71 @@ def test_two_posteriors_on_one_model_do_not_disturb_each_other(cls, task):
     assert not torch.equal(alone["mean"], other["mean"])
 
 
-def test_a_new_likelihood_leaves_the_old_posterior_alone(cls, task):
-    posterior = fit(cls, task)
+@each_likelihood
+@each_method
+def test_a_new_likelihood_leaves_the_old_posterior_alone(method, task, fitted):
+    posterior = fitted(method, task)
     expected = numbers(posterior.predict(task.new_x), task.new_y)
     other = bn.Gaussian(0.01) if task.regression else bn.Categorical(temperature=9.0)
     assert posterior.with_likelihood(other).predict(task.new_x).variance.sum() > expected["variance"].sum()
     assert_same(expected, numbers(posterior.predict(task.new_x), task.new_y))
 
 
-@pytest.mark.parametrize("context", [torch.no_grad, torch.enable_grad, torch.inference_mode])
-def test_context_and_mode_change_nothing(cls, task, context):
-    expected = numbers(fit(cls, task).predict(task.new_x), task.new_y)
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
+@each_network
+@each_method
+def test_context_and_mode_change_nothing(method, task, context, fitted):
+    expected = numbers(fitted(method, task).predict(task.new_x), task.new_y)
+    assert not any(value.requires_grad for value in expected.values())
     task.model.train()
     with context():
-        posterior = fit(cls, task)
+        posterior = fit(method, task)
         found = numbers(posterior.predict(task.new_x), task.new_y)
         one_by_one = bn.MonteCarlo(posterior.default_samples, vectorize=False)
         looped = posterior.predict(task.new_x * 1.0, engine=one_by_one)
     assert_same(expected, found)
     assert_same(expected, numbers(looped, task.new_y), exact=False)
-    assert not any(value.requires_grad for value in found.values())
     task.model.eval()
     assert_same(expected, numbers(posterior.predict(task.new_x), task.new_y))
 
 
-def test_global_generators_are_untouched(cls, task, tmp_path):
+@each_network
+@each_method
+def test_global_generators_are_neither_changed_nor_used(method, task, fitted, tmp_path):
     def states():
         kind, keys, *rest = np.random.get_state()  # noqa: NPY002
         return random.getstate(), (kind, keys.tobytes(), *rest), torch.get_rng_state().numpy().tobytes()
 
+    expected = numbers(fitted(method, task).predict(task.new_x), task.new_y)
+    torch.manual_seed(99)  # others than when `expected` was fitted
+    random.seed(99)
     before = states()
-    posterior = fit(cls, task)
+    posterior = fit(method, task)
     assert states() == before, "fit"
-    posterior.predict(task.new_x).sample(3)
+    predictive = posterior.predict(task.new_x)
+    predictive.sample(3)
     assert states() == before, "predict"
     posterior.save(tmp_path / "posterior")
     bn.load(tmp_path / "posterior", task.model)
     assert states() == before, "save and load"
+    assert_same(expected, numbers(predictive, task.new_y))
 
 
-def test_global_generators_change_nothing(cls, task):
-    posterior = fit(cls, task)
-    expected = numbers(posterior.predict(task.new_x), task.new_y)
-    torch.manual_seed(99)
-    random.seed(99)
-    assert_same(expected, numbers(fit(cls, task).predict(task.new_x), task.new_y))
-
-
-def test_hooks_never_survive(cls, task):
-    posterior = fit(cls, task)
+@each_network
+@each_method
+def test_hooks_never_survive(method, task, fitted):
+    posterior = fitted(method, task)
     posterior.predict(task.new_x)
-    for module in task.model.modules():
+    for module in posterior.model.modules():
         for name, value in vars(module).items():
             assert not (name.endswith("_hooks") and value), name
         assert "forward" not in vars(module)
 
 
-def test_a_draw_is_an_override_of_the_networks_state(cls, task):
-    posterior = fit(cls, task)
+@each_network
+@each_method
+def test_a_draw_is_an_override_of_the_networks_state(method, task, fitted):
+    posterior = fitted(method, task)
     state = posterior.sample(5, seed=1)
     own = {**dict(posterior.network.named_parameters()), **dict(posterior.network.named_buffers())}
     assert state
@@ -272,12 +304,13 @@ def test_a_draw_is_an_override_of_the_networks_state(cls, task):
             assert (value > -1e-5).all(), "a variance plus eps stays positive"
 
 
-def test_draws_do_not_alias_what_the_posterior_keeps(cls, task):
-    posterior = fit(cls, task)
-    expected = numbers(posterior.predict(task.new_x), task.new_y)
+@each_method
+def test_draws_do_not_alias_what_the_posterior_keeps(method, regression):
+    posterior = fit(method, regression)
+    expected = numbers(posterior.predict(regression.new_x), regression.new_y)
     for value in posterior.sample(64).values():
         value.zero_()
-    assert_same(expected, numbers(posterior.predict(task.new_x), task.new_y))
+    assert_same(expected, numbers(posterior.predict(regression.new_x), regression.new_y))
 
 
 CHILD = """
@@ -297,29 +330,30 @@ for name in sys.argv[2:]:
 """
 
 
-def test_save_and_load_in_a_new_process(cls, make_task, tmp_path):
-    names = ("regression", "multi_output", "classification", "per_pixel")
+def test_save_and_load_in_a_new_process(fitted, make_task, tmp_path):
     expected = {}
-    for name in names:
-        task = make_task(name)
-        posterior = fit(cls, task)
-        posterior.save(tmp_path / f"{name}.bayesnorm")
-        torch.save(task.model, tmp_path / f"{name}.pt")
-        torch.save((task.new_x, task.new_y), tmp_path / f"{name}-x.pt")
-        predictive = posterior.predict(task.new_x, seed=5)
-        expected[name] = {
-            "mean": predictive.mean,
-            "variance": predictive.variance,
-            "log_prob": predictive.log_prob(task.new_y),
-        }
-    subprocess.run([sys.executable, "-W", "error", "-c", CHILD, str(tmp_path), *names], check=True, timeout=120)
-    for name in names:
+    for task in map(make_task, ("regression", "multi_output", "classification", "per_pixel")):
+        for method in VARIANTS:
+            name = f"{task.name}-{name_of(method)}"
+            posterior = fitted(method, task)
+            posterior.save(tmp_path / f"{name}.bayesnorm")
+            torch.save(posterior.model, tmp_path / f"{name}.pt")
+            torch.save((task.new_x, task.new_y), tmp_path / f"{name}-x.pt")
+            predictive = posterior.predict(task.new_x, seed=5)
+            expected[name] = {
+                "mean": predictive.mean,
+                "variance": predictive.variance,
+                "log_prob": predictive.log_prob(task.new_y),
+            }
+    subprocess.run([sys.executable, "-W", "error", "-c", CHILD, str(tmp_path), *expected], check=True, timeout=120)
+    for name, there in expected.items():
         # The same machine code on the same numbers, but memory may be aligned otherwise: up to rounding.
-        assert_same(expected[name], load_file(tmp_path / f"{name}.safetensors"), exact=False)
+        assert_same(there, load_file(tmp_path / f"{name}.safetensors"), exact=False)
 
 
-def test_what_was_loaded_is_what_was_saved(cls, task, tmp_path):
-    posterior = fit(cls, task)
+@each_method
+def test_what_was_loaded_is_what_was_saved(method, task, fitted, tmp_path):
+    posterior = fitted(method, task)
     posterior.save(tmp_path / "posterior")
     loaded = bn.load(tmp_path / "posterior", task.model)
     assert type(loaded) is type(posterior)
