@@ -65,7 +65,7 @@ def means_only(posterior):
     """The posterior without fluctuations of variances, under which one batch norm is linear in the deviation."""
     deviations = posterior.fluctuations.deviations.clone()
     deviations[:, deviations.shape[1] // 2 :] = 0
-    return dataclasses.replace(posterior, fluctuations=Empirical(deviations), components=None, sensitivities=None)
+    return dataclasses.replace(posterior, fluctuations=Empirical(deviations))
 
 
 def test_exact_where_the_network_is_linear_in_the_deviation():
@@ -91,7 +91,7 @@ def test_exact_where_the_network_is_linear_in_the_deviation():
 def test_derivatives_are_finite_differences(layers, center):
     posterior, x = fitted(network(2), bn.Gaussian(), layers=layers, center=center), rows(4, 3, seed=1)
     mean, jacobian = output_jacobian(posterior, x)
-    centre, step = posterior.centre, 1e-5
+    centre, step = posterior.location, 1e-5
     assert jacobian.shape == (4, 2, len(centre))
     assert len(centre) == (2 * 9 if layers is None else 2 * 4)
     moves = step * torch.eye(len(centre), dtype=torch.float64)
@@ -258,7 +258,7 @@ def test_a_layer_that_reuses_its_input_is_refused_with_what_would_work(center, s
     with pytest.raises(NetworkError, match=r"1 use their input for more than normalisation.*MonteCarlo\(\) would work"):
         posterior.predict(x, Delta())
     assert snapshot(model) == before
-    assert posterior.components is None
+    assert posterior.output_directions.components is None
     assert torch.isfinite(posterior.predict(x, bn.SigmaPoints(2)).epistemic).all(), "principal components still work"
 
 

@@ -87,7 +87,9 @@ def test_derivatives_that_a_forward_cuts_off_are_not_taken_for_zero(how):
     posterior = bn.MCBN(batch_size=8, states=32).fit(model, X)
     with pytest.raises(NetworkError, match=r"model: .*statistics of 'body.1', but its forward cuts off derivatives"):
         posterior.predict(X, bn.Delta())
-    assert posterior.components is None, "directions of the head alone would leave out most of the variance"
+    assert posterior.output_directions.components is None, (
+        "directions of the head alone would leave out most of the variance"
+    )
     assert torch.isfinite(bn.MCBN(batch_size=8, layers=1).fit(model, X).predict(X, bn.Delta()).epistemic).all()
 
 

@@ -37,6 +37,12 @@ def network(outputs=1):
     return model.double().eval()
 
 
+def asked(posterior):
+    """What a posterior knows once `SigmaPoints` has asked for its directions."""
+    posterior.directions(1)
+    return posterior.output_directions
+
+
 def joint_covariance(posterior):
     factor, independent = posterior.fluctuations.root()
     return factor.T @ factor + (0 if independent is None else independent.square().diag())
@@ -82,17 +88,17 @@ def test_as_many_as_the_outputs_need_and_no_more():
     assert len(found) == 4
     torch.testing.assert_close(sensitivities.square().sum(1), torch.ones(30, dtype=torch.float64))
     assert (sensitivities.square().sum(0).diff() <= 0).all(), "the largest first"
-    few = bn.MCBN(8, states=60).fit(network(3), rows(60), bn.Gaussian())
+    few = asked(bn.MCBN(8, states=60).fit(network(3), rows(60), bn.Gaussian()))
     assert 10 < len(few.components) <= 18, "no more than there are coordinates"
     wide = nn.Sequential(nn.Linear(3, 40), nn.BatchNorm1d(40), nn.Tanh(), nn.Linear(40, 4)).double().eval()
-    assert bn.MCBN(8, states=60).fit(wide, rows(60), bn.Gaussian()).components.shape == (MOST_COMPONENTS, 80)
+    assert asked(bn.MCBN(8, states=60).fit(wide, rows(60), bn.Gaussian())).components.shape == (MOST_COMPONENTS, 80)
 
 
-def test_a_fit_keeps_what_a_file_would_keep():
-    posterior = bn.MCBN(8, states=30).fit(network(), rows(60))
-    for part in (posterior.components, posterior.sensitivities):
+def test_what_is_kept_is_what_a_file_would_keep():
+    found = asked(bn.MCBN(8, states=30).fit(network(), rows(60)))
+    for part in (found.components, found.sensitivities):
         assert torch.equal(part, part.bfloat16().double())
-    assert posterior.sensitivities.shape[1] == len(posterior.components)
+    assert found.sensitivities.shape[1] == len(found.components)
 
 
 def test_random_combinations_stand_for_many_outputs(monkeypatch):
@@ -118,45 +124,102 @@ def test_none_where_there_are_no_derivatives():
     with pytest.warns(bn.BayesNormWarning, match="cannot be vectorised"):
         predictive = posterior.predict(rows(4))
     assert torch.isfinite(predictive.epistemic).all()
-    assert posterior.components is None
-    assert posterior.sensitivities is None
+    found = asked(posterior)
+    assert found.components is None
+    assert found.sensitivities is None
+    components, shares = posterior.fluctuations.principal(4)
+    torch.testing.assert_close(posterior.directions(4), components / shares[-1].sqrt())
 
 
 def test_none_where_the_outputs_do_not_depend_on_the_statistics():
     constant = network()
     nn.init.zeros_(constant[-1].weight)
     posterior = bn.MCBN(8, states=30).fit(constant, rows(60))
-    assert posterior.components is None
+    assert asked(posterior).components is None
     assert posterior.predict(rows(4), bn.Delta()).epistemic.max() == 0
 
 
 @pytest.mark.parametrize("rank", [1, 3, 6])
 def test_mixtures_reproduce_the_outputs_variances_better_than_the_leading_components(rank):
     posterior = bn.MCBN(8, states=30).fit(network(2), rows(60), bn.Gaussian())
-    moves = posterior.sensitivities
-    found = mixed_directions(posterior.components, moves, rank)
+    components, moves = asked(posterior).components, asked(posterior).sensitivities
+    found = mixed_directions(components, moves, rank)
     assert found.shape == (rank, 18)
-    mixture = torch.linalg.lstsq(posterior.components.T, found.T).solution  # (n, rank)
+    mixture = torch.linalg.lstsq(components.T, found.T).solution  # (n, rank)
     variances = (moves @ mixture).square().sum(1)
     leading = moves[:, :rank].square().sum(1)
     scaled = leading / leading.mean()
     assert variances.log().square().mean() < scaled.log().square().mean()
-    assert torch.equal(found, mixed_directions(posterior.components, moves, rank)), "deterministic"
+    assert torch.equal(found, mixed_directions(components, moves, rank)), "deterministic"
 
 
 def test_all_components_are_taken_as_they_are():
-    posterior = bn.MCBN(8, states=5).fit(network(), rows(60))
-    found = mixed_directions(posterior.components, posterior.sensitivities, 30)
+    known = asked(bn.MCBN(8, states=5).fit(network(), rows(60)))
+    found = mixed_directions(known.components, known.sensitivities, 30)
     # Together they explain all of it, up to the rounding to 8 digits.
-    torch.testing.assert_close(found, posterior.components, rtol=2**-7, atol=0)
+    torch.testing.assert_close(found, known.components, rtol=2**-7, atol=0)
 
 
 def test_directions_are_found_once_per_posterior_and_rank(monkeypatch):
-    import bayesnorm.posterior.batchnorm as owner
-
-    calls, find = [], owner.mixed_directions
-    monkeypatch.setattr(owner, "mixed_directions", lambda *args: calls.append(args[2]) or find(*args))
+    calls, find = [], module.mixed_directions
+    monkeypatch.setattr(module, "mixed_directions", lambda *args: calls.append(args[2]) or find(*args))
     posterior = bn.MCBN(8, states=30).fit(network(), rows(60))
     for rank in (3, 3, 4, 3):
         posterior.directions(rank)
     assert calls == [3, 4]
+
+
+def test_a_fit_derives_nothing_until_it_is_asked(monkeypatch):
+    calls, find = [], module.output_components
+    monkeypatch.setattr(module, "output_components", lambda *args: calls.append(len(args[1])) or find(*args))
+    posterior, x = bn.MCBN(8, states=30).fit(network(), rows(90)), rows(4, seed=1)
+    posterior.predict(x)
+    posterior.at_batch_size(32).predict(x, bn.Delta())
+    assert calls == []
+    posterior.predict(x, bn.SigmaPoints(3))
+    posterior.at_batch_size(32).with_likelihood(bn.Gaussian(2.0)).predict(x, bn.SigmaPoints(4))
+    assert calls == [64], "once, from the rows that the fit held"
+
+
+@pytest.mark.parametrize("beside", ["nothing", "other ranks and engines", "another batch size first", "autocast"])
+def test_directions_do_not_depend_on_what_was_asked_before_or_beside(beside):
+    torch.manual_seed(5)
+    posterior, x = bn.MCBN(8, states=30).fit(network().float(), rows(60).float()), rows(4, seed=1).float()
+    if beside == "other ranks and engines":
+        posterior.predict(x, bn.SigmaPoints(2))
+        posterior.predict(x, bn.Delta())
+    elif beside == "another batch size first":
+        posterior.at_batch_size(100).predict(x, bn.SigmaPoints(5))
+    elif beside == "autocast":
+        with torch.autocast("cpu", torch.bfloat16):
+            posterior.predict(x, bn.SigmaPoints(5))
+    torch.manual_seed(5)
+    fresh = bn.MCBN(8, states=30).fit(network().float(), rows(60).float())
+    assert torch.equal(posterior.directions(5), fresh.directions(5))
+
+
+def test_directions_are_saved_once_they_are_there(tmp_path):
+    torch.manual_seed(6)
+    model, x = network(), rows(5, seed=1)
+    posterior = bn.MCBN(8, states=30).fit(model, rows(60))
+    posterior.save(tmp_path / "before")
+    expected = posterior.predict(x, bn.SigmaPoints(4)).loc
+    posterior.save(tmp_path / "after")
+    after = bn.load(tmp_path / "after", model)
+    assert torch.equal(after.predict(x, bn.SigmaPoints(4)).loc, expected)
+    before = bn.load(tmp_path / "before", model)
+    with pytest.raises(bn.BayesNormError, match=r"no training rows; posterior.with_directions\(x\)"):
+        before.predict(x, bn.SigmaPoints(4))
+    given = before.with_directions(posterior.output_directions.rows)
+    assert torch.equal(given.predict(x, bn.SigmaPoints(4)).loc, expected)
+    with pytest.raises(bn.BayesNormError, match="with_directions"):
+        before.predict(x, bn.SigmaPoints(4))  # a new posterior was made; this one is as it was
+
+
+def test_rows_are_never_in_a_file(tmp_path):
+    data = rows(60)
+    posterior = bn.MCBN(8, states=30).fit(network(), data)
+    posterior.predict(data[:2], bn.SigmaPoints(4))
+    posterior.save(tmp_path / "posterior")
+    content = (tmp_path / "posterior").read_bytes()
+    assert not [row for row in data if row.numpy().tobytes() in content]

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.engines.directions import output_components
+from bayesnorm.engines.directions import OutputDirections, output_components
 from bayesnorm.posterior.fluctuations import Empirical
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-12}
@@ -42,8 +42,8 @@ def linear_case(outputs):
     deviations = posterior.fluctuations.deviations.clone()
     deviations[:, 5:] = 0
     posterior = dataclasses.replace(posterior, fluctuations=Empirical(deviations))
-    components, sensitivities = output_components(posterior, rows(30, seed=2))
-    return dataclasses.replace(posterior, components=components, sensitivities=sensitivities)
+    exact = OutputDirections(None, *output_components(posterior, rows(30, seed=2)))  # not rounded, as files are
+    return dataclasses.replace(posterior, output_directions=exact)
 
 
 @pytest.mark.parametrize("rank", [1, 5])
@@ -59,14 +59,14 @@ def test_the_points_have_the_centre_as_mean_and_the_sum_of_outer_products_as_cov
     log_vars = torch.cat([(seen[f"{layer.name}.running_var"] + layer.eps).log() for layer in posterior.layers], 1)
     points = torch.cat([means, log_vars], 1)
     directions = posterior.directions(rank) * (8 / 3) ** 0.5
-    torch.testing.assert_close(points.mean(0), posterior.centre, **TIGHT)
+    torch.testing.assert_close(points.mean(0), posterior.location, **TIGHT)
     torch.testing.assert_close(points.T.cov(correction=0), directions.T @ directions, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
 def test_exact_at_full_rank_in_a_linear_case(outputs):
     posterior, x = linear_case(outputs), rows(6, seed=1)
-    assert len(posterior.components) == outputs
+    assert len(posterior.output_directions.components) == outputs
     found = posterior.predict(x, bn.SigmaPoints(rank=outputs))
     expected = posterior.predict(x, bn.MonteCarlo(samples=20))
     torch.testing.assert_close(found.epistemic, expected.epistemic, **TIGHT)
@@ -78,7 +78,7 @@ def test_few_directions_make_up_for_those_that_they_leave_out():
     posterior, x = linear_case(3), rows(6, seed=1)
     expected = posterior.predict(x, bn.MonteCarlo(samples=20)).epistemic
     for rank in (1, 2):
-        leading = posterior.sensitivities[:, :rank].square().sum(1)
+        leading = posterior.output_directions.sensitivities[:, :rank].square().sum(1)
         assert leading.mean() < 0.99, "there is something to leave out"
         ratio = posterior.predict(x, bn.SigmaPoints(rank=rank)).epistemic / expected
         # The fit is a least-squares one in logarithms with a small weight on its start: near 1, and better than before.
@@ -105,13 +105,15 @@ def test_close_to_all_draws_for_a_real_network(regression):
 
 
 @pytest.mark.parametrize("method", [bn.MCBN(8, states=20), bn.GaussianBN(8, states=20, rank=6)])
-def test_principal_components_where_layers_were_chosen_afterwards(method):
-    posterior = method.fit(network(), rows(60)).at_layers(1)
-    components, shares = posterior.fluctuations.principal(4)
-    found = posterior.directions(4)
-    torch.testing.assert_close(found, components / shares[-1].sqrt(), **TIGHT)
+def test_layers_chosen_afterwards_have_directions_of_their_own(method):
+    posterior = method.fit(network(), rows(60))
+    posterior.directions(4)
+    late = posterior.at_layers(1)
+    found = late.directions(4)
     assert found.shape == (4, 8)
-    assert (posterior.predict(rows(4, seed=1), bn.SigmaPoints(rank=4)).epistemic > 0).all()
+    again = late.with_directions(posterior.output_directions.rows)
+    torch.testing.assert_close(found, again.directions(4), **TIGHT)
+    assert (late.predict(rows(4, seed=1), bn.SigmaPoints(rank=4)).epistemic > 0).all()
 
 
 @pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])

@@ -12,9 +12,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from two_norms import SIGMAS, TIGHT, network, rows
 
 import bayesnorm as bn
+
+from ..two_norms import SIGMAS, TIGHT, network, rows
 
 
 def factorised(posterior):
@@ -37,7 +38,7 @@ def test_first_layer_has_the_central_limits_moments():
     # The coordinate is log(v + eps) = log of (std_B^2 + eps): its deviation is 2 std_B / (v + eps) times that of std_B.
     std_var = (m4 - var.square()) / (4 * var * size)
     torch.testing.assert_close(log_std.square(), 4 * var / (var + 0.3).square() * std_var, **TIGHT)
-    mean, log_var = posterior.centre.chunk(2)
+    mean, log_var = posterior.location.chunk(2)
     torch.testing.assert_close(mean, h.mean(0), **TIGHT)
     torch.testing.assert_close(log_var, (var + 0.3).log(), **TIGHT)
 
@@ -112,9 +113,9 @@ def test_one_pass_over_the_data(calls):
     seen = []
     bn.GaussianBN(batch_size=8).fit(model, rows(60, 3), progress=lambda done, total: seen.append((done, total)))
     assert seen == [(k, 7) for k in range(1, 8)]
-    # One look at two rows for the order of layers, seven batches (four rows are left over), one pass for the default
-    # likelihood and one for the outputs' directions, after three on few rows to see that these are right.
-    assert calls.count == 13
+    # One look at two rows for the order of layers, seven batches (four rows are left over), and two rows for the
+    # default likelihood.
+    assert calls.count == 9
 
 
 def deviations_of(size, states, model, x):
@@ -202,11 +203,13 @@ def test_no_training_data_is_kept(method, tmp_path):
     # Batch norm on the inputs themselves: were rows kept anywhere, this is where they would be.
     model = nn.Sequential(nn.BatchNorm1d(width), nn.Linear(width, 1))
     posterior = method.fit(model, x)
+    posterior.directions(1)
     posterior.save(tmp_path / "posterior")
     content = (tmp_path / "posterior").read_bytes()
     coordinates, kept = 2 * width, len(posterior.fluctuations.factor)
     # bfloat16 factor, components and sensitivities, float32 centre, mean and remainder, and a header.
-    low_precision = coordinates * (kept + len(posterior.components)) + posterior.sensitivities.numel()
+    found = posterior.output_directions
+    low_precision = coordinates * (kept + len(found.components)) + found.sensitivities.numel()
     assert len(content) < 2 * low_precision + 3 * 4 * coordinates + 4096
     assert len(content) < x.numel() * 4 / 10
     for row in x:
@@ -221,6 +224,7 @@ def test_no_training_data_is_kept(method, tmp_path):
 def test_a_loaded_posterior_predicts_the_same_bits(rank, dtype, tmp_path):
     model, x = network().to(dtype), rows(60, 3).to(dtype)
     posterior = bn.GaussianBN(batch_size=8, states=20, rank=rank).fit(model, x).at_batch_size(5)
+    posterior.directions(4)
     posterior.save(tmp_path / "posterior")
     loaded = bn.load(tmp_path / "posterior", model)
     assert loaded.method == "GaussianBN"

@@ -16,14 +16,18 @@ from ..network import (
     BatchStatistics,
     Executable,
     LayerChoice,
-    MiniBatches,
     Progress,
     TrainData,
+    UnitMoments,
+    collect_moments,
     collect_statistics,
     mini_batches,
     renamed_argument,
 )
 from ..posterior import BatchNormPosterior, Center, Fluctuations, coordinates
+
+Collected = BatchStatistics | UnitMoments
+"""What a method learns from: statistics of batches, or moments of single rows."""
 
 
 @dataclass(frozen=True)
@@ -80,31 +84,47 @@ class BatchNormMethod(ABC):
         if likelihood is not None:
             require_likelihood(likelihood)
         batches = mini_batches(train_data, self.batch_size, self.states, require_seed(seed))
-        statistics, batch_mean, fluctuations = self.learned(model, batches, progress)
-        executable = Executable(model, output)
+        collect = collect_statistics if self.from_batches else collect_moments
+        collected: Collected = collect(model, batches, self.layers, progress)
+        executable, example = Executable(model, output), collected.statistics.example
         return BatchNormPosterior(
             executable=executable,
-            likelihood=likelihood or default_likelihood(executable, statistics.example),
-            method=type(self).__name__,
-            layers=statistics.layers,
-            center=self.center,
-            running=coordinates(statistics.running_mean, statistics.running_var, statistics.layers),
-            batch_mean=batch_mean,
-            fluctuations=fluctuations,
-            fitted_batch_size=statistics.batch_size,
-            batch_size=float(statistics.batch_size),
-            rows=statistics.rows,
-            output_directions=OutputDirections(statistics.example),
+            likelihood=likelihood or default_likelihood(executable, example),
+            output_directions=OutputDirections(example),
+            **self.learned(collected),
         )
 
-    def learned(
-        self, model: nn.Module, batches: MiniBatches, progress: Progress | None
-    ) -> tuple[BatchStatistics, Tensor, Fluctuations]:
-        """Statistics of the layers, their mean in coordinates (2C,), and the distribution of deviations from it."""
-        statistics = collect_statistics(model, batches, self.layers, progress)
+    @property
+    def from_batches(self) -> bool:
+        """Whether the method starts from the statistics of whole batches; else from the moments of single rows."""
+        return True
+
+    def learned(self, collected: Collected) -> dict[str, Any]:
+        """Return what `BatchNormPosterior` holds of the layers and their statistics.
+
+        Args:
+            collected: What was collected, (S, C) or, for the networks of a stack, (S, E, C).
+        """
+        statistics = collected.statistics
+        batch_mean, fluctuations = self.summarised(collected)
+        return {
+            "method": type(self).__name__,
+            "layers": statistics.layers,
+            "center": self.center,
+            "running": coordinates(statistics.running_mean, statistics.running_var, statistics.layers),
+            "batch_mean": batch_mean,
+            "fluctuations": fluctuations,
+            "fitted_batch_size": statistics.batch_size,
+            "batch_size": float(statistics.batch_size),
+            "rows": statistics.rows,
+        }
+
+    def summarised(self, collected: Collected) -> tuple[Tensor, Fluctuations]:
+        """Return the mean of the statistics in coordinates, (2C,), and the distribution of deviations from it."""
+        statistics = collected.statistics
         found = coordinates(statistics.mean, statistics.var, statistics.layers)
         batch_mean = found.double().mean(0).to(found.dtype)
-        return statistics, batch_mean, self.distribution(found - batch_mean)
+        return batch_mean, self.distribution(found - batch_mean)
 
 
 def default_likelihood(executable: Executable, x: Any) -> Likelihood:

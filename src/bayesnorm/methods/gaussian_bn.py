@@ -25,12 +25,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..arguments import require_whole
-from ..network import BatchStatistics, MiniBatches, Progress, collect_moments
+from ..network import UnitMoments
 from ..posterior import Fluctuations, LowRankGaussian, coordinates
-from .batchnorm_method import BatchNormMethod
+from .batchnorm_method import BatchNormMethod, Collected
 
 
 @dataclass(frozen=True)
@@ -57,16 +57,16 @@ class GaussianBN(BatchNormMethod):
         assert self.rank is not None
         return LowRankGaussian.of(deviations, self.rank)
 
-    def learned(
-        self, model: nn.Module, batches: MiniBatches, progress: Progress | None
-    ) -> tuple[BatchStatistics, Tensor, Fluctuations]:
-        """With a rank, as every method; without one, from the moments of one pass over the data."""
-        if self.rank is not None:
-            return super().learned(model, batches, progress)
-        moments = collect_moments(model, batches, self.layers, progress)
-        statistics = moments.statistics
+    @property
+    def from_batches(self) -> bool:
+        return self.rank is not None
+
+    def summarised(self, collected: Collected) -> tuple[Tensor, Fluctuations]:
+        if not isinstance(collected, UnitMoments):
+            return super().summarised(collected)
+        statistics = collected.statistics
         batch_mean = coordinates(statistics.mean[0], statistics.var[0], statistics.layers)
         eps = torch.cat([statistics.mean.new_full((layer.channels,), layer.eps) for layer in statistics.layers])
-        relative = moments.square_std / (statistics.var[0] + eps)
-        std = torch.cat([moments.mean_std, relative]) / statistics.batch_size**0.5
-        return statistics, batch_mean, LowRankGaussian.independent(std)
+        relative = collected.square_std / (statistics.var[0] + eps)
+        std = torch.cat([collected.mean_std, relative], -1) / statistics.batch_size**0.5
+        return batch_mean, LowRankGaussian.independent(std)

@@ -23,6 +23,7 @@ from .collecting.recorder import MomentRecorder as MomentRecorder
 from .collecting.statistics import (
     BatchStatistics as BatchStatistics,
     Progress as Progress,
+    UnitMoments as UnitMoments,
     collect_moments as collect_moments,
     collect_statistics as collect_statistics,
 )

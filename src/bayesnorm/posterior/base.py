@@ -39,7 +39,8 @@ class Posterior(ABC):
     likelihood: Likelihood
 
     def __init_subclass__(cls) -> None:
-        _KINDS[cls.kind] = cls
+        if "kind" in vars(cls):  # the others are not written to files
+            _KINDS[cls.kind] = cls
 
     def __post_init__(self) -> None:
         require_likelihood(self.likelihood)

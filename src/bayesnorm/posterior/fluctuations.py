@@ -1,4 +1,7 @@
-"""Distributions of a batch's deviation from the mean statistics, in the coordinates of `BatchNormPosterior`."""
+"""Distributions of a batch's deviation from the mean statistics, in the coordinates of `BatchNormPosterior`.
+
+For the E networks of a stack every tensor has an axis of networks before its last one: deviations (S, E, P).
+"""
 
 from __future__ import annotations
 
@@ -82,7 +85,7 @@ class Empirical(Fluctuations):
         return self.deviations / len(self.deviations) ** 0.5, None
 
     def columns(self, chosen: Tensor) -> Self:
-        return type(self)(self.deviations[:, chosen])
+        return type(self)(self.deviations[..., chosen])
 
     def tensors(self) -> dict[str, Tensor]:
         return {"deviations": self.deviations}
@@ -104,36 +107,38 @@ class LowRankGaussian(Fluctuations):
 
     @classmethod
     def of(cls, deviations: Tensor, rank: int) -> Self:
-        """The leading `rank` principal directions of deviations (S, P), and what they leave of each variance."""
-        scaled = (deviations / len(deviations) ** 0.5).double()
+        """Keep the leading `rank` principal directions of deviations (S, P), and what they leave of each variance."""
+        scaled = (deviations / len(deviations) ** 0.5).double().movedim(0, -2)
+        states, width = scaled.shape[-2:]
         # The (S, S) Gram matrix and the (P, P) covariance have the same eigenvalues; the smaller one is solved.
-        if scaled.shape[1] >= len(scaled) or scaled.shape[1] < rank:
-            _, vectors = torch.linalg.eigh(scaled @ scaled.T)
-            directions = vectors[:, -rank:].flip(1).T @ scaled
+        if width >= states or width < rank:
+            _, vectors = torch.linalg.eigh(scaled @ scaled.mT)
+            directions = vectors[..., -rank:].flip(-1).mT @ scaled
         else:
-            values, vectors = torch.linalg.eigh(scaled.T @ scaled)
-            directions = (vectors * values.clamp_min(0).sqrt())[:, -rank:].flip(1).T
-        factor = rounded_for_files(directions.to(deviations.dtype)).double()
-        left = scaled.square().sum(0) - factor.square().sum(0)
+            values, vectors = torch.linalg.eigh(scaled.mT @ scaled)
+            directions = (vectors * values.clamp_min(0).sqrt().unsqueeze(-2))[..., -rank:].flip(-1).mT
+        factor = rounded_for_files(directions.movedim(-2, 0).to(deviations.dtype)).double()
+        left = scaled.square().sum(-2) - factor.square().sum(0)
         return cls(factor.to(deviations.dtype), left.clamp_min(0).sqrt().to(deviations.dtype))
 
     @classmethod
     def independent(cls, std: Tensor) -> Self:
-        """Every coordinate on its own."""
-        return cls(std.new_zeros(0, len(std)), std)
+        """Let every coordinate vary on its own."""
+        return cls(std.new_zeros(0, *std.shape), std)
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        like = self.factor
+        like, width = self.factor, self.factor.shape[-1]
         shared = torch.randn(n, len(like), generator=generator, dtype=torch.float32).to(like)
-        own = torch.randn(n, like.shape[1], generator=generator, dtype=torch.float32).to(like)
+        own = torch.randn(n, width, generator=generator, dtype=torch.float32).to(like)
+        own = own.view(n, *[1] * (like.dim() - 2), width) * self.independent_std  # networks of a stack draw alike
         with torch.autocast(like.device.type, enabled=False):  # which the network may run under, and draws are kept
-            return torch.addmm(own * self.independent_std, shared, like)
+            return torch.addmm(own.flatten(1), shared, like.flatten(1)).view_as(own)
 
     def root(self) -> tuple[Tensor, Tensor | None]:
         return self.factor, self.independent_std if bool((self.independent_std > 0).any()) else None
 
     def columns(self, chosen: Tensor) -> Self:
-        return type(self)(self.factor[:, chosen], self.independent_std[chosen])
+        return type(self)(self.factor[..., chosen], self.independent_std[..., chosen])
 
     def tensors(self) -> dict[str, Tensor]:
         return {"factor": self.factor.bfloat16(), "independent_std": self.independent_std}

@@ -51,6 +51,11 @@ class BatchStatistics:
     rows: int
     example: Tensor
 
+    @property
+    def statistics(self) -> BatchStatistics:
+        """These statistics, as `UnitMoments` has them."""
+        return self
+
 
 @dataclass(frozen=True)
 class UnitMoments:
