@@ -92,7 +92,7 @@ def test_more_than_there_are_is_all_there_are():
     found, expected = (posterior.predict(x, engine) for engine in (bn.SigmaPoints(8), bn.MonteCarlo(samples=20)))
     torch.testing.assert_close(found.epistemic, expected.epistemic, **TIGHT)
     late = fitted(network(), states=6).at_layers(1)
-    assert len(bn.SigmaPoints(rank=8).outputs(late, x)) == 12, "six batches have six components"
+    assert len(bn.SigmaPoints(rank=8).outputs(late, x)) == 10, "six deviations that sum to 0 have five directions"
 
 
 def test_close_to_all_draws_for_a_real_network(regression):
