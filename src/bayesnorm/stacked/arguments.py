@@ -37,6 +37,21 @@ def batch_size_for(batch_size: Any, rows: StackedRows) -> int:
     return require_whole("batch_size", batch_size, 2, least, words=words, error=InputError)
 
 
+def epochs_for(epochs: Any, networks: int) -> Tensor:
+    """The number of epochs of every network, (E,), on the CPU."""
+    words = "; a whole number from 1, or one for each network, would work."
+    try:
+        given = [*epochs]
+    except TypeError:  # one number
+        return torch.full((networks,), require_whole("epochs", epochs, words=words))
+    if len(given) != networks:
+        raise BayesNormError(
+            f"epochs: {len(given)} were given for {networks} networks; one, or one for each, would work."
+        )
+    plain = [each.item() if isinstance(each, Tensor) else each for each in given]
+    return torch.tensor([require_whole("epochs", each, words=words) for each in plain])
+
+
 def positive_rate(learning_rate: Any) -> float:
     """A step size."""
     if (

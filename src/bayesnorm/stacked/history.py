@@ -16,7 +16,7 @@ class Kept:
     """The networks that one score chose.
 
     Args:
-        stack: Each network as it was at its group's best score.
+        stack: Each network as it was at its group's best score, or at its last epoch where that came before.
         epochs: For how many epochs each was trained, (E,).
         scores: (epoch, the score of every network, (E,)); NaN for those that had stopped.
     """
@@ -63,27 +63,37 @@ class Judge:
         self.groups, self.patience = groups, patience
         self.kept = Kept(stack.take(torch.arange(len(stack))), torch.zeros(len(stack), dtype=torch.long))
         count = int(groups.max()) + 1
+        self.latest = torch.full((len(stack),), math.nan, dtype=torch.float64)
+        self.members = torch.bincount(groups)
         self.best = torch.full((count,), math.inf, dtype=torch.float64)
         self.waited = torch.zeros(count, dtype=torch.long)
 
-    def see(self, epoch: int, members: Tensor, scores: Tensor, stack: Stack) -> None:
-        """Note the scores of some networks, by their numbers; `stack` holds these as they are now."""
+    def see(self, epoch: int, members: Tensor, scores: Tensor, stack: Stack, trained: Tensor) -> None:
+        """Note new scores, and keep all networks of the groups that are better than ever.
+
+        Args:
+            epoch: When the scores are from.
+            members: Numbers of the networks that they are of: all of some groups that are still trained.
+            scores: Theirs.
+            stack: All networks as they are now.
+            trained: How many epochs each of these has been trained, (E,).
+        """
         scores = scores.detach().double().cpu()
         everyone = torch.full((len(self.groups),), math.nan, dtype=torch.float64)
         everyone[members] = scores
         self.kept.scores.append((epoch, everyone))
-        group, seen = self.groups[members], torch.zeros(len(self.best), dtype=torch.bool)
-        seen[group] = True
-        score = torch.zeros_like(self.best).index_add_(0, group, scores)
-        score /= torch.zeros_like(self.best).index_add_(0, group, torch.ones_like(scores)).clamp_min(1)
+        self.latest[members] = scores
+        seen = torch.zeros(len(self.best), dtype=torch.bool)
+        seen[self.groups[members]] = True
+        score = torch.zeros_like(self.best).index_add_(0, self.groups, self.latest) / self.members
         running = seen & ~self.over()
         better = running & (score <= self.best)
         self.best = torch.where(better, score, self.best)
         self.waited = torch.where(better, 0, self.waited + (running & ~better).long())
         if bool(better.any()):
-            inside = better[group].nonzero().flatten()
-            self.kept.stack.put(members[inside], stack.take(inside))
-            self.kept.epochs[members[inside]] = epoch
+            inside = better[self.groups].nonzero().flatten()
+            self.kept.stack.put(inside, stack.take(inside))
+            self.kept.epochs[inside] = trained[inside]
 
     def over(self) -> Tensor:
         """Which groups have stopped."""

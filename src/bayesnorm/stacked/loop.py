@@ -12,7 +12,7 @@ from torch import Tensor
 from ..arguments import require_whole
 from ..errors import BayesNormError
 from ..network import Progress, isolated_torch_randomness
-from .arguments import batch_size_for, decay_for, groups_for, positive_rate, trained_rows
+from .arguments import batch_size_for, decay_for, epochs_for, groups_for, positive_rate, trained_rows
 from .block import Block, RowLoss, Settings, blocks_of, half_squared_error as half_squared_error
 from .bundle import Bundle
 from .cores import in_threads
@@ -44,7 +44,7 @@ def train_stacked(
     stack: Stack,
     rows: StackedRows,
     *,
-    epochs: int,
+    epochs: int | Sequence[int] | Tensor,
     batch_size: int,
     loss: RowLoss = half_squared_error,
     learning_rate: float = 1e-3,
@@ -71,7 +71,8 @@ def train_stacked(
     Args:
         stack: The networks.
         rows: Training rows of each. Those left over at an epoch's end, fewer than a batch, are dropped.
-        epochs: Most passes over the rows.
+        epochs: Most passes over the rows, one number for all networks or one for each. A network leaves after its own;
+            without a score it comes out as it was then.
         batch_size: M, rows per step.
         loss: `loss(f, y)`, one number for each row, (networks, rows), of outputs (networks, rows, outputs); a network's
             loss is its mean over rows.
@@ -81,9 +82,10 @@ def train_stacked(
         evaluate: As `validation`, with scores of your own: `evaluate(stack, members)` gets the networks that are still
             trained and their numbers, and gives a score for each, or several by name. Each name then stops and keeps on
             its own (`history.kept`), and training goes on until all have stopped; `stack` keeps those of the first.
-        evaluate_every: Epochs between scores; the last epoch gets one too.
+        evaluate_every: Epochs between scores; a network's last epoch gets one too.
         patience: Scores without improvement before training stops; an equal score is an improvement. None: never.
-        groups: Networks with the same number stop together, by the mean of their scores; None: each on its own.
+        groups: Networks with the same number stop together, by the mean of their scores, to which those that are
+            through with their own `epochs` add their last ones; None: each on its own.
         seed: One for all networks, or one for each: decides the order of rows and dropout.
         capture: On a GPU, train networks of the papers' shape by a kernel, and record the step of others once and
             replay it (a CUDA graph); False runs every operation by itself.
@@ -91,7 +93,6 @@ def train_stacked(
     """
     started = time.perf_counter()
     words = "; a whole number from 1 would work."
-    epochs = require_whole("epochs", epochs, words=words)
     evaluate_every = require_whole("evaluate_every", evaluate_every, words=words)
     patience = None if patience is None else require_whole("patience", patience, words=words)
     if not isinstance(stack, Stack):
@@ -103,6 +104,7 @@ def train_stacked(
     for name, function in (("loss", loss), ("evaluate", evaluate)):
         if function is not None and not callable(function):
             raise BayesNormError(f"{name}: {type(function).__name__} was given; a function would work.")
+    limits = epochs_for(epochs, len(stack))
     rows = trained_rows(stack, rows, "rows", loss)
     settings = Settings(
         batch_size=batch_size_for(batch_size, rows),
@@ -114,15 +116,15 @@ def train_stacked(
     if validation is not None:
         evaluate = _validation_loss(trained_rows(stack, validation, "validation", loss), loss)
     with isolated_torch_randomness(settings.seeds[0], stack.device):
-        run = _Run(stack, rows, settings, groups_for(groups, len(stack)), patience, capture, epochs, progress)
-        for epoch in range(1, epochs + 1):
-            due = epoch == epochs or (evaluate is not None and epoch % evaluate_every == 0)
-            if due:
-                run.train_until(epoch)
-                if evaluate is not None:
-                    run.judge(epoch, evaluate)
-                if not len(run.active):
-                    break
+        run = _Run(stack, rows, settings, groups_for(groups, len(stack)), patience, capture, limits, progress)
+        while len(run.active):
+            until = int(limits[run.active].min())
+            if evaluate is not None:
+                until = min(until, run.epoch + evaluate_every - run.epoch % evaluate_every)
+            run.train_until(until)
+            if evaluate is not None:
+                run.judge(evaluate, evaluate_every)
+            run.let_go()
         return run.finish(started)
 
 
@@ -137,7 +139,7 @@ class _Run:
         groups: Tensor,
         patience: int | None,
         capture: bool,
-        epochs: int,
+        limits: Tensor,
         progress: Progress | None,
     ) -> None:
         self.stack, self.rows, self.settings = stack, rows, settings
@@ -148,7 +150,7 @@ class _Run:
         self.judges: dict[str, Judge] = {}
         self.active = torch.arange(len(stack))
         self.blocks: list[Block] = []
-        self.epoch, self.epochs, self.progress = 0, epochs, progress
+        self.epoch, self.limits, self.progress = 0, limits, progress
         self.stopped = torch.zeros(len(stack), dtype=torch.long)
         self.losses: list[Tensor] = []
 
@@ -160,12 +162,13 @@ class _Run:
         losses = torch.full((len(self.stack), ahead), math.nan, dtype=torch.float64)
         self.epoch = epoch
         found = in_threads(lambda block: block.train(ahead), self.blocks, self.stack.device, self._abandon)
+        active = self._is_active()
         for block, values in zip(self.blocks, found, strict=True):
-            self.stack.put(block.members, block.stack)
-            losses[block.members] = values.double().cpu()
-        keep = torch.zeros(len(self.stack), dtype=torch.bool)
-        keep[self.active] = True
-        losses[~keep] = math.nan
+            # A block may still train networks that are over, which must stay as they were.
+            inside = active[block.members].nonzero().flatten()
+            members, now = block.members[inside], block.stack
+            self.stack.put(members, now if len(members) == len(now) else now.take(inside))
+            losses[members] = values.double().cpu()[inside]
         self._require_finite(losses[self.active], epoch - ahead)
         self.losses.append(losses)
         self.stopped[self.active] = epoch
@@ -176,11 +179,15 @@ class _Run:
         for block in self.blocks:
             block.abandoned = True
 
-    def judge(self, epoch: int, evaluate: Evaluate) -> None:
-        """Score active networks; those that are over leave."""
-        now = self.stack.take(self.active)
+    def judge(self, evaluate: Evaluate, every: int) -> None:
+        """Score all groups `every` so many epochs, and between them those with a network at its limit."""
+        epoch, asked = self.epoch, self.active
+        if epoch % every:
+            last = torch.zeros(int(self.groups.max()) + 1, dtype=torch.bool)
+            last[self.groups[asked[self.limits[asked] == epoch]]] = True
+            asked = asked[last[self.groups[asked]]]
         with torch.no_grad(), isolated_torch_randomness(self.settings.seeds[0], self.stack.device):
-            given = evaluate(now, self.active)
+            given = evaluate(self.stack.take(asked), asked)
         scores = given if isinstance(given, Mapping) else {"score": given}
         if not scores:
             raise BayesNormError("evaluate: gave no score; a score for each network would work.")
@@ -189,16 +196,20 @@ class _Run:
         if scores.keys() != self.judges.keys():
             raise BayesNormError(f"evaluate: gave {[*scores]} after {[*self.judges]}; the same names would work.")
         for name, values in scores.items():
-            if not isinstance(values, Tensor) or values.shape != self.active.shape:
+            if not isinstance(values, Tensor) or values.shape != asked.shape:
                 found = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
-                raise BayesNormError(
-                    f"evaluate: gave {found} for {len(self.active)} networks; a score for each would work."
-                )
+                raise BayesNormError(f"evaluate: gave {found} for {len(asked)} networks; a score for each would work.")
             if bool(values.isnan().any()):
-                bad = self.active[values.isnan().cpu()].tolist()
+                bad = asked[values.isnan().cpu()].tolist()
                 raise BayesNormError(f"evaluate: gave NaN in epoch {epoch} for networks {bad[:8]}; numbers would work.")
-            self.judges[name].see(epoch, self.active, values, now)
-        over = torch.stack([judge.over() for judge in self.judges.values()]).all(0)[self.groups[self.active]]
+            self.judges[name].see(epoch, asked, values, self.stack, self.stopped)
+
+    def let_go(self) -> None:
+        """Part with networks that are at their limit, and with groups that every score has stopped."""
+        over = self.limits[self.active] == self.epoch
+        if self.judges:
+            stopped = torch.stack([judge.over() for judge in self.judges.values()]).all(0)
+            over |= stopped[self.groups[self.active]]
         if bool(over.any()):
             self.active = self.active[~over]
             self._repack()
@@ -237,9 +248,14 @@ class _Run:
             for chosen in members
         ]
 
-    def _repack(self) -> None:
+    def _is_active(self) -> Tensor:
+        """Which networks are still trained, (E,)."""
         active = torch.zeros(len(self.stack), dtype=torch.bool)
         active[self.active] = True
+        return active
+
+    def _repack(self) -> None:
+        active = self._is_active()
         running = sum(len(block.members) for block in self.blocks)
         if self.stack.device.type == "cuda" and len(self.active) > WORTH_PACKING * running:
             self.blocks = [block for block in self.blocks if bool(active[block.members].any())]
@@ -263,8 +279,8 @@ class _Run:
 
     def _tell(self) -> None:
         if self.progress is not None:
-            total = len(self.stack) * self.epochs
-            self.progress(total - len(self.active) * (self.epochs - self.epoch), total)
+            total, to_come = int(self.limits.sum()), int((self.limits[self.active] - self.epoch).sum())
+            self.progress(total - to_come, total)
 
 
 def _kind_of_block(stack: Stack, settings: Settings, capture: bool) -> type[Block]:

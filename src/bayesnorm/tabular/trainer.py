@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from ..network import Progress
 from ..stacked import Scales, Stack, StackedRows, train_stacked
-from ..stacked.loop import Evaluate
 from ..training import progress_bar
 from .networks import network_for
 from .search_plan import SearchPlan
@@ -107,16 +106,8 @@ class Trainer:
             **common,
         )
         for part in COOLING:
-            wanted = (history.epochs * COOLING_EPOCHS).ceil()
-            train_stacked(
-                stack,
-                learned,
-                epochs=int(wanted.max()) + 1,
-                learning_rate=self.learning_rate * part,
-                evaluate=_until(wanted),
-                patience=1,
-                **common,
-            )
+            own = (history.epochs * COOLING_EPOCHS).ceil().long()
+            train_stacked(stack, learned, epochs=own, learning_rate=self.learning_rate * part, **common)
         return stack, history.epochs
 
     def train_heads(
@@ -183,15 +174,3 @@ class Trainer:
                     whole(sum(done), sum(total))
 
             yield [partial(tell, part) for part in range(parts)]
-
-
-def _until(wanted: Tensor) -> Evaluate:
-    """Scores by which every network is kept as it is after as many epochs as wanted of it, and stops."""
-    seen = 0
-
-    def evaluate(stack: Stack, members: Tensor) -> Tensor:
-        nonlocal seen
-        seen += 1
-        return torch.where(seen <= wanted[members], -float(seen), 0.0)
-
-    return evaluate

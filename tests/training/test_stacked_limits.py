@@ -1,0 +1,187 @@
+"""Networks of a stack that are trained for different numbers of epochs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from bayesnorm.stacked import Stack, loop, train_stacked
+
+from .stacked_networks import COUNTS, DECAYS, SEEDS, alone, furthest, own, task, together
+
+LIMITS = [7, 3, 12, 7, 10]
+
+
+@pytest.fixture
+def apart(monkeypatch):
+    """Give every network a block of its own.
+
+    The last bits of networks that share one depend on who is beside them: a processor takes numbers that are left over
+    at a tensor's end by other instructions.
+    """
+    monkeypatch.setattr(loop, "CPU_BYTES", 1)
+
+
+def by_itself(networks, rows, i, **options):
+    """One network in a stack of its own."""
+    stack = Stack.of([networks[i]])
+    member = torch.tensor([i])
+    options = {"batch_size": 16, "seed": SEEDS[i], "weight_decay": DECAYS[i], **options}
+    return stack, train_stacked(stack, rows.take(member), **options)
+
+
+def same_bits(stack, i, expected):
+    found = stack.network(i).state_dict()
+    return all(torch.equal(found[name], value) for name, value in expected.network(0).state_dict().items())
+
+
+@pytest.mark.parametrize("family", ["batch norm", "dropout", "mixed"])
+def test_each_network_stops_at_its_own_epoch(family, apart):
+    networks, rows, _ = task(family)
+    stack, history = together(networks, rows, epochs=LIMITS)
+    assert history.stopped.tolist() == history.epochs.tolist() == LIMITS
+    assert history.network_steps == sum(limit * (n // 16) for limit, n in zip(LIMITS, COUNTS, strict=True))
+    assert history.losses.shape == (5, 12)
+    assert torch.isfinite(history.losses).sum(1).tolist() == LIMITS
+    for i, limit in enumerate(LIMITS):
+        expected, told = by_itself(networks, rows, i, epochs=limit)
+        assert same_bits(stack, i, expected)
+        assert torch.equal(history.losses[i, :limit], told.losses[0])
+
+
+@pytest.mark.parametrize("form", [torch.tensor, np.array, tuple])
+def test_numbers_of_epochs_in_other_forms(form):
+    networks, rows, _ = task(dtype=torch.float64)
+    stack, history = together(networks, rows, epochs=form(LIMITS))
+    assert history.stopped.tolist() == LIMITS
+    for i, limit in enumerate(LIMITS):
+        assert furthest(stack.network(i), alone(networks[i], rows, i, epochs=limit)[0]) < 1e-9
+
+
+@pytest.mark.parametrize("family", ["batch norm", "dropout"])
+def test_scores_that_stop_a_network_at_an_epoch_do_the_same(family, apart):
+    networks, rows, _ = task(family)
+    limits, epoch = torch.tensor(LIMITS), 0
+
+    def distance(_stack, members):
+        nonlocal epoch
+        epoch += 1
+        return (limits[members] - epoch).abs().double()
+
+    expected, told = together(networks, rows, epochs=13, evaluate=distance, patience=1)
+    assert told.epochs.tolist() == LIMITS
+    stack, _ = together(networks, rows, epochs=LIMITS)
+    assert torch.equal(stack.weights.flat, expected.weights.flat)
+    assert torch.equal(stack.buffers.flat, expected.buffers.flat)
+    assert stack.tracked.tolist() == expected.tracked.tolist()
+
+
+def test_what_is_trained_after_a_limit_is_what_would_be_without_it():
+    """Epochs are trained from one limit to the next, all networks of a block in one go."""
+    networks, rows, _ = task("dropout")
+    asked = []
+    original = loop.Block.train
+
+    def train(self, epochs):
+        asked.append((self.members.tolist(), epochs))
+        return original(self, epochs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop.Block, "train", train)
+        together(networks, rows, epochs=LIMITS)
+    assert asked == [([0, 1, 3, 4], 3), ([2], 3), ([0, 3, 4], 4), ([2], 4), ([2], 3), ([4], 3), ([2], 2)]
+
+
+@pytest.mark.parametrize("every", [1, 2, 5, 30])
+@pytest.mark.parametrize("patience", [1, 2, None])
+def test_a_limit_and_patience_both_count(every, patience, apart):
+    """As in a training alone: a score at the limit too, which others do not get."""
+    networks, rows, held_out = task("dropout", torch.float64)
+    limits = [14, 3, 60, 15, 33]
+    options = {"evaluate_every": every, "patience": patience, "learning_rate": 0.02}
+    stack, history = together(networks, rows, epochs=limits, validation=held_out, **options)
+    (kept,) = history.kept.values()
+    for i, limit in enumerate(limits):
+        member = torch.tensor([i])
+        expected, told = by_itself(networks, rows, i, epochs=limit, validation=held_out.take(member), **options)
+        assert int(history.stopped[i]) == int(told.stopped)
+        assert int(history.epochs[i]) == int(told.epochs)
+        assert same_bits(stack, i, expected)
+        found = [(epoch, float(scores[i])) for epoch, scores in kept.scores if not scores[i].isnan()]
+        _, told = alone(networks[i], rows, i, epochs=limit, validation=own(held_out, i), **options)
+        assert (int(history.stopped[i]), int(history.epochs[i])) == (told.stopped, told.epochs)
+        np.testing.assert_allclose(found, told.scores, rtol=1e-9)
+    if patience == 1 and every < 5:
+        assert any(stopped < limit for stopped, limit in zip(history.stopped.tolist(), limits, strict=True))
+
+
+def test_a_group_goes_on_with_the_last_score_of_those_at_their_limit(apart):
+    networks, rows, _ = task(counts=COUNTS[:4])
+    scores = {
+        2: [1.0, 4.0, 5.0, 5.0],
+        4: [3.0, 2.0, 5.0, 6.0],  # the first group is as good as before
+        5: [0.0, 6.0, None, None],  # network 0 is at its limit: its group is asked, and is worse
+        6: [None, 4.0, 4.0, 4.0],  # (0 + 4) / 2, as good as before; both are better now, 0 as it was in epoch 5
+        8: [None, 5.0, 9.0, -1.0],  # worse; the other group is as good as before
+        10: [None, 7.0, 9.0, 9.0],  # and again, so the group is over; the other is worse for the first time
+        11: [None, None, 4.0, 4.0],  # both at their limit, as good as before
+    }
+    order, asked = iter(scores.items()), []
+
+    def evaluate(stack, members):
+        epoch, row = next(order)
+        asked.append((epoch, members.tolist()))
+        assert len(stack) == len(members)
+        return torch.tensor([row[member] for member in members.tolist()])
+
+    stack, history = together(
+        networks,
+        rows,
+        epochs=[5, 12, 11, 11],
+        evaluate=evaluate,
+        evaluate_every=2,
+        patience=2,
+        groups=[0, 0, 1, 1],
+    )
+    assert asked == [(epoch, [i for i, each in enumerate(row) if each is not None]) for epoch, row in scores.items()]
+    assert history.stopped.tolist() == [5, 10, 11, 11]
+    assert history.epochs.tolist() == [5, 6, 11, 11]
+    for i, epochs in enumerate(history.epochs.tolist()):
+        assert same_bits(stack, i, by_itself(networks, rows, i, epochs=epochs)[0])
+
+
+def test_several_scores_keep_on_their_own_up_to_the_limit(apart):
+    networks, rows, _ = task(counts=(90, 90))
+    numbers = iter(range(10))
+
+    def evaluate(_stack, members):
+        step = next(numbers)
+        return {"falls": -torch.full((len(members),), float(step)), "rises": torch.full((len(members),), float(step))}
+
+    stack, history = together(networks, rows, epochs=[2, 4], evaluate=evaluate)
+    assert {name: kept.epochs.tolist() for name, kept in history.kept.items()} == {"falls": [2, 4], "rises": [1, 1]}
+    for i, epochs in enumerate([2, 4]):
+        assert same_bits(stack, i, by_itself(networks, rows, i, epochs=epochs)[0])
+        assert same_bits(history.kept["rises"].stack, i, by_itself(networks, rows, i, epochs=1)[0])
+
+
+def test_networks_that_are_over_stay_as_they_were_where_blocks_go_on(monkeypatch):
+    """As on a GPU, where packing few networks anew costs more than training them for nothing."""
+    networks, rows, _ = task("batch norm", torch.float64)
+    expected, told = together(networks, rows, epochs=LIMITS)
+    monkeypatch.setattr(loop._Run, "_repack", lambda self: None)
+    stack, history = together(networks, rows, epochs=LIMITS)
+    for i in range(5):
+        assert furthest(stack.network(i), expected.network(i)) < 1e-9
+    assert stack.tracked.tolist() == expected.tracked.tolist()
+    assert history.stopped.tolist() == LIMITS
+    torch.testing.assert_close(history.losses, told.losses, equal_nan=True)
+
+
+def test_progress_is_told_in_epochs_of_single_networks():
+    networks, rows, _ = task(counts=COUNTS[:4])
+    seen = []
+    together(networks, rows, epochs=[2, 3, 2, 6], progress=lambda done, total: seen.append((done, total)))
+    assert {total for _, total in seen} == {13}
+    assert list(dict.fromkeys(done for done, _ in seen)) == [8, 10, 13]
