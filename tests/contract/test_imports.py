@@ -99,13 +99,20 @@ def files() -> dict[str, Path]:
     return found
 
 
+def shadowed(package: str, source: str) -> set[str]:
+    """Return what a package's `__init__` takes out of its modules, each as it would be called if it were one."""
+    taken = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom) and node.module]
+    return {f"{package}.{alias.asname or alias.name}" for node in taken for alias in node.names}
+
+
 @functools.cache
 def all_imports() -> list[Import]:
-    modules = frozenset(files())
+    packages = {module: path for module, path in files().items() if path.stem == "__init__"}
+    modules = frozenset(files()).difference(*(shadowed(name, path.read_text()) for name, path in packages.items()))
     return [
         one
         for module, path in files().items()
-        for one in imports_in(path.read_text(), module, path.stem == "__init__", modules)
+        for one in imports_in(path.read_text(), module, module in packages, modules)
     ]
 
 
@@ -167,6 +174,11 @@ def test_imports_point_down():
     assert not lines(offenders)
 
 
+def test_the_network_has_one_door():
+    offenders = [one for one in all_imports() if goes_around_the_door(one)]
+    assert not lines(offenders)
+
+
 def test_the_core_imports_only_its_dependencies():
     def foreign(one: Import) -> bool:
         package = one.module.split(".")[0]
@@ -202,6 +214,8 @@ def f():
         ("bayesnorm.selection", "calibrate"),
         ("bayesnorm.plots", "_draw"),
     }
+    within = "from .undisturbed import undisturbed as undisturbed"  # a function of its module's name
+    assert shadowed("bayesnorm.network", within) == {"bayesnorm.network.undisturbed"}
     (door,) = imports_in("from .layers import choose_layers", "bayesnorm.network", is_package=True, modules=known)
     assert door == Import("bayesnorm.network", "bayesnorm.network.layers", "choose_layers")
 

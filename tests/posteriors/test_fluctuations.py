@@ -7,8 +7,9 @@ import math
 import pytest
 import torch
 
+from bayesnorm.engines import rounded_for_files
 from bayesnorm.errors import FileFormatError
-from bayesnorm.posterior.fluctuations import Empirical, LowRankGaussian, fluctuations_from, stored
+from bayesnorm.posterior.fluctuations import Empirical, LowRankGaussian, fluctuations_from
 
 SIGMAS = 4.5
 """Two-sided probability 7e-6 of a false alarm per comparison, at most some hundreds of which are made here."""
@@ -125,8 +126,8 @@ def test_what_is_stored_is_what_was_used(deviations, make):
 
 
 def test_stored_directions_are_rounded_once(deviations):
-    once = stored(deviations)
-    assert torch.equal(once, stored(once))
+    once = rounded_for_files(deviations)
+    assert torch.equal(once, rounded_for_files(once))
     assert torch.equal(once, once.bfloat16().double())
     assert ((once / deviations - 1).abs() <= BFLOAT16).all()
     assert not torch.equal(once, deviations)
