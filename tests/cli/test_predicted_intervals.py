@@ -12,7 +12,7 @@ pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn and pandas: 
 import pandas as pd
 
 from bayesnorm import tabular
-from bayesnorm.cli.columns import typed
+from bayesnorm.cli.file_columns import typed
 from bayesnorm.cli.tables import open_table, read_table
 from bayesnorm.tabular.estimator import TabularEstimator
 

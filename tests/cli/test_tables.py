@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
 
 from bayesnorm.cli import tables
-from bayesnorm.cli.columns import typed
+from bayesnorm.cli.file_columns import typed
 from bayesnorm.cli.tables import open_table, read_chunks, read_table
 from bayesnorm.errors import InputError, MissingExtraError
 

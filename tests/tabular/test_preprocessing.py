@@ -145,6 +145,13 @@ def test_a_table_that_never_changes_has_one_feature_that_says_nothing():
     )
 
 
+def test_a_column_of_objects_that_training_has_no_value_of_may_hold_anything_later():
+    preprocessing = Preprocessing.fit(pd.DataFrame({"a": [1.0, 2.0], "b": np.array([None, None], dtype=object)}))
+    features, unseen = preprocessing.look(pd.DataFrame({"a": [1.0] * 3, "b": ["ash", 2, None]}))
+    assert features.shape == (3, 1)
+    assert unseen == ["b", "b", ""]
+
+
 def test_text_among_numbers_is_an_error_that_names_the_column():
     preprocessing = Preprocessing.fit(pd.DataFrame({"age": [1.0, 2.0, 3.0]}))
     with pytest.raises(InputError, match=r"column 'age' holds numbers in training, but 'old' in row 1"):
@@ -162,8 +169,9 @@ def test_dates_complex_numbers_and_infinity_are_refused():
     ]:
         with pytest.raises(InputError, match=message):
             Preprocessing.fit(pd.DataFrame({"a": values}))
-    with pytest.raises(InputError, match="column 1 holds infinity in row 0"):
-        Preprocessing.fit(np.array([[1.0, -np.inf], [1.0, 2.0]]))
+    for values in (np.array([[1.0, -np.inf], [1.0, 2.0]]), np.array([["ash", "-inf"], ["elm", "2"]])):
+        with pytest.raises(InputError, match="column 1 holds infinity in row 0"):
+            Preprocessing.fit(values)
 
 
 def test_what_was_learned_survives_json(mixed):

@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from .fitting import FitOptions, fit_run
+from .fit_options import FitOptions
+from .fitting import fit_run
 from .printing import note, show_json, show_pairs
 from .run_folder import PAGE, require_run_free
 from .tables import MOST_MIB

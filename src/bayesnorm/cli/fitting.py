@@ -4,87 +4,43 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import shlex
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ..errors import BayesNormError, InputError
+from ..errors import BayesNormError
 from ..files import write_bytes
-from .columns import Kind, require_columns, typed
+from .fit_options import FitOptions
 from .predictions import rows_of
+from .report_json import json_value
 from .run_folder import CONTENTS, MODEL, PAGE, TEST, new_run, write_facts, write_json
-from .run_report import LEVEL, make_report, report_values
-from .tables import open_table, pandas, read_table
-from .task import Task, guess_task, require_targets, split
-from .usage import UsageError
+from .run_report import LEVEL, make_report
+from .task import Task, split
+from .training_table import Tell, load_training_table
 from .versions import all_versions, cpu_name
-
-
-@dataclass(frozen=True)
-class FitOptions:
-    """What to train, and how; see the command's options."""
-
-    target: str
-    task: Task | None
-    method: str
-    drop: tuple[str, ...]
-    categorical: tuple[str, ...]
-    test_fraction: float
-    seed: int
-    epochs: int | None
-    hidden: tuple[int, ...]
-    effective_batch_size: str | float | None
-    heteroscedastic: bool
-    max_rows: int | None
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A table ready for training.
-
-    Args:
-        inputs: Typed columns, rows numbered as in the file.
-        y: Targets, numbers or labels.
-        kinds: What the inputs are.
-        task: What is to be predicted.
-        warnings: What the reader must know, in sentences.
-    """
-
-    inputs: Any
-    y: Any
-    kinds: dict[str, Kind]
-    task: Task
-    warnings: tuple[str, ...]
-
-
-Tell = Callable[[str], None]
 
 
 def fit_run(
     data: Path, out: Path, options: FitOptions, *, max_mib: float, command: str, tell: Tell, progress: bool
 ) -> dict[str, Any]:
-    """Make a run's folder; it is there as a whole or not at all.
+    """Train on a table and make a run's folder, which is there as a whole or not at all.
 
     Args:
-        data: The table.
-        out: The folder.
+        data: The table's file.
+        out: The folder to make.
         options: What to train.
-        max_mib: Largest file.
-        command: What to run to get it again.
-        tell: Takes a line for whoever waits.
+        max_mib: Largest size of the file that is read.
+        command: The command that makes the same run again.
+        tell: Called with a line for whoever waits.
         progress: Whether to show bars.
 
     Returns:
-        What is known about the run.
+        What is known about the run, as written in its folder.
     """
     started = time.perf_counter()
-    loaded = load(data, options, max_mib, tell)
+    loaded = load_training_table(data, options, max_mib, tell)
     train, test = split(loaded.y, options.test_fraction, options.seed, loaded.task)
     tell(f"training on {len(train):,} rows, holding out {len(test):,}")
     with new_run(out) as folder:
@@ -111,9 +67,9 @@ def fit_run(
                 "seconds": time.perf_counter() - started,
             },
         )
-        frame.insert(1, "y", [_plain(value) for value in loaded.y[test]])
+        frame.insert(1, "y", json_value(loaded.y[test]))
         write_bytes(folder / TEST, frame.to_csv(index=False, lineterminator="\n").encode())
-        values = report_values(report.content)
+        values = json_value(report.content)
         write_json(folder / CONTENTS, values)
         has_page = importlib.util.find_spec("jinja2") is not None and importlib.util.find_spec("matplotlib") is not None
         if has_page:
@@ -124,8 +80,8 @@ def fit_run(
             "task": str(loaded.task),
             "target": options.target,
             "columns": [{"name": name, "kind": kind} for name, kind in loaded.kinds.items()],
-            "classes": [_plain(value) for value in model.classes_] if loaded.task is Task.classification else None,
-            "data": {"file": data.name, "sha256": _hash(data), "rows": len(loaded.y)},
+            "classes": json_value(model.classes_) if loaded.task is Task.classification else None,
+            "data": {"file": data.name, "sha256": _sha256(data), "rows": len(loaded.y)},
             "rows": {"training": len(train), "test": len(test)},
             "settings": {**asdict(options), "task": str(loaded.task)},
             "chosen": report.chosen,
@@ -139,57 +95,8 @@ def fit_run(
     return facts
 
 
-def load(data: Path, options: FitOptions, max_mib: float, tell: Tell) -> Loaded:
-    """Read a table and look whether it can be learned from.
-
-    Args:
-        data: The file.
-        options: Target, columns to leave out, categories, most rows.
-        max_mib: Largest file.
-        tell: Takes a line for whoever waits.
-    """
-    pd = pandas()
-    file = open_table(data, max_mib)
-    require_columns(file, [options.target], "--target")
-    require_columns(file, options.drop, "--drop")
-    require_columns(file, options.categorical, "--categorical")
-    if options.target in options.drop:
-        raise UsageError(f"--drop: {options.target!r} is the target; another column would work.")
-    names = [name for name in file.names if name != options.target and name not in options.drop]
-    if not names:
-        raise InputError(f"{data} has no column beside {options.target!r} to predict it from; one would work.")
-    frame = read_table(file)
-    warnings = []
-    known = frame[options.target].notna().to_numpy()
-    if not known.all():
-        left = f"{int((~known).sum()):,} rows without a value in {options.target} were left out."
-        warnings.append(f"{left} (Words such as NA, None and null are no values.)")
-        frame = frame[known]
-    if options.max_rows is not None and len(frame) > options.max_rows:
-        warnings.append(f"{options.max_rows:,} of {len(frame):,} rows were drawn at random (--max-rows).")
-        kept = np.random.default_rng(options.seed).permutation(len(frame))[: options.max_rows]
-        frame = frame.iloc[np.sort(kept)]
-    for line in warnings:
-        tell(line)
-    if not len(frame):
-        raise InputError(f"{data}: no row has a {options.target!r}; rows with one would work.")
-    columns, kinds = typed(frame[[options.target]], data, categorical=options.categorical, decimal=file.decimal)
-    values, kind = columns[options.target].to_numpy(), kinds[options.target]
-    guess = guess_task(options.target, values, kind)
-    task = options.task or guess.task
-    y = require_targets(data, options.target, values, kind, task)
-    inputs, kinds = typed(frame[names], data, categorical=options.categorical, decimal=file.decimal)
-    if options.task is None:
-        tell(f"{task}: {guess.reason} (--task says otherwise)")
-    assert isinstance(inputs, pd.DataFrame)
-    rare = [line for name in names if kinds[name] == "category" and (line := _mostly_rare(name, inputs[name]))]
-    for line in rare:
-        tell(line)
-    warnings += rare
-    return Loaded(inputs, y, kinds, task, tuple(warnings))
-
-
 def _estimator(options: FitOptions, task: Task, progress: bool) -> Any:
+    """Return the estimator that the options ask for, not fitted yet."""
     from ..tabular import BayesNormClassifier, BayesNormRegressor
 
     given: dict[str, Any] = {
@@ -208,23 +115,6 @@ def _estimator(options: FitOptions, task: Task, progress: bool) -> Any:
     return BayesNormRegressor(heteroscedastic=options.heteroscedastic, **given)
 
 
-def _mostly_rare(name: str, column: Any) -> str:
-    """What to say of a column of text that is different in most rows, such as dates; else nothing."""
-    from ..tabular.preprocessing import CategoricalColumn
-
-    rare = column[column.isin(CategoricalColumn.fit(name, column.to_numpy(object)).rare)]
-    if len(rare) <= len(column) / 2:
-        return ""
-    return (
-        f"{name} holds text such as {rare.iloc[0]!r} that is different in most rows, so that little can be learned "
-        f"from it: numbers in its place would work, or --drop {shlex.quote(name)}."
-    )
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _hash(path: Path) -> str:
+def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

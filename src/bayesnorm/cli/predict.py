@@ -13,7 +13,7 @@ import typer
 
 from ..errors import BayesNormError
 from ..files import replacing
-from .columns import require_columns, typed
+from .file_columns import require_columns, typed
 from .overwriting import require_free
 from .predictions import predict_rows
 from .printing import note, show_json

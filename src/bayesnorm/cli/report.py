@@ -9,8 +9,8 @@ import typer
 
 from ..files import require_writable
 from .printing import note
+from .report_json import report_from_values
 from .run_folder import CONTENTS, PAGE, read_facts, read_json
-from .run_report import report_from_values
 
 
 def report(

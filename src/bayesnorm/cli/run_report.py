@@ -1,24 +1,25 @@
-"""What a run's report shows, made from a model and its held-out rows, and kept as JSON to write the page again."""
+"""What a run's report shows, made from a model and its held-out rows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import FileFormatError
 from ..metrics import VARIANCE_FLOOR, constant_variance
+from .report_json import json_value
 from .task import Task
+from .training_table import TrainingTable
 
 if TYPE_CHECKING:
     from ..report import Report
-    from .fitting import Loaded
 
 LEVEL = 0.9
+"""Probability of the intervals that the report judges."""
 
 METHODS = {
     "mcbn": "Monte Carlo Batch Normalization: the doubt comes from the statistics of training batches",
@@ -34,8 +35,8 @@ class RunReport:
     """A report's content, and what the command line prints of it.
 
     Args:
-        content: For `bayesnorm.report`.
-        scores: Of the model on held-out rows, by name.
+        content: What `bayesnorm.report` makes a page of.
+        scores: Scores of the model on held-out rows, by name.
         chosen: What cross-validation chose, by name.
         summary: A few lines for a reader.
     """
@@ -48,7 +49,7 @@ class RunReport:
 
 def make_report(
     model: Any,
-    loaded: Loaded,
+    loaded: TrainingTable,
     train: NDArray[np.int64],
     test: NDArray[np.int64],
     predictive: Any,
@@ -58,14 +59,14 @@ def make_report(
     target: str,
     provenance: Mapping[str, Any],
 ) -> RunReport:
-    """Put everything together.
+    """Return the report of a model, with what the command line prints of it.
 
     Args:
         model: A fitted estimator of `bayesnorm.tabular`.
         loaded: The table.
-        train: Row numbers that it was trained on.
+        train: Row numbers that the model was trained on.
         test: Row numbers that were held out.
-        predictive: What the model says of them.
+        predictive: Predictive distributions of the held-out rows.
         rows: The same as columns, from `rows_of` at `LEVEL`.
         file: Name of the table's file.
         target: Name of the target.
@@ -103,67 +104,8 @@ def make_report(
     return RunReport(report, scores, chosen, summary)
 
 
-def report_values(report: Report) -> dict[str, Any]:
-    """A report as JSON values."""
-    return _values(report)
-
-
-def report_from_values(values: Any) -> Report:
-    """What `report_values` described."""
-    from ..report import (
-        Choice,
-        ClassificationTest,
-        Column,
-        HeldOutRows,
-        Provenance,
-        RegressionTest,
-        Report,
-        Setting,
-        Table,
-    )
-
-    try:
-        table, choice, test = dict(values["table"]), dict(values["choice"]), dict(values["test"])
-        columns = tuple(_made(Column, column) for column in table.pop("columns"))
-        return Report(
-            table=Table(**{**table, "columns": columns, "target": _made(Column, table["target"])}),
-            rows=_made(HeldOutRows, values["rows"]),
-            test=_made(ClassificationTest if "probs" in test else RegressionTest, test),
-            choice=Choice(**{**choice, "settings": tuple(_made(Setting, each) for each in choice["settings"])}),
-            provenance=_made(Provenance, values["provenance"]),
-            method=values["method"],
-            title=values["title"],
-            warnings=tuple(values["warnings"]),
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise FileFormatError(f"RUN: the report's numbers are damaged ({error!r}); fit it again.") from error
-
-
-def _made(kind: type[Any], values: Mapping[str, Any]) -> Any:
-    """A dataclass from its fields; what was a tuple or array is a list in JSON."""
-    arrays = kind.__name__ in ("RegressionTest", "ClassificationTest")
-    found = {}
-    for field in fields(kind):
-        value = values[field.name]
-        if isinstance(value, list):
-            value = np.array(value) if arrays and field.name != "classes" else tuple(value)
-        found[field.name] = value
-    return kind(**found)
-
-
-def _values(value: Any) -> Any:
-    if hasattr(value, "__dataclass_fields__"):
-        return {field.name: _values(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if isinstance(value, Mapping):
-        return {str(name): _values(entry) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_values(entry) for entry in value]
-    return value
-
-
 def _column(name: str, kind: str, column: Any, train: NDArray[np.int64]) -> Any:
+    """Return what the report tells of an input."""
     from ..report import Column
 
     seen = column.iloc[train].dropna()
@@ -175,7 +117,8 @@ def _column(name: str, kind: str, column: Any, train: NDArray[np.int64]) -> Any:
     return Column(name, "number", float(seen.min()), float(seen.median()), float(seen.max()), missing=missing)
 
 
-def _target(name: str, loaded: Loaded, train: NDArray[np.int64]) -> Any:
+def _target(name: str, loaded: TrainingTable, train: NDArray[np.int64]) -> Any:
+    """Return what the report tells of the target."""
     from ..report import Column
 
     y = loaded.y[train]
@@ -185,8 +128,9 @@ def _target(name: str, loaded: Loaded, train: NDArray[np.int64]) -> Any:
 
 
 def _test(
-    model: Any, loaded: Loaded, train: NDArray[np.int64], test: NDArray[np.int64], predictive: Any, rows: Any
+    model: Any, loaded: TrainingTable, train: NDArray[np.int64], test: NDArray[np.int64], predictive: Any, rows: Any
 ) -> Any:
+    """Return predictions and targets of the held-out rows, with what guesses without a model would score."""
     from ..report import ClassificationTest, RegressionTest
 
     y, unlike = loaded.y, rows["unlike"].to_numpy()
@@ -211,7 +155,7 @@ def _test(
 
 
 def _choice(model: Any) -> tuple[Any, dict[str, Any]]:
-    """What was tried, and what was taken."""
+    """Return what was tried, and by name what was taken."""
     from ..report import Choice, Setting
 
     found = model.selection_
@@ -228,7 +172,7 @@ def _choice(model: Any) -> tuple[Any, dict[str, Any]]:
         )
         for setting in tried
     ]
-    also: dict[str, Any] = {name: _values(value) for name, value in found.noise.items()}
+    also: dict[str, Any] = {name: json_value(value) for name, value in found.noise.items()}
     if found.effective_batch_size is not None:
         also["effective batch size"] = float(found.effective_batch_size)
     place = tried.index(found.chosen) if found.chosen in tried else 0
@@ -245,9 +189,9 @@ def _choice(model: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def _summary(
-    loaded: Loaded, train: NDArray[np.int64], test: NDArray[np.int64], scores: dict[str, Any], seconds: float
+    loaded: TrainingTable, train: NDArray[np.int64], test: NDArray[np.int64], scores: dict[str, Any], seconds: float
 ) -> dict[str, str]:
-    """Scores in plain words."""
+    """Return the scores in plain words, by what they answer."""
     found = {"rows": f"{len(train):,} to train on, {len(test):,} held out", "task": str(loaded.task)}
     if loaded.task is Task.regression:
         share = scores["normalised_crps"]
@@ -270,7 +214,7 @@ def _summary(
 
 
 def _cell(value: Any) -> Any:
-    """A table's cell as a JSON value."""
+    """Return a cell of the table as a JSON value, None where it is missing."""
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return None
-    return value.item() if isinstance(value, np.generic) else value
+    return json_value(value)

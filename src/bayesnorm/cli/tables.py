@@ -1,7 +1,7 @@
 """Tables in files: CSV, TSV and Parquet. What cannot be read is told in one line that says what to do.
 
 Cells of CSV files are read as text, so that a column means the same in every part of a file and in every file; whether
-it holds numbers is decided in `columns.py`.
+it holds numbers is decided in `tabular/column_types.py`.
 """
 
 from __future__ import annotations
@@ -162,6 +162,8 @@ def _has(records: list[list[str]], pattern: str) -> bool:
 
 
 def _named(path: Path, header: list[str], delimiter: str | None, decimal: str) -> TableFile:
+    from ..tabular.column_types import read_numbers
+
     places = tuple(i for i, name in enumerate(header) if name)
     names = tuple(header[i] for i in places)
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -169,18 +171,11 @@ def _named(path: Path, header: list[str], delimiter: str | None, decimal: str) -
         raise InputError(f"{path}: the column {twice!r} is there twice; rename one of them.")
     if not names:
         raise InputError(f"{path}: no column has a name; a first line with names would work.")
-    if sum(_is_number(name) for name in names) > len(names) / 2:
+    _, words = read_numbers(pandas().Series(names, dtype=object))
+    if 2 * words.sum() < len(names):
         first = ", ".join(names[:3])
         raise InputError(f"{path}: the first line holds numbers ({first}, ...), not names; put names there.")
     return TableFile(path, names, places, delimiter, decimal)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _read_text(file: TableFile, columns: Sequence[str], rows: int | None) -> Generator[Any, None, None]:

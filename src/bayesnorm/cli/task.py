@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .columns import Kind
+
+if TYPE_CHECKING:
+    from ..tabular.column_types import Kind
 
 FEW_VALUES = 10
 """Whole numbers with at most so many different values are taken for classes."""

@@ -1,13 +1,28 @@
-"""Tables of any make as plain columns: numbers with NaN for missing, or text with None for missing."""
+"""What the columns of a table hold: decided here, and nowhere else.
+
+A column becomes numbers (float64, NaN where a value is missing) or categories (text as objects, None where one is
+missing). Tables in memory have types that their owner chose; cells of a file are mostly text, whatever they mean.
+
+| a column of | table in memory | file |
+|---|---|---|
+| numbers, of any type | numbers | numbers |
+| truth values | numbers, 0 and 1 | categories |
+| text that reads as numbers | categories in a data frame, numbers in an array | numbers |
+| other text, pandas' categories | categories | as the text is |
+| dates and times by their type | refused | refused |
+| dates and times as objects | refused | categories |
+| nothing at all | categories if a data frame has it as objects or text, else numbers | numbers |
+"""
 
 from __future__ import annotations
 
 import datetime
 import math
 import numbers
+import re
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -18,54 +33,147 @@ from ..errors import InputError
 
 Numbers = NDArray[np.float64]
 Texts = NDArray[np.object_]
-Column = NDArray[Any]
+ColumnValues = NDArray[Any]
+"""Numbers or texts."""
+
+Kind = Literal["number", "category"]
+"""What a column is to a network."""
+
+Contents = Literal["numbers", "truths", "complex numbers", "dates", "date objects", "categories", "text"]
+"""What a column holds as it comes, by its type and, where that says nothing, by its values."""
+
+MOSTLY = 0.5
+"""Share of numbers above which a column with some text among them is taken for a mistake."""
+
+NUMBER_WITH_COMMAS = r"\s*[+-]?\d[\d.]*,[\d.,]*\d\s*"
+WHOLE_WITH_POINT = re.compile(r"^([+-]?\d+)\.0+$")
 
 
-def read_columns(X: Any, names: Sequence[str] | None = None) -> tuple[list[str], list[Column]]:
-    """Names and values of a table's columns.
+def contents_of(column: Any) -> Contents:
+    """Return what a pandas series holds."""
+    types, dtype = pd.api.types, column.dtype
+    if isinstance(dtype, pd.SparseDtype):
+        dtype = dtype.subtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return "categories"
+    if types.is_complex_dtype(dtype):
+        return "complex numbers"
+    if types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype):
+        return "dates"
+    if types.is_bool_dtype(dtype):
+        return "truths"
+    if types.is_numeric_dtype(dtype):
+        return "numbers"
+    if isinstance(dtype, pd.StringDtype):
+        return "text"
+    return _contents_of_objects(column.dropna())
 
-    Columns of a data frame are numbers where their type says so, or where all their objects are numbers; other arrays
-    have no types by column, so there text that can be read as a number is one.
+
+def _contents_of_objects(present: Any) -> Contents:
+    """Return what objects are, none of which is missing."""
+    if not len(present):
+        return "text"
+    if all(isinstance(value, bool | np.bool_) for value in present):
+        return "truths"
+    if any(isinstance(value, datetime.date | datetime.time | datetime.timedelta) for value in present):
+        return "date objects"
+    if all(isinstance(value, numbers.Real | Decimal | np.bool_) for value in present):
+        return "numbers"
+    return "text"
+
+
+def read_columns(X: Any, names: Sequence[str] | None = None) -> tuple[list[str], list[ColumnValues]]:
+    """Return names and values of the columns of a table in memory.
 
     Args:
         X: A data frame, an array or a list of rows.
         names: What to call the columns of a table without names.
     """
     if isinstance(X, pd.DataFrame):
-        return [str(name) for name in X.columns], [_of_series(str(name), X.iloc[:, i]) for i, name in enumerate(X)]
+        return [str(name) for name in X.columns], [
+            _column_in_memory(str(name), X.iloc[:, i], text_may_be_numbers=False) for i, name in enumerate(X)
+        ]
     values = check_array(X, dtype=None, ensure_all_finite=False, input_name="X")
     names = [f"column {i}" for i in range(values.shape[1])] if names is None else list(names)
     if values.dtype.kind in "biuf":
         return names, [_finite(name, column) for name, column in zip(names, values.T.astype(np.float64), strict=True)]
     if values.dtype.kind in "mM":
         raise InputError(f"X: holds {values.dtype}; turn dates into numbers, such as days since the first.")
-    return names, [_of_objects(name, values[:, i].astype(object), True) for i, name in enumerate(names)]
+    # An array has no types by column, so text that can be read as a number is one.
+    objects = values.astype(object)
+    return names, [
+        _column_in_memory(name, pd.Series(objects[:, i], dtype=object), text_may_be_numbers=True)
+        for i, name in enumerate(names)
+    ]
 
 
-def is_text(column: Column) -> bool:
-    """Whether a column holds text."""
+def read_numbers(column: Any, decimal: str = ".") -> tuple[Numbers, NDArray[np.bool_]]:
+    """Return the cells of a file's column as numbers, and which cells are there but hold none.
+
+    Args:
+        column: A pandas series; NaN stands in the numbers where a cell holds none.
+        decimal: The decimal point of cells that are text.
+    """
+    contents = contents_of(column)
+    if contents == "categories":
+        return read_numbers(column.astype(object), decimal)
+    present = column.notna().to_numpy()
+    if contents == "truths":
+        return np.full(len(column), np.nan), present
+    if contents == "numbers":
+        return _floats(column), np.zeros(len(column), bool)
+    if contents == "text" and decimal != ".":
+        points = column.str.contains(".", regex=False, na=False)  # which would stand for thousands
+        column = column.mask(points, "?").str.replace(decimal, ".", regex=False)
+    found = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    return found, np.isnan(found) & present
+
+
+def kind_of_cells(column: Any, unreadable: NDArray[np.bool_]) -> Kind | Literal["mixed", "commas"]:
+    """Return what a file's column is; a few words among numbers and numbers with commas are never categories.
+
+    Args:
+        column: A pandas series.
+        unreadable: Which cells hold no number, from `read_numbers`.
+
+    Returns:
+        The kind, or why it cannot be told: "mixed" where most cells are numbers, "commas" where most are numbers
+        whose commas may stand for decimals or for thousands.
+    """
+    if not unreadable.any():
+        return "number"
+    present = int(column.notna().sum())
+    if present - unreadable.sum() > MOSTLY * present:
+        return "mixed"
+    return "commas" if cells_with_commas(column).sum() > MOSTLY * present else "category"
+
+
+def cells_with_commas(column: Any) -> NDArray[np.bool_]:
+    """Return which cells look like numbers with commas."""
+    return column.astype(str).str.fullmatch(NUMBER_WITH_COMMAS).to_numpy(bool)
+
+
+def is_text(column: ColumnValues) -> bool:
+    """Return whether a column from `read_columns` holds categories."""
     return column.dtype == object
 
 
-def as_numbers(name: str, column: Column) -> Numbers:
-    """A column as numbers; text that is none is an error."""
+def as_numbers(name: str, column: ColumnValues) -> Numbers:
+    """Return a column as numbers, as it was in training; text that is none is an error."""
     if not is_text(column):
         return column
-    found = np.full(len(column), np.nan)
-    for row, value in enumerate(column):
-        if value is not None:
-            try:
-                found[row] = float(value)
-            except ValueError:
-                raise InputError(
-                    f"X: {shown(name)} holds numbers in training, but {value!r} in row {row}; a number, or a missing "
-                    "value, would work."
-                ) from None
+    found, unreadable = _numbers_in_words(column)
+    if unreadable.any():
+        row = int(unreadable.argmax())
+        raise InputError(
+            f"X: {shown(name)} holds numbers in training, but {column[row]!r} in row {row}; a number, or a missing "
+            "value, would work."
+        )
     return _finite(name, found)
 
 
-def as_texts(column: Column) -> Texts:
-    """A column as text."""
+def as_texts(column: ColumnValues) -> Texts:
+    """Return a column as text, as it was in training."""
     if is_text(column):
         return column
     found = np.empty(len(column), dtype=object)
@@ -74,7 +182,7 @@ def as_texts(column: Column) -> Texts:
 
 
 def label(value: Any) -> str:
-    """What a category is called: whole numbers without a decimal point, so that 1, 1.0 and "1" are the same."""
+    """Return what a category is called: whole numbers without a decimal point, so that 1, 1.0 and "1" are the same."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         return str(value)
     if isinstance(value, numbers.Integral):
@@ -82,57 +190,73 @@ def label(value: Any) -> str:
     return str(int(float(value))) if float(value).is_integer() else str(value)
 
 
-def shown(name: str) -> str:
-    """A column's name in a message."""
-    return name if name.startswith("column ") else f"column {name!r}"
+def cell_label(value: Any) -> str:
+    """Return what a cell's category is called; writers of files put 1.0 where a column has gaps, and else 1."""
+    return WHOLE_WITH_POINT.sub(r"\1", label(value).strip())
 
 
-def _of_series(name: str, series: Any) -> Column:
-    kind = series.dtype
-    if isinstance(kind, pd.SparseDtype):
-        series = series.sparse.to_dense()
-        kind = series.dtype
-    if pd.api.types.is_complex_dtype(kind):
-        raise InputError(f"X: column {name!r}: Complex data not supported; its real part would work.")
-    if pd.api.types.is_datetime64_any_dtype(kind) or pd.api.types.is_timedelta64_dtype(kind):
-        raise InputError(f"X: column {name!r} holds {kind}; turn dates into numbers, such as days since the first.")
-    if pd.api.types.is_bool_dtype(kind) and not isinstance(kind, pd.CategoricalDtype):
-        return series.astype("boolean").astype("Float64").to_numpy(np.float64, na_value=np.nan)
-    if pd.api.types.is_numeric_dtype(kind):
-        return _finite(name, series.to_numpy(np.float64, na_value=np.nan))
-    values = series.astype(object).to_numpy(object)
-    if isinstance(kind, pd.CategoricalDtype):
-        return _labels(values)
-    return _of_objects(name, values, False)
+def labels(column: Any, named: Any = label) -> Texts:
+    """Return a pandas series as text, None where a value is missing.
 
-
-def _of_objects(name: str, values: Texts, readable: bool) -> Column:
-    """Objects as numbers if all are, or can be read as such where that is wanted; else as text."""
-    present = values[~pd.isna(values)]
-    if any(isinstance(value, datetime.date | datetime.time | datetime.timedelta) for value in present):
-        raise InputError(
-            f"X: {shown(name)} holds dates or times; turn them into numbers, such as days since the first."
-        )
-    if all(isinstance(value, numbers.Real | Decimal | np.bool_) for value in present):
-        found = np.full(len(values), np.nan)
-        found[~pd.isna(values)] = present.astype(np.float64)
-        return _finite(name, found)
-    texts = _labels(values)
-    if readable:
-        try:
-            return _finite(name, np.array([math.nan if text is None else float(text) for text in texts]))
-        except ValueError:
-            return texts
-    return texts
-
-
-def _labels(values: Texts) -> Texts:
-    found = np.empty(len(values), dtype=object)
-    found[:] = [None if missing else label(value) for value, missing in zip(values, pd.isna(values), strict=True)]
+    Args:
+        column: The series.
+        named: `label`, or `cell_label` for a file's column.
+    """
+    found = np.empty(len(column), dtype=object)
+    found[:] = [None if missing else named(value) for value, missing in zip(column, column.isna(), strict=True)]
     return found
 
 
+def shown(name: str) -> str:
+    """Return a column's name as it stands in a message."""
+    return name if name.startswith("column ") else f"column {name!r}"
+
+
+def _column_in_memory(name: str, series: Any, *, text_may_be_numbers: bool) -> ColumnValues:
+    """Return one column of a table in memory as numbers or text; see the module's table."""
+    contents = contents_of(series)
+    if contents == "complex numbers":
+        raise InputError(f"X: {shown(name)}: Complex data not supported; its real part would work.")
+    if contents == "dates":
+        raise InputError(
+            f"X: {shown(name)} holds {series.dtype}; turn dates into numbers, such as days since the first."
+        )
+    if contents == "date objects":
+        raise InputError(
+            f"X: {shown(name)} holds dates or times; turn them into numbers, such as days since the first."
+        )
+    if contents in ("numbers", "truths"):
+        return _finite(name, _floats(series))
+    texts = labels(series)
+    if text_may_be_numbers:
+        found, unreadable = _numbers_in_words(texts)
+        if not unreadable.any():
+            return _finite(name, found)
+    return texts
+
+
+def _numbers_in_words(texts: Texts) -> tuple[Numbers, NDArray[np.bool_]]:
+    """Return text of a table in memory as numbers, and which of it is none; the word nan is a missing number."""
+    found = pd.Series(texts, dtype=object)
+    return read_numbers(found.mask(found.str.strip().str.lower().isin(("nan", "+nan", "-nan"))))
+
+
+def _floats(column: Any) -> Numbers:
+    """Return a series of numbers or truth values as float64, NaN where a value is missing."""
+    if isinstance(column.dtype, pd.SparseDtype):
+        column = column.sparse.to_dense()
+    if column.dtype == object:
+        found = np.full(len(column), np.nan)
+        present = column.notna().to_numpy()
+        found[present] = column.to_numpy(object)[present].astype(np.float64)
+        return found
+    if pd.api.types.is_bool_dtype(column.dtype):
+        column = column.astype("boolean").astype("Float64")
+    return column.to_numpy(np.float64, na_value=np.nan)
+
+
 def _finite(name: str, values: Numbers) -> Numbers:
+    """Return numbers as they are, or refuse infinite ones."""
     bad = np.isinf(values)
     if bad.any():
         raise InputError(

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import FileFormatError, InputError
-from .column_types import Column, Numbers, as_numbers, as_texts, is_text, read_columns
+from .column_types import ColumnValues, Numbers, as_numbers, as_texts, is_text, read_columns
 
 NORMAL_RANGE = 1.3489795
 """Interquartile range of the standard normal distribution."""
@@ -74,7 +74,7 @@ class NumericColumn:
     def _sometimes(self) -> bool:
         return self.missing and self.centre is not None
 
-    def encode(self, column: Column) -> tuple[list[Numbers], NDArray[np.bool_]]:
+    def encode(self, column: ColumnValues) -> tuple[list[Numbers], NDArray[np.bool_]]:
         """Features, and which rows hold what training never did."""
         values = np.clip(as_numbers(self.name, column), -LARGEST, LARGEST)
         absent = np.isnan(values)
@@ -109,7 +109,7 @@ class CategoricalColumn:
     missing: bool
 
     @classmethod
-    def fit(cls, name: str, values: Column) -> Self:
+    def fit(cls, name: str, values: ColumnValues) -> Self:
         counts = Counter(value for value in as_texts(values) if value is not None)
         ranked = sorted(counts, key=lambda category: (-counts[category], category))
         own = [category for category in ranked[:MOST_CATEGORIES] if counts[category] >= LEAST_ROWS]
@@ -123,7 +123,7 @@ class CategoricalColumn:
         own = [f"{self.name} = {category}" for category in self.categories]
         return own + [f"{self.name} = another"] * bool(self.rare) + [f"{self.name} is missing"] * self.missing
 
-    def encode(self, column: Column) -> tuple[list[Numbers], NDArray[np.bool_]]:
+    def encode(self, column: ColumnValues) -> tuple[list[Numbers], NDArray[np.bool_]]:
         """Features, and which rows hold what training never did."""
         values = as_texts(column)
         place = {category: i for i, category in enumerate(self.categories)}
@@ -211,7 +211,7 @@ class Preprocessing:
         return found
 
 
-def _features(columns: Any, values: list[Column]) -> tuple[Numbers, list[NDArray[np.bool_]]]:
+def _features(columns: Any, values: list[ColumnValues]) -> tuple[Numbers, list[NDArray[np.bool_]]]:
     found: list[Numbers] = []
     unseen = []
     for column, own in zip(columns, values, strict=True):

@@ -10,7 +10,7 @@ pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabul
 
 import pandas as pd
 
-from bayesnorm.cli.columns import typed
+from bayesnorm.cli.file_columns import typed
 from bayesnorm.cli.tables import open_table, read_table
 from bayesnorm.errors import InputError
 

@@ -1,0 +1,114 @@
+"""Columns of a table in a file, as numbers or categories; what is wrong with one is told with the file's name.
+
+What a column holds is decided in `tabular/column_types.py`, the same in training and after.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from .tables import TableFile, pandas
+
+if TYPE_CHECKING:
+    from ..tabular.column_types import Kind
+
+
+def require_columns(file: TableFile, wanted: Sequence[str], what: str) -> None:
+    """Refuse names that the table does not have, with the nearest one that it has.
+
+    Args:
+        file: The table.
+        wanted: Names that it should have.
+        what: Who wants them, such as "--target".
+    """
+    for name in wanted:
+        if name not in file.names:
+            near = difflib.get_close_matches(name, file.names, n=1, cutoff=0.5)
+            meant = f"; did you mean {near[0]!r}?" if near else "."
+            there = ", ".join(file.names[:20]) + (", ..." if len(file.names) > 20 else "")
+            raise InputError(f"{what}: {file.path} has no column {name!r}{meant} It has {there}.")
+
+
+def typed(
+    frame: Any,
+    path: Path,
+    *,
+    categorical: Collection[str] = (),
+    kinds: Mapping[str, Kind] | None = None,
+    decimal: str = ".",
+) -> tuple[Any, dict[str, Kind]]:
+    """Return the table with columns of float64 or text, None where text is missing, and which is which.
+
+    Args:
+        frame: A part of a table, from `read_table` or `read_chunks`.
+        path: The file that it came from, for messages.
+        categorical: Names of columns that hold categories, whatever they look like.
+        kinds: What columns were in training; None to find out.
+        decimal: The decimal point of cells that are text.
+    """
+    pd = pandas()
+    found, found_kinds = {}, {}
+    for name in frame.columns:
+        kind = "category" if name in categorical else None if kinds is None else kinds[name]
+        values, found_kinds[name] = _typed_column(frame[name], path, kind, decimal)
+        found[name] = pd.Series(values, index=frame.index, dtype=values.dtype)
+    return pd.DataFrame(found, index=frame.index, columns=list(frame.columns)), found_kinds
+
+
+def _typed_column(column: Any, path: Path, kind: Kind | None, decimal: str) -> tuple[NDArray[Any], Kind]:
+    """Return a column's values and what they are, which is `kind` where that is known."""
+    from ..tabular.column_types import cell_label, contents_of, labels, read_numbers
+
+    if contents_of(column) == "dates":
+        raise InputError(
+            f"{path}: the column {column.name!r} holds {column.dtype}; turn it into numbers, such as days since the "
+            "first, or leave it out with --drop."
+        )
+    if kind == "category":
+        return labels(column, cell_label), kind
+    values, unreadable = read_numbers(column, decimal)
+    if kind is None:
+        kind = _kind_in_training(column, path, unreadable)
+    elif unreadable.any():
+        row = int(unreadable.argmax())
+        raise InputError(
+            f"{path}: the column {column.name!r} holds numbers in training, but {column.iloc[row]!r} in row "
+            f"{column.index[row]}; a number, or an empty cell, would work."
+        )
+    if kind == "category":
+        return labels(column, cell_label), kind
+    infinite = np.isinf(values)
+    if infinite.any():
+        row = int(infinite.argmax())
+        raise InputError(
+            f"{path}: the column {column.name!r} holds {column.iloc[row]!r} in row {column.index[row]}, which is "
+            "infinite; a number, or an empty cell, would work."
+        )
+    return values, kind
+
+
+def _kind_in_training(column: Any, path: Path, unreadable: NDArray[np.bool_]) -> Kind:
+    """Return what a column of training is, or say why that cannot be told and what to do."""
+    from ..tabular.column_types import cells_with_commas, kind_of_cells
+
+    name, kind = column.name, kind_of_cells(column, unreadable)
+    if kind == "mixed":
+        row = int(unreadable.argmax())
+        raise InputError(
+            f"{path}: the column {name!r} holds numbers, but {column.iloc[row]!r} in row {column.index[row]}; "
+            f"mend or empty such cells, or give --categorical {name!r}, or --drop {name!r}."
+        )
+    if kind == "commas":
+        example = column.iloc[cells_with_commas(column).argmax()]
+        raise InputError(
+            f"{path}: the column {name!r} holds numbers with commas, such as {example!r}; "
+            f"write them with a decimal point alone, or give --categorical {name!r}, or --drop {name!r}."
+        )
+    return kind

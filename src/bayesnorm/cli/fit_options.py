@@ -1,0 +1,40 @@
+"""What `bayesnorm fit` was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .task import Task
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """What to train, and how; kept in the run's folder by these names.
+
+    Args:
+        target: The column to predict.
+        task: What to predict it as; None to guess.
+        method: Where doubt comes from, as `BayesNormRegressor` takes it.
+        drop: Columns to leave out.
+        categorical: Columns whose numbers are categories.
+        test_fraction: Part of the rows that only the report sees.
+        seed: Seed of all that is left to chance.
+        epochs: Passes over the rows; None to choose.
+        hidden: Units of each hidden layer.
+        effective_batch_size: How doubt is scaled, as `BayesNormRegressor` takes it; None for the estimator's own way.
+        heteroscedastic: Whether to predict every row's noise too.
+        max_rows: Most rows, drawn at random; None for all.
+    """
+
+    target: str
+    task: Task | None
+    method: str
+    drop: tuple[str, ...]
+    categorical: tuple[str, ...]
+    test_fraction: float
+    seed: int
+    epochs: int | None
+    hidden: tuple[int, ...]
+    effective_batch_size: str | float | None
+    heteroscedastic: bool
+    max_rows: int | None
