@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,7 @@ from bayesnorm.predictive import RegressionPredictive
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
 from bayesnorm.plots import CalibrationPlot, CoveragePlot, PITHistogram
-from bayesnorm.plots.chance import binomial_band
+from bayesnorm.plots.binomial import binomial_band
 
 PREDICTIVE = RegressionPredictive(
     torch.randn(5, 200, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)),
@@ -34,13 +36,21 @@ def test_chance_is_the_binomials(count, probability):
     assert binomial_band(count, probability) == pytest.approx(np.array(expected) / count, abs=0)
 
 
+def test_bands_of_several_counts_and_probabilities_at_once():
+    counts, probabilities = np.array([7, 20, 7]), np.array([0.2, 0.5, 1.0])
+    lower, upper = binomial_band(counts, probabilities)
+    for k, (count, probability) in enumerate(zip(counts.tolist(), probabilities.tolist(), strict=True)):
+        chance = [math.comb(count, n) * probability**n * (1 - probability) ** (count - n) for n in range(count + 1)]
+        reached = np.cumsum(chance)
+        assert lower[k] == np.argmax(reached >= 0.025) / count
+        assert upper[k] == np.argmax(reached >= 0.975) / count
+
+
 def test_chance_where_nothing_is_left_to_it():
     assert binomial_band(10, 0.0) == (0, 0)
     assert binomial_band(10, 1.0) == (1, 1)
     with pytest.raises(BayesNormError, match=r"count: 0 was given"):
         binomial_band(0, 0.5)
-    with pytest.raises(BayesNormError, match=r"level: 1 was given"):
-        binomial_band(5, 0.5, 1)
 
 
 def test_observed_is_the_coverage_of_every_interval():

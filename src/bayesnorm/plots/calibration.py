@@ -14,7 +14,7 @@ from ..metrics import pit
 from ..metrics.arguments import number_vector
 from ..predictive import RegressionPredictive
 from . import style
-from .chance import binomial_bands
+from .binomial import binomial_band
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +63,7 @@ class CalibrationPlot:
         level = np.sort(level)
         away = np.sort(np.abs(values - 0.5))
         observed = np.searchsorted(away, level / 2, side="right") / len(away)
-        lower, upper = binomial_bands(np.full(len(level), len(away)), level)
+        lower, upper = binomial_band(len(away), level)
         return cls(level, observed, lower, upper, len(away), title=title)
 
     @property
@@ -136,8 +136,8 @@ class PITHistogram:
         bins = require_whole("bins", bins, 2)
         values = _transform(transform)
         number = np.histogram(values, bins=bins, range=(0, 1))[0]
-        lower, upper = binomial_bands(np.array([len(values)]), np.array([1 / bins]))
-        return cls(number / len(values), float(lower[0]), float(upper[0]), len(values), title=title)
+        lower, upper = binomial_band(len(values), 1 / bins)
+        return cls(number / len(values), float(lower), float(upper), len(values), title=title)
 
     @property
     def summary(self) -> str:

@@ -14,7 +14,7 @@ from ..metrics.arguments import finite_std, number_vector, regression_targets
 from ..predictive import RegressionPredictive
 from ..predictive.regression import require_level
 from . import style
-from .chance import binomial_bands
+from .binomial import binomial_band
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,7 +102,7 @@ class CoveragePlot:
         last = np.ceil(np.arange(1, groups + 1) * len(stds) / groups).astype(int) - 1
         ends = np.unique(np.searchsorted(stds, stds[np.maximum(last, 0)], side="right"))
         count = np.diff(ends, prepend=0)
-        lower, upper = binomial_bands(count, np.full(len(count), level))
+        lower, upper = binomial_band(count, level)
         return cls(
             std=np.array([np.median(part) for part in np.split(stds, ends[:-1])]),
             coverage=np.array([part.mean() for part in np.split(held, ends[:-1])]),

@@ -11,7 +11,7 @@ from ..metrics import reliability_curve
 from ..metrics.arguments import classification_targets
 from ..predictive import ClassificationPredictive
 from . import style
-from .chance import binomial_bands
+from .binomial import binomial_band
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,7 +70,7 @@ class ReliabilityDiagram:
         filled = share > 0
         confidence, accuracy = (part.detach().cpu().numpy()[filled] for part in (curve.confidence, curve.accuracy))
         count = (share[filled] * points).round().astype(int)
-        lower, upper = binomial_bands(count, np.minimum(confidence, 1.0))
+        lower, upper = binomial_band(count, np.minimum(confidence, 1.0))
         gap = float((np.abs(accuracy - confidence) * share[filled]).sum())
         return cls(confidence, accuracy, count, lower, upper, gap, title=title)
 

@@ -1,8 +1,8 @@
 """Student's t noise in standard form, with the distances that its CRPS is made of.
 
-Torch has no incomplete beta function, so the distribution function comes from that function's continued fraction; as
-this is slow, by way of a table with cubic pieces (a relative error of 1e-9 at most). All of it is in double precision,
-where a device has it.
+Quantiles are SciPy's. Distribution functions and distances are evaluated on every draw of every row, so SciPy only
+computes tables of them, once per number of degrees of freedom. Torch then evaluates the tables' cubic splines, on any
+device and with derivatives. All of it is in double precision, where a device has it.
 """
 
 from __future__ import annotations
@@ -12,25 +12,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+import scipy
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding
 
 LEAST_DF = 1.1
 """Degrees of freedom from which a mean distance is finite by a margin that quadrature can do with."""
 
-BISECTIONS = 80
-MOST_TERMS = 200
-"""Of the continued fraction, which takes some tens."""
+DEVIATE_REACH, DEVIATE_PIECES = 36.0, 2048
+"""Distances in normal deviates that the distribution function is tabulated up to: its tail there is about 1e-280."""
 
-NEARLY_NORMAL = 300.0
-"""Degrees of freedom above which an expansion about the normal distribution is exact to 1e-12."""
-
-TABLE_POINTS = 1025
-TABLE_REACH = 12.0
-"""Distances are tabulated up to sinh of this, 8e4; what is beyond follows the tails' power law."""
+LOG_REACH, LOG_PIECES = 12.0, 1024
+"""Distances of two noises are tabulated up to log(1 + z) of this, z = 2e5; beyond, they follow the tails' power law."""
 
 FINE_POINTS, COARSE_POINTS = 2001, 401
-"""Of integrals over the noise: for the table, and for single distances (which are right to 1e-6)."""
+"""Points of integrals over the noise: for the table, and for single distances (which are right to 1e-6)."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +52,11 @@ class StudentTNoise:
         return _in_double(self._cdf, z)
 
     def icdf(self, level: Tensor) -> Tensor:
-        return _in_double(self._icdf, level)
+        quantiles = scipy.special.stdtrit(self.df, level.detach().cpu().double().numpy())
+        return torch.as_tensor(quantiles).to(level)
 
     def sample(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-        """By Bailey's polar method, exact for any degrees of freedom."""
+        """Draw by Bailey's polar method, which is exact for any degrees of freedom."""
         first, second = torch.rand((2, *shape), generator=generator, dtype=torch.float64)
         radius = (self.df * torch.expm1(-2 / self.df * first.clamp_min(1e-300).log())).sqrt()
         return radius * torch.cos(2 * math.pi * second)
@@ -71,8 +70,8 @@ class StudentTNoise:
     def distance_of_two(self, difference: Tensor, first: Tensor, second: Tensor) -> Tensor:
         """E|difference + first * noise - second * noise'| of two independent noises.
 
-        There is no closed form. Where both have the same scale s it is s h(|d| / s), with h from a table of cubic
-        pieces; else it is integrated point by point, which is some hundred times slower and right to 1e-6.
+        There is no closed form. Where both have the same scale s it is s h(|d| / s), with h from a table; else it is
+        integrated point by point, which is some hundred times slower and right to 1e-6.
         """
         if first is second or torch.equal(first, second):
             far = difference.abs()
@@ -87,63 +86,70 @@ class StudentTNoise:
 
     @property
     def _log_norm(self) -> float:
+        """Logarithm of the density at 0."""
         if self.df > 1000:  # where the two would cancel
             return -0.5 * math.log(2 * math.pi) - 1 / (4 * self.df) + 1 / (24 * self.df**3)
         return math.lgamma((self.df + 1) / 2) - math.lgamma(self.df / 2) - 0.5 * math.log(self.df * math.pi)
 
     def _cdf(self, z: Tensor) -> Tensor:
-        tail = self._tail(z.abs())
-        return torch.where(z < 0, tail, 1 - tail)
+        """P(noise <= z), by way of the normal deviate of the same probability.
 
-    def _tail(self, z: Tensor) -> Tensor:
-        """P(noise > z) for z >= 0."""
-        if self.df > NEARLY_NORMAL:
-            return self._nearly_normal_tail(z.square())
-        return (_interpolated(_tail_table(self.df), z) - self.df * _log_beyond(z)).exp()
-
-    def _log_tail(self, z: Tensor) -> Tensor:
-        """log P(noise > z) for z >= 0, to full precision, by the continued fraction."""
-        square = z.square().clamp_max(1e300)
-        below, above = self.df / (self.df + square), square / (self.df + square)
-        a, b = self.df / 2, 0.5
-        outside = below < (a + 1) / (a + b + 2)
-        first, second = z.new_tensor(a), z.new_tensor(b)
-        fraction = _beta_fraction(
-            torch.where(outside, first, second),
-            torch.where(outside, second, first),
-            torch.where(outside, below, above),
-        )
-        log_front = self._log_norm + 0.5 * math.log(self.df) - a * torch.log1p(square / self.df)
-        log_front = log_front + 0.5 * above.clamp_min(1e-300).log() + fraction.log()
-        return torch.where(outside, log_front - math.log(2 * a), (0.5 - 0.5 / b * log_front.exp()).log())
-
-    def _nearly_normal_tail(self, square: Tensor) -> Tensor:
-        """Hill's expansion (1970, algorithm 395), where the continued fraction would be long."""
-        a = self.df - 0.5
-        b, y = 48 * a**2, a * torch.log1p(square.clamp_max(1e300) / self.df)
-        inner = (((-0.4 * y - 3.3) * y - 24) * y - 85.5) / (0.8 * y.square() + 100 + b)
-        return 0.5 * torch.special.erfc(((inner + y + 3) / b + 1) * (0.5 * y).sqrt())
-
-    def _icdf(self, level: Tensor) -> Tensor:
-        tail = torch.minimum(level, 1 - level)
-        # log P(noise > z) <= log norm + (df - 1) / 2 log df - df log z, which is solved for the farthest z.
-        farthest = (self._log_norm + (self.df - 1) / 2 * math.log(self.df) - tail.log()) / self.df
-        low, high = torch.zeros_like(tail), torch.asinh(farthest.clamp_max(600).exp()) + 1
-        for _ in range(BISECTIONS):
-            middle = (low + high) / 2
-            above = self._tail(torch.sinh(middle)) > tail
-            low, high = torch.where(above, middle, low), torch.where(above, high, middle)
-        return torch.sinh((low + high) / 2) * torch.where(level < 0.5, -1.0, 1.0)
+        Wallace's approximation of that deviate (1959), y = sqrt(df log(1 + z^2 / df)), is off by a factor that varies
+        little; the table holds this factor.
+        """
+        square = self.df * torch.log1p(z.square() / self.df)
+        y = square.clamp_min(1e-300).sqrt()  # whose derivative at 0 would be infinite
+        deviate = y * _deviate_table(self.df)(y)
+        return 0.5 * torch.erfc(-math.sqrt(0.5) * torch.copysign(deviate, z))
 
     def _excess(self, z: Tensor) -> Tensor:
         """E|z + noise| - |z| for z >= 0."""
         z = z.clamp_max(1e300)
         density = (self._log_norm - 0.5 * (self.df - 1) * torch.log1p(z.square() / self.df)).exp() * self.df
-        return 2 * (density / (self.df - 1) - z * self._tail(z))
+        return 2 * (density / (self.df - 1) - z * self._cdf(-z))
 
     def _excess_of_two(self, z: Tensor) -> Tensor:
         """E|z + noise - noise'| - |z| for z >= 0, from the table."""
-        return _interpolated(_distance_table(self.df), z) * ((1 - self.df) * _log_beyond(z)).exp()
+        place = torch.log1p(z)
+        return _distance_table(self.df)(place) * ((1 - self.df) * (place - LOG_REACH).clamp_min(0)).exp()
+
+
+class _Table:
+    """A function of v >= 0 as a cubic spline through its values at even steps from 0; its last value beyond them."""
+
+    def __init__(self, values: np.ndarray, reach: float) -> None:
+        spline = scipy.interpolate.CubicSpline(np.arange(len(values)), values)
+        self.coefficients = torch.from_numpy(spline.c[::-1].T.copy())  # (pieces, 4), lowest power first
+        self.pieces = len(values) - 1
+        self.step = reach / self.pieces
+
+    def __call__(self, v: Tensor) -> Tensor:
+        place = (v / self.step).clamp_max(self.pieces)
+        piece = place.long().clamp(0, self.pieces - 1)  # a NaN has no place; it stays NaN by t
+        t = place - piece
+        constant, linear, square, cube = embedding(piece, self.coefficients.to(v)).unbind(-1)  # indexing is slower
+        return constant + t * (linear + t * (square + t * cube))
+
+
+@lru_cache(maxsize=64)
+def _deviate_table(df: float) -> _Table:
+    """Normal deviates over Wallace's approximation y of them, by y."""
+    reach = min(DEVIATE_REACH, math.sqrt(700 * df))  # where z^2 is still a finite number
+    y = np.linspace(0, reach, DEVIATE_PIECES + 1)
+    z = np.sqrt(df * np.expm1(y[1:] ** 2 / df))
+    ratio = -scipy.special.ndtri(scipy.special.stdtr(df, -z)) / y[1:]
+    at_0 = math.sqrt(2 * math.pi) * math.exp(StudentTNoise(df)._log_norm)
+    return _Table(np.append(at_0, ratio), reach)
+
+
+@lru_cache(maxsize=64)
+def _distance_table(df: float) -> _Table:
+    """Excess distances of two noises by log(1 + z)."""
+    noise, (node, weight) = StudentTNoise(df), _nodes(df, FINE_POINTS)
+    z = torch.linspace(0, LOG_REACH, LOG_PIECES + 1, dtype=torch.float64).expm1()[:, None]
+    # E|z + t + noise| - z, by pairs +t and -t, whose |z + t| + |z - t| - 2 z is 2 max(|t| - z, 0).
+    values = ((noise._excess((z + node).abs()) + (node.abs() - z).clamp_min(0)) * weight).sum(1)
+    return _Table(values.numpy(), LOG_REACH)
 
 
 @lru_cache(maxsize=64)
@@ -156,71 +162,6 @@ def _nodes(df: float, points: int) -> tuple[Tensor, Tensor]:
     log_size = inner.abs() + torch.log1p(torch.exp(-2 * inner.abs())) + (2 * torch.cosh(x)).log() - math.log(2)
     weight = (StudentTNoise(df).log_prob(node) + log_size).exp()
     return node, weight / weight.sum()
-
-
-def _interpolated(table: tuple[Tensor, Tensor], z: Tensor) -> Tensor:
-    """The cubic pieces that have the table's values and slopes at sinh(0, step, ...); its last value beyond."""
-    values, slopes = (part.to(z) for part in table)
-    step = TABLE_REACH / (TABLE_POINTS - 1)
-    place = (torch.asinh(z) / step).clamp_max(TABLE_POINTS - 1)
-    index = place.long().clamp(0, TABLE_POINTS - 2)
-    t = place - index
-    return (
-        values[index] * (1 + 2 * t) * (1 - t) ** 2
-        + values[index + 1] * t**2 * (3 - 2 * t)
-        + step * (slopes[index] * t * (1 - t) ** 2 - slopes[index + 1] * t**2 * (1 - t))
-    )
-
-
-def _log_beyond(z: Tensor) -> Tensor:
-    """How far beyond the table z is, as a logarithm; 0 within."""
-    end = math.sinh(TABLE_REACH)
-    return (z / end).clamp_min(1).log()
-
-
-@lru_cache(maxsize=64)
-def _tail_table(df: float) -> tuple[Tensor, Tensor]:
-    """Logarithms of P(noise > z) at sinh(0, step, ...), and their slopes by asinh."""
-    v = torch.linspace(0, TABLE_REACH, TABLE_POINTS, dtype=torch.float64)
-    z = torch.sinh(v)
-    log_tail = StudentTNoise(df)._log_tail(z)
-    return log_tail, -(StudentTNoise(df).log_prob(z) - log_tail).exp() * torch.cosh(v)
-
-
-@lru_cache(maxsize=64)
-def _distance_table(df: float) -> tuple[Tensor, Tensor]:
-    """Excess distances of two noises at sinh(0, step, ...), and their slopes by asinh."""
-    noise, (node, weight) = StudentTNoise(df), _nodes(df, FINE_POINTS)
-    v = torch.linspace(0, TABLE_REACH, TABLE_POINTS, dtype=torch.float64)
-    z = torch.sinh(v)[:, None]
-    apart = z + node
-    # E|z + t + noise| - z, by pairs +t and -t, whose |z + t| + |z - t| - 2 z is 2 max(|t| - z, 0).
-    values = ((noise._excess(apart.abs()) + (node.abs() - z).clamp_min(0)) * weight).sum(1)
-    tails = (noise._cdf(-apart) * weight).sum(1)
-    return values, -2 * tails * torch.cosh(v)
-
-
-def _beta_fraction(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    """The continued fraction of the incomplete beta function, by Lentz's method."""
-    tiny = 1e-300
-    c = torch.ones_like(x)
-    d = 1 / _not_zero(1 - (a + b) * x / (a + 1), tiny)
-    found = d
-    for m in range(1, MOST_TERMS):
-        for term in (
-            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
-        ):
-            d = 1 / _not_zero(1 + term * d, tiny)
-            c = _not_zero(1 + term / c, tiny)
-            found = found * c * d
-        if m % 8 == 0 and bool(((c * d - 1).abs() < 1e-14).all()):
-            break
-    return found
-
-
-def _not_zero(values: Tensor, tiny: float) -> Tensor:
-    return torch.where(values.abs() < tiny, tiny, values)
 
 
 def _in_double(function: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from ..metrics import prediction_rejection_ratio
-from .chance import CLEAR, standard_errors_from_zero
 from .classification import ClassificationTest
+from .standard_errors import CLEAR, standard_errors_from_zero
 from .verdict import CLOSE, FEW, HALF, NEAR, Level, Verdict, on_line
 from .words import count, percent
 

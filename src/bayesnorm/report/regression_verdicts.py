@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 
-from .chance import CLEAR, binomial_range, standard_errors_from_zero
+import scipy
+
+from ..plots.binomial import CHANCE
 from .regression import RegressionTest
+from .standard_errors import CLEAR, standard_errors_from_zero
 from .verdict import CLOSE, FEW, HALF, LITTLE, NEAR, Level, Verdict, on_line
 from .words import count, number, percent
 
@@ -40,7 +43,7 @@ def prediction(test: RegressionTest) -> Verdict:
 def honesty(test: RegressionTest) -> Verdict:
     """Do intervals hold as many targets as they say, as far as chance allows one to tell?"""
     rows, held = len(test), int(test.inside.sum())
-    least, most = binomial_range(rows, test.level)
+    least, most = (int(bound) for bound in scipy.stats.binom.interval(CHANCE, rows, test.level))
     share = held / rows
     level: Level
     caution = ""

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import issparse  # type: ignore[import-untyped]
+from scipy.sparse import issparse
 from sklearn.utils.validation import check_array
 from torch import Tensor
 
