@@ -11,10 +11,10 @@ export BAYESNORM_DATA
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart lint format typecheck test bench-inference bench-peers bench-tabular clean
+.PHONY: help install quickstart lint format typecheck test reproduce bench-inference bench-peers bench-tabular clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
 
 install: .venv/.installed ## Make .venv with the package and everything its tests need
 
@@ -38,7 +38,7 @@ format: .venv/.installed ## Mend what the style check can mend, then format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-typecheck: .venv/.installed ## Check the types of the package
+typecheck: .venv/.installed ## Check the types of the package and of experiments/
 	$(BIN)/mypy
 
 # The report is tested in a real browser, where the machine lets us install one.
@@ -52,9 +52,12 @@ browser:
 test: lint typecheck browser ## Style, format, types and tests
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
+reproduce: .venv/.installed ## A table or figure: make reproduce NAME=teye-table4 [ARGS=...]; without NAME, list them
+	$(BIN)/python -m experiments $(or $(NAME),--help) $(ARGS)
+
 bench-inference: .venv/.installed ## Time and exactness of every way of predicting (needs BAYESNORM_DATA)
-	$(BIN)/python benchmarks/inference.py $(ARGS)
-	$(BIN)/python benchmarks/readme_tables.py
+	$(BIN)/python -m benchmarks.inference $(ARGS)
+	$(BIN)/python -m benchmarks.readme_tables
 
 # The peers want versions of their own, and none of them is needed for anything else.
 .venv-peers/.installed: pyproject.toml benchmarks/peers_requirements.txt
@@ -64,7 +67,7 @@ bench-inference: .venv/.installed ## Time and exactness of every way of predicti
 	@touch $@
 
 bench-peers: .venv-peers/.installed ## Beside torch-uncertainty and laplace-torch: cost, scores, what each can run
-	.venv-peers/bin/python benchmarks/peers.py $(ARGS)
+	.venv-peers/bin/python -m benchmarks.peers $(ARGS)
 
 # NGBoost wants an older pandas, so the comparison has an environment of its own too.
 .venv-tabular/.installed: pyproject.toml benchmarks/tabular_requirements.txt
@@ -74,8 +77,8 @@ bench-peers: .venv-peers/.installed ## Beside torch-uncertainty and laplace-torc
 	@touch $@
 
 bench-tabular: .venv-tabular/.installed ## Tables beside scikit-learn's models and NGBoost (needs BAYESNORM_DATA)
-	.venv-tabular/bin/python benchmarks/tabular.py $(ARGS)
-	$(BIN)/python benchmarks/readme_tables.py
+	.venv-tabular/bin/python -m benchmarks.tabular $(ARGS)
+	$(BIN)/python -m benchmarks.readme_tables
 
 clean: ## Remove caches and builds (.venv and out/ stay)
 	rm -rf build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage htmlcov

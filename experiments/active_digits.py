@@ -1,7 +1,5 @@
 """Does asking for labels where the posterior doubts beat asking at random? Digits, from 20 labels to 150.
 
-    python -m bayesnorm.experiments.active_digits [--seeds 10] [--out out]
-
 scikit-learn's 1,797 handwritten digits of 8x8 pixels. In every round a small batch-normalised network is trained from
 scratch on the labelled images, MCBN makes it Bayesian, and an acquisition chooses ten more images from the pool. All
 acquisitions of a seed begin with the same images and differ in nothing else. 500 images, others for every seed, are
@@ -11,34 +9,33 @@ random's seed by seed. Needs scikit-learn; the picture needs matplotlib.
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
+import typer
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from bayesnorm.active import Acquisition, ActiveLearner, BatchBALD, Random, bald, entropy
 from bayesnorm.engines import MonteCarlo
 from bayesnorm.errors import MissingExtraError
-from bayesnorm.files import write_bytes
 from bayesnorm.likelihoods import Categorical
 from bayesnorm.methods import MCBN
 from bayesnorm.metrics import Significance, accuracy, nll, significance
 from bayesnorm.nets import paper_mlp
-from bayesnorm.plots import save_figure, style
+from bayesnorm.plots import style
 from bayesnorm.posterior import Posterior
 from bayesnorm.predictive import ClassificationPredictive
 from bayesnorm.training import train
 
-from .machine import machine
+from .evidence import show_progress, write_numbers, write_picture
+from .means import mean_and_error
+from .options import OUT, OutFolder
+from .panels import panels, set_figure_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,6 +52,25 @@ ACQUISITIONS: dict[str, Acquisition] = {
 }
 LOOKS = {"random": (style.BLACK, "o", ":"), "entropy": (style.ORANGE, "s", "-."), "BALD": (style.BLUE, "^", "--")}
 SCORES = {"accuracy": "test accuracy", "nll": "test NLL (nats)"}
+
+
+def main(
+    seeds: Annotated[int, typer.Option(min=1, help="How many runs of every acquisition.")] = 10, out: OutFolder = OUT
+) -> None:
+    """Labels asked for by doubt, and at random, on handwritten digits.
+
+    \b
+    python -m experiments active-digits --seeds 10 --out out
+    """
+    torch.set_num_threads(1)  # networks this small only wait for a second core
+    started = time.perf_counter()
+    curves = learning_curves(seeds, progress=show_progress)
+    show_progress("")
+    seconds = round(time.perf_counter() - started)
+    print(f"{curves.table()}\n\n{seconds} s")
+    scores = {score: {name: runs.tolist() for name, runs in getattr(curves, score).items()} for score in SCORES}
+    write_numbers(out / "active_digits.json", {"seconds": seconds, "labels": curves.labels.tolist(), **scores})
+    write_picture(out / "active_digits.png", curves.draw())
 
 
 @dataclass(frozen=True)
@@ -92,7 +108,8 @@ class LearningCurves:
             lines.append(f"{f'{title}, {seeds} seeds':26}{head}{'area':>16}{'less random':>18}{'p':>9}")
             areas, tests = self.area(score), self.against_random(score) if seeds > 1 else {}
             for name, runs in getattr(self, score).items():
-                cells = "".join(f"{_mean(runs[:, i]):>16}" for i in shown) + f"{_mean(areas[name]):>16}"
+                columns = [*(runs[:, i] for i in shown), areas[name]]
+                cells = "".join(f"{mean_and_error(column.tolist(), 3):>16}" for column in columns)
                 test = tests.get(name)
                 if test is not None:
                     cells += f"{f'{test.mean:+.4f} ± {test.standard_error:.4f}':>18}{test.p_value:9.2g} {test.stars}"
@@ -102,13 +119,8 @@ class LearningCurves:
 
     def draw(self) -> Axes:
         """Accuracy and NLL side by side: means over seeds, bands of one standard error."""
-        first = style.axes(None, (11.0, 4.5))
-        figure = first.get_figure(root=True)
-        assert figure is not None
-        figure.clear()
-        panels = figure.subplots(1, 2)
-        for ax, (score, title) in zip(panels, SCORES.items(), strict=True):
-            style.axes(ax)
+        (axes,) = panels(1, 2)
+        for ax, (score, title) in zip(axes, SCORES.items(), strict=True):
             for name, runs in getattr(self, score).items():
                 colour, marker, line = LOOKS.get(name, (style.GREEN, "D", "-"))
                 mean = runs.mean(0)
@@ -117,10 +129,10 @@ class LearningCurves:
                 ax.fill_between(self.labels, mean - error, mean + error, color=colour, alpha=0.15, lw=0)
             ax.set_xlabel("labelled images")
             ax.set_ylabel(title)
-        panels[0].legend(frameon=False, loc="lower right")
-        seeds = len(self.accuracy["random"])
-        figure.suptitle(f"Digits: which images to label next? Mean of {seeds} seeds, bands of one standard error")
-        return panels[0]
+        axes[0].legend(frameon=False, loc="lower right")
+        runs = f"Mean of {len(self.accuracy['random'])} seeds, bands of one standard error"
+        set_figure_title(axes[0], f"Digits: which images to label next? {runs}")
+        return axes[0]
 
 
 def learning_curves(
@@ -219,34 +231,3 @@ def load_digits() -> tuple[Tensor, Tensor]:
         raise MissingExtraError("digits need scikit-learn: pip install 'bayesnorm[tabular]'.") from error
     images, digits = datasets.load_digits(return_X_y=True)
     return torch.tensor(images / 16, dtype=torch.float32), torch.tensor(digits, dtype=torch.long)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the numbers and the picture")
-    options = parser.parse_args()
-    torch.set_num_threads(1)  # networks this small only wait for a second core
-    started = time.perf_counter()
-    curves = learning_curves(options.seeds, progress=lambda text: print(f"\r\033[K{text}", end="", flush=True))
-    print(f"\r\033[K{curves.table()}\n\n{time.perf_counter() - started:.0f} s")
-    options.out.mkdir(parents=True, exist_ok=True)
-    content: dict[str, Any] = {
-        "machine": machine(),
-        "seconds": round(time.perf_counter() - started),
-        "labels": curves.labels.tolist(),
-        **{score: {name: runs.tolist() for name, runs in getattr(curves, score).items()} for score in SCORES},
-    }
-    write_bytes(options.out / "active_digits.json", json.dumps(content, indent=1).encode())
-    save_figure(curves.draw(), options.out / "active_digits.png")
-    print(f"Picture: {(options.out / 'active_digits.png').resolve()}")
-
-
-def _mean(values: np.ndarray) -> str:
-    if len(values) < 2:
-        return f"{values.mean():.3f}"
-    return f"{values.mean():.3f} ± {statistics.stdev(values.tolist()) / len(values) ** 0.5:.3f}"
-
-
-if __name__ == "__main__":
-    main()

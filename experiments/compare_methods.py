@@ -1,7 +1,5 @@
 """Every method side by side on small regression sets: how good its doubt is, and what it costs.
 
-    python -m bayesnorm.experiments.compare_methods [--sets toy yacht concrete energy] [--splits 3] [--out results]
-
 One network shape (two hidden layers of 50) and one set of training choices for all methods and sets: nothing is tuned
 per method. Of the training rows, a fifth are validation rows: they choose the best of a deterministic network's epochs,
 and each method's noise by CRPS. Test rows are scored once. Each method is judged against constant uncertainty about
@@ -11,22 +9,20 @@ row; below 0 the method's doubt is worse than none. UCI sets need the data folde
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
+from typing import Annotated
 
 import torch
+import typer
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from bayesnorm.data import load_uci, paper_split, toy_regression
+from bayesnorm.data import toy_regression
 from bayesnorm.engines import MonteCarlo
-from bayesnorm.files import write_bytes
 from bayesnorm.likelihoods import Gaussian
 from bayesnorm.methods import MCBN, MNF, BayesByBackprop, GaussianBN, MCDropout, StochasticBN, ensemble
 from bayesnorm.metrics import constant_variance, coverage, crps, normalised_crps, normalised_pll, pll, rmse
@@ -39,30 +35,38 @@ from bayesnorm.predictive import RegressionPredictive
 from bayesnorm.selection import calibrate
 from bayesnorm.training import train
 
-from .machine import machine
+from .evidence import show_progress, write_numbers
+from .means import mean_and_error
+from .options import OUT, OutFolder, require_known
+from .splits import Split, validated_split
 
 SETS = ("toy", "yacht", "concrete", "energy")
 BATCH_SIZE, STEPS, WEIGHT_DECAY, DROPOUT, MEMBERS, DRAWS = 32, 4000, 1e-3, 0.05, 5, 200
 FAR = 3.0
 """Inputs away from the data are test inputs, this many times as far from the training mean."""
 
-Rows = tuple[Tensor, Tensor]
 
+def main(
+    sets: Annotated[list[str] | None, typer.Option("--set", help="Only this set; may be repeated.")] = None,
+    count: Annotated[int, typer.Option("--splits", min=1, help="Splits of each set.")] = 3,
+    out: OutFolder = OUT,
+) -> None:
+    """Every method side by side on small regression sets, and what it costs.
 
-@dataclass(frozen=True)
-class Split:
-    """Rows of one split of one set, in raw units."""
+    All sets but the toy need the data folder.
 
-    train: Rows
-    validation: Rows
-    test: Rows
-    seed: int
-
-    @property
-    def far(self) -> Tensor:
-        """Test inputs, moved away from the training rows."""
-        mean = self.train[0].mean(0)
-        return mean + FAR * (self.test[0] - mean)
+    \b
+    python -m experiments compare-methods --set toy --set yacht --splits 3 --out results
+    """
+    require_known("--set", sets or (), SETS)
+    torch.set_num_threads(1)  # networks this small only wait for a second core
+    result: dict[str, object] = {"splits": count}
+    for name in sets or SETS:
+        found = compare(name, count, progress=show_progress)
+        show_progress("")
+        print(f"{table(name, found)}\n", flush=True)
+        result[name] = {method: [asdict(run) for run in runs] for method, runs in found.items()}
+        write_numbers(out / "methods.json", result)
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ class Workshop:
     @cached_property
     def normalised(self) -> Rescaled:
         """The MCBN paper's network."""
-        return self._trained("normalised", paper_mlp(self._features, seed=self.split.seed))
+        return self._trained("normalised", paper_mlp(self._features, seed=self.split.number))
 
     @cached_property
     def dropped(self) -> Rescaled:
@@ -113,12 +117,12 @@ class Workshop:
     @cached_property
     def both(self) -> Rescaled:
         """With batch norm and dropout."""
-        return self._trained("both", add_dropout(paper_mlp(self._features, seed=self.split.seed), DROPOUT, "linear"))
+        return self._trained("both", add_dropout(paper_mlp(self._features, seed=self.split.number), DROPOUT, "linear"))
 
     @cached_property
     def members(self) -> list[nn.Module]:
         """Networks of a deep ensemble."""
-        seeds = [100 * self.split.seed + number for number in range(MEMBERS)]
+        seeds = [100 * self.split.number + number for number in range(MEMBERS)]
         made = [self._trained(f"member {seed}", paper_mlp(self._features, seed=seed), seed) for seed in seeds]
         self.seconds["members"] = sum(self.seconds[f"member {seed}"] for seed in seeds)
         return list(made)
@@ -137,7 +141,7 @@ class Workshop:
 
     def _plain(self) -> nn.Module:
         """The same shape without batch norm, whose shifts are then biases."""
-        return plain_mlp(self._features, seed=self.split.seed)
+        return plain_mlp(self._features, seed=self.split.number)
 
     @property
     def _features(self) -> int:
@@ -155,7 +159,7 @@ class Workshop:
             weight_decay=WEIGHT_DECAY,
             validation=network.standardise(*self.split.validation),
             evaluate_every=max(1, self.epochs // 20),
-            seed=self.split.seed if seed is None else seed,
+            seed=self.split.number if seed is None else seed,
         )
         self.seconds[name] = time.perf_counter() - started
         return network.eval()
@@ -195,19 +199,13 @@ def makers() -> dict[str, tuple[tuple[str, ...], Maker]]:
 
 
 def splits(name: str, count: int) -> Iterator[Split]:
-    """The MCBN paper's splits of a UCI set, or samples of the toy function."""
+    """Yield the first splits of a UCI set, or as many samples of the toy function."""
     for number in range(1, count + 1):
         if name == "toy":
             train_part, held_part, test_part = (toy_regression(10 * number + part) for part in range(3))
-            yield Split(train_part, held_part, test_part, seed=number)
-            continue
-        x, y = (torch.tensor(part, dtype=torch.float32) for part in load_uci(name))
-        train_rows, test = (torch.as_tensor(part) for part in paper_split(len(x), number))
-        held = len(train_rows) // 5
-        train_part, held_part, test_part = (
-            (x[part], y[part, None]) for part in (train_rows[held:], train_rows[:held], test)
-        )
-        yield Split(train_part, held_part, test_part, seed=number)
+            yield Split(train_part, held_part, test_part, number)
+        else:
+            yield validated_split(name, number)
 
 
 def score(name: str, shop: Workshop, needs: tuple[str, ...], maker: Maker) -> Score:
@@ -227,7 +225,9 @@ def score(name: str, shop: Workshop, needs: tuple[str, ...], maker: Maker) -> Sc
     constant = constant_variance(posterior.predict(split.validation[0], engine).mean, split.validation[1])
     predictive, y = posterior.predict(split.test[0], engine), split.test[1]
     assert isinstance(predictive, RegressionPredictive)
-    near, far = (float(posterior.predict(x, engine).epistemic.mean().sqrt()) for x in (split.test[0], split.far))
+    near, far = (
+        float(posterior.predict(x, engine).epistemic.mean().sqrt()) for x in (split.test[0], far_inputs(split))
+    )
     many = split.test[0].repeat(-(-256 // len(split.test[0])), 1)[:256]
     return Score(
         rmse=float(rmse(predictive, y)),
@@ -241,6 +241,12 @@ def score(name: str, shop: Workshop, needs: tuple[str, ...], maker: Maker) -> Sc
         predict_ms=1e3 * _median_seconds(lambda: posterior.predict(split.test[0], engine).std),
         draws_per_second=draws / _median_seconds(lambda: engine.outputs(posterior, many)),
     )
+
+
+def far_inputs(split: Split) -> Tensor:
+    """Return the test inputs, moved away from the training rows."""
+    mean = split.train[0].mean(0)
+    return mean + FAR * (split.test[0] - mean)
 
 
 def _median_seconds(run: Callable[[], object], repeats: int = 5) -> float:
@@ -262,7 +268,7 @@ def compare(
         shop = Workshop(split, steps)
         for method, (needs, maker) in makers().items():
             if progress is not None:
-                progress(f"{name}, split {split.seed}: {method}")
+                progress(f"{name}, split {split.number}: {method}")
             found.setdefault(method, []).append(score(method, shop, needs, maker))
     return found
 
@@ -276,37 +282,10 @@ def table(name: str, scores: dict[str, list[Score]]) -> str:
     ]
     for method, runs in scores.items():
         mean = {key: statistics.fmean(getattr(run, key) for run in runs) for key in asdict(runs[0])}
-        gains = [_gain([getattr(run, key) for run in runs]) for key in ("gain_crps", "gain_pll")]
+        gains = [mean_and_error([getattr(run, key) for run in runs], 1) for key in ("gain_crps", "gain_pll")]
         lines.append(
             f"{method:20} {mean['rmse']:7.3f} {mean['crps']:7.3f} {mean['pll']:7.2f} {gains[0]:>14} {gains[1]:>16} "
             f"{mean['coverage']:5.2f} {mean['growth']:8.1f} {mean['train_seconds']:8.1f} "
             f"{mean['draws_per_second']:8.0f}"
         )
     return "\n".join(lines)
-
-
-def _gain(values: list[float]) -> str:
-    mean = statistics.fmean(values)
-    if len(values) < 2:
-        return f"{mean:.1f}"
-    return f"{mean:.1f} ± {statistics.stdev(values) / len(values) ** 0.5:.1f}"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
-    parser.add_argument("--splits", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("out"))
-    options = parser.parse_args()
-    torch.set_num_threads(1)  # networks this small only wait for a second core
-    options.out.mkdir(parents=True, exist_ok=True)
-    result: dict[str, object] = {"machine": machine(), "splits": options.splits}
-    for name in options.sets:
-        found = compare(name, options.splits, progress=lambda text: print(f"\r\033[K{text}", end="", flush=True))
-        print(f"\r\033[K{table(name, found)}\n", flush=True)
-        result[name] = {method: [asdict(run) for run in runs] for method, runs in found.items()}
-        write_bytes(options.out / "methods.json", json.dumps(result, indent=1).encode())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,5 @@
 """The batch size as a variational parameter (Mukhoti et al. 2020), on a ResNet-32 that was trained with M = 128.
 
-    python -m bayesnorm.experiments.mukhoti_batch_size [--device cuda] [--out out]
-
 The ELBO over batch sizes, the same network throughout: with real batches of every size, and with effective sizes (the
 fluctuations of batches of 32, scaled). Beside it, negative log likelihood on test images, which none of this was chosen
 on, and how far real and effective sizes agree. Needs the data folder (BAYESNORM_DATA).
@@ -9,27 +7,54 @@ on, and how far real and effective sizes agree. Needs the data folder (BAYESNORM
 
 from __future__ import annotations
 
-import argparse
-import json
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+import typer
 from torch import Tensor, nn
 
 from bayesnorm.data import load_cifar10, to_network_input
 from bayesnorm.engines import MonteCarlo
-from bayesnorm.files import write_bytes
 from bayesnorm.likelihoods import Categorical
 from bayesnorm.methods import MCBN
 from bayesnorm.nets import load_cifar_resnet
-from bayesnorm.plots import BatchSizeCurve, save_figure
+from bayesnorm.plots import BatchSizeCurve
 from bayesnorm.selection import BatchSizeChoice, select_batch_size
 
-from .machine import machine
+from .evidence import write_numbers, write_picture
+from .options import OUT, FastestDevice, OutFolder, fastest
 
 FITTED, TRAIN_ROWS, WEIGHT_DECAY = 32, 50_000, 1e-4
+
+
+def main(
+    out: OutFolder = OUT,
+    device: FastestDevice = None,
+    images: Annotated[int, typer.Option(min=1, help="Training images that the bound is estimated on.")] = 5000,
+    draws: Annotated[int, typer.Option(min=2, help="Draws of every posterior.")] = 40,
+) -> None:
+    """The ELBO over batch sizes of a trained ResNet-32 (Mukhoti et al. 2020).
+
+    Needs the data folder.
+
+    \b
+    python -m experiments mukhoti-batch-size --draws 160
+    """
+    place = fastest(device)
+
+    def rows(split: str, part: slice) -> tuple[Tensor, Tensor]:
+        pixels, labels = load_cifar10(split)
+        return to_network_input(pixels[part]).to(place), torch.as_tensor(labels[part]).to(place)
+
+    network = load_cifar_resnet(32).to(place)
+    found = compare(network, rows("train", slice(images)), rows("test", slice(None)), samples=draws)
+    print(found.table())
+    settings = {"draws": draws, "training images": images}
+    write_numbers(out / "batch_size.json", {**settings, **found.as_json()}, place)
+    ax = BatchSizeCurve.from_choice(found.real).draw()
+    ax.set_title("ResNet-32, trained with M = 128: the bound and test NLL")
+    write_picture(out / "batch_size.png", ax)
 
 
 @dataclass(frozen=True)
@@ -95,31 +120,3 @@ def compare(
         effective=select_batch_size(fitted, train, **options),
         variance_ratio=ratios,
     )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--images", type=int, default=5000, help="training images that the bound is estimated on")
-    parser.add_argument("--draws", type=int, default=40)
-    parser.add_argument("--out", type=Path, default=Path("out"))
-    options = parser.parse_args()
-
-    def rows(split: str, part: slice) -> tuple[Tensor, Tensor]:
-        images, labels = load_cifar10(split)
-        return to_network_input(images[part]).to(options.device), torch.as_tensor(labels[part]).to(options.device)
-
-    network = load_cifar_resnet(32).to(options.device)
-    found = compare(network, rows("train", slice(options.images)), rows("test", slice(None)), samples=options.draws)
-    print(found.table())
-    options.out.mkdir(parents=True, exist_ok=True)
-    settings = {"draws": options.draws, "training images": options.images}
-    content = {"machine": machine(options.device), **settings, **found.as_json()}
-    write_bytes(options.out / "batch_size.json", json.dumps(content, indent=1).encode())
-    ax = BatchSizeCurve.from_choice(found.real).draw()
-    ax.set_title("ResNet-32, trained with M = 128: the bound and test NLL")
-    save_figure(ax, options.out / "batch_size.png")
-
-
-if __name__ == "__main__":
-    main()

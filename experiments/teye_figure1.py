@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import torch
+import typer
 from torch.nn.functional import mse_loss
 
 from bayesnorm.data import toy_regression
@@ -19,27 +20,51 @@ from bayesnorm.engines import MonteCarlo
 from bayesnorm.methods import MCBN
 from bayesnorm.metrics import constant_variance
 from bayesnorm.nets import Rescaled, paper_mlp
-from bayesnorm.plots import FunctionBands, save_figure
+from bayesnorm.plots import FunctionBands
 from bayesnorm.posterior import Posterior
 from bayesnorm.selection import calibrate
 from bayesnorm.training import train
+
+from .evidence import write_picture
+from .options import OUT, OutFolder
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 BATCH_SIZE, EPOCHS, DRAWS = 16, 400, 500
 
 
 @dataclass(frozen=True)
 class Figure1:
-    """The picture's content: bands and training points."""
+    """What the picture shows.
+
+    Args:
+        bands: Mean and intervals of the predictions from -6 to 6.
+        points: The training rows.
+        posterior: What predicted them.
+    """
 
     bands: FunctionBands
     points: tuple[torch.Tensor, torch.Tensor]
     posterior: Posterior
 
-    def save(self, path: Path) -> None:
-        """Write the picture as PNG."""
+    def draw(self) -> Axes:
+        """Draw the bands and the training points."""
         ax = self.bands.draw(points=self.points)
         ax.set_title("Monte Carlo Batch Normalization on toy data, 500 draws")
-        save_figure(ax, path)
+        return ax
+
+
+def main(
+    out: OutFolder = OUT,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the 20 points.")] = EPOCHS,
+) -> None:
+    """Figure 1 of the MCBN paper: a toy function, its bands, and constant doubt beside them.
+
+    \b
+    python -m experiments teye-figure1 --out out
+    """
+    write_picture(out / "teye_figure1.png", figure1(epochs).draw())
 
 
 def figure1(epochs: int = EPOCHS, seed: int = 0, progress: Callable[[int, int], None] | None = None) -> Figure1:

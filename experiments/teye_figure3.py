@@ -1,7 +1,5 @@
 """Figures 3, 7 and 8 of the MCBN paper: are the batch statistics of a network in training normal?
 
-    python -m bayesnorm.experiments.teye_figure3 [--out out]
-
 The paper's regression network on its first split of yacht, trained with batches of 32. Figure 3 shows units after
 training, against the normals of the paper's appendix 1.3; figures 7 (batch means) and 8 (batch standard deviations)
 one unit per layer over batch sizes and over epochs. The paper shows some units; here they are those of the smallest,
@@ -11,24 +9,26 @@ Needs the data folder (BAYESNORM_DATA).
 
 from __future__ import annotations
 
-import argparse
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from bayesnorm.data import load_uci, paper_split
 from bayesnorm.nets import Rescaled, paper_mlp
-from bayesnorm.plots import QQPlot, RejectionPlot, save_figure, style
+from bayesnorm.plots import QQPlot, RejectionPlot
 from bayesnorm.plots.qq import NAMES, Statistic, statistic_of
 from bayesnorm.theory import Diagnosis, diagnose, diagnose_each
 from bayesnorm.theory.diagnosis import Normality
 from bayesnorm.training import train
+
+from .evidence import write_picture
+from .options import OUT, OutFolder
+from .panels import panels, set_figure_title
+from .splits import paper_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,6 +38,22 @@ BATCH_SIZES, EPOCHS = (16, 32, 64, 128), (1, 10, 100, 400)
 LAYERS = ("batchnorm_1", "batchnorm_2")
 CLOSE = 0.1
 """A normal nearly holds where it gives every probability of every unit to that."""
+
+
+def main(out: OutFolder = OUT) -> None:
+    """Figures 3, 7 and 8 of the MCBN paper: are batch statistics normal?
+
+    Needs the data folder.
+
+    \b
+    python -m experiments teye-figure3 --out out
+    """
+    torch.set_num_threads(1)  # networks this small gain nothing from more
+    train_rows, _ = paper_rows("yacht", 1)
+    found = figure3(*train_rows, epochs=EPOCHS, batch_sizes=BATCH_SIZES, batches=BATCHES)
+    print(f"{found.trained}\n\n{found.verdict()}")
+    for name, ax in found.draw().items():
+        write_picture(out / f"{name}.png", ax)
 
 
 @dataclass(frozen=True)
@@ -52,16 +68,13 @@ class Figure3:
     trained: Diagnosis
     epochs: dict[int, Diagnosis]
 
-    def save(self, folder: Path) -> list[Path]:
-        """Write the pictures as PNG; gives their paths."""
-        pictures = {
-            "teye_figure3.png": self._units(),
-            "teye_figure7.png": self._over("mean"),
-            "teye_figure8.png": self._over("std"),
+    def draw(self) -> dict[str, Axes]:
+        """Draw figures 3, 7 and 8, by name."""
+        return {
+            "teye_figure3": self._units(),
+            "teye_figure7": self._over("mean"),
+            "teye_figure8": self._over("std"),
         }
-        for name, ax in pictures.items():
-            save_figure(ax, folder / name)
-        return [folder / name for name in pictures]
 
     def verdict(self) -> str:
         """What the numbers at `BATCH_SIZE` say, in words."""
@@ -88,7 +101,7 @@ class Figure3:
 
     def _units(self) -> Axes:
         """Layers by statistics: the closest, median and farthest unit of each, over all others."""
-        axes = _grid(2, 2, (10.5, 9.0))
+        axes = panels(2, 2)
         for row, layer in zip(axes, LAYERS, strict=True):
             QQPlot.of_units(self.trained, layer, "mean", batch_size=BATCH_SIZE).draw(row[0])
             QQPlot.of_units(self.trained, layer, "std", batch_size=BATCH_SIZE).draw(row[1])
@@ -96,7 +109,7 @@ class Figure3:
 
     def _over(self, statistic: Statistic) -> Axes:
         """Over batch sizes (above) and epochs (below): one unit of each layer, and all units' rejections."""
-        axes = _grid(2, 3, (15.5, 9.0))
+        axes = panels(2, 3)
         for column, layer in enumerate(LAYERS):
             unit = _median_unit(statistic_of(self.trained.at(BATCH_SIZE), layer, statistic))
             QQPlot.over_batch_sizes(self.trained, layer, unit, statistic).draw(axes[0][column])
@@ -106,11 +119,10 @@ class Figure3:
         return self._titled(axes[0][0], f"{NAMES[statistic].capitalize()} over batch sizes and epochs")
 
     def _titled(self, ax: Axes, title: str) -> Axes:
-        figure = ax.get_figure(root=True)
-        assert figure is not None
-        figure.suptitle(
+        set_figure_title(
+            ax,
             f"{title}: {self.trained.sizes[0].batches} batches against the central limit theorem's normal\n"
-            "On the diagonal: as theory says. Flatter: varies less. A straight line: normal in shape."
+            "On the diagonal: as theory says. Flatter: varies less. A straight line: normal in shape.",
         )
         return ax
 
@@ -165,27 +177,6 @@ def named_mlp(in_features: int, seed: int) -> nn.Sequential:
     return nn.Sequential(OrderedDict(zip(names, paper_mlp(in_features, seed=seed), strict=True)))
 
 
-def yacht() -> tuple[Tensor, Tensor]:
-    """Training rows of the paper's first split, (246, 6) and (246, 1)."""
-    x, y = load_uci("yacht")
-    rows, _ = paper_split(len(x), 1)
-    return torch.tensor(x[rows], dtype=torch.float32), torch.tensor(y[rows], dtype=torch.float32)[:, None]
-
-
-def main() -> None:
-    """Print the tables and the verdict, write the pictures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the pictures (default: out)")
-    options = parser.parse_args()
-    torch.set_num_threads(1)  # networks this small gain nothing from more
-    found = figure3(*yacht(), epochs=EPOCHS, batch_sizes=BATCH_SIZES, batches=BATCHES)
-    print(found.trained)
-    print(f"\n{found.verdict()}")
-    options.out.mkdir(parents=True, exist_ok=True)
-    for path in found.save(options.out):
-        print(f"Picture: {path.resolve()}")
-
-
 def _judged(found: Normality, fitted: bool) -> str:
     """Whether a layer's units are normal (of any moments, or of theory's), and the numbers behind that."""
     share, distance = (found.fitted_rejected, found.fitted_distance) if fitted else (found.rejected, found.distance)
@@ -200,14 +191,3 @@ def _judged(found: Normality, fitted: bool) -> str:
 def _median_unit(found: Normality) -> int:
     order = found.distance.argsort()[: found.units]
     return int(order[len(order) // 2])
-
-
-def _grid(rows: int, columns: int, size: tuple[float, float]) -> Any:
-    figure = style.axes(None, size).get_figure(root=True)
-    assert figure is not None
-    figure.clear()
-    return figure.subplots(rows, columns, squeeze=False)
-
-
-if __name__ == "__main__":
-    main()

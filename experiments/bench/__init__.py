@@ -2,7 +2,7 @@
 
 `run_local` computes with this machine's cores, `run_ray` with a Ray cluster; the results are the same.
 
-    units = [Unit("uci", "bayesnorm.experiments.uci:run_unit", {"data": name, "seed": seed}) for ...]
+    units = [Unit("uci", "experiments.uci.unit:run", {"dataset": name, "setting": size}) for ...]
     with Store("results.db") as store, unit_bar() as bar:
         run_local(units, store, progress=bar)
         store.export_csv("uci", "results.csv")
@@ -10,6 +10,11 @@
 Stop it or kill it at any time: the same call goes on with the units that are missing.
 """
 
+from .existing import (
+    DEFAULT_STORE as DEFAULT_STORE,
+    open_store as open_store,
+    require_experiment as require_experiment,
+)
 from .ledger import Tally as Tally
 from .progress import unit_bar as unit_bar
 from .ray_runner import run_ray as run_ray

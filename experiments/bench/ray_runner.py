@@ -27,6 +27,7 @@ from .worker import answer
 AHEAD = 2
 """Units with the cluster per unit that it can compute at once, so that no machine waits and a cluster may grow."""
 CONNECT_SECONDS = 10.0
+CHECKOUT = Path(__file__).parents[2]
 
 
 def run_ray(
@@ -68,7 +69,9 @@ def run_ray(
 
 def _work(ray: Any, ledger: Ledger, *, workers: int | None, threads: int) -> None:
     """Keep the cluster busy until nothing is left; at an interruption, keep what was finished and stop the rest."""
-    variables = dict.fromkeys(THREADS, str(threads))
+    # A process of the cluster imports this module, to find `_compute`, before it is told the driver's own path.
+    path_there = f"{CHECKOUT}{os.pathsep}${{PYTHONPATH}}"
+    variables = {**dict.fromkeys(THREADS, str(threads)), "PYTHONPATH": path_there}
     # A unit is tried once a run, as in `run_local`.
     options = {"max_retries": 0, "retry_exceptions": False, "runtime_env": {"env_vars": variables}}
     remote = ray.remote(**options)(_compute)

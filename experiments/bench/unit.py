@@ -65,7 +65,7 @@ def distinct(units: Iterable[Unit]) -> list[Unit]:
     found: dict[str, Unit] = {}
     for unit in units:
         if not isinstance(unit, Unit):
-            raise BayesNormError(f"units: holds {type(unit).__name__}; bayesnorm.bench.Unit would work.")
+            raise BayesNormError(f"units: holds {type(unit).__name__}; experiments.bench.Unit would work.")
         if found.setdefault(unit.key, unit) != unit:
             raise BayesNormError(
                 f"units: {unit.experiment!r} with {unit.text} is there twice, with the functions "

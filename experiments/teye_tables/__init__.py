@@ -1,9 +1,9 @@
 """Tables 1 and 4 to 11 of the MCBN paper (Teye, Azizpour, Smith 2018): our results beside its own.
 
-    python -m bayesnorm.experiments.teye_tables 6          # prints table 6
-    python -m bayesnorm.experiments.teye_tables            # prints all tables and what they come to
+    python -m experiments teye-table6          # prints table 6
+    python -m experiments teye-verdicts        # prints what all tables come to
 
-Needs the rows of `bayesnorm bench uci --preset paper --device cuda`, by default in results/uci_paper.csv.
+Needs the rows of `python -m experiments uci --preset paper --device cuda`, by default in results/uci_paper.csv.
 
 How the two are compared. A run is one split and one seed, 25 in all; errors are std / sqrt(runs), as in the paper. Its
 runs share five test sets, so that both errors and p-values are more hopeful than independent runs would make them, in

@@ -101,7 +101,7 @@ def compare(table: int, rows: Iterable[Mapping[str, Any]]) -> list[Cell]:
 
     Args:
         table: A number out of `TABLES`.
-        rows: One per run and method; see `bayesnorm bench uci`.
+        rows: One per run and method; see `python -m experiments uci`.
     """
     if table not in TABLES:
         raise BayesNormError(f"table: {table!r} was given; one of {', '.join(map(str, TABLES))} would work.")

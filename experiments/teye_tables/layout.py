@@ -14,7 +14,7 @@ from bayesnorm.metrics.significance import stars
 
 from ..bench import Store
 from .cells import METRICS, PAPER_NAMES, TABLES, Cell, compare, decimals
-from .rows import ROWS, header_of, read_rows
+from .rows import ROWS, header_text, read_rows
 
 WIDTH = 120
 NAMES = {
@@ -89,11 +89,11 @@ def render(
         table: A number out of `TABLES`.
         rows_path: CSV file of our results; by default results/uci_paper.csv. A JSON object beside it, of the same name
             with .json, is printed under the title.
-        store: A `bayesnorm.bench.Store`, or its path, to read them from instead.
+        store: A `experiments.bench.Store`, or its path, to read them from instead.
         experiment: Its name in the store, where that holds several.
     """
     rows = read_rows(rows_path, store, experiment)
-    head = "" if store is not None else header_of(rows_path or ROWS)
+    head = "" if store is not None else header_text(rows_path or ROWS)
     cells = compare(table, rows)
     lines = wrapped(f"Table {table} of Teye et al. 2018: {TABLES[table]}.")
     lines += wrapped(_origin(rows) + (f"; {head}." if head else "."))

@@ -13,11 +13,11 @@ from typing import Any
 
 from bayesnorm.errors import BayesNormError
 
-from ..bench import Store
+from ..bench import Store, open_store
 from ..uci.results import EXPERIMENT, ROWS, RUNS, rows as benchmark_rows
 
-COMMAND = "bayesnorm bench uci --preset paper --device cuda"
-EXPORT = "`bayesnorm bench export`"
+COMMAND = "python -m experiments uci --preset paper --device cuda"
+EXPORT = "`python -m experiments export`"
 SCORES = ("rmse", "crps", "pll", "normalised_crps", "normalised_pll", "pll_own", "normalised_pll_own")
 """Columns with a number per run; "_own" is with the precision that cross-validated PLL chose, the others by CRPS."""
 BY_NUMBER = ("bn", "dropout")
@@ -81,23 +81,27 @@ def read_rows(
         raise BayesNormError("rows_path, store: both were given; one of them would work.")
     if isinstance(store, Store):
         return _stored_rows(store, experiment)
-    if not Path(store).is_file():
-        raise BayesNormError(f"store: {store} is not there; `{COMMAND}` makes one.")
-    with Store(store) as opened:
+    with open_store(store) as opened:
         return _stored_rows(opened, experiment)
 
 
-def header_of(rows_path: str | os.PathLike[str]) -> str:
-    """What the rows were made on: the JSON object beside them in one line, or nothing where there is none."""
+def read_header(rows_path: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """Return the JSON object beside a CSV file of rows, or None where there is none."""
     path = Path(rows_path).with_suffix(".json")
     if not path.is_file():
-        return ""
+        return None
     try:
         head = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise BayesNormError(f"rows_path: {path} beside it is no JSON ({error}); remove it or mend it.") from None
     if not isinstance(head, dict):
         raise BayesNormError(f"rows_path: {path} beside it holds {type(head).__name__}; a JSON object would work.")
+    return head
+
+
+def header_text(rows_path: str | os.PathLike[str]) -> str:
+    """Return what the rows were made on in one line, or nothing where no JSON file says so."""
+    head = read_header(rows_path) or {}
     head.pop("preset", None)  # rows name it themselves
     return ", ".join(_flat(head))
 
@@ -137,7 +141,7 @@ def scores(runs: Iterable[Run], dataset: str, method: str, score: str) -> list[f
 
 
 def _stored_rows(store: Store, experiment: str | None) -> list[dict[str, Any]]:
-    # `bayesnorm bench uci` keeps the time that runs took beside their results.
+    # The benchmark keeps the time that runs took beside their results.
     known = [name for name in store.experiments() if not (name.startswith(EXPERIMENT) and name.endswith(RUNS))]
     name = known[0] if experiment is None and len(known) == 1 else experiment
     if name not in known:

@@ -199,7 +199,7 @@ def _line(method: str, runs: list[dict[str, Any]]) -> str:
 
 
 def _without(preset: str) -> str:
-    return f"has no results of the preset {preset!r}; `bayesnorm bench uci` makes some."
+    return f"has no results of the preset {preset!r}; `python -m experiments uci` makes some."
 
 
 def export(store: Store, preset: str, path: str | os.PathLike[str]) -> None:

@@ -17,46 +17,19 @@ pytest.importorskip("typer", reason="needs typer: pip install 'bayesnorm[cli]'")
 
 from bayesnorm.cli.app import run
 
-
-@dataclass(frozen=True)
-class Ended:
-    """How a command ended and what it said."""
-
-    code: int
-    out: str
-    err: str
-
-
-Bayesnorm = Callable[..., Ended]
+from ..ended_commands import Command, Ended, command, refusal
 
 
 @pytest.fixture
-def bayesnorm(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bayesnorm:
+def bayesnorm(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
     """`bayesnorm("data", "list")`: runs the command in this process."""
-    monkeypatch.setenv("COLUMNS", "120")
-
-    def call(*arguments: object) -> Ended:
-        capsys.readouterr()
-        code = run([str(argument) for argument in arguments])
-        told = capsys.readouterr()
-        return Ended(code, told.out, told.err)
-
-    return call
+    return command(run, capsys, monkeypatch)
 
 
 @pytest.fixture
-def refuses(bayesnorm: Bayesnorm) -> Callable[..., str]:
+def refuses(bayesnorm: Command) -> Callable[..., str]:
     """`refuses("data", "csv", ..., code=2)`: one line of error, no traceback, nothing else; gives the line."""
-
-    def call(*arguments: object, code: int = 1) -> str:
-        ended = bayesnorm(*arguments)
-        assert ended.code == code, ended
-        assert ended.out == ""
-        assert ended.err.count("\n") == 1, ended.err
-        assert ended.err.startswith("error: ")
-        return ended.err
-
-    return call
+    return refusal(bayesnorm)
 
 
 QUICK = ("--epochs", "2", "--hidden", "4")
@@ -87,7 +60,7 @@ def table(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def fit(bayesnorm: Bayesnorm, table: Path, tmp_path: Path) -> Callable[..., Ended]:
+def fit(bayesnorm: Command, table: Path, tmp_path: Path) -> Callable[..., Ended]:
     """`fit("--seed", 3, ...)`: a short fit of the table's prices into the folder "run"."""
 
     def call(*options: object, data: Path = table, target: str = "price") -> Ended:

@@ -31,7 +31,7 @@ def test_version(bayesnorm):
 def test_help(bayesnorm, arguments):
     ended = bayesnorm(*arguments)
     assert ended.code == 0
-    for word in ("bench", "data", "reproduce", "--version", "--debug"):
+    for word in ("fit", "predict", "report", "data", "--version", "--debug"):
         assert word in ended.out
 
 
@@ -48,7 +48,7 @@ def test_every_command_teaches_with_an_example(bayesnorm, command):
     [
         (("frob",), "error: No such command 'frob'; bayesnorm --help says more.\n"),
         (("data", "path", "--frob"), "error: No such option: --frob; bayesnorm data path --help says more.\n"),
-        (("bench", "export"), "error: Missing argument 'store'; bayesnorm bench export --help says more.\n"),
+        (("report",), "error: Missing argument 'run'; bayesnorm report --help says more.\n"),
     ],
 )
 def test_wrong_usage(refuses, arguments, message):

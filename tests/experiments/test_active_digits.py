@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from bayesnorm import active
+from bayesnorm.plots import save_figure
 from experiments import active_digits
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "thompson_sampling.py"
@@ -64,7 +65,7 @@ def test_the_picture_names_its_curves_and_axes(curves, tmp_path):
     ax = curves.draw()
     assert [text.get_text() for text in ax.get_legend().get_texts()] == list(active_digits.ACQUISITIONS)
     assert ax.get_xlabel() == "labelled images"
-    active_digits.save_figure(ax, tmp_path / "curves.png")
+    save_figure(ax, tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -8,6 +8,7 @@ import torch
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
 import bayesnorm as bn
+from bayesnorm.plots import save_figure
 from experiments.teye_figure1 import DRAWS, figure1
 
 
@@ -37,7 +38,7 @@ def test_bands_show_that_doubt(figure):
 
 
 def test_the_picture_is_written(figure, tmp_path):
-    figure.save(tmp_path / "figure1.png")
+    save_figure(figure.draw(), tmp_path / "figure1.png")
     assert (tmp_path / "figure1.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,8 @@ import torch
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
 from bayesnorm.theory import Normality
 from experiments import teye_figure3
-from experiments.teye_figure3 import LAYERS, figure3, yacht
+from experiments.splits import paper_rows
+from experiments.teye_figure3 import LAYERS, figure3
 
 SMALL = {"epochs": (1, 3), "batch_sizes": (16, 32), "batches": 40}
 
@@ -74,19 +74,18 @@ def test_same_seed_same_numbers(figure):
 def test_main_prints_tables_verdict_and_paths(monkeypatch, tmp_path, capsys):
     for name, value in SMALL.items():
         monkeypatch.setattr(teye_figure3, name.upper(), value)
-    monkeypatch.setattr(teye_figure3, "yacht", rows)
-    monkeypatch.setattr(sys, "argv", ["teye_figure3", "--out", str(tmp_path / "new")])
-    teye_figure3.main()
+    monkeypatch.setattr(teye_figure3, "paper_rows", lambda name, number: (rows(), None))
+    teye_figure3.main(tmp_path / "new")
     printed = capsys.readouterr().out
     assert "batch size 16: 40 batches out of 90 training rows" in printed
     assert "Independent draws would" in printed.split("Trained network")[1]
-    paths = [Path(path) for path in re.findall(r"Picture: (.*\.png)", printed)]
-    assert [path.parent for path in paths] == [(tmp_path / "new").resolve()] * 3
+    paths = [Path(path) for path in re.findall(r"^.*\.png$", printed, re.MULTILINE)]
+    assert [path.parent for path in paths] == [tmp_path / "new"] * 3
     assert [path.name for path in paths] == ["teye_figure3.png", "teye_figure7.png", "teye_figure8.png"]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
 
 
 def test_yacht_is_the_papers_first_split(require):
     require("uci/yacht.npz")
-    x, y = yacht()
+    (x, y), _ = paper_rows("yacht", 1)
     assert (tuple(x.shape), tuple(y.shape)) == ((246, 6), (246, 1))

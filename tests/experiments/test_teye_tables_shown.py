@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import itertools
 import json
-import sys
 
 import pytest
 
@@ -14,7 +13,6 @@ from bayesnorm.errors import BayesNormError
 from experiments.bench import Store, Unit
 from experiments.paper_facts import fact
 from experiments.teye_tables import TABLES, compare, markdown, read_rows, render, verdicts
-from experiments.teye_tables.__main__ import main
 from experiments.uci import note_run
 
 from .made_up_runs import runs, the_papers
@@ -111,7 +109,7 @@ def test_rows_from_a_store(tmp_path):
         for row in rows:
             keys = ("preset", "dataset", "family", "setting", "split", "seed", "method")
             result = {name: value for name, value in row.items() if name not in keys}
-            store.add_result(Unit("uci", "bayesnorm.none:none", {name: row[name] for name in keys}), result)
+            store.add_result(Unit("uci", "any:name", {name: row[name] for name in keys}), result)
         assert compare(6, read_rows(store=store)) == compare(6, rows)
         assert "same" in render(6, store=store)
     assert "same" in render(6, store=tmp_path / "one.db")
@@ -119,20 +117,20 @@ def test_rows_from_a_store(tmp_path):
         for i, part in enumerate((rows[:500], rows[500:])):  # as the benchmark's own units are
             chosen = [{**row, "cv_rmse": 1.0 if row["chosen"] else 2.0} for row in part]
             shared = {name: part[0][name] for name in ("preset",)}
-            store.add_result(Unit("uci-paper", "bayesnorm.none:none", {**shared, "seed": i}), {"rows": chosen})
-        store.add_result(Unit("other", "bayesnorm.none:none", {}), 1)
+            store.add_result(Unit("uci-paper", "any:name", {**shared, "seed": i}), {"rows": chosen})
+        store.add_result(Unit("other", "any:name", {}), 1)
         assert compare(6, read_rows(store=store, experiment="uci-paper")) == compare(6, rows)
         with pytest.raises(BayesNormError, match="holds 'other', 'uci-paper'"):
             read_rows(store=store)
     with pytest.raises(BayesNormError, match="both were given"):
         read_rows("rows.csv", store=tmp_path / "one.db")
-    with pytest.raises(BayesNormError, match=r"no\.db is not there"):
+    with pytest.raises(BayesNormError, match=r"there is no file .*no\.db"):
         read_rows(store=tmp_path / "no.db")
     assert not (tmp_path / "no.db").exists()
 
 
 def test_a_store_with_the_time_that_runs_took(tmp_path):
-    """As `bayesnorm bench uci` leaves it."""
+    """As `python -m experiments uci` leaves it."""
     with Store(tmp_path / "s.db") as store:
         part = [{**row, "cv_rmse": 1.0} for row in runs("boston", "MCBN", crps=(1.45, 0.02))]
         store.add_result(Unit("uci-paper", "any:name", {"preset": "paper", "dataset": "boston"}), {"rows": part})
@@ -153,7 +151,7 @@ def test_files_that_other_programs_wrote(tmp_path):
 
 def test_no_results_yet(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(BayesNormError, match=r"uci_paper\.csv is not there; `bayesnorm bench uci --preset paper"):
+    with pytest.raises(BayesNormError, match=r"uci_paper\.csv is not there; `python -m experiments uci --preset paper"):
         render(4)
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "uci_paper.csv").write_text("dataset,method\n")
@@ -213,14 +211,11 @@ def test_the_batch_size_of_training_may_be_chosen_by_crps_too():
     assert "of training" not in untold
 
 
-def test_main_prints(tmp_path, capsys, monkeypatch):
+def test_commands_print(tmp_path, experiments):
     path = write(tmp_path / "rows.csv", the_papers())
-    monkeypatch.setattr(sys, "argv", ["teye_tables", "--rows", str(path)])
-    main()
-    printed = capsys.readouterr().out
-    assert all(f"Table {table} of Teye" in printed for table in TABLES)
-    assert "MCBN against the paper's MCBN" in printed
-    monkeypatch.setattr(sys, "argv", ["teye_tables", "6", "--rows", str(tmp_path / "none.csv")])
-    with pytest.raises(SystemExit):
-        main()
-    assert "none.csv is not there" in capsys.readouterr().err
+    for table in TABLES:
+        assert experiments(f"teye-table{table}", "--rows", path).out.startswith(f"Table {table} of Teye")
+    assert experiments("teye-verdicts", "--rows", path).out.startswith("MCBN against the paper's MCBN")
+    ended = experiments("teye-verdicts", "--rows", tmp_path / "none.csv")
+    assert ended.code == 1
+    assert "none.csv is not there" in ended.err

@@ -1,6 +1,4 @@
-"""Pictures of the regression benchmark, from the files that `bayesnorm bench export` writes.
-
-    python -m bayesnorm.experiments.uci.figures [--rows results/uci_paper.csv] [--out out]
+"""Pictures of the regression benchmark, from the files that `python -m experiments export` writes.
 
 `uci_doubt.png`: errors of test rows sorted by doubt, MCBN, every set (the MCBN paper's uncertainty-error plots), and
 `uci_doubt_dropout.png` for MC dropout; `uci_batch_size.png`: the normalised CRPS of one training batch size M at every
@@ -9,27 +7,53 @@ effective batch size M', beside the paper's choice M' = M; `uci_draws.png`: how 
 
 from __future__ import annotations
 
-import argparse
-import csv
-import json
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 
 from bayesnorm.errors import BayesNormError
-from bayesnorm.plots import Plot, Scores, SensitivityCurve, UncertaintyErrorPlot, draw_grid, save_figure
+from bayesnorm.plots import Plot, Scores, SensitivityCurve, UncertaintyErrorPlot, draw_grid
 
-from .presets import preset_named
-from .results import ROWS
+from .evidence import write_picture
+from .options import OUT, OutFolder
+from .teye_tables.rows import read_header, read_rows
+from .uci.presets import preset_named
+from .uci.results import ROWS
 
 TRAINED_WITH = (32, 128, 512)
 """Training batch sizes that are drawn."""
 
 LARGEST, LOWEST = 4096, -60.0
 """Effective batch size, and normalised score, beyond which nothing is drawn."""
+
+
+def main(
+    rows: Annotated[Path, typer.Option(help="The CSV file of `export`, with the JSON file beside it.")] = ROWS,
+    out: OutFolder = OUT,
+) -> None:
+    """Uncertainty-error plots of the MCBN paper, batch sizes and draws, from the benchmark's results.
+
+    \b
+    python -m experiments teye-doubt --rows results/uci_paper.csv --out out
+    """
+    found, header = read_rows(rows), read_header(rows)
+    if header is None:
+        raise BayesNormError(
+            f"--rows: {rows.with_suffix('.json')} is not there; `python -m experiments export` writes both."
+        )
+    pictures: dict[str, tuple[Mapping[str, Plot], str]] = {
+        "uci_doubt": (doubt(header, "bn"), "MCBN: test errors, sorted by doubt"),
+        "uci_doubt_dropout": (doubt(header, "dropout"), "MC dropout: test errors, sorted by doubt"),
+        "uci_batch_size": (batch_sizes(header), "MCBN's doubt after training: every effective batch size"),
+        "uci_draws": (draws(found), "How many draws are enough? (MCBN, M = 128)"),
+    }
+    for name, (plots, title) in pictures.items():
+        if plots:
+            write_picture(out / f"{name}.png", draw_grid(plots, title=title))
 
 
 def doubt(header: dict[str, Any], family: str) -> dict[str, UncertaintyErrorPlot]:
@@ -78,32 +102,3 @@ def draws(rows: list[dict[str, str]]) -> dict[str, SensitivityCurve]:
         name: SensitivityCurve.of(series, "draws T", "normalised score (%)", baseline=0.0)
         for name, series in sorted(found.items())
     }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=Path, default=ROWS)
-    parser.add_argument("--out", type=Path, default=Path("out"))
-    options = parser.parse_args()
-    beside = options.rows.with_suffix(".json")
-    if not options.rows.is_file() or not beside.is_file():
-        raise BayesNormError(f"--rows: {options.rows} or {beside} is not there; `bayesnorm bench export` writes both.")
-    header = json.loads(beside.read_text())
-    with options.rows.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    options.out.mkdir(parents=True, exist_ok=True)
-    pictures: dict[str, tuple[Mapping[str, Plot], str]] = {
-        "uci_doubt": (doubt(header, "bn"), "MCBN: test errors, sorted by doubt"),
-        "uci_doubt_dropout": (doubt(header, "dropout"), "MC dropout: test errors, sorted by doubt"),
-        "uci_batch_size": (batch_sizes(header), "MCBN's doubt after training: every effective batch size"),
-        "uci_draws": (draws(rows), "How many draws are enough? (MCBN, M = 128)"),
-    }
-    for name, (plots, title) in pictures.items():
-        if plots:
-            path = options.out / f"{name}.png"
-            save_figure(draw_grid(plots, title=title), path)
-            print(path)
-
-
-if __name__ == "__main__":
-    main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import random
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +22,8 @@ from experiments.bench import Runner, Store, Tally, Unit, run_local, unit_bar
 from experiments.bench.progress import pace
 
 runner: Runner = run_local
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_results_are_the_same_for_any_number_of_workers(tmp_path, units, table):
@@ -197,8 +201,8 @@ def test_nothing_is_left_when_progress_raises(store, units, tmp_path):
 RUN = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin without it
-import sys
-sys.path.insert(0, sys.argv[1])
+import json, sys
+sys.path[:0] = json.loads(sys.argv[1])
 from experiments.bench import Store, Unit, run_local
 folder = sys.argv[2]
 units = [Unit("test", "fake_units:slow", {"x": x, "folder": folder, "seconds": 0.0 if x < 4 else 30.0})
@@ -221,8 +225,10 @@ def gone(number):
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_is_stopped_leaves_its_results_and_no_process(tmp_path, how):
-    arguments = [sys.executable, "-c", RUN, sys.path[0], str(tmp_path)]
-    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+    # From another folder, where only the run's own path leads to the experiments and to the units.
+    arguments = [sys.executable, "-c", RUN, json.dumps([sys.path[0], str(ROOT)]), str(tmp_path)]
+    options = {"stderr": subprocess.PIPE, "text": True, "start_new_session": True, "cwd": tmp_path}
+    with subprocess.Popen(arguments, **options) as process:
         end = time.monotonic() + 60
         while len(list(tmp_path.glob("*.pid"))) < 6:
             assert process.poll() is None

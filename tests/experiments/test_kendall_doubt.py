@@ -6,18 +6,21 @@ import pytest
 
 from bayesnorm.data import find
 from bayesnorm.errors import DataNotFoundError
-from experiments import noise_and_doubt
+from experiments.kendall_doubt.gap import measure_gap
+from experiments.kendall_doubt.medians import measure_shift, measure_sizes
+from experiments.kendall_doubt.posteriors import SETS
+from experiments.kendall_doubt.retention import measure_retention
 
 
 @pytest.fixture(scope="module")
 def gap():
-    return noise_and_doubt.gap(steps=600, rows=400)
+    return measure_gap(steps=600, rows=400)
 
 
 @pytest.fixture
 def _real_data():
     try:
-        for name in noise_and_doubt.SETS:
+        for name in SETS:
             find(f"uci/{name}.npz")
     except DataNotFoundError as error:
         pytest.skip(f"needs real data: {error}")
@@ -40,7 +43,7 @@ def test_the_picture_of_the_gap(gap):
 
 @pytest.mark.usefixtures("_real_data")
 def test_another_distribution_raises_epistemic_doubt_more_than_noise():
-    found = noise_and_doubt.shift(seeds=1, steps=300, most=800)
+    found = measure_shift(seeds=1, steps=300, most=800)
     least = {("power", "MCBN"): 1.0, ("power", "5 networks"): 1.2, ("protein", "5 networks"): 1.2}
     for (dataset, name), ratio in least.items():
         epistemic, aleatoric = (found.ratio(dataset, name, part) for part in (0, 1))
@@ -50,9 +53,8 @@ def test_another_distribution_raises_epistemic_doubt_more_than_noise():
 
 
 @pytest.mark.usefixtures("_real_data")
-def test_more_rows_leave_the_noise_and_lower_the_networks_disagreement(monkeypatch):
-    monkeypatch.setattr(noise_and_doubt, "SETS", ("power",))
-    found = noise_and_doubt.size(seeds=1, steps=400, most=2000)
+def test_more_rows_leave_the_noise_and_lower_the_networks_disagreement():
+    found = measure_sizes(["power"], seeds=1, steps=400, most=2000)
     networks = "5 networks"
     assert found.ratio("power", networks, 0) < 0.9
     assert 0.75 < found.ratio("power", networks, 1) < 1.25
@@ -60,9 +62,8 @@ def test_more_rows_leave_the_noise_and_lower_the_networks_disagreement(monkeypat
 
 
 @pytest.mark.usefixtures("_real_data")
-def test_both_parts_together_are_calibrated_best(monkeypatch):
-    monkeypatch.setattr(noise_and_doubt, "SETS", ("power",))
-    found = noise_and_doubt.retention(steps=400, most=1500)
+def test_both_parts_together_are_calibrated_best():
+    found = measure_retention(["power"], steps=400, most=1500)
     scores = found.crps["power"]
     assert scores["both"] < scores["epistemic"]
     assert scores["both"] <= scores["aleatoric"] * 1.02

@@ -1,4 +1,4 @@
-"""`bayesnorm bench show`: what a store holds."""
+"""`python -m experiments show`: what a store holds."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ import typer
 
 from bayesnorm.cli.printing import note, show_json, show_table
 
-from ..bench import Failure, Store
-from .bench_store import DEFAULT_STORE, open_store, require_experiment
+from .bench import DEFAULT_STORE, Failure, Store, open_store, require_experiment
 
 COLUMNS = ("experiment", "results", "failures")
 
 
-def bench_show(
+def main(
     store: Annotated[Path, typer.Argument(help="The file with the results.")] = DEFAULT_STORE,
-    experiment: Annotated[str | None, typer.Option(help="Show this one's table; without, list all.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    experiment: Annotated[str | None, typer.Option(help="Show the table of this one; without, list all.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
 ) -> None:
-    """List the experiments of a store, or show one's results and failures.
+    """List the experiments of a store, or show the results and failures of one.
 
     \b
-    bayesnorm bench show bench.sqlite
-    bayesnorm bench show bench.sqlite --experiment uci-quick
+    python -m experiments show bench.sqlite
+    python -m experiments show bench.sqlite --experiment uci-quick
     """
     with open_store(store) as opened:
         if experiment is None:

@@ -1,4 +1,4 @@
-"""`bayesnorm bench export`: an experiment's results as a CSV file."""
+"""`python -m experiments export`: the results of an experiment as a CSV file."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from bayesnorm.cli.overwriting import require_free
 from bayesnorm.cli.printing import note
 from bayesnorm.errors import BayesNormError
 
-from .. import uci
-from ..uci.results import computed_twice
-from .bench_store import open_store, require_experiment
+from . import uci
+from .bench import open_store, require_experiment
+from .uci.results import computed_twice
 
 
-def bench_export(
+def main(
     store: Annotated[Path, typer.Argument(help="The file with the results.")],
-    experiment: Annotated[str, typer.Option(help="Whose results.")],
+    experiment: Annotated[str, typer.Option(help="The experiment whose results are written.")],
     out: Annotated[Path, typer.Option(help="The CSV file to write.")],
     force: Annotated[bool, typer.Option("--force", help="Overwrite it.")] = False,
 ) -> None:
-    """Write one experiment's results as CSV.
+    """Write the results of one experiment as CSV.
 
-    Of `bench uci` there is a row for each run of each method, and a JSON file beside it with what the run took.
+    Of `uci` there is a row for each run of each method, and a JSON file beside it with what the run took.
 
     \b
-    bayesnorm bench export bench.sqlite --experiment uci-paper --out uci_paper.csv
+    python -m experiments export bench.sqlite --experiment uci-paper --out uci_paper.csv
     """
     with open_store(store) as opened:
         require_experiment(opened, experiment)
@@ -46,6 +46,7 @@ def bench_export(
 
 
 def _require_place(path: Path, store: Path, force: bool) -> None:
+    """Refuse, before any work, a file that cannot be written, or would be overwritten, or is the store."""
     require_free(path, force)
     if path.exists() and path.samefile(store):
         raise BayesNormError(f"--out: {path} is the store itself; another name would work.")

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,8 @@ from experiments.bench import Runner, Store, Tally, Unit, run_local, run_ray
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'bayesnorm[ray]'")
 
 runner: Runner = run_ray
+
+ROOT = Path(__file__).parents[3]
 
 # Ray leaves its own pipes and log files to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -151,7 +154,7 @@ def gone(number):
 RUN = """
 import json, os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin without it
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = json.loads(sys.argv[1])
 from experiments.bench import Store, Unit, run_ray
 from bayesnorm.errors import BayesNormError
 folder, addresses = sys.argv[2], json.loads(sys.argv[3])
@@ -171,10 +174,14 @@ with Store(folder + "/results.db") as store:
 
 
 def start(folder, addresses, without=(), **variables):
+    """A run from another folder, where only the run's own path leads to the experiments and to the units."""
     without = ("RAY_USAGE_STATS_ENABLED", *without)
     environment = {name: value for name, value in os.environ.items() if name not in without} | variables
+    elsewhere = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place not in ("", str(ROOT))]
+    environment["PYTHONPATH"] = os.pathsep.join(elsewhere)
     return subprocess.Popen(
-        [sys.executable, "-c", RUN, sys.path[0], str(folder), json.dumps(addresses)],
+        [sys.executable, "-c", RUN, json.dumps([sys.path[0], str(ROOT)]), str(folder), json.dumps(addresses)],
+        cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

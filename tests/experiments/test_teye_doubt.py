@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 
 import pytest
 
 from bayesnorm.errors import BayesNormError
-from experiments.uci import PRESETS, figures
+from experiments import teye_doubt
+from experiments.uci import PRESETS
 
 CURVE = [
     {"effective_batch_size": size, "normalised_crps_mean": score, "normalised_crps_error": 0.5}
@@ -35,7 +35,7 @@ def rows(preset="quick"):
 
 @pytest.mark.parametrize("preset", ["quick", "paper"])
 def test_all_draws_are_as_many_as_the_preset_has(preset):
-    (curve,) = figures.draws(rows(preset)).values()
+    (curve,) = teye_doubt.draws(rows(preset)).values()
     crps = curve.series["CRPS"]
     assert crps.at.tolist() == [2.0, PRESETS[preset].draws]
     assert crps.mean.tolist() == [1.5, 9.0]
@@ -45,26 +45,25 @@ def test_all_draws_are_as_many_as_the_preset_has(preset):
 
 @pytest.mark.parametrize(("preset", "runs"), [("quick", 4), ("paper", 25)])
 def test_runs_are_as_many_as_the_preset_has(preset, runs):
-    (curve,) = figures.batch_sizes(header(preset)).values()
+    (curve,) = teye_doubt.batch_sizes(header(preset)).values()
     trained = curve.series["trained with M = 32"]
     assert trained.at.tolist() == [64.0, 256.0], "what is out of sight is left out"
     assert trained.mean.tolist() == [-5.0, 10.0]
     assert trained.runs.tolist() == [runs, runs]
 
 
-def test_pictures_are_drawn_of_what_there_is(tmp_path, monkeypatch, capsys):
+def test_pictures_are_drawn_of_what_there_is(tmp_path, capsys):
     table = tmp_path / "uci quick.csv"
     with table.open("w", newline="") as file:
         writer = csv.DictWriter(file, rows()[0].keys())
         writer.writeheader()
         writer.writerows(rows())
-    monkeypatch.setattr(sys, "argv", ["figures", "--rows", str(table), "--out", str(tmp_path / "out")])
     with pytest.raises(
-        BayesNormError, match=r"--rows: .*uci quick\.json is not there; `bayesnorm bench export` writes"
+        BayesNormError, match=r"--rows: .*uci quick\.json is not there; `python -m experiments export` writes"
     ):
-        figures.main()
+        teye_doubt.main(table, tmp_path / "out")
     table.with_suffix(".json").write_text(json.dumps(header()))
-    figures.main()
+    teye_doubt.main(table, tmp_path / "out")
     drawn = ["uci_batch_size.png", "uci_doubt.png", "uci_draws.png"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == drawn
     assert sorted(line.rsplit("/", 1)[-1] for line in capsys.readouterr().out.split("\n")[:-1]) == drawn

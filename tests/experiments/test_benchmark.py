@@ -1,19 +1,16 @@
-"""`bayesnorm bench`: running with either runner, looking at stores, exporting."""
+"""`python -m experiments uci`, `show` and `export`: running with either runner, looking at stores, exporting."""
 
 from __future__ import annotations
 
 import csv
 import json
-import sys
 import types
 
 import pytest
 
-import experiments
-from bayesnorm.cli import bench_uci as module
 from experiments import uci as real_uci
 from experiments.bench import Store, Tally, Unit
-from experiments.uci.results import note_run
+from experiments.uci import benchmark
 
 
 @pytest.fixture
@@ -27,16 +24,16 @@ def filled(tmp_path):
     return path
 
 
-def test_show_lists_experiments(bayesnorm, filled):
-    lines = [line.split() for line in bayesnorm("bench", "show", filled).out.splitlines()]
+def test_show_lists_experiments(experiments, filled):
+    lines = [line.split() for line in experiments("show", filled).out.splitlines()]
     assert lines[0] == ["experiment", "results", "failures"]
     assert lines[2:] == [["alpha", "3", "1"], ["beta", "0", "1"]]
-    told = json.loads(bayesnorm("bench", "show", filled, "--json").out)
+    told = json.loads(experiments("show", filled, "--json").out)
     assert told[1] == {"experiment": "beta", "results": 0, "failures": 1}
 
 
-def test_show_prints_a_table_and_failures_beneath(bayesnorm, filled):
-    lines = bayesnorm("bench", "show", filled, "--experiment", "alpha").out.splitlines()
+def test_show_prints_a_table_and_failures_beneath(experiments, filled):
+    lines = experiments("show", filled, "--experiment", "alpha").out.splitlines()
     assert lines[0] == "alpha: 3 results"
     assert lines[1].split() == ["x", "y", "crps", "seconds"]
     assert lines[3].split() == ["1", "n1", "0.3333", "0.5"]
@@ -45,94 +42,92 @@ def test_show_prints_a_table_and_failures_beneath(bayesnorm, filled):
     assert lines[below + 3].split() == ['{"x":', "7,", '"y":', '"n7"}', "1", "RuntimeError:", "no"]
 
 
-def test_show_failures_alone(bayesnorm, filled):
-    lines = bayesnorm("bench", "show", filled, "--experiment", "beta").out.splitlines()
+def test_show_failures_alone(experiments, filled):
+    lines = experiments("show", filled, "--experiment", "beta").out.splitlines()
     assert lines[0] == "beta: 1 failures"
     assert lines[3].split() == ['{"x":', "1}", "1", "lost"]
 
 
-def test_show_as_json(bayesnorm, filled):
-    told = json.loads(bayesnorm("bench", "show", filled, "--experiment", "alpha", "--json").out)
+def test_show_as_json(experiments, filled):
+    told = json.loads(experiments("show", filled, "--experiment", "alpha", "--json").out)
     assert [row["x"] for row in told["results"]] == [1, 2, 10]
     assert told["results"][0]["machine"] == {"cpu": "c"}
     assert told["failures"][0]["error"].startswith("Traceback")
 
 
-def test_show_on_a_terminal(bayesnorm, filled, monkeypatch):
+def test_show_on_a_terminal(experiments, filled, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
-    told = bayesnorm("bench", "show", filled).out
+    told = experiments("show", filled).out
     assert "\x1b[" in told
     assert "┃" in told
     assert "alpha" in told
 
 
-def test_show_takes_the_default_store(bayesnorm, filled, monkeypatch):
+def test_show_takes_the_default_store(experiments, filled, monkeypatch):
     monkeypatch.chdir(filled.parent)
     filled.rename("bench.sqlite")
-    assert "alpha" in bayesnorm("bench", "show").out
+    assert "alpha" in experiments("show").out
 
 
-def test_show_an_empty_store(bayesnorm, tmp_path):
+def test_show_an_empty_store(experiments, tmp_path):
     Store(tmp_path / "empty.sqlite").close()
-    ended = bayesnorm("bench", "show", tmp_path / "empty.sqlite")
+    ended = experiments("show", tmp_path / "empty.sqlite")
     assert (ended.code, ended.out) == (0, "")
     assert "holds no experiments yet" in ended.err
 
 
 def test_show_refuses(refuses, filled, tmp_path):
-    line = refuses("bench", "show", tmp_path / "none.sqlite")
+    line = refuses("show", tmp_path / "none.sqlite")
     assert "there is no file" in line
     assert not (tmp_path / "none.sqlite").exists()
-    line = refuses("bench", "show", filled, "--experiment", "gamma")
+    line = refuses("show", filled, "--experiment", "gamma")
     assert "--experiment: 'gamma' is not in" in line
     assert "one of alpha, beta would work" in line
     (tmp_path / "text.sqlite").write_text("no database" * 100)
-    assert "is damaged or no store" in refuses("bench", "show", tmp_path / "text.sqlite")
+    assert "is damaged or no store" in refuses("show", tmp_path / "text.sqlite")
 
 
-def test_export(bayesnorm, refuses, filled, tmp_path):
+def test_export(experiments, refuses, filled, tmp_path):
     out = tmp_path / "alpha.csv"
-    arguments = ("bench", "export", filled, "--experiment", "alpha", "--out", out)
-    ended = bayesnorm(*arguments)
+    arguments = ("export", filled, "--experiment", "alpha", "--out", out)
+    ended = experiments(*arguments)
     assert ended.code == 0
     with out.open(newline="") as file:
         assert [row["x"] for row in csv.DictReader(file)] == ["1", "2", "10"]
     out.write_text("mine")
     assert "is there already; --force" in refuses(*arguments)
     assert out.read_text() == "mine"
-    assert bayesnorm(*arguments, "--force").code == 0
+    assert experiments(*arguments, "--force").code == 0
     assert out.read_text() != "mine"
-    assert "'beta' has no results" in refuses(
-        "bench", "export", filled, "--experiment", "beta", "--out", out, "--force"
-    )
+    assert "'beta' has no results" in refuses("export", filled, "--experiment", "beta", "--out", out, "--force")
 
 
 def test_export_never_writes_over_the_store(refuses, filled, tmp_path):
     before = filled.read_bytes()
     (tmp_path / "link.csv").symlink_to(filled)
     for out in (filled, tmp_path / "link.csv"):
-        arguments = ("bench", "export", filled, "--experiment", "alpha", "--out", out, "--force")
+        arguments = ("export", filled, "--experiment", "alpha", "--out", out, "--force")
         assert "is the store itself" in refuses(*arguments)
     assert filled.read_bytes() == before
 
 
-def test_export_says_what_failed(bayesnorm, filled, tmp_path):
+def test_export_says_what_failed(experiments, filled, tmp_path):
     out = tmp_path / "alpha.csv"
-    ended = bayesnorm("bench", "export", filled, "--experiment", "alpha", "--out", out)
+    ended = experiments("export", filled, "--experiment", "alpha", "--out", out)
     assert ended.err == f"1 units failed and are not in it\nwrote {out}\n"
 
 
 def test_export_of_the_uci_benchmark_without_results(refuses, tmp_path):
     with Store(tmp_path / "s.sqlite") as store:
         store.add_failure(Unit("uci-quick", "any.where:run", {"dataset": "yacht"}), "lost")
-    arguments = ("bench", "export", tmp_path / "s.sqlite", "--experiment", "uci-quick", "--out")
+    arguments = ("export", tmp_path / "s.sqlite", "--experiment", "uci-quick", "--out")
     assert "has no results of the preset 'quick'" in refuses(*arguments, tmp_path / "uci.csv")
     assert "is the name of the JSON file" in refuses(*arguments, tmp_path / "uci.json")
     assert "is a folder" in refuses(*arguments, ".")
     assert [file.name for file in tmp_path.iterdir()] == ["s.sqlite"]
 
 
-def test_export_of_the_uci_benchmark(bayesnorm, refuses, tmp_path, monkeypatch):
+def test_export_of_the_uci_benchmark(experiments, refuses, tmp_path, monkeypatch):
     with Store(tmp_path / "s.sqlite") as store:
         found = {"rows": [{"method": "MCBN", "rmse": 0.5, "split": 1}, {"method": "BN", "rmse": 0.6, "split": 1}]}
         store.add_result(Unit("uci-quick", "any.where:run", {"dataset": "yacht"}), found)
@@ -140,15 +135,15 @@ def test_export_of_the_uci_benchmark(bayesnorm, refuses, tmp_path, monkeypatch):
     written = []
     monkeypatch.setattr(real_uci, "export", lambda store, *rest: written.append(rest))
     out = tmp_path / "uci.csv"
-    arguments = ("bench", "export", tmp_path / "s.sqlite", "--experiment", "uci-quick", "--out", out)
+    arguments = ("export", tmp_path / "s.sqlite", "--experiment", "uci-quick", "--out", out)
     (tmp_path / "uci.json").touch()
     assert "uci.json is there already" in refuses(*arguments)
     assert written == []
-    ended = bayesnorm(*arguments, "--force")
+    ended = experiments(*arguments, "--force")
     assert ended.code == 0
     assert "Units computed on a CPU and on a GPU: 1; the GPU's results count." in ended.err
     assert written == [("quick", out)]
-    assert "(2 entries)" in bayesnorm("bench", "show", tmp_path / "s.sqlite", "--experiment", "uci-quick").out
+    assert "(2 entries)" in experiments("show", tmp_path / "s.sqlite", "--experiment", "uci-quick").out
 
 
 HALVE = """
@@ -170,32 +165,34 @@ def uci(monkeypatch, tmp_path):
         asked.update(preset=preset, sets=sets, methods=methods, device=device)
         return [Unit("uci-quick", "quick_units:halve", {"x": x}) for x in range(4)]
 
-    fake = types.ModuleType("experiments.uci")
-    fake.PRESETS, fake.METHODS, fake.units = {"quick": 1, "paper": 2}, ("MCBN",), units
-    fake.note_run = note_run
-    fake.summary = lambda store, preset: f"{preset}: {len(store.rows('uci-quick'))} results"
-    monkeypatch.setitem(sys.modules, "experiments.uci", fake)
-    monkeypatch.setattr(experiments, "uci", fake, raising=False)
+    fake = types.SimpleNamespace(
+        PRESETS={"quick": 1, "paper": 2},
+        METHODS=("MCBN",),
+        units=units,
+        note_run=real_uci.note_run,
+        summary=lambda store, preset: f"{preset}: {len(store.rows('uci-quick'))} results",
+    )
+    monkeypatch.setattr(benchmark, "uci", fake)
     (tmp_path / "quick_units.py").write_text(HALVE)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("BROKEN", str(tmp_path / "broken"))
     return asked
 
 
-def test_uci(bayesnorm, uci, tmp_path):
+def test_uci(experiments, uci, tmp_path):
     store = tmp_path / "bench.sqlite"
-    ended = bayesnorm("bench", "uci", "--workers", 1, "--store", store)
+    ended = experiments("uci", "--workers", 1, "--store", store)
     assert (ended.code, ended.out) == (0, "quick: 4 results\n")
     assert f"0 were there, 4 finished, 0 failed; all are in {store}" in ended.err
     assert uci == {"preset": "quick", "sets": None, "methods": None, "device": "cpu"}
-    assert "4 were there, 0 finished" in bayesnorm("bench", "uci", "--workers", 1, "--store", store).err
+    assert "4 were there, 0 finished" in experiments("uci", "--workers", 1, "--store", store).err
     with Store(store) as opened:  # the run that did something, not the one that found all there
         (run,) = opened.rows("uci-quick runs")
     assert (run["finished"], run["workers"]) == (4, 1)
     assert 0 < run["wall"] < 600
 
 
-def test_uci_passes_everything_on(bayesnorm, uci, tmp_path, monkeypatch):
+def test_uci_passes_everything_on(experiments, uci, tmp_path, monkeypatch):
     called = []
     for name in ("run_local", "run_ray"):
 
@@ -203,56 +200,54 @@ def test_uci_passes_everything_on(bayesnorm, uci, tmp_path, monkeypatch):
             called.append((name, options))
             return Tally(0, 0, 0)
 
-        monkeypatch.setattr(module, name, run)
+        monkeypatch.setattr(benchmark, name, run)
     common = ("--store", tmp_path / "s.sqlite", "--threads", 3)
     chosen = ("--preset", "paper", "--set", "yacht", "--set", "wine", "--method", "MCBN", "--device", "cuda")
-    bayesnorm("bench", "uci", *common, *chosen)
+    experiments("uci", *common, *chosen)
     assert uci == {"preset": "paper", "sets": ["yacht", "wine"], "methods": ["MCBN"], "device": "cuda"}
-    bayesnorm("bench", "uci", *common, "--runner", "ray", "--address", "10.0.0.1:6379", "--workers", 5)
+    experiments("uci", *common, "--runner", "ray", "--address", "10.0.0.1:6379", "--workers", 5)
     assert called == [
         ("run_local", {"workers": None, "threads": 3}),
         ("run_ray", {"address": "10.0.0.1:6379", "workers": 5, "threads": 3}),
     ]
 
 
-def test_uci_interrupted_keeps_its_time(bayesnorm, uci, tmp_path, monkeypatch):
+def test_uci_interrupted_keeps_its_time(experiments, uci, tmp_path, monkeypatch):
     def run(units, store, **_):
         store.add_result(units[2], 1.0)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "run_local", run)
+    monkeypatch.setattr(benchmark, "run_local", run)
     store = tmp_path / "bench.sqlite"
-    assert bayesnorm("bench", "uci", "--workers", 3, "--store", store).code == 130
+    assert experiments("uci", "--workers", 3, "--store", store).code == 130
     with Store(store) as opened:
         (run,) = opened.rows("uci-quick runs")
     assert (run["finished"], run["workers"]) == (1, 3)
 
 
-def test_uci_with_failures(bayesnorm, uci, tmp_path):
+def test_uci_with_failures(experiments, uci, tmp_path):
     (tmp_path / "broken").touch()
     store = tmp_path / "my bench.sqlite"
-    ended = bayesnorm("bench", "uci", "--workers", 1, "--store", store)
+    ended = experiments("uci", "--workers", 1, "--store", store)
     assert (ended.code, ended.out) == (1, "quick: 3 results\n")
     last = ended.err.splitlines()[-1]
-    assert last.startswith("error: 1 units failed; `bayesnorm bench show")
+    assert last.startswith("error: 1 units failed; `python -m experiments show")
     assert f"'{store}' --experiment uci-quick` says why" in last
-    assert "OSError: odd" in bayesnorm("bench", "show", store, "--experiment", "uci-quick").out
+    assert "OSError: odd" in experiments("show", store, "--experiment", "uci-quick").out
     (tmp_path / "broken").unlink()
-    assert bayesnorm("bench", "uci", "--workers", 1, "--store", store).code == 0
+    assert experiments("uci", "--workers", 1, "--store", store).code == 0
 
 
 def test_uci_refuses(refuses, uci, tmp_path):
     store = ("--store", tmp_path / "s.sqlite")
-    assert "--address: was given without --runner ray" in refuses("bench", "uci", "--address", "a:1", *store, code=2)
-    line = refuses("bench", "uci", "--preset", "huge", *store, code=2)
+    assert "--address: was given without --runner ray" in refuses("uci", "--address", "a:1", *store, code=2)
+    line = refuses("uci", "--preset", "huge", *store, code=2)
     assert "--preset: 'huge' was given; one of quick, paper would work" in line
-    line = refuses("bench", "uci", "--set", "yacht", "--set", "iris", *store, code=2)
+    line = refuses("uci", "--set", "yacht", "--set", "iris", *store, code=2)
     assert "--set: 'iris' was given; one of boston," in line
-    assert "--method: 'MCDO' was given; one of MCBN would work" in refuses(
-        "bench", "uci", "--method", "MCDO", *store, code=2
-    )
-    assert "'--threads'" in refuses("bench", "uci", "--threads", 0, *store, code=2)
-    assert "'--runner'" in refuses("bench", "uci", "--runner", "frob", *store, code=2)
-    assert "'--device'" in refuses("bench", "uci", "--device", "tpu", *store, code=2)
-    assert "does not exist; make it first" in refuses("bench", "uci", "--store", tmp_path / "no" / "s.sqlite")
+    assert "--method: 'MCDO' was given; one of MCBN would work" in refuses("uci", "--method", "MCDO", *store, code=2)
+    assert "'--threads'" in refuses("uci", "--threads", 0, *store, code=2)
+    assert "'--runner'" in refuses("uci", "--runner", "frob", *store, code=2)
+    assert "'--device'" in refuses("uci", "--device", "tpu", *store, code=2)
+    assert "does not exist; make it first" in refuses("uci", "--store", tmp_path / "no" / "s.sqlite")
     assert not (tmp_path / "s.sqlite").exists()

@@ -1,4 +1,4 @@
-"""`bayesnorm bench uci`: the regression benchmark of the MCBN paper, and more."""
+"""`python -m experiments uci`: the regression benchmark of the MCBN paper, and more."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from bayesnorm.cli.usage import UsageError
 from bayesnorm.data import UCI_SETS
 from bayesnorm.errors import BayesNormError
 
-from ..bench import Store, Tally, Unit, run_local, run_ray, unit_bar
-from .bench_store import DEFAULT_STORE
+from .. import uci
+from ..bench import DEFAULT_STORE, Store, Tally, Unit, run_local, run_ray, unit_bar
+from ..options import Device, require_known
 
 
 class RunnerName(StrEnum):
@@ -26,21 +27,14 @@ class RunnerName(StrEnum):
     ray = "ray"
 
 
-class Device(StrEnum):
-    """On what."""
-
-    cpu = "cpu"
-    cuda = "cuda"
-
-
-def bench_uci(
+def main(
     preset: Annotated[str, typer.Option(help="How much: quick, or paper for all that the MCBN paper has.")] = "quick",
     sets: Annotated[list[str] | None, typer.Option("--set", help="Only this set; may be repeated.")] = None,
     methods: Annotated[list[str] | None, typer.Option("--method", help="Only this method; may be repeated.")] = None,
     runner: Annotated[RunnerName, typer.Option(help="This machine's cores, or a Ray cluster.")] = RunnerName.local,
-    address: Annotated[str | None, typer.Option(help="The Ray cluster's; without, one of this machine's own.")] = None,
+    address: Annotated[str | None, typer.Option(help="Address of the Ray cluster; without, a new local one.")] = None,
     workers: Annotated[int | None, typer.Option(min=0, help="Units at once; without, one per --threads cores.")] = None,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of each.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of each unit.")] = 1,
     device: Annotated[Device, typer.Option(help="Where networks are trained.")] = Device.cpu,
     store: Annotated[Path, typer.Option(help="The file with the results; made if it is not there.")] = DEFAULT_STORE,
 ) -> None:
@@ -49,19 +43,14 @@ def bench_uci(
     Results are in the store as soon as they are there: stop at any time, the same command goes on where it was.
 
     \b
-    bayesnorm bench uci --preset quick --set yacht --set boston
-    bayesnorm bench uci --preset paper --runner ray --device cuda --store paper.sqlite
+    python -m experiments uci --preset quick --set yacht --set boston
+    python -m experiments uci --preset paper --runner ray --device cuda --store paper.sqlite
     """
     if address is not None and runner is not RunnerName.ray:
         raise UsageError("--address: was given without --runner ray; both would work.")
-    from .. import uci
-
-    if preset not in uci.PRESETS:
-        raise UsageError(f"--preset: {preset!r} was given; one of {', '.join(uci.PRESETS)} would work.")
-    for option, given, known in (("--set", sets, UCI_SETS), ("--method", methods, uci.METHODS)):
-        for name in given or ():
-            if name not in known:
-                raise UsageError(f"{option}: {name!r} was given; one of {', '.join(known)} would work.")
+    require_known("--preset", [preset], uci.PRESETS)
+    require_known("--set", sets or (), UCI_SETS)
+    require_known("--method", methods or (), uci.METHODS)
     units = uci.units(preset, sets=sets or None, methods=methods or None, device=str(device))
     with Store(store) as opened:
         started, missing = time.perf_counter(), len(opened.missing(units))
@@ -75,7 +64,7 @@ def bench_uci(
         if tally.kept + tally.finished:
             print(uci.summary(opened, preset))
     if tally.failed:
-        look = f"bayesnorm bench show {shlex.quote(str(store))} --experiment {units[0].experiment}"
+        look = f"python -m experiments show {shlex.quote(str(store))} --experiment {units[0].experiment}"
         raise BayesNormError(f"{tally.failed} units failed; `{look}` says why, and the same command tries them again.")
 
 

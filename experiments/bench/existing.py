@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from bayesnorm.errors import BayesNormError
 
-from ..bench import Store
+from .store import Store
 
 DEFAULT_STORE = Path("bench.sqlite")
 
 
-def open_store(path: Path) -> Store:
+def open_store(path: str | os.PathLike[str]) -> Store:
     """Open a store; unlike `Store` itself, never make one."""
-    if not path.exists():
-        raise BayesNormError(f"STORE: there is no file {path}; what `bayesnorm bench uci --store` wrote would work.")
+    if not Path(path).is_file():
+        raise BayesNormError(
+            f"store: there is no file {path}; what `python -m experiments uci --store` wrote would work."
+        )
     return Store(path)
 
 

@@ -1,0 +1,67 @@
+"""All experiments as one application: a command per table or figure, the benchmark, and what belongs to its store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import typer
+
+from bayesnorm.cli.ending import run_commands
+
+from . import (
+    active_digits,
+    compare_methods,
+    export,
+    kendall_doubt,
+    mukhoti_batch_size,
+    show,
+    teye_doubt,
+    teye_figure1,
+    teye_figure3,
+    uci_luck,
+)
+from .teye_tables import printing
+from .uci import benchmark
+
+PROGRAM = "python -m experiments"
+
+TABLES_AND_FIGURES: dict[str, Callable[..., None]] = {
+    **printing.COMMANDS,
+    "teye-figure1": teye_figure1.main,
+    "teye-figure3": teye_figure3.main,
+    "teye-doubt": teye_doubt.main,
+    "mukhoti-batch-size": mukhoti_batch_size.main,
+    "kendall-doubt": kendall_doubt.main,
+    "compare-methods": compare_methods.main,
+    "active-digits": active_digits.main,
+    "uci-luck": uci_luck.main,
+}
+BENCHMARK: dict[str, Callable[..., None]] = {"uci": benchmark.main, "show": show.main, "export": export.main}
+
+app = typer.Typer(name=PROGRAM, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+for title, commands in (("Tables and figures", TABLES_AND_FIGURES), ("The benchmark and its store", BENCHMARK)):
+    for name, main in commands.items():
+        app.command(name, rich_help_panel=title)(main)
+
+
+@app.callback(invoke_without_command=True)
+def everything(
+    context: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+) -> None:
+    """Compute the papers' tables and figures again, and this package's own evidence.
+
+    \b
+    python -m experiments teye-table4
+    python -m experiments uci --preset quick --store quick.sqlite
+    python -m experiments teye-table4 --store quick.sqlite
+    """
+    context.obj["debug"] = debug
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run a command of `python -m experiments`; see `run_commands`."""
+    return run_commands(app, PROGRAM, arguments)

@@ -1,1 +1,0 @@
-"""One file = one command of `python -m experiments`."""

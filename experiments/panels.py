@@ -1,0 +1,28 @@
+"""Figures of several panels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bayesnorm.plots import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PANEL = (5.4, 4.4)
+"""Inches of one panel."""
+
+
+def panels(rows: int, columns: int) -> list[list[Axes]]:
+    """Return the axes of a new figure, row by row."""
+    figure = style.new_figure((PANEL[0] * columns, PANEL[1] * rows))
+    numbers = range(1, rows * columns + 1)
+    axes = [style.axes(figure.add_subplot(rows, columns, number)) for number in numbers]
+    return [axes[start : start + columns] for start in range(0, rows * columns, columns)]
+
+
+def set_figure_title(ax: Axes, title: str) -> None:
+    """Put a title above the whole figure that axes belong to."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.suptitle(title)

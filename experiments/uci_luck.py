@@ -1,0 +1,104 @@
+"""How much of a data set's results is luck of the networks that cross-validation happens to train?
+
+Runs the paper's protocol (preset "paper": splits, folds, grid, retraining) again and again on one set, MCBN only, with
+other seeds for the networks of the folds and for those that are retrained; the rows of splits and folds stay. The
+standard errors of a table are over 25 networks whose hyper-parameters were chosen once: they do not know of this.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from bayesnorm.data import UCI_SETS
+
+from .evidence import write_numbers
+from .options import FastestDevice, fastest, require_known
+from .uci.folds import Data
+from .uci.presets import PRECISIONS, PRESETS
+from .uci.scoring import Drawn, Noise, scores
+from .uci.selection import DRAWN, Setting, cross_validate, settings_for
+from .uci.unit import Networks, Unit
+
+
+def main(
+    name: Annotated[str, typer.Option("--set", help="The data set.")] = "boston",
+    repeats: Annotated[int, typer.Option(min=1, help="How often the protocol is run again.")] = 3,
+    device: FastestDevice = None,
+    out: Annotated[Path | None, typer.Option(help="File to write; by default results/uci_luck_SET.json.")] = None,
+) -> None:
+    """How much of a set's results is luck: the paper's protocol again, with other seeds for all networks.
+
+    Finished batch sizes are kept in the file, and the same command goes on where it was. Needs the data folder.
+
+    \b
+    python -m experiments uci-luck --set boston --repeats 3
+    """
+    require_known("--set", [name], UCI_SETS)
+    place, path = fastest(device), out or Path("results") / f"uci_luck_{name}.json"
+    rows: list[dict[str, Any]] = json.loads(path.read_text())["rows"] if path.exists() else []
+    done = {(row["repeat"], row["batch size"]) for row in rows}
+    paper = PRESETS["paper"]
+    for repeat in range(1, repeats + 1):  # 0 would be the benchmark's own seeds
+        for size in settings_for(paper, Data(name, paper.splits, paper.folds), "bn"):
+            if (repeat, size) in done:
+                continue
+            started = time.perf_counter()
+            with torch.no_grad():
+                rows.append(scores_at(name, size, repeat, place))
+            print(f"repeat {repeat}, M = {size:.0f}: {time.perf_counter() - started:.0f} s", flush=True)
+            write_numbers(path, {"set": name, "rows": rows}, place)
+        means = result([row for row in rows if row["repeat"] == repeat])
+        print(
+            f"repeat {repeat}: RMSE {means['rmse']:.3f} ± {means['rmse_error']:.3f}, CRPS {means['crps']:.3f} ± "
+            f"{means['crps_error']:.3f}, normalised {means['normalised_crps']:.1f} ± "
+            f"{means['normalised_crps_error']:.1f} %",
+            flush=True,
+        )
+
+
+def scores_at(dataset: str, batch_size: float, repeat: int, device: str) -> dict[str, Any]:
+    """Return the cross-validated RMSE of every split, and test scores of its five networks, at one batch size."""
+    paper = PRESETS["paper"]
+    count = len(paper.seeds)
+    own = dataclasses.replace(
+        paper, seeds=tuple(seed + repeat * count for seed in paper.seeds), fold_seed=paper.fold_seed * (1 + repeat)
+    )
+    setting = Setting(own, Data(dataset, own.splits, own.folds), "bn", batch_size, device)
+    unit = Unit(setting)
+    validated = cross_validate(setting)
+    chosen = validated.chosen[DRAWN]
+
+    def drawn(networks: Networks) -> Drawn:
+        return networks.moments(setting.draws(networks.stack, networks.train))
+
+    noise = Noise.chosen(drawn(unit.folds(validated, chosen)), PRECISIONS[dataset], len(own.splits))
+    found = scores(drawn(unit.final(chosen)), noise)
+    return {
+        "repeat": repeat,
+        "batch size": batch_size,
+        "cv_rmse": chosen.cv_rmse,
+        "weight_decay": chosen.weight_decay,
+        "epochs": chosen.epochs,
+        **{name: found[name].tolist() for name in ("rmse", "crps", "normalised_crps")},
+    }
+
+
+def result(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """Return means over splits and networks, at the batch size that each split chooses by its cross-validated RMSE."""
+    splits = range(len(rows[0]["cv_rmse"]))
+    best = [min(rows, key=lambda row: row["cv_rmse"][split]) for split in splits]
+    means = {}
+    for name in ("rmse", "crps", "normalised_crps"):
+        each = len(rows[0][name]) // len(splits)
+        values = [value for split in splits for value in best[split][name][split * each : (split + 1) * each]]
+        means[name] = statistics.fmean(values)
+        means[f"{name}_error"] = statistics.stdev(values) / len(values) ** 0.5
+    return means

@@ -1,0 +1,122 @@
+"""`python -m experiments`: one entry per table or figure, each with help, from a checkout alone."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from experiments import teye_tables
+from experiments.app import BENCHMARK, TABLES_AND_FIGURES
+from experiments.teye_tables import printing
+
+ROOT = Path(__file__).parents[2]
+ALL = [*TABLES_AND_FIGURES, *BENCHMARK]
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",)])
+def test_alone_it_lists_every_entry(experiments, arguments):
+    ended = experiments(*arguments)
+    assert ended.code == 0
+    first_words = [line.split()[1] for line in ended.out.splitlines() if line.startswith("│ ") and line[2] != " "]
+    assert [word for word in first_words if not word.startswith("-")] == ALL
+    assert set(ALL) > {"teye-figure1", "uci", *(f"teye-table{number}" for number in teye_tables.TABLES)}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_entry_teaches_with_an_example(experiments, name):
+    ended = experiments(name, "--help")
+    assert (ended.code, ended.err) == (0, "")
+    assert f"python -m experiments {name}" in ended.out.partition("Usage:")[2].partition("\n")[2]
+
+
+def test_every_file_with_a_main_is_an_entry():
+    """So that no table or figure is forgotten in the list."""
+    found = set()
+    for path in (ROOT / "experiments").rglob("*.py"):
+        functions = [node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
+        if "main" in functions and path.name != "worker.py":
+            found.add(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
+    listed = {main.__module__ for main in (*TABLES_AND_FIGURES.values(), *BENCHMARK.values())}
+    assert found == listed - {printing.__name__}
+
+
+def test_figure1(experiments, tmp_path):
+    pytest.importorskip("matplotlib")
+    ended = experiments("teye-figure1", "--out", tmp_path / "new" / "out", "--epochs", 2)
+    picture = tmp_path / "new" / "out" / "teye_figure1.png"
+    assert (ended.code, ended.out) == (0, f"{picture}\n")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_tables(experiments, monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(printing, "render", lambda *arguments: asked.append(arguments) or "the table")
+    assert experiments("teye-table4").out == "the table\n"
+    experiments("teye-table11", "--rows", tmp_path / "rows.csv")
+    experiments("teye-table1", "--store", tmp_path / "store.sqlite", "--experiment", "uci-quick")
+    assert asked == [
+        (4, None, None, None),
+        (11, tmp_path / "rows.csv", None, None),
+        (1, None, tmp_path / "store.sqlite", "uci-quick"),
+    ]
+
+
+def test_refuses(refuses, tmp_path):
+    line = refuses("teye-table2", code=2)
+    assert line.startswith("error: No such command 'teye-table2'")
+    assert line.endswith("; python -m experiments --help says more.\n")
+    line = refuses("teye-figure3", "--frob", code=2)
+    assert line == "error: No such option: --frob; python -m experiments teye-figure3 --help says more.\n"
+    assert "--rows and --store were given" in refuses("teye-table1", "--rows", "a", "--store", "b", code=2)
+    assert "there is no file" in refuses("teye-table4", "--store", tmp_path / "none.sqlite")
+    assert not (tmp_path / "none.sqlite").exists()
+    assert "none.csv" in refuses("teye-table4", "--rows", tmp_path / "none.csv")
+    line = refuses("compare-methods", "--set", "iris", code=2)
+    assert line == "error: --set: 'iris' was given; one of toy, yacht, concrete, energy would work.\n"
+    assert "--set: 'iris' was given" in refuses("uci-luck", "--set", "iris", code=2)
+
+
+def test_debug_shows_where(experiments, monkeypatch):
+    monkeypatch.setattr(printing, "render", lambda *_: 1 / 0)
+    ended = experiments("teye-table4")
+    assert ended.err.endswith("ZeroDivisionError: division by zero (python -m experiments --debug ... shows where).\n")
+    assert experiments("--debug", "teye-table4").err.startswith("Traceback")
+
+
+def run_module(*arguments, **variables):
+    command = [sys.executable, "-W", "error", "-m", "experiments", *arguments]
+    return subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_as_a_module():
+    ended = run_module("teye-table7")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("Table 7 of Teye et al. 2018")
+
+
+def test_make_reproduce():
+    def make(*arguments):
+        command = ["make", "--dry-run", "--old-file=.venv/.installed", "reproduce", *arguments]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+
+    assert make("NAME=teye-table4", "ARGS=--store b").strip() == ".venv/bin/python -m experiments teye-table4 --store b"
+    assert make().strip() == ".venv/bin/python -m experiments --help"
+
+
+def test_the_wheel_holds_no_experiments():
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
+    assert build == {"wheel": {"packages": ["src/bayesnorm"]}}
+    assert {path.name for path in (ROOT / "src").iterdir() if not path.name.endswith(".egg-info")} == {"bayesnorm"}
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            assert "experiments" not in {name.split(".")[0] for name in names}, path
