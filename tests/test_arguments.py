@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.arguments import as_whole, hold_plain_ints, require_whole
+from bayesnorm.arguments import as_whole, hold_plain_ints, require_not_negative, require_whole
 from bayesnorm.errors import InputError
 
 KINDS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64)
@@ -41,6 +41,19 @@ def test_whole_numbers_of_every_type_become_plain(kind, data):
     for value in (number, kind(number)):
         assert as_whole(value) == number
         assert type(as_whole(value)) is int
+
+
+@pytest.mark.parametrize("value", [0, 0.0, 3, 1e-3, np.float32(0.5), np.int64(2)])
+def test_numbers_from_zero(value):
+    found = require_not_negative("rate", value)
+    assert type(found) is float
+    assert found == value
+
+
+@pytest.mark.parametrize("value", [-1e-9, float("nan"), float("inf"), "3", None, True, np.zeros(1)], ids=repr)
+def test_numbers_that_are_not_from_zero(value):
+    with pytest.raises(bn.BayesNormError, match=r"^rate: .* was given; a number from 0 would work\.$"):
+        require_not_negative("rate", value)
 
 
 def test_named_numbers_become_plain():

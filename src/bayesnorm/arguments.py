@@ -62,6 +62,14 @@ def require_positive(name: str, value: Any, *, error: type[BayesNormError] = Bay
     return found
 
 
+def require_not_negative(name: str, value: Any) -> float:
+    """Return zero or a positive, finite number as a plain float, or raise an error that names the argument."""
+    found = as_number(value)
+    if found is None or not 0 <= found < math.inf:
+        raise BayesNormError(f"{name}: {value!r} was given; a number from 0 would work.")
+    return found
+
+
 def require_seed(seed: Any) -> int:
     """A whole number in the range that every generator takes."""
     return require_whole("seed", seed, 0, 2**63 - 1, words="; a whole number from 0 would work.")

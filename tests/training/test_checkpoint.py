@@ -46,7 +46,7 @@ SETTINGS = {
     "Adam": {},
     "decay and penalty": {
         "weight_decay": 0.1,
-        "penalties": [lambda model, at: model[0].bias.square().sum() * at.epoch],
+        "penalties": [lambda model, epoch: model[0].bias.square().sum() * epoch],
     },
     "AMSGrad": {"optimiser": partial(AdamW, lr=1e-2, amsgrad=True)},
     "momentum": {"optimiser": partial(SGD, lr=0.1, momentum=0.9)},
@@ -58,10 +58,7 @@ SETTINGS = {
     "milestones": {"schedule": partial(lr_scheduler.MultiStepLR, milestones=[2, 2, 5], gamma=0.3)},
     "function": {"schedule": partial(lr_scheduler.LambdaLR, lr_lambda=lambda epoch: 0.9**epoch)},
     "chain": {"schedule": warm_up_and_cool_down},
-    "one cycle": {
-        "schedule": partial(lr_scheduler.OneCycleLR, max_lr=0.1, total_steps=5 * EPOCHS),
-        "schedule_every": "step",
-    },
+    "one cycle": {"schedule": partial(lr_scheduler.OneCycleLR, max_lr=0.1, total_steps=EPOCHS + 1)},
     "plateau": {
         "schedule": partial(lr_scheduler.ReduceLROnPlateau, patience=0, threshold=1.0),
         "validation": rows(20, 1),
@@ -70,7 +67,7 @@ SETTINGS = {
     "early stop": {"optimiser": partial(SGD, lr=0.5), "validation": rows(20, 1), "patience": 2, "epochs": 40},
     "loader": {"data": DataLoader(TensorDataset(*rows()), 8, shuffle=True), "batch_size": None},
     "random transform": {"data": Jittered()},
-    "scaled gradients": {"mixed_precision": torch.float16},
+    "mixed precision": {"mixed_precision": True},
 }
 
 

@@ -37,7 +37,7 @@ OTHERS = {
     "rate": (network, {"learning_rate": 0.1}, 'optimiser is Adam .*"lr": 0.001.* there and Adam .*"lr": 0.1'),
     "schedule": (network, {"schedule": partial(lr_scheduler.StepLR, step_size=3)}, "schedule is None there and StepLR"),
     "decay": (network, {"weight_decay": 0.1}, "weight_decay is 0.0 there and 0.1 here"),
-    "penalties": (network, {"penalties": [lambda model, at: 0]}, "penalties is 0 there and 1 here"),
+    "penalties": (network, {"penalties": [lambda model, epoch: 0]}, "penalties is 0 there and 1 here"),
     "patience": (network, {"patience": 3, "validation": rows(9)}, "evaluate_every is None there and 1 here"),
 }
 
@@ -218,7 +218,7 @@ def test_any_nesting_comes_back(tmp_path):
 def test_a_broken_network_is_never_written(tmp_path):
     """A step to infinity in the last batch of an epoch shows in no loss of that epoch."""
     path = tmp_path / "run"
-    schedule = partial(lr_scheduler.LambdaLR, lr_lambda=lambda step: float("inf") if step == 9 else 1.0)
+    schedule = partial(lr_scheduler.LambdaLR, lr_lambda=lambda epoch: float("inf") if epoch == 1 else 1.0)
     with pytest.raises(BayesNormError, match="finite to the end of epoch 2"):
-        call(network(), path, optimiser=partial(SGD, lr=0.01), schedule=schedule, schedule_every="step")
+        call(network(), path, optimiser=partial(SGD, lr=0.01), schedule=schedule, batch_size=43)
     assert len(Checkpoint(path, settings_in(path)).read()["history"]["losses"]) == 1

@@ -15,7 +15,7 @@ from torch.nn.functional import mse_loss
 from torch.optim import SGD, Adam, RMSprop, lr_scheduler
 
 from bayesnorm.errors import BayesNormError, InputError, NetworkError
-from bayesnorm.training import Step, progress_bar, train
+from bayesnorm.training import progress_bar, train
 
 from .small_training import DEVICES, data, network, trained, weights
 
@@ -26,12 +26,12 @@ def global_states():
     return torch.get_rng_state().tolist(), devices, random.getstate(), numbers
 
 
-def kl(model, at):
-    """A penalty that changes with every step."""
-    return at.epoch * 0.01 * sum(p.abs().sum() for p in model.parameters()) / at.step
+def kl(model, epoch):
+    """A penalty that changes with every epoch."""
+    return epoch * 0.01 * sum(p.abs().sum() for p in model.parameters())
 
 
-def by_hand(model, optimiser, schedule, schedule_every, decay, penalties, epochs=4, batch_size=8, seed=3):
+def by_hand(model, optimiser, schedule, decay, penalties, epochs=4, batch_size=8, seed=3):
     """The loop that everybody writes."""
     model = copy.deepcopy(model)
     x, y = data()
@@ -49,56 +49,40 @@ def by_hand(model, optimiser, schedule, schedule_every, decay, penalties, epochs
                 optimiser.zero_grad()
                 loss = mse_loss(model(x[chosen]), y[chosen])
                 for penalty in penalties:
-                    loss = loss + penalty(model, Step(epoch, epochs, step + 1, len(x) // batch_size))
+                    loss = loss + penalty(model, epoch)
                 if decay:
                     squares = torch.stack([p.square().sum() for p in model.parameters() if p.dim() > 1])
                     loss = loss + decay / 2 * squares.sum()
                 loss.backward()
                 optimiser.step()
                 total += loss.item()
-                if schedule and schedule_every == "step":
-                    schedule.step()
             losses.append(total / (step + 1))
-            if schedule and schedule_every == "epoch":
+            if schedule:
                 schedule.step()
     return model.eval(), losses
 
 
 @pytest.mark.parametrize(
-    ("optimiser", "schedule", "schedule_every", "decay", "penalties"),
+    ("optimiser", "schedule", "decay", "penalties"),
     [
-        (None, None, "epoch", 0.0, ()),
-        (partial(Adam, lr=1e-2, betas=(0.8, 0.9)), None, "epoch", 0.1, ()),
-        (
-            partial(SGD, lr=0.1, momentum=0.9, nesterov=True),
-            partial(lr_scheduler.StepLR, step_size=2),
-            "epoch",
-            0.0,
-            (),
-        ),
-        (partial(SGD, lr=0.1), partial(lr_scheduler.OneCycleLR, max_lr=0.2, total_steps=20), "step", 0.01, (kl,)),
+        (None, None, 0.0, ()),
+        (partial(Adam, lr=1e-2, betas=(0.8, 0.9)), None, 0.1, ()),
+        (partial(SGD, lr=0.1, momentum=0.9, nesterov=True), partial(lr_scheduler.StepLR, step_size=2), 0.0, ()),
+        (partial(SGD, lr=0.1), partial(lr_scheduler.OneCycleLR, max_lr=0.2, total_steps=5), 0.01, (kl,)),
         (
             RMSprop,
             partial(lr_scheduler.CosineAnnealingLR, T_max=4),
-            "epoch",
             0.0,
-            (kl, lambda model, at: model[0].bias.sum()),
+            (kl, lambda model, _epoch: model[0].bias.sum()),
         ),
     ],
-    ids=["plain", "Adam, decay", "SGD, steps", "one cycle by step", "two penalties"],
+    ids=["plain", "Adam, decay", "SGD, steps", "one cycle", "two penalties"],
 )
-def test_it_is_the_loop_that_everybody_writes(optimiser, schedule, schedule_every, decay, penalties):
+def test_it_is_the_loop_that_everybody_writes(optimiser, schedule, decay, penalties):
     model = network(nn.Dropout(0.3))
-    expected, losses = by_hand(model, optimiser or partial(Adam, lr=1e-3), schedule, schedule_every, decay, penalties)
+    expected, losses = by_hand(model, optimiser or partial(Adam, lr=1e-3), schedule, decay, penalties)
     found, history = trained(
-        model,
-        epochs=4,
-        seed=3,
-        optimiser=optimiser,
-        schedule=schedule,
-        schedule_every=schedule_every,
-        weight_decay=decay,
-        penalties=penalties,
+        model, epochs=4, seed=3, optimiser=optimiser, schedule=schedule, weight_decay=decay, penalties=penalties
     )
     assert torch.equal(weights(found), weights(expected))
     np.testing.assert_allclose(history.losses, losses, rtol=1e-6)
@@ -196,7 +180,6 @@ def test_a_bar(rich, monkeypatch, capsys):
     else:
         monkeypatch.setitem(sys.modules, "rich.progress", None)
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    trained(network(), progress=True)
     with progress_bar("members") as bar:
         trained(network(), progress=bar)
     out, err = capsys.readouterr()
@@ -232,12 +215,6 @@ BAD = {
     "two rates": ({"optimiser": SGD, "learning_rate": 1.0}, BayesNormError, "learning_rate: is Adam's"),
     "a schedule": ({"schedule": 3}, BayesNormError, "schedule: int was given; a function that makes one"),
     "no schedule": ({"schedule": id}, BayesNormError, "schedule: made int; a function"),
-    "schedule_every": ({"schedule_every": "batch"}, BayesNormError, "schedule_every: 'batch' .*'epoch' or 'step'"),
-    "plateau by step": (
-        {"schedule": lr_scheduler.ReduceLROnPlateau, "schedule_every": "step"},
-        BayesNormError,
-        "schedule_every: 'step' does not go with ReduceLROnPlateau",
-    ),
     "no parameters": ({"parameters": []}, BayesNormError, "parameters: holds no parameter"),
     "no parameter": ({"parameters": ["0.weight"]}, BayesNormError, "parameters: entry 0 is str"),
     "no gradient": ({"parameters": [torch.zeros(3)]}, BayesNormError, "parameters: entry 0 is no leaf"),

@@ -154,9 +154,9 @@ class VariationalMethod(ABC):
         def loss(result: Any, y: Tensor) -> Tensor:
             return given.loss(select_output(result, output, len(y)), y)
 
-        def divergence(_: nn.Module, at: Any) -> Tensor:
+        def divergence(_: nn.Module, epoch: int) -> Tensor:
             total = torch.stack([own.kl(prior) for own in weights.values()]).sum()
-            return total * (min(1.0, at.epoch / (self.kl_warmup + 1)) / rows)
+            return total * (min(1.0, epoch / (self.kl_warmup + 1)) / rows)
 
         noisy = NoisyNetwork(network, weights, self.estimator, example)
         with renamed_argument("data", "train_data"):

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from ..errors import BayesNormError
-from ..training.batches import _order
+from ..training.batching import shuffled_batches
 from .architecture import Activation, Dense, Norm
 from .bundle import Bundle
 from .layers import TrainedDense, TrainedDrop, TrainedLayer, TrainedNorm, activation
@@ -136,7 +136,9 @@ class Block:
     def epoch_orders(self) -> list[Tensor]:
         """Places in lists of rows, in the order of a new epoch, for each of `orders`."""
         size, stream = self.settings.batch_size, self.streams
-        return [_order(rows, size, stream(("order", seed, rows), seed)).flatten() for seed, rows in self.orders]
+        return [
+            shuffled_batches(rows, size, stream(("order", seed, rows), seed)).flatten() for seed, rows in self.orders
+        ]
 
     def epoch_rows(self) -> Tensor:
         """Row numbers of a new epoch, (steps, networks, batch_size), drawn as `train` draws them."""

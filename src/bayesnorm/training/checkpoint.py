@@ -24,10 +24,10 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One file, of one run.
+    """The file of one run.
 
     Args:
-        path: The file; its folder exists.
+        path: The file's path; its folder exists.
         settings: What makes a run this one, as text by name; a file of another run is refused.
     """
 
@@ -59,7 +59,7 @@ class Checkpoint:
             ) from error
 
     def read(self) -> Any:
-        """The state that `write` was given, its tensors on the CPU; None where there is no file yet."""
+        """Return the state that `write` was given, its tensors on the CPU; None where there is no file yet."""
         if not self.path.exists():
             return None
         again = "delete it to train from the start, or give another path."
@@ -92,7 +92,7 @@ class Checkpoint:
 
 
 def checkpoint_path(checkpoint: str | os.PathLike[str]) -> Path:
-    """The file's path, or an error."""
+    """Return the file's path, or refuse what is none."""
     try:
         return Path(checkpoint)
     except TypeError as error:
@@ -102,14 +102,14 @@ def checkpoint_path(checkpoint: str | os.PathLike[str]) -> Path:
 
 
 def described(value: object, state: Any) -> str:
-    """An optimiser or schedule as text: its class and its plain values."""
+    """Return an optimiser or schedule as text: its class and its plain values."""
     if value is None:
         return "None"
     return f"{type(value).__name__} {json.dumps(state, default=lambda other: type(other).__name__)}"
 
 
 def _packed(value: Any, tensors: dict[str, Tensor], name: str) -> Any:
-    """`value` as JSON that refers to its tensors, which are copied into `tensors`, by name."""
+    """Return `value` as JSON that refers to its tensors by name; copies of these are added to `tensors`."""
     if isinstance(value, Tensor):
         key = f"{len(tensors)} {name}"
         tensors[key] = value.detach().to("cpu", copy=True).contiguous()
@@ -131,6 +131,7 @@ def _packed(value: Any, tensors: dict[str, Tensor], name: str) -> Any:
 
 
 def _unpacked(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """Return what `_packed` made into JSON."""
     if not isinstance(value, dict):
         return value
     ((kind, content),) = value.items()

@@ -13,19 +13,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import LRScheduler
 
-from ..arguments import require_seed, require_whole
+from ..arguments import require_not_negative, require_seed, require_whole
 from ..errors import BayesNormError, InputError
 from ..network import Progress, device_of, dtype_of, isolated_randomness, unwrap
-from .batches import Batches, described_rows, training_batches, validation_rows
+from .batching import Batches, described_rows, training_batches, validation_rows
 from .checkpoint import Checkpoint, checkpoint_path, described
-from .objective import Loss, Objective, Penalty, Step, half_precision
-from .progress import progress_bar
-from .run import History, Run, new_run
+from .objective import Loss, Objective, Penalty
+from .run import History, Run, new_optimiser, new_schedule
 
-LOOK_EVERY = 1000
-"""Steps between looks at the losses, which wait for the device; an epoch's end is one too."""
+Score = Callable[[nn.Module], float]
+"""`evaluate(model)`: how good a network is, lower is better."""
 
 
 @torch.inference_mode(False)
@@ -41,18 +40,17 @@ def train(
     optimiser: Callable[[list[Tensor]], Optimizer] | None = None,
     learning_rate: float | None = None,
     schedule: Callable[[Any], LRScheduler] | None = None,
-    schedule_every: str = "epoch",
     weight_decay: float = 0.0,
     penalties: Iterable[Penalty] = (),
     parameters: Iterable[Tensor] | None = None,
     validation: tuple[Any, Any] | None = None,
-    evaluate: Callable[[nn.Module], float] | None = None,
+    evaluate: Score | None = None,
     evaluate_every: int = 1,
     patience: int | None = None,
-    mixed_precision: bool | torch.dtype = False,
+    mixed_precision: bool = False,
     seed: int = 0,
     on_epoch: Callable[[int, nn.Module], None] | None = None,
-    progress: Progress | bool | None = None,
+    progress: Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 60.0,
 ) -> History:
@@ -67,29 +65,28 @@ def train(
         epochs: Most passes over the data.
         batch_size: Rows per step, in random order; None takes a `DataLoader`'s own batches in its own order. Rows left
             over at an epoch's end, fewer than a batch, are dropped; of data with fewer rows, all make one batch.
-        optimiser: Makes the optimiser of a list of parameters; None means Adam.
+        optimiser: Function that makes the optimiser of a list of parameters; None means Adam.
         learning_rate: Adam's step size; None means 1e-3.
-        schedule: Makes the learning rate's schedule of an optimiser. `ReduceLROnPlateau` is told every new score, or
-            the loss of every epoch where nothing is scored.
-        schedule_every: "epoch" or "step": after each of which the schedule moves on.
+        schedule: Function that makes the learning rate's schedule of an optimiser; it moves on after every epoch.
+            `ReduceLROnPlateau` is told every new score, or the loss of every epoch where nothing is scored.
         weight_decay: lambda in the penalty lambda/2 |W|^2 over weight matrices and kernels (not biases or batch norm),
             which is added to the loss under any optimiser.
-        penalties: Further terms of the loss: `penalty(model, at)`, a scalar, with `at.epoch`, `at.epochs`, `at.step`
-            and `at.steps` for terms that change as training goes on. Called at every step, in full precision.
-        parameters: What to train; None means all of the network's parameters that require gradients. Others stay as
+        penalties: Further terms of the loss: `penalty(model, epoch)`, a scalar. Epochs count from 1, for terms that
+            change as training goes on. Called at every step, in full precision.
+        parameters: Tensors to train; None means all of the network's parameters that require gradients. Others stay as
             they are, except that batch norm follows its batches.
         validation: A pair (x, y), whose loss in evaluation mode, without penalties, is the network's score; the network
             with the lowest score is kept, also when training ends by an error or a key.
         evaluate: As `validation`, with a score of your own: `evaluate(model)` in evaluation mode, lower is better.
         evaluate_every: Epochs between scores; the last epoch gets one too.
         patience: Scores without improvement before training stops; an equal score is an improvement. None: never.
-        mixed_precision: On a GPU, run the network in bfloat16 (float16 with scaled gradients where the GPU has no
-            bfloat16, or where that dtype is given). Weights stay as they are. Does nothing on a CPU.
+        mixed_precision: Whether to run the network in bfloat16 where it is on a GPU that has it; weights stay as they
+            are.
         seed: Decides the order of rows and what dropout, noise in the network and random transforms draw. The global
             generators are left alone.
         on_epoch: Called with (epoch, model) after each epoch, with the network in evaluation mode. It cannot change
             what training draws.
-        progress: Called with (epoch, epochs) after each epoch; True shows a bar.
+        progress: Called with (epoch, epochs) after each epoch; `progress_bar()` gives one that shows a bar.
         checkpoint: A file that the whole state is written to as training goes on. The same call goes on from it, with
             the same result as a run that was never interrupted (on a GPU as far as its own kernels repeat themselves);
             if that run is over, its result comes back at once. More epochs than then may be asked for; a network of
@@ -102,11 +99,8 @@ def train(
     epochs = require_whole("epochs", epochs, words=words)
     evaluate_every = require_whole("evaluate_every", evaluate_every, words=words)
     patience = None if patience is None else require_whole("patience", patience, words=words)
-    for name, number in {"weight_decay": weight_decay, "checkpoint_every": checkpoint_every}.items():
-        if not isinstance(number, int | float) or not 0 <= number < math.inf:
-            raise BayesNormError(f"{name}: {number!r} was given; a number from 0 would work.")
-    if schedule_every not in ("epoch", "step"):
-        raise BayesNormError(f"schedule_every: {schedule_every!r} was given; 'epoch' or 'step' would work.")
+    weight_decay = require_not_negative("weight_decay", weight_decay)
+    checkpoint_every = require_not_negative("checkpoint_every", checkpoint_every)
     for name, function in {"evaluate": evaluate, "on_epoch": on_epoch}.items():
         if function is not None and not callable(function):
             raise BayesNormError(f"{name}: {type(function).__name__} was given; a function would work.")
@@ -117,68 +111,60 @@ def train(
 
     batches = training_batches(data, y, batch_size, device, dtype, seed)
     trained = _trained(model, parameters)
-    half = half_precision(mixed_precision, device)
-    objective = Objective(model, loss, penalties, weight_decay, trained, half)
-    run = new_run(model, trained, optimiser, learning_rate, schedule, half, device, seed)
-    if schedule_every == "step" and isinstance(run.schedule, ReduceLROnPlateau):
-        raise BayesNormError("schedule_every: 'step' does not go with ReduceLROnPlateau; 'epoch' would work.")
+    objective = Objective(model, loss, penalties, weight_decay, trained, mixed_precision, device)
+    made = new_optimiser(optimiser, learning_rate, trained)
+    run = Run(model, trained, made, new_schedule(schedule, made), torch.Generator().manual_seed(seed), device, epochs)
+    settings = {
+        "seed": seed,
+        "data": batches.describe(),
+        "batch_size": batches.batch_size,
+        "weight_decay": weight_decay,
+        "penalties": len(objective.penalties),
+        "evaluate_every": evaluate_every if validation is not None or evaluate else None,
+        "patience": patience,
+        "mixed_precision": objective.half,
+    }
     if validation is not None:
         rows = validation_rows(validation, device, dtype)
         evaluate = partial(objective.validation_loss, rows, batches.batch_size or 1)
-    store = None
-    if checkpoint is not None:
-        settings = {
-            **{name: f"{tuple(tensor.shape)} {tensor.dtype}" for name, tensor in run.tensors().items()},
-            "seed": seed,
-            "data": batches.describe(),
-            "batch_size": batches.batch_size,
-            "schedule": described(run.schedule, run.schedule.state_dict() if run.schedule else None),
-            "optimiser": described(run.optimiser, run.optimiser.state_dict()["param_groups"]),
-            "schedule_every": schedule_every,
-            "weight_decay": weight_decay,
-            "penalties": len(objective.penalties),
-            "evaluate_every": evaluate_every if evaluate else None,
-            "patience": patience,
-            "mixed_precision": half,
-            **_chosen(run),
-            **({} if validation is None else {"validation": described_rows(*rows)}),
-        }
-        store = Checkpoint(checkpoint_path(checkpoint), {name: str(value) for name, value in settings.items()})
+        settings["validation"] = described_rows(*rows)
+    store = None if checkpoint is None else _store(checkpoint, run, settings)
 
-    with isolated_randomness(seed, device), _frozen(model, trained), _told(progress) as tell:
+    with isolated_randomness(seed, device), _frozen(model, trained):
         state = store.read() if store else None
         if state is not None:
-            run.restore(state, epochs)
-            tell(run.history.stopped, epochs)
-        history, before, written = run.history, run.history.seconds, started
-        over = history.stopped == epochs or run.waited >= (patience or math.inf)
-        if store and not over:
+            run.restore(state)
+            if progress is not None:
+                progress(run.history.stopped, epochs)
+        history, written = run.history, started
+        started -= history.seconds  # those of interrupted runs count too
+        if store and not run.over(patience):
             store.require_writable()
         try:
             model.train()
-            while not over:
+            while not run.over(patience):
                 epoch = history.stopped + 1
-                history.losses.append(_epoch(run, objective, batches, epoch, epochs, schedule_every == "step"))
+                history.losses.append(_train_epoch(run, objective, batches, epoch))
                 if evaluate is not None and (epoch % evaluate_every == 0 or epoch == epochs):
                     with _looking_at(model, seed, device):
                         score = _number(evaluate(model))
                     if math.isnan(score) and run.best is None:
                         name = "evaluate" if validation is None else "validation"
                         raise BayesNormError(f"{name}: the score is NaN in epoch {epoch}; numbers would work.")
-                    run.see(epoch, score)
-                if schedule_every == "epoch":
-                    run.step_schedule(scored=evaluate is not None)
+                    run.see(score)
+                run.step_schedule(scored=evaluate is not None)
                 if on_epoch is not None:
                     with _looking_at(model, seed, device):
                         on_epoch(epoch, model)
-                history.seconds = before + time.perf_counter() - started
-                over = epoch == epochs or run.waited >= (patience or math.inf)
-                if over or (store and time.perf_counter() - written >= checkpoint_every):
+                now = time.perf_counter()
+                history.seconds = now - started
+                if run.over(patience) or (store and now - written >= checkpoint_every):
                     run.require_finite()
                     if store:
                         store.write(run.state())
                     written = time.perf_counter()
-                tell(epoch, epochs)
+                if progress is not None:
+                    progress(epoch, epochs)
         finally:
             model.eval()
             for tensor in trained:
@@ -187,37 +173,25 @@ def train(
         return history
 
 
-def _epoch(run: Run, objective: Objective, batches: Batches, epoch: int, epochs: int, schedule_steps: bool) -> float:
-    """One pass over the data: the mean of what was minimised."""
-    waiting: list[Tensor] = []
-    values: list[float] = []
-    steps = batches.steps
+def _train_epoch(run: Run, objective: Objective, batches: Batches, epoch: int) -> float:
+    """Train for one pass over the data, and return the mean of what was minimised."""
     with contextlib.closing(batches.epoch(epoch, run.order)) as pairs:
-        for step, batch in enumerate(pairs, 1):
-            waiting.append(run.step(partial(objective, batch, Step(epoch, epochs, step, steps))))
-            if schedule_steps:
-                run.step_schedule()
-            if len(waiting) == LOOK_EVERY:
-                values += _finite(waiting, run, epoch, len(values))
-                waiting.clear()
-    values += _finite(waiting, run, epoch, len(values))
-    if not values:
+        waiting = [run.step(partial(objective, batch, epoch)) for batch in pairs]
+    if not waiting:
         raise InputError(f"data: gave no batch in epoch {epoch}; at least one is needed.")
-    return math.fsum(values) / len(values)
-
-
-def _finite(waiting: list[Tensor], run: Run, epoch: int, steps_before: int) -> list[float]:
-    values: list[float] = torch.stack(waiting).tolist() if waiting else []
-    for step, value in enumerate(values, steps_before + 1):
+    # Losses are looked at together, because every look waits for the device.
+    values: list[float] = torch.stack(waiting).tolist()
+    for step, value in enumerate(values, 1):
         if not math.isfinite(value):
             raise BayesNormError(
                 f"loss: is {value} at step {step} of epoch {epoch}, {run.what_is_left()}; a smaller learning rate, "
                 "standardised inputs and targets, or a loss without logarithms of zero would help."
             )
-    return values
+    return math.fsum(values) / len(values)
 
 
 def _number(score: Any) -> float:
+    """Return what `evaluate` gave as a plain number, or refuse it."""
     try:
         return float(score)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -225,6 +199,7 @@ def _number(score: Any) -> float:
 
 
 def _trained(model: nn.Module, parameters: Iterable[Tensor] | None) -> list[Tensor]:
+    """Return the tensors to train, each once, or refuse those that cannot be trained."""
     name = "model" if parameters is None else "parameters"
     given = parameters if parameters is not None else filter(lambda p: p.requires_grad, model.parameters())
     chosen = list({id(tensor): tensor for tensor in given}.values())
@@ -237,23 +212,23 @@ def _trained(model: nn.Module, parameters: Iterable[Tensor] | None) -> list[Tens
     return chosen
 
 
-def _chosen(run: Run) -> dict[str, str]:
-    """Which parameters are trained, where that is not all of the network's."""
-    chosen = {id(tensor) for tensor in run.trained}
-    if chosen.issuperset(map(id, run.model.parameters())):
-        return {}
-    return {"parameters": ", ".join(name for name, tensor in run.tensors().items() if id(tensor) in chosen)}
-
-
-def _told(progress: Progress | bool | None) -> contextlib.AbstractContextManager[Progress]:
-    if progress is True:
-        return progress_bar()
-    return contextlib.nullcontext(progress if callable(progress) else lambda _done, _total: None)
+def _store(checkpoint: str | os.PathLike[str], run: Run, settings: dict[str, Any]) -> Checkpoint:
+    """Return the checkpoint of a run, which is recognised by these settings and by what it trains."""
+    tensors, chosen = run.tensors(), {id(tensor) for tensor in run.trained}
+    known = {
+        **{name: f"{tuple(tensor.shape)} {tensor.dtype}" for name, tensor in tensors.items()},
+        "parameters": ", ".join(name for name, tensor in tensors.items() if id(tensor) in chosen),
+        # Before the optimiser, in which a schedule leaves its marks: the first difference is what a user is told.
+        "schedule": described(run.schedule, run.schedule.state_dict() if run.schedule else None),
+        "optimiser": described(run.optimiser, run.optimiser.state_dict()["param_groups"]),
+        **settings,
+    }
+    return Checkpoint(checkpoint_path(checkpoint), {name: str(value) for name, value in known.items()})
 
 
 @contextlib.contextmanager
 def _frozen(model: nn.Module, trained: list[Tensor]) -> Iterator[None]:
-    """No gradients for parameters that are not trained."""
+    """Spare parameters that are not trained their gradients while the block lasts."""
     chosen = {id(tensor) for tensor in trained}
     others = [p for p in model.parameters() if p.requires_grad and id(p) not in chosen]
     for parameter in others:
@@ -267,7 +242,7 @@ def _frozen(model: nn.Module, trained: list[Tensor]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _looking_at(model: nn.Module, seed: int, device: torch.device) -> Iterator[None]:
-    """Evaluation mode, no gradients and random numbers of its own: training goes on as if nobody had looked."""
+    """Give a look its own mode, gradients and random numbers: training goes on as if nobody had looked."""
     modes = [(module, module.training) for _, module in model.named_modules()]
     model.eval()
     try:

@@ -1,55 +1,40 @@
-"""What training minimises: a loss in the precision that was asked for, penalties and weight decay."""
+"""The objective that training minimises: a loss in the precision that was asked for, penalties and weight decay."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import BayesNormError, InputError
 from ..network import call_network
-from .batches import Pair
+from .batching import Pair
 
 VALIDATION_ELEMENTS = 2**20
 """Most input numbers of a validation batch, where that is more than a training batch."""
 
 
-class Step(NamedTuple):
-    """Where training is, for penalties that change as it goes on; all count from 1.
-
-    Args:
-        epoch: The epoch.
-        epochs: Most epochs.
-        step: The step within the epoch.
-        steps: Steps in an epoch; None for a stream of unknown length.
-    """
-
-    epoch: int
-    epochs: int
-    step: int
-    steps: int | None
-
-
 Loss = Callable[[Any, Tensor], Tensor]
 """`loss(model(x), y)`, a scalar: a mean over rows."""
 
-Penalty = Callable[[nn.Module, Step], Tensor]
-"""`penalty(model, at)`, a scalar."""
+Penalty = Callable[[nn.Module, int], Tensor]
+"""`penalty(model, epoch)`, a scalar; epochs count from 1."""
 
 
 class Objective:
-    """The sum of all terms.
+    """The sum of all terms: `objective(batch, epoch)`.
 
     Args:
         model: The network.
-        loss: Of its output.
+        loss: The loss of its output.
         penalties: Further terms.
         weight_decay: lambda in lambda/2 |W|^2 over those of `trained` that have two dimensions or more.
         trained: The tensors that are trained.
-        half: What the network and the loss run in under autocast; None means the network's own dtype.
+        mixed_precision: Whether the network and the loss run in bfloat16 on a GPU that has it.
+        device: Where the network is.
     """
 
     def __init__(
@@ -59,7 +44,8 @@ class Objective:
         penalties: Iterable[Penalty],
         weight_decay: float,
         trained: list[Tensor],
-        half: torch.dtype | None,
+        mixed_precision: bool,
+        device: torch.device,
     ) -> None:
         if not isinstance(penalties, Iterable):
             raise BayesNormError(f"penalties: {type(penalties).__name__} was given; a list of functions would work.")
@@ -69,14 +55,14 @@ class Objective:
                 raise BayesNormError(f"{name}: {type(function).__name__} was given; a function would work.")
         self.model, self.loss, self.penalties, self.weight_decay = model, loss, penalties, weight_decay
         self.matrices = [tensor for tensor in trained if tensor.dim() >= 2] if weight_decay else []
-        self.half = half
+        self.half = _half_precision(mixed_precision, device)
 
-    def __call__(self, batch: Pair, at: Step) -> Tensor:
+    def __call__(self, batch: Pair, epoch: int) -> Tensor:
         with self._precision():
             value = self.loss(_outputs(self.model, batch[0], "data"), batch[1])
         _require_scalar(value, "loss")
         for i, penalty in enumerate(self.penalties):
-            term = penalty(self.model, at)
+            term = penalty(self.model, epoch)
             _require_scalar(term, f"penalties[{i}]")
             value = value + term
         if self.matrices:
@@ -86,7 +72,7 @@ class Objective:
         return value
 
     def validation_loss(self, rows: Pair, batch_size: int, model: nn.Module) -> float:
-        """The network's loss over all rows, without penalties, in batches as large as is cheap."""
+        """Return the network's loss over all rows, without penalties, in batches as large as is cheap."""
         x, y = rows
         size = max(batch_size, VALIDATION_ELEMENTS // max(1, x[0].numel()))
         with self._precision():
@@ -97,24 +83,23 @@ class Objective:
         return float(torch.stack(parts).sum() / len(x))
 
     def _precision(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the context that the network and its loss run in."""
         return contextlib.nullcontext() if self.half is None else torch.autocast("cuda", self.half)
 
 
-def half_precision(mixed_precision: bool | torch.dtype, device: torch.device) -> torch.dtype | None:
-    """The dtype to run the network in; None means its own."""
-    if mixed_precision not in (False, True, torch.bfloat16, torch.float16):
+def _half_precision(mixed_precision: bool, device: torch.device) -> torch.dtype | None:
+    """Return the dtype that autocast runs the network in; None leaves it its own."""
+    if not isinstance(mixed_precision, bool):
         raise BayesNormError(
-            f"mixed_precision: {mixed_precision!r} was given; True, False, torch.bfloat16 or torch.float16 would work."
+            f"mixed_precision: {mixed_precision!r} was given; True (bfloat16 where a GPU has it) or False would work."
         )
-    if device.type != "cuda" or mixed_precision is False:
+    if not mixed_precision or device.type != "cuda":
         return None
-    if isinstance(mixed_precision, torch.dtype):
-        return mixed_precision
-    return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+    return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else None
 
 
 def _outputs(model: nn.Module, x: Tensor, argument: str) -> Any:
-    """`model(x)`; a failure is told in terms of the argument, unless a smaller batch would cure it."""
+    """Return `model(x)`; a failure is told in terms of the argument, unless a smaller batch would cure it."""
     try:
         return call_network(model, x, argument)
     except InputError as error:
@@ -124,6 +109,7 @@ def _outputs(model: nn.Module, x: Tensor, argument: str) -> Any:
 
 
 def _require_scalar(value: Any, name: str) -> None:
+    """Refuse a term of the objective that is no tensor, or not one number."""
     if not isinstance(value, Tensor) or value.dim():
         found = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         raise BayesNormError(f"{name}: gave {found}; a tensor without dimensions would work, such as a mean over rows.")

@@ -11,13 +11,13 @@ from ..network import Progress
 
 @contextlib.contextmanager
 def progress_bar(label: str = "training") -> Iterator[Progress]:
-    """A bar on standard error while the block lasts.
+    """Show a bar on standard error while the block lasts, and give what tells it how far things are.
 
         with progress_bar("ensemble") as bar:
             train(model, x, y, ..., progress=bar)
 
     Args:
-        label: What stands before the bar.
+        label: The words before the bar.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -33,6 +33,7 @@ def progress_bar(label: str = "training") -> Iterator[Progress]:
 
 @contextlib.contextmanager
 def _plain_line(label: str) -> Iterator[Progress]:
+    """Do the same with a line of text, where somebody could see it."""
     shown = sys.stderr.isatty()
 
     def tell(done: int, total: int) -> None:

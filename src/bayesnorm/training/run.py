@@ -1,4 +1,4 @@
-"""All that training changes, and so all that a checkpoint holds."""
+"""Everything that training changes, and so everything that a checkpoint holds."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.amp import GradScaler
 from torch.optim import LBFGS, Adam, Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from ..arguments import require_not_negative
 from ..errors import BayesNormError, FileFormatError
 from ..network import tensors_of, unwrap
 
 
 @dataclass
 class History:
-    """What happened in training.
+    """Record of what happened in training.
 
     Args:
         epochs: Epochs that the network which is kept was trained for: all, or those up to the best score.
@@ -49,18 +49,24 @@ class Run:
     Args:
         model: The network.
         trained: The tensors that the optimiser changes, mostly the network's own.
-        optimiser, schedule, scaler: Made for those tensors.
-        order: Draws the order of rows.
+        optimiser: What changes them.
+        schedule: What changes the optimiser's learning rate, if anything does.
+        order: The generator that draws the order of rows.
         device: The one that the network is on, whose generator it may draw from.
+        epochs: Most epochs.
+        history: What has happened so far.
+        best_score: The lowest score so far.
+        best: All tensors as they were at that score.
+        waited: Scores since then.
     """
 
     model: nn.Module
     trained: list[Tensor]
     optimiser: Optimizer
     schedule: LRScheduler | None
-    scaler: GradScaler
     order: torch.Generator
     device: torch.device
+    epochs: int
     history: History = field(default_factory=History)
     best_score: float = math.inf
     best: dict[str, Tensor] | None = None
@@ -68,36 +74,44 @@ class Run:
 
     @property
     def generators(self) -> list[torch.Generator]:
-        """Whatever training draws from."""
+        """All generators of torch's that training draws from."""
         on_device = [torch.cuda.default_generators[self.device.index or 0]] if self.device.type == "cuda" else []
         return [self.order, torch.default_generator, *on_device]
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that training changes in the network, and trained tensors that are not part of it."""
+        """Return everything that training changes in the network, and trained tensors that are not part of it."""
         inside = tensors_of(unwrap(self.model))
         known = {id(tensor) for tensor in inside.values()}
         outside = {f"parameters.{i}": tensor for i, tensor in enumerate(self.trained) if id(tensor) not in known}
         return {**{f"model.{name}": tensor for name, tensor in inside.items()}, **outside}
 
+    def over(self, patience: int | None) -> bool:
+        """Whether nothing is left to train, or `patience` scores in a row were no better than the best."""
+        return self.history.stopped == self.epochs or (patience is not None and self.waited >= patience)
+
     def step(self, objective: Callable[[], Tensor]) -> Tensor:
-        """One step downhill: the objective before it, still on the device."""
+        """Take one step downhill, and return the objective before it, still on the device."""
 
         def backward() -> Tensor:
             for tensor in self.trained:
                 tensor.grad = None
             value = objective()
-            self.scaler.scale(value).backward()
+            value.backward()
             return value.detach()
 
-        if isinstance(self.optimiser, LBFGS):
+        if isinstance(self.optimiser, LBFGS):  # which asks for the objective several times
             return self.optimiser.step(backward)
         value = backward()
-        self.scaler.step(self.optimiser)
-        self.scaler.update()
+        self.optimiser.step()
         return value
 
-    def step_schedule(self, scored: bool = False) -> None:
-        """Move on; one that waits for a plateau does so at a new score, or at every loss where nothing is scored."""
+    def step_schedule(self, scored: bool) -> None:
+        """Move the schedule on after an epoch.
+
+        Args:
+            scored: Whether there are scores. A schedule that waits for a plateau is told these when they are new, and
+                every epoch's loss where there are none.
+        """
         history = self.history
         if not isinstance(self.schedule, ReduceLROnPlateau):
             if self.schedule is not None:
@@ -107,9 +121,9 @@ class Run:
         elif history.scores and history.scores[-1][0] == history.stopped:
             self.schedule.step(history.scores[-1][1])
 
-    def see(self, epoch: int, score: float) -> None:
-        """Note a score; the network is kept if it is the best, or as good as the best."""
-        self.history.scores.append((epoch, score))
+    def see(self, score: float) -> None:
+        """Note the score of the last epoch, and keep the network if it is the best, or as good as the best."""
+        self.history.scores.append((self.history.stopped, score))
         if score <= self.best_score:
             self.best = {name: tensor.detach().clone() for name, tensor in self.tensors().items()}
             self.best_score, self.waited = score, 0
@@ -124,13 +138,13 @@ class Run:
 
     @property
     def best_epoch(self) -> int:
-        """That of the best score, or the last one."""
+        """The epoch of the best score, or the last one where there are no scores."""
         if self.best is None:
             return self.history.stopped
         return max(epoch for epoch, score in self.history.scores if score == self.best_score)
 
     def what_is_left(self) -> str:
-        """Of a training that broke, in words."""
+        """Say in words what a training that broke has left."""
         if self.best is None:
             return "and the network is of no use any more"
         return f"and what is left is the best network so far, that of epoch {self.best_epoch}"
@@ -144,7 +158,7 @@ class Run:
             )
 
     def state(self) -> dict[str, Any]:
-        """All of it, for a checkpoint."""
+        """Return everything that a checkpoint has to hold."""
         return {
             "tensors": self.tensors(),
             "best": self.best,
@@ -152,21 +166,20 @@ class Run:
             "waited": self.waited,
             "optimiser": self.optimiser.state_dict(),
             "schedule": None if self.schedule is None else self.schedule.state_dict(),
-            "scaler": self.scaler.state_dict(),
             "generators": [generator.get_state() for generator in self.generators],
             "python": random.getstate(),
             "numpy": _numpy_state(),
             "history": dataclasses.asdict(self.history),
         }
 
-    def restore(self, state: dict[str, Any], epochs: int) -> None:
-        """Go back to what `state()` told, if that is no more than `epochs`."""
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go back to what `state()` told; refuse more epochs than are wanted, and what is no whole state."""
         try:
             history = History(**state["history"])
-            if history.stopped > epochs:
+            if history.stopped > self.epochs:
                 raise BayesNormError(
-                    f"epochs: {epochs} were asked for, but the checkpoint holds {history.stopped} already; as many or "
-                    "more would work, and so would another path."
+                    f"epochs: {self.epochs} were asked for, but the checkpoint holds {history.stopped} already; as "
+                    "many or more would work, and so would another path."
                 )
             tensors = self._fitting(state["tensors"])
             self.best = None if state["best"] is None else self._fitting(state["best"])
@@ -174,12 +187,10 @@ class Run:
             self.optimiser.load_state_dict(state["optimiser"])
             if self.schedule is not None:
                 self.schedule.load_state_dict(state["schedule"])
-            self.scaler.load_state_dict(state["scaler"])
             for generator, drawn in zip(self.generators, state["generators"], strict=True):
                 generator.set_state(drawn)
-            if "python" in state:  # older files lack these two
-                random.setstate(state["python"])
-                _set_numpy_state(state["numpy"])
+            random.setstate(state["python"])
+            _set_numpy_state(state["numpy"])
         except BayesNormError:
             raise
         except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
@@ -188,7 +199,7 @@ class Run:
         self.history = history
 
     def _fitting(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Values for all tensors, on their devices; or an error."""
+        """Return values for all tensors, on their devices, or refuse those that lack one or have another shape."""
         found = {name: values[name].to(tensor.device) for name, tensor in self.tensors().items()}
         for name, tensor in self.tensors().items():
             if found[name].shape != tensor.shape:
@@ -197,59 +208,53 @@ class Run:
 
     @torch.no_grad()
     def _put(self, values: dict[str, Tensor]) -> None:
+        """Overwrite all tensors."""
         for name, tensor in self.tensors().items():
             tensor.copy_(values[name])
 
 
-def new_run(
-    model: nn.Module,
-    trained: list[Tensor],
-    optimiser: Callable[[list[Tensor]], Optimizer] | None,
-    learning_rate: float | None,
-    schedule: Callable[[Any], LRScheduler] | None,
-    half: torch.dtype | None,
-    device: torch.device,
-    seed: int,
-) -> Run:
-    """A run at its start; see `train` for the arguments."""
+def new_optimiser(
+    optimiser: Callable[[list[Tensor]], Optimizer] | None, learning_rate: float | None, trained: list[Tensor]
+) -> Optimizer:
+    """Make the optimiser of some tensors; see `train` for the arguments."""
     if optimiser is None:
-        try:
-            made: Optimizer = Adam(trained, lr=1e-3 if learning_rate is None else learning_rate)
-        except (TypeError, ValueError) as error:
-            raise BayesNormError(f"learning_rate: {learning_rate!r} was given; a number from 0 would work.") from error
-    elif learning_rate is not None:
+        return Adam(trained, lr=1e-3 if learning_rate is None else require_not_negative("learning_rate", learning_rate))
+    if learning_rate is not None:
         raise BayesNormError("learning_rate: is Adam's, but an optimiser was given too; give that one its own.")
-    else:
-        made = optimiser(trained) if callable(optimiser) else None
-        if not isinstance(made, Optimizer):
-            raise BayesNormError(
-                f"optimiser: {_found(optimiser, made)}; a function that makes one would work, such as "
-                "lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9)."
-            )
-    scaler = GradScaler(device.type, enabled=half is torch.float16)
-    if isinstance(made, LBFGS) and scaler.is_enabled():
-        raise BayesNormError("mixed_precision: float16 does not go with LBFGS; bfloat16 would work.")
-    planned = None
-    if schedule is not None:
-        planned = schedule(made) if callable(schedule) else None
-        if not isinstance(planned, LRScheduler) or planned.optimizer is not made:
-            raise BayesNormError(
-                f"schedule: {_found(schedule, planned)}; a function that makes one for the optimiser it is given would "
-                "work, such as lambda optimiser: torch.optim.lr_scheduler.StepLR(optimiser, 30)."
-            )
-    return Run(model, trained, made, planned, scaler, torch.Generator().manual_seed(seed), device)
+    made = optimiser(trained) if callable(optimiser) else None
+    if not isinstance(made, Optimizer):
+        raise BayesNormError(
+            f"optimiser: {_found(optimiser, made)}; a function that makes one would work, such as "
+            "lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9)."
+        )
+    return made
+
+
+def new_schedule(schedule: Callable[[Any], LRScheduler] | None, optimiser: Optimizer) -> LRScheduler | None:
+    """Make the schedule of an optimiser's learning rate, where one is wanted; see `train` for the argument."""
+    if schedule is None:
+        return None
+    made = schedule(optimiser) if callable(schedule) else None
+    if not isinstance(made, LRScheduler) or made.optimizer is not optimiser:
+        raise BayesNormError(
+            f"schedule: {_found(schedule, made)}; a function that makes one for the optimiser it is given would "
+            "work, such as lambda optimiser: torch.optim.lr_scheduler.StepLR(optimiser, 30)."
+        )
+    return made
 
 
 def _numpy_state() -> tuple[Any, ...]:
-    """Of NumPy's global generator, its array as a tensor."""
+    """Return the state of NumPy's global generator, its array as a tensor."""
     _, keys, *rest = np.random.get_state()  # noqa: NPY002
     return torch.from_numpy(np.asarray(keys).astype(np.int64)), *rest
 
 
 def _set_numpy_state(state: tuple[Any, ...]) -> None:
+    """Go back to what `_numpy_state()` told."""
     keys, *rest = state
     np.random.set_state(("MT19937", keys.numpy(), *rest))  # noqa: NPY002
 
 
 def _found(given: object, made: object) -> str:
+    """Say what was given instead of a function, or what that function made."""
     return f"made {type(made).__name__}" if callable(given) else f"{type(given).__name__} was given"

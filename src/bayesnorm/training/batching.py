@@ -30,21 +30,17 @@ class Batches(Protocol):
     def batch_size(self) -> int | None:
         """Rows per step; None where the data alone know."""
 
-    @property
-    def steps(self) -> int | None:
-        """Batches in an epoch; None for a stream of unknown length."""
-
     def epoch(self, epoch: int, order: torch.Generator) -> Generator[Pair, None, None]:
-        """All rows once, in an order that `order` draws."""
+        """Yield all rows once, in an order that `order` draws."""
 
     def describe(self) -> str:
-        """What a checkpoint recognises the data by."""
+        """Return what a checkpoint recognises the data by."""
 
 
 def training_batches(
     data: Any, y: Any, batch_size: int | None, device: torch.device, dtype: torch.dtype, seed: int
 ) -> Batches:
-    """`data` (a pair, x with `y` beside it, a `DataLoader` or a `Dataset`) as batches on the network's device."""
+    """Return a pair, x with `y` beside it, a `DataLoader` or a `Dataset` as batches on the network's device."""
     if isinstance(data, DataLoader):
         if y is not None:
             raise InputError("y: was given beside a DataLoader, whose batches hold their own; leave it out.")
@@ -82,7 +78,7 @@ def training_batches(
 
 
 def validation_rows(validation: Any, device: torch.device, dtype: torch.dtype) -> Pair:
-    """A pair (x, y) on the network's device."""
+    """Bring a pair (x, y) to the network's device, or refuse what is none."""
     if not isinstance(validation, tuple | list):
         raise InputError(
             f"validation: {type(validation).__name__} was given; a pair (x, y) would work, and evaluate= takes a "
@@ -92,7 +88,7 @@ def validation_rows(validation: Any, device: torch.device, dtype: torch.dtype) -
 
 
 def described_rows(x: Tensor, y: Tensor) -> str:
-    """Shapes, and a digest of rows from all over the data."""
+    """Return the shapes of x and y, and a digest of rows from all over them."""
     most = min(DIGEST_ROWS, max(2, DIGEST_ELEMENTS // max(1, x[0].numel())), len(x))
     rows = torch.linspace(0, len(x) - 1, most, dtype=torch.float64).long().to(x.device)
     digest = hashlib.sha256()
@@ -101,7 +97,17 @@ def described_rows(x: Tensor, y: Tensor) -> str:
     return f"x {tuple(x.shape)}, y {tuple(y.shape)}, sha256 {digest.hexdigest()[:16]}"
 
 
+def shuffled_batches(rows: int, batch_size: int, generator: torch.Generator) -> Tensor:
+    """Draw an order of all rows, and part it into whole batches of row numbers, (steps, batch_size).
+
+    Every training takes its rows in such orders, stacked ones too: they draw the same from the same seed.
+    """
+    steps = rows // batch_size
+    return torch.randperm(rows, generator=generator)[: steps * batch_size].view(steps, batch_size)
+
+
 def _pair(data: Any, y: Any, name: str, device: torch.device, dtype: torch.dtype) -> Pair:
+    """Bring x and y, given as a pair or side by side, to the network's device, or refuse those that do not fit."""
     if y is None:
         if len(data) != 2:
             raise InputError(f"{name}: a {type(data).__name__} of {len(data)} entries; a pair (x, y) would work.")
@@ -114,13 +120,8 @@ def _pair(data: Any, y: Any, name: str, device: torch.device, dtype: torch.dtype
 
 
 def _placed(value: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Bring a tensor to the network's device, real numbers in its dtype."""
     return value.detach().to(device, dtype if value.is_floating_point() else None, non_blocking=True)
-
-
-def _order(rows: int, batch_size: int, order: torch.Generator) -> Tensor:
-    """A new order of all rows in whole batches, (steps, batch_size)."""
-    steps = rows // batch_size
-    return torch.randperm(rows, generator=order)[: steps * batch_size].view(steps, batch_size)
 
 
 @dataclass(frozen=True)
@@ -131,12 +132,8 @@ class _ArrayBatches:
     y: Tensor
     batch_size: int
 
-    @property
-    def steps(self) -> int:
-        return len(self.x) // self.batch_size
-
     def epoch(self, epoch: int, order: torch.Generator) -> Generator[Pair, None, None]:
-        for rows in _order(len(self.x), self.batch_size, order).to(self.x.device):
+        for rows in shuffled_batches(len(self.x), self.batch_size, order).to(self.x.device):
             yield self.x.index_select(0, rows), self.y.index_select(0, rows)
 
     def describe(self) -> str:
@@ -153,12 +150,8 @@ class _DatasetBatches:
     dtype: torch.dtype
     seed: int
 
-    @property
-    def steps(self) -> int:
-        return len(self.dataset) // self.batch_size
-
     def epoch(self, epoch: int, order: torch.Generator) -> Generator[Pair, None, None]:
-        rows = _order(len(self.dataset), self.batch_size, order).tolist()
+        rows = shuffled_batches(len(self.dataset), self.batch_size, order).tolist()
         loader: DataLoader[Any] = DataLoader(self.dataset, batch_sampler=rows, generator=torch.Generator())
         yield from _LoaderBatches(loader, self.device, self.dtype, self.seed).epoch(epoch, order)
 
@@ -179,16 +172,6 @@ class _LoaderBatches:
     def batch_size(self) -> int | None:
         return _batch_size(self.loader)
 
-    @property
-    def steps(self) -> int | None:
-        try:
-            batches = len(self.loader)
-        except TypeError:
-            return None
-        # A stream's sampler is endless; its data set knows.
-        rows: Any = self.loader.dataset if isinstance(self.loader.dataset, IterableDataset) else self.loader.sampler
-        return batches if self.batch_size is None else max(1, min(batches, len(rows) // self.batch_size))
-
     def epoch(self, epoch: int, order: torch.Generator) -> Generator[Pair, None, None]:
         # Transforms may draw from the global generators; each epoch has its own seed, so that none need be stored.
         seed = (self.seed + 1_000_003 * epoch) % 2**32
@@ -204,20 +187,26 @@ class _LoaderBatches:
                     yield _placed(pair[0], self.device, self.dtype), _placed(pair[1], self.device, self.dtype)
 
     def _generators(self) -> list[torch.Generator]:
-        """The loader's own, and its samplers'."""
+        """Return the loader's own generators and its samplers', each once."""
         samplers = (self.loader.sampler, self.loader.batch_sampler, getattr(self.loader.batch_sampler, "sampler", None))
         found = (getattr(owner, "generator", None) for owner in (self.loader, *samplers))
         return list({id(one): one for one in found if isinstance(one, torch.Generator)}.values())
 
     def describe(self) -> str:
-        return f"{type(self.loader.dataset).__name__} in {self.steps} batches"
+        try:
+            length = f"{len(self.loader)} batches"
+        except TypeError:
+            length = "a stream"
+        return f"{type(self.loader.dataset).__name__}, {length}"
 
 
 def _batch_size(loader: DataLoader[Any]) -> int | None:
+    """Return the rows in a loader's batches; None where its own sampler decides from batch to batch."""
     return loader.batch_size or getattr(loader.batch_sampler, "batch_size", None)
 
 
 def _kind(batch: Any) -> str:
+    """Name the type of a batch, and what is in it."""
     if isinstance(batch, tuple | list):
         return f"{type(batch).__name__}({', '.join(type(value).__name__ for value in batch)})"
     return type(batch).__name__
