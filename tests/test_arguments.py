@@ -1,4 +1,4 @@
-"""The one function that whole numbers go through: which it takes, what it makes of them, and what it says."""
+"""The functions that numbers go through: which they take, what they make of them, and what they say."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from hypothesis import given, strategies as st
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.arguments import as_whole, hold_plain_ints, require_not_negative, require_whole
+from bayesnorm.arguments import (
+    as_number,
+    as_whole,
+    hold_plain_numbers,
+    require_number,
+    require_positive,
+    require_whole,
+)
 from bayesnorm.errors import InputError
 
 KINDS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64)
@@ -45,7 +52,7 @@ def test_whole_numbers_of_every_type_become_plain(kind, data):
 
 @pytest.mark.parametrize("value", [0, 0.0, 3, 1e-3, np.float32(0.5), np.int64(2)])
 def test_numbers_from_zero(value):
-    found = require_not_negative("rate", value)
+    found = require_number("rate", value, least=0)
     assert type(found) is float
     assert found == value
 
@@ -53,7 +60,7 @@ def test_numbers_from_zero(value):
 @pytest.mark.parametrize("value", [-1e-9, float("nan"), float("inf"), "3", None, True, np.zeros(1)], ids=repr)
 def test_numbers_that_are_not_from_zero(value):
     with pytest.raises(bn.BayesNormError, match=r"^rate: .* was given; a number from 0 would work\.$"):
-        require_not_negative("rate", value)
+        require_number("rate", value, least=0)
 
 
 def test_named_numbers_become_plain():
@@ -89,18 +96,63 @@ def test_what_the_error_says():
     assert str(told.value) == "k: '5' was given for two; 1 would work."
 
 
-def test_only_whole_numbers_of_a_dataclass_change():
+REAL_KINDS = (float, np.float16, np.float32, np.float64, np.longdouble, *KINDS)
+NO_NUMBERS = [True, np.True_, "3", None, 3j, b"3", [3.0], (3.0,), float, np.timedelta64(3, "D"), 10**400]
+NO_NUMBERS += [np.array(3.0), np.array([3.0]), torch.tensor(3.0), torch.tensor([3.0])]
+
+
+@pytest.mark.parametrize("kind", REAL_KINDS)
+def test_numbers_of_every_type_become_plain(kind):
+    for found in (as_number(kind(3)), require_number("n", kind(3)), require_positive("n", kind(3))):
+        assert type(found) is float
+        assert found == 3
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: repr(value)[:20])
+def test_what_is_no_number(value):
+    assert as_number(value) is None
+    with pytest.raises(bn.BayesNormError, match=r"^rate: .* was given; a positive number would work\.$"):
+        require_positive("rate", value)
+
+
+@pytest.mark.parametrize("value", [0, -1.0, float("nan"), float("inf"), np.float32("inf"), np.float64(0)])
+def test_what_is_not_positive(value):
+    with pytest.raises(bn.BayesNormError, match=r"^rate: .* was given; a positive number would work\.$"):
+        require_positive("rate", value)
+
+
+@pytest.mark.parametrize(
+    ("limits", "good", "bad", "told"),
+    [
+        ({}, (-1e300, 0), (float("inf"), float("nan")), "a finite number"),
+        ({"least": 0}, (0, 5e-324), (-5e-324, float("inf")), "a number from 0"),
+        ({"least": 0, "below": 1}, (0, 0.999), (1, -1), "a number from 0 and below 1"),
+        ({"above": 0, "most": 1}, (1e-300, 1), (0, 1.001), "a number above 0 and up to 1"),
+    ],
+)
+def test_limits_of_numbers(limits, good, bad, told):
+    for value in good:
+        assert require_number("n", value, **limits) == value
+    for value in bad:
+        with pytest.raises(InputError) as raised:
+            require_number("n", value, error=InputError, **limits)
+        assert str(raised.value) == f"n: {value!r} was given; {told} would work."
+
+
+def test_only_numbers_of_a_dataclass_change():
     @dataclasses.dataclass(frozen=True)
     class Several:
         whole: int
+        real: float
         flag: bool
         other: object
 
         def __post_init__(self):
-            hold_plain_ints(self)
+            hold_plain_numbers(self)
 
     array = np.array(3)
-    held = Several(np.int64(3), True, array)
+    held = Several(np.int64(3), np.float32(0.5), True, array)
     assert type(held.whole) is int
+    assert type(held.real) is float
     assert held.flag is True
     assert held.other is array

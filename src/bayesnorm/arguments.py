@@ -7,6 +7,8 @@ import numbers
 import operator
 from typing import Any
 
+import numpy as np
+
 from .errors import BayesNormError
 
 
@@ -49,25 +51,50 @@ def require_whole(
 
 def as_number(value: Any) -> float | None:
     """Return a real number, of Python's or NumPy's types, as a plain float; None for anything else."""
-    if isinstance(value, bool) or hasattr(value, "__len__") or not isinstance(value, numbers.Real):
+    if isinstance(value, bool | np.timedelta64) or not isinstance(value, numbers.Real):
         return None
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return None
 
 
-def require_positive(name: str, value: Any, *, error: type[BayesNormError] = BayesNormError) -> float:
-    """Return a positive, finite number as a plain float, or raise an error that names the argument."""
+def require_number(
+    name: str,
+    value: Any,
+    *,
+    least: float = -math.inf,
+    above: float = -math.inf,
+    most: float = math.inf,
+    below: float = math.inf,
+    words: str | None = None,
+    error: type[BayesNormError] = BayesNormError,
+) -> float:
+    """Return a finite number between limits as a plain float, or raise an error that names the argument.
+
+    Args:
+        name: The argument's name.
+        value: What was given for it.
+        least, most: The smallest and the largest number that work.
+        above, below: Limits that do not work themselves.
+        words: What the message says after "<name>: <value> was given"; None tells the limits.
+        error: The class of the error.
+    """
     found = as_number(value)
-    if found is None or not 0 < found < math.inf:
-        raise error(f"{name}: {value!r} was given; a positive number would work.")
+    if found is None or not (least <= found <= most and above < found < below):
+        limits = (("from", least), ("above", above), ("up to", most), ("below", below))
+        told = " and ".join(f"{word} {limit:g}" for word, limit in limits if math.isfinite(limit))
+        words = f"; a {f'number {told}' if told else 'finite number'} would work." if words is None else words
+        raise error(f"{name}: {value!r} was given{words}")
     return found
 
 
-def require_not_negative(name: str, value: Any) -> float:
-    """Return zero or a positive, finite number as a plain float, or raise an error that names the argument."""
-    found = as_number(value)
-    if found is None or not 0 <= found < math.inf:
-        raise BayesNormError(f"{name}: {value!r} was given; a number from 0 would work.")
-    return found
+def require_positive(
+    name: str, value: Any, *, words: str | None = None, error: type[BayesNormError] = BayesNormError
+) -> float:
+    """Return a positive, finite number as a plain float, or raise an error; arguments as in `require_number`."""
+    words = "; a positive number would work." if words is None else words
+    return require_number(name, value, above=0, words=words, error=error)
 
 
 def require_seed(seed: Any) -> int:
@@ -75,9 +102,10 @@ def require_seed(seed: Any) -> int:
     return require_whole("seed", seed, 0, 2**63 - 1, words="; a whole number from 0 would work.")
 
 
-def hold_plain_ints(instance: Any) -> None:
-    """For `__post_init__` of frozen dataclasses: whole numbers of other types become plain ones, as JSON wants them."""
+def hold_plain_numbers(instance: Any) -> None:
+    """Replace numbers of other types in a frozen dataclass by plain ones, as JSON wants them; for `__post_init__`."""
     for name, value in list(vars(instance).items()):
-        found = as_whole(value)
+        whole = as_whole(value)
+        found = as_number(value) if whole is None else whole
         if found is not None:
             object.__setattr__(instance, name, found)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..arguments import hold_plain_ints, require_seed
+from ..arguments import hold_plain_numbers, require_seed
 from ..errors import InputError
 from ..predictive import ClassificationPredictive, Predictive
 from .acquisitions import GreedyBatch, require_count
@@ -40,7 +40,7 @@ class BatchBALD:
     block_bytes: int = 2**26
 
     def __post_init__(self) -> None:
-        hold_plain_ints(self)
+        hold_plain_numbers(self)
 
     def choose(
         self, predictive: Predictive, count: int, *, seed: int = 0, reference: Predictive | None = None

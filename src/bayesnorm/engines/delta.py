@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..arguments import hold_plain_ints, require_whole
+from ..arguments import hold_plain_numbers, require_whole
 from ..network import derivative_errors_explained
 from ..predictive import Predictive
 from ..predictive.base import at_least_single
@@ -47,7 +47,7 @@ class Delta(Engine):
     block_bytes: int = BLOCK_BYTES
 
     def __post_init__(self) -> None:
-        hold_plain_ints(self)
+        hold_plain_numbers(self)
         require_whole("block_bytes", self.block_bytes)
 
     def predict(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..arguments import hold_plain_ints, require_seed, require_whole
+from ..arguments import hold_plain_numbers, require_seed, require_whole
 from ..errors import BayesNormError
 from ..predictive import Predictive
 from .base import Drawable, Engine, Passes
@@ -31,7 +31,7 @@ class MonteCarlo(Engine):
     block_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        hold_plain_ints(self)
+        hold_plain_numbers(self)
         require_whole("samples", self.samples)
         if self.chunk is not None:
             require_whole("chunk", self.chunk)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..arguments import hold_plain_ints, require_whole
+from ..arguments import hold_plain_numbers, require_whole
 from ..predictive import Predictive
 from .base import Drawable, Engine, in_coordinates
 
@@ -34,7 +34,7 @@ class SigmaPoints(Engine):
     chunk: int | None = None
 
     def __post_init__(self) -> None:
-        hold_plain_ints(self)
+        hold_plain_numbers(self)
         require_whole("rank", self.rank)
         if self.chunk is not None:
             require_whole("chunk", self.chunk)

@@ -6,14 +6,13 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 from torch.nn.functional import nll_loss
 
-from ..arguments import as_whole, hold_plain_ints
+from ..arguments import as_whole, hold_plain_numbers, require_positive
 from ..errors import BayesNormError, InputError
 from ..predictive import ClassificationPredictive
 from ..predictive.base import as_targets, at_least_single
@@ -35,11 +34,8 @@ class ClassTargets(Likelihood, ABC):
     ignore_index: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        hold_plain_ints(self)
-        number = self.temperature
-        if not isinstance(number, Real) or not math.isfinite(number) or number <= 0:
-            raise BayesNormError(f"temperature: {number!r} was given; a positive, finite number would work.")
-        object.__setattr__(self, "temperature", float(number))
+        hold_plain_numbers(self)
+        object.__setattr__(self, "temperature", require_positive("temperature", self.temperature))
         ignored = self.ignore_index
         if ignored is not None and as_whole(ignored) is None:
             raise BayesNormError(f"ignore_index: {ignored!r} was given; a whole number such as -100 would work.")

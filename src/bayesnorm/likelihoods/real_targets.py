@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from ..arguments import hold_plain_ints
+from ..arguments import hold_plain_numbers
 from ..errors import InputError
 from ..predictive import RegressionPredictive
 from ..predictive.base import as_targets, at_least_single
@@ -35,7 +35,7 @@ class RealTargets(Likelihood, ABC):
     missing: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        hold_plain_ints(self)
+        hold_plain_numbers(self)
         require_axis(self.axis)
         require_flag("missing", self.missing)
 

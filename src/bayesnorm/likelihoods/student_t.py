@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 from torch import Tensor
 
-from ..errors import BayesNormError
+from ..arguments import require_number
 from ..predictive.student_t import LEAST_DF, StudentTNoise
 from .real_targets import ByScale
 from .scales import per_output, positive_numbers
@@ -33,11 +31,8 @@ class StudentT(ByScale):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.df, bool) or not isinstance(self.df, Real) or not LEAST_DF <= self.df < math.inf:
-            raise BayesNormError(
-                f"df: {self.df!r} was given; a finite number from {LEAST_DF} would work (a mean needs more than 1)."
-            )
-        object.__setattr__(self, "df", float(self.df))
+        words = f"; a finite number from {LEAST_DF} would work (a mean needs more than 1)."
+        object.__setattr__(self, "df", require_number("df", self.df, least=LEAST_DF, words=words))
         object.__setattr__(self, "scale", positive_numbers("scale", self.scale))
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..arguments import hold_plain_ints, require_seed, require_whole
+from ..arguments import hold_plain_numbers, require_seed, require_whole
 from ..engines import OutputDirections
 from ..errors import BayesNormError
 from ..likelihoods import Gaussian, Likelihood, require_likelihood
@@ -48,7 +48,7 @@ class BatchNormMethod(ABC):
     center: Center = "running"
 
     def __post_init__(self) -> None:
-        hold_plain_ints(self)
+        hold_plain_numbers(self)
         if self.center not in ("running", "batch"):
             raise BayesNormError(
                 f'center: {self.center!r} was given; "running" (about the network\'s own statistics) or "batch" (as '

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from ..arguments import hold_plain_ints, require_whole
+from ..arguments import hold_plain_numbers, require_whole
 from ..errors import BayesNormError, NetworkError
 from ..likelihoods import Likelihood, require_likelihood
 from ..network import (
@@ -66,7 +66,7 @@ class DeepEnsemble:
     weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
-        hold_plain_ints(self)
+        hold_plain_numbers(self)
         require_whole("members", self.members, 2)
         if self.method is not None and (isinstance(self.method, type) or not hasattr(self.method, "fit")):
             raise BayesNormError(

@@ -25,12 +25,11 @@ Gotchas:
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from torch import nn
 
-from ..arguments import require_seed, require_whole
+from ..arguments import require_number, require_positive, require_seed, require_whole
 from ..errors import BayesNormError
 from ..likelihoods import Likelihood
 from ..network import DropoutExecutable, Progress, RateChoice, TrainData, dropout_rates, example_rows, renamed_argument
@@ -107,10 +106,9 @@ def dropout_precision(length_scale: float, keep: float, rows: int, weight_decay:
         weight_decay: lambda of the loss 1/N sum 1/2 (y - f)^2 + lambda |W|^2. A torch optimiser's `weight_decay` is
             2 lambda where the loss is half the mean squared error, and 4 lambda where it is the whole.
     """
-    for name, value in (("length_scale", length_scale), ("weight_decay", weight_decay)):
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-            raise BayesNormError(f"{name}: {value!r} was given; a positive number would work.")
-    if isinstance(keep, bool) or not isinstance(keep, int | float) or not 0 < keep <= 1:
-        raise BayesNormError(f"keep: {keep!r} was given; a probability above 0 and up to 1 would work.")
+    length_scale = require_positive("length_scale", length_scale)
+    weight_decay = require_positive("weight_decay", weight_decay)
+    words = "; a probability above 0 and up to 1 would work."
+    keep = require_number("keep", keep, above=0, most=1, words=words)
     rows = require_whole("rows", rows)
     return length_scale**2 * keep / (2 * rows * weight_decay)

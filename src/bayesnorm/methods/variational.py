@@ -10,7 +10,6 @@ that have no distribution (batch norm's scale and shift, embeddings, ...) are tr
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +22,7 @@ from torch.optim import Adam
 from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.data import DataLoader
 
-from ..arguments import hold_plain_ints, require_seed, require_whole
+from ..arguments import hold_plain_numbers, require_positive, require_seed, require_whole
 from ..errors import BayesNormError, InputError
 from ..likelihoods import Likelihood, require_likelihood
 from ..network import (
@@ -83,15 +82,13 @@ class VariationalMethod(ABC):
     kl_warmup: int = 0
 
     def __post_init__(self) -> None:
-        hold_plain_ints(self)
+        hold_plain_numbers(self)
         require_whole("epochs", self.epochs)
         require_whole("kl_warmup", self.kl_warmup, 0)
         if self.batch_size is not None:
             require_whole("batch_size", self.batch_size, 2)
         for name in ("learning_rate", "initial_std", "delta"):
-            number = getattr(self, name)
-            if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < math.inf:
-                raise BayesNormError(f"{name}: {number!r} was given; a positive number would work.")
+            require_positive(name, getattr(self, name))
         _require_choice("schedule", self.schedule, ("cosine", "constant"))
         _require_choice("prior_center", self.prior_center, ("zero", "trained"))
         _require_choice("estimator", self.estimator, ("local", "flipout", "weights"))

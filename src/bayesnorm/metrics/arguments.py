@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ..arguments import require_positive
 from ..errors import InputError
 from ..predictive import ClassificationPredictive, RegressionPredictive
 from ..predictive.base import as_targets
@@ -121,8 +121,9 @@ def number_pair(doubt: Any, error: Any) -> tuple[Tensor, Tensor]:
 
 
 def check_floor(floor: float) -> None:
-    if not (math.isfinite(floor) and floor > 0):
-        raise InputError(f"floor: {floor} was given; a small positive variance in squared target units would work.")
+    """Refuse a least variance that is not positive."""
+    words = "; a small positive variance in squared target units would work."
+    require_positive("floor", floor, words=words, error=InputError)
 
 
 def check_form(form: str) -> None:

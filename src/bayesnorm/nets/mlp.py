@@ -1,15 +1,13 @@
 """The network of the MCBN paper's regression benchmark."""
 
-import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from numbers import Real
 from typing import Any
 
 import torch
 from torch import nn
 
-from ..arguments import as_whole, require_seed
+from ..arguments import as_whole, require_number, require_seed
 from ..errors import BayesNormError
 
 WEIGHT_STD = 0.1
@@ -36,8 +34,7 @@ def paper_mlp(
         seed: of the weights; the global generator is not touched.
     """
     widths = _widths(in_features, hidden, out_features)
-    if isinstance(eps, bool) or not isinstance(eps, Real) or not 0 <= eps < math.inf:
-        raise BayesNormError(f"eps: {eps!r} was given; a number from 0, such as 1e-10, would work.")
+    eps = require_number("eps", eps, least=0, words="; a number from 0, such as 1e-10, would work.")
     generator = torch.Generator(device="cpu").manual_seed(require_seed(seed))
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(widths[:-1]):
@@ -61,8 +58,7 @@ def paper_dropout_mlp(
         in_features, out_features, hidden, seed: As in `paper_mlp`.
         rate: Share of units that dropout drops.
     """
-    if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= rate < 1:
-        raise BayesNormError(f"rate: {rate!r} was given; a probability from 0 to below 1 would work.")
+    rate = require_number("rate", rate, least=0, below=1, words="; a probability from 0 to below 1 would work.")
     layers: list[nn.Module] = []
     for layer in plain_mlp(in_features, out_features, hidden, seed):
         layers += [nn.Dropout(rate), layer] if isinstance(layer, nn.Linear) else [layer]

@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
+from ..arguments import require_number
 from ..errors import NetworkError
 from .copying import require_finite_weights, unwrap
 from .layers import listed, module_kinds
@@ -100,9 +101,8 @@ def drops_inside(module: nn.Module) -> bool:
 
 def require_rate(value: Any, name: str) -> float:
     """A probability of being dropped, below 1."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-        raise NetworkError(f"{name}: {value!r} was given; a rate from 0 to below 1 would work.")
-    return float(value)
+    words = "; a rate from 0 to below 1 would work."
+    return require_number(name, value, least=0, below=1, words=words, error=NetworkError)
 
 
 def refusal(name: str, module: nn.Module, function: str, always: bool = False) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 
-from ..arguments import require_whole
-from ..errors import BayesNormError, InputError
+from ..arguments import require_positive, require_whole
+from ..errors import InputError
 from ..metrics import pit, spearman
 from ..metrics.arguments import finite_std, number_vector, regression_targets
 from ..predictive import RegressionPredictive
@@ -149,9 +148,7 @@ class UncertaintyErrorPlot:
     def _of(cls, std: np.ndarray, error: np.ndarray, window: int | None, **rest: Any) -> Self:
         constant_std = rest["constant_std"]
         if constant_std is not None:
-            rest["constant_std"] = constant_std = float(constant_std)
-            if not (math.isfinite(constant_std) and constant_std > 0):
-                raise BayesNormError(f"constant_std: {constant_std} was given; a positive number would work.")
+            rest["constant_std"] = require_positive("constant_std", constant_std)
         if window is None:
             window = min(len(std), max(9, round(len(std) / 15)))
         words = f" for {len(std)} points; a whole number from 1 to {len(std)} would work."

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from ..arguments import as_number
 from ..errors import BayesNormError, FileFormatError
 from ..network import RandomWeights
 
@@ -41,15 +42,14 @@ class WeightPrior:
     @classmethod
     def of(cls, prior: Any) -> WeightPrior:
         """From what the argument `prior` may be: a standard deviation, or (pi, std1, std2)."""
-        numbers = (1.0, prior, 1.0) if not isinstance(prior, tuple | list) else prior
-        good = len(numbers) == 3 and all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers)
-        good = good and all(0 < number < math.inf for number in numbers) and numbers[0] <= 1
-        if not good:
+        given = (1.0, prior, 1.0) if not isinstance(prior, tuple | list) else prior
+        numbers = [number for number in map(as_number, given) if number is not None and 0 < number < math.inf]
+        if not len(given) == len(numbers) == 3 or numbers[0] > 1:
             raise BayesNormError(
                 f"prior: {prior!r} was given; a positive number (a standard deviation), or a scale mixture "
                 "(pi, std1, std2) with pi up to 1, would work."
             )
-        share, std, other_std = (float(number) for number in numbers)
+        share, std, other_std = numbers
         return cls(std, share, other_std)
 
     @property

@@ -22,10 +22,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
-from ..arguments import require_whole
+from ..arguments import as_number, require_positive, require_whole
 from ..engines import MonteCarlo
 from ..errors import BayesNormError, InputError
 from ..likelihoods import Gaussian, Likelihood
@@ -33,7 +32,7 @@ from ..network import as_tensor, renamed_argument
 from ..posterior import BatchNormPosterior, Posterior
 from ..predictive import ClassificationPredictive, MultiTaskPredictive
 from ..predictive.base import as_targets, at_least_single
-from ..theory.priors import GaussianPrior, kl_divergence, require_numbers, weight_decay_prior
+from ..theory.priors import GaussianPrior, kl_divergence, weight_decay_prior
 from ..theory.unit_gaussians import UnitGaussians, unit_gaussians
 from .calibrate import mean_score
 
@@ -138,7 +137,7 @@ def select_batch_size(
     if train_rows is not None:
         train_rows = require_whole("train_rows", train_rows)
     if prior is None:
-        require_numbers("weight_decay", weight_decay, positive=True)
+        weight_decay = require_positive("weight_decay", weight_decay)
     found: list[tuple[BatchSizeRow, BatchNormPosterior]] = []
     units: UnitGaussians | None = None
     for size in sizes:
@@ -214,8 +213,9 @@ def _require_source(source: Any) -> bool:
 
 
 def _require_sizes(batch_sizes: Sequence[float], real: bool) -> list[float]:
-    sizes = list(batch_sizes) if isinstance(batch_sizes, Iterable) else []
-    if len(sizes) < 2 or not all(isinstance(size, int | float | np.integer) and 0 < size < math.inf for size in sizes):
+    given = list(batch_sizes) if isinstance(batch_sizes, Iterable) else []
+    sizes = [size for size in map(as_number, given) if size is not None and 0 < size < math.inf]
+    if len(sizes) < max(2, len(given)):
         raise BayesNormError(f"batch_sizes: {batch_sizes!r} was given; two or more positive numbers would work.")
     for size in sizes:
         if real and size != int(size):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import statistics
 import time
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..arguments import as_number
 from ..engines import MonteCarlo
 from ..errors import BayesNormError
 from ..posterior import BatchNormPosterior
@@ -77,7 +77,7 @@ def suggest_layers(
     """
     if not isinstance(posterior, BatchNormPosterior):
         raise BayesNormError(f"posterior: {type(posterior).__name__} has no layers to choose; MCBN's has.")
-    if not isinstance(budget, Real) or not budget > 0:
+    if not (as_number(budget) or 0) > 0:  # an infinite one is no limit
         raise BayesNormError(f"budget: {budget!r} was given; a positive number of deterministic passes would work.")
     x = posterior.executable.input(x)
     options: list[LayerOption] = []

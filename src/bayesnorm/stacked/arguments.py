@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,17 +49,6 @@ def epochs_for(epochs: Any, networks: int) -> Tensor:
         )
     plain = [each.item() if isinstance(each, Tensor) else each for each in given]
     return torch.tensor([require_whole("epochs", each, words=words) for each in plain])
-
-
-def positive_rate(learning_rate: Any) -> float:
-    """A step size."""
-    if (
-        isinstance(learning_rate, bool)
-        or not isinstance(learning_rate, int | float)
-        or not 0 < learning_rate < math.inf
-    ):
-        raise BayesNormError(f"learning_rate: {learning_rate!r} was given; a positive number would work.")
-    return float(learning_rate)
 
 
 def decay_for(weight_decay: Any, networks: int) -> Tensor:

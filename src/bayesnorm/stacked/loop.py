@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from ..arguments import require_whole
+from ..arguments import require_positive, require_whole
 from ..errors import BayesNormError
 from ..network import Progress, isolated_torch_randomness
-from .arguments import batch_size_for, decay_for, epochs_for, groups_for, positive_rate, trained_rows
+from .arguments import batch_size_for, decay_for, epochs_for, groups_for, trained_rows
 from .block import Block, RowLoss, Settings, blocks_of, half_squared_error as half_squared_error
 from .bundle import Bundle
 from .cores import in_threads
@@ -108,7 +108,7 @@ def train_stacked(
     rows = trained_rows(stack, rows, "rows", loss)
     settings = Settings(
         batch_size=batch_size_for(batch_size, rows),
-        learning_rate=positive_rate(learning_rate),
+        learning_rate=require_positive("learning_rate", learning_rate),
         loss=loss,
         decay=decay_for(weight_decay, len(stack)),
         seeds=per_network(seed, len(stack)),

@@ -23,6 +23,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from ..arguments import as_number
 from ..engines import MonteCarlo
 from ..likelihoods import Likelihood
 from ..nets import Rescaled
@@ -237,8 +238,8 @@ class Chooser:
         start: Any = cases[0][0] if cases else final.with_likelihood(self.likelihood)
         sized = effective_batch_size(start) is not None
         folds = [(p, *self._representative(x, held_out)) for p, x, held_out in cases]
-        if sized and isinstance(wanted, int | float):
-            start = resized(start, float(wanted))
+        if sized and (size := as_number(wanted)) is not None:
+            start = resized(start, size)
         by_score = sized and wanted == "score"
         if cases and (self.noise or by_score):
             start = calibrate(

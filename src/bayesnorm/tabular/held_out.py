@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..arguments import as_number
 from ..likelihoods import Likelihood
 from ..selection.search import minimise_on_log_scale
 from ..stacked import Stack
@@ -71,8 +72,8 @@ class HeldOut:
     def _sizes(self, batch_size: int) -> list[float]:
         if self.effective_batch_size == "score":
             return [batch_size * factor for factor in SIZES]
-        given = self.effective_batch_size
-        return [float(given) if isinstance(given, int | float) else float(batch_size)]
+        given = as_number(self.effective_batch_size)
+        return [float(batch_size) if given is None else given]
 
     def _best(self, f: Tensor, y: Tensor, weights: Tensor | None) -> Tensor:
         """Mean score of each target with the best noise, of outputs (draws, rows, outputs) in standard units."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import as_number, as_whole, require_positive
 from ..errors import BayesNormError
 from .networks import METHODS
 
@@ -32,10 +33,9 @@ def check_parameters(parameters: dict[str, Any]) -> None:
             raise BayesNormError(f"{name}: {values[name]!r} was given; a whole number from {least} would work.")
     if values["folds"] is not None and not _whole(values["folds"], 2):
         raise BayesNormError(f"folds: {values['folds']!r} was given; None or a whole number from 2 would work.")
-    if not _positive(values["learning_rate"]):
-        raise BayesNormError(f"learning_rate: {values['learning_rate']!r} was given; a positive number would work.")
+    require_positive("learning_rate", values["learning_rate"])
     _each("batch_size", values["batch_size"], lambda v: _whole(v, 2), "whole numbers from 2")
-    _each("weight_decay", values["weight_decay"], lambda v: _positive(v) or (_number(v) and v == 0), "numbers from 0")
+    _each("weight_decay", values["weight_decay"], lambda v: _positive(v) or as_number(v) == 0, "numbers from 0")
     _each("dropout_rate", values["dropout_rate"], lambda v: _positive(v) and v < 1, "rates between 0 and 1")
     if values["dropout_rate"] is not None and values["method"] != "dropout":
         raise BayesNormError(f'dropout_rate: was given with method={values["method"]!r}; method="dropout" would work.')
@@ -74,13 +74,11 @@ def _each(name: str, value: Any, good: Any, works: str) -> None:
         raise BayesNormError(f"{name}: {value!r} was given; None, or {works}, one or several, would work.")
 
 
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-
 def _whole(value: Any, least: int) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
+    found = as_whole(value)
+    return found is not None and found >= least
 
 
 def _positive(value: Any) -> bool:
-    return _number(value) and bool(0 < value < math.inf)
+    found = as_number(value)
+    return found is not None and 0 < found < math.inf

@@ -19,9 +19,10 @@ from typing import Self
 
 from torch import Tensor, nn
 
+from ..arguments import require_positive
 from ..network import LayerChoice, MomentRecorder
 from .priors import GaussianPrior, kl_divergence, require_prior
-from .unit_gaussians import UnitGaussians, central_limit, require_batch_size
+from .unit_gaussians import UnitGaussians, central_limit
 
 
 class BatchNormKL:
@@ -48,7 +49,7 @@ class BatchNormKL:
         self, model: nn.Module, prior: GaussianPrior, batch_size: float, *, layers: LayerChoice = None
     ) -> None:
         self.prior = require_prior(prior)
-        self.batch_size = float(require_batch_size(batch_size))
+        self.batch_size = require_positive("batch_size", batch_size)
         self._recorder = MomentRecorder(model, layers)
 
     def attach(self) -> Self:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..arguments import require_whole
+from ..arguments import require_number, require_positive, require_whole
 from ..errors import BayesNormError
 from .unit_gaussians import UnitGaussians
 
@@ -39,11 +39,11 @@ class GaussianPrior:
     std_std: float | Tensor
 
     def __post_init__(self) -> None:
-        require_numbers("mean_loc", self.mean_loc)
-        if self.mean_std is not None:
-            require_numbers("mean_std", self.mean_std, positive=True)
-        require_numbers("std_loc", self.std_loc)
-        require_numbers("std_std", self.std_std, positive=True)
+        for name in ("mean_loc", "mean_std", "std_loc", "std_std"):
+            value = getattr(self, name)
+            if value is not None or name != "mean_std":
+                checked = require_numbers(name, value, positive=name.endswith("_std"))
+                object.__setattr__(self, name, checked)
 
 
 def weight_decay_prior(rows: int, precision: float, weight_decay: float | Tensor) -> GaussianPrior:
@@ -60,8 +60,8 @@ def weight_decay_prior(rows: int, precision: float, weight_decay: float | Tensor
             optimisers, pass half of it.
     """
     rows = require_whole("rows", rows, words="; the number of training rows, at least 1, would work.")
-    require_numbers("precision", precision, positive=True)
-    require_numbers("weight_decay", weight_decay, positive=True)
+    precision = require_positive("precision", precision, words="; a positive finite number would work.")
+    weight_decay = require_numbers("weight_decay", weight_decay, positive=True)
     variance = 1 / (2 * rows * precision * weight_decay)
     return GaussianPrior(mean_loc=0.0, mean_std=None, std_loc=0.0, std_std=variance**0.5)
 
@@ -106,14 +106,14 @@ def _per_unit(name: str, value: float | Tensor, like: Tensor) -> Tensor:
     return value.to(like)
 
 
-def require_numbers(name: str, value: Any, positive: bool = False) -> None:
-    """One finite number or one per unit, or an error."""
+def require_numbers(name: str, value: Any, positive: bool = False) -> float | Tensor:
+    """Return one finite number as a plain float, or one per unit as a tensor, or raise an error."""
     works = f"a {'positive ' if positive else ''}finite number, or a flat tensor of one per unit, would work"
-    if isinstance(value, bool) or not isinstance(value, int | float | Tensor):
-        raise BayesNormError(f"{name}: {value!r} was given; {works}.")
-    numbers = torch.as_tensor(value)
-    if numbers.dim() > 1 or numbers.is_complex() or numbers.numel() == 0:
-        raise BayesNormError(f"{name}: has shape {tuple(numbers.shape)} and {numbers.dtype}; {works}.")
-    good = torch.isfinite(numbers) & (numbers > 0 if positive else True)
+    if not isinstance(value, Tensor):
+        return require_number(name, value, above=0 if positive else -math.inf, words=f"; {works}.")
+    if value.dim() > 1 or value.is_complex() or value.numel() == 0:
+        raise BayesNormError(f"{name}: has shape {tuple(value.shape)} and {value.dtype}; {works}.")
+    good = torch.isfinite(value) & (value > 0 if positive else True)
     if not bool(good.all()):
-        raise BayesNormError(f"{name}: {numbers[~good].flatten()[0].item()} was given; {works}.")
+        raise BayesNormError(f"{name}: {value[~good].flatten()[0].item()} was given; {works}.")
+    return value

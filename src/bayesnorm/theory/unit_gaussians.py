@@ -20,12 +20,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
-from ..arguments import as_whole, require_seed
+from ..arguments import require_positive, require_seed
 from ..errors import BayesNormError
 from ..network import BatchNormLayer, LayerChoice, Progress, TrainData, collect_moments, mini_batches
 
@@ -62,7 +62,7 @@ class UnitGaussians:
     batch_size: float
 
     def __post_init__(self) -> None:
-        require_batch_size(self.batch_size)
+        object.__setattr__(self, "batch_size", require_positive("batch_size", self.batch_size))
         units = sum(layer.channels for layer in self.layers)
         for name in ("mean_loc", "mean_var", "std_loc", "std_var"):
             shape = tuple(getattr(self, name).shape)
@@ -71,9 +71,10 @@ class UnitGaussians:
 
     def at_batch_size(self, batch_size: float) -> Self:
         """q of another M, whole or not: both variances are proportional to 1 / M, so no pass over data is needed."""
-        scale = self.batch_size / require_batch_size(batch_size)
+        batch_size = require_positive("batch_size", batch_size)
+        scale = self.batch_size / batch_size
         return dataclasses.replace(
-            self, mean_var=scale * self.mean_var, std_var=scale * self.std_var, batch_size=float(batch_size)
+            self, mean_var=scale * self.mean_var, std_var=scale * self.std_var, batch_size=batch_size
         )
 
     def floored(self) -> Self:
@@ -136,11 +137,3 @@ def central_limit(
     std_var = square_var / (4 * var)
     q = UnitGaussians(layers, mean, mean_var / batch_size, var.sqrt(), std_var / batch_size, float(batch_size))
     return q.floored()
-
-
-def require_batch_size(batch_size: Any) -> float:
-    """A positive number, or an error."""
-    number = isinstance(batch_size, float) or as_whole(batch_size) is not None
-    if not number or not 0 < batch_size < math.inf:
-        raise BayesNormError(f"batch_size: {batch_size!r} was given; a positive number would work.")
-    return float(batch_size)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from ..arguments import require_not_negative, require_seed, require_whole
+from ..arguments import require_number, require_seed, require_whole
 from ..errors import BayesNormError, InputError
 from ..network import Progress, device_of, dtype_of, isolated_randomness, unwrap
 from .batching import Batches, described_rows, training_batches, validation_rows
@@ -99,8 +99,8 @@ def train(
     epochs = require_whole("epochs", epochs, words=words)
     evaluate_every = require_whole("evaluate_every", evaluate_every, words=words)
     patience = None if patience is None else require_whole("patience", patience, words=words)
-    weight_decay = require_not_negative("weight_decay", weight_decay)
-    checkpoint_every = require_not_negative("checkpoint_every", checkpoint_every)
+    weight_decay = require_number("weight_decay", weight_decay, least=0)
+    checkpoint_every = require_number("checkpoint_every", checkpoint_every, least=0)
     for name, function in {"evaluate": evaluate, "on_epoch": on_epoch}.items():
         if function is not None and not callable(function):
             raise BayesNormError(f"{name}: {type(function).__name__} was given; a function would work.")

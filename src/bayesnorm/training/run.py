@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import LBFGS, Adam, Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from ..arguments import require_not_negative
+from ..arguments import require_number
 from ..errors import BayesNormError, FileFormatError
 from ..network import tensors_of, unwrap
 
@@ -218,7 +218,9 @@ def new_optimiser(
 ) -> Optimizer:
     """Make the optimiser of some tensors; see `train` for the arguments."""
     if optimiser is None:
-        return Adam(trained, lr=1e-3 if learning_rate is None else require_not_negative("learning_rate", learning_rate))
+        return Adam(
+            trained, lr=1e-3 if learning_rate is None else require_number("learning_rate", learning_rate, least=0)
+        )
     if learning_rate is not None:
         raise BayesNormError("learning_rate: is Adam's, but an optimiser was given too; give that one its own.")
     made = optimiser(trained) if callable(optimiser) else None

@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
+from ...arguments import require_number
 from ...errors import NetworkError
 from ..copying import unwrap
 
@@ -42,8 +43,7 @@ def add_dropout(
         input: Whether to drop out entries of the network's input too.
         channels: Whether whole channels are dropped in front of convolutions, instead of single entries.
     """
-    if isinstance(p, bool) or not isinstance(p, int | float) or not 0 < p < 1:
-        raise NetworkError(f"p: {p!r} was given; a rate between 0 and 1 would work.")
+    p = require_number("p", p, above=0, below=1, words="; a rate between 0 and 1 would work.", error=NetworkError)
     network = copy.deepcopy(unwrap(model))
     takers = {id(taker): taker for taker in map(_taker, _chosen(network, where, input))}
     for taker in takers.values():

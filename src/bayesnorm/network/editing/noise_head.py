@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from ...arguments import as_whole, require_whole
+from ...arguments import as_whole, require_number, require_whole
 from ...errors import NetworkError
 from ..copying import unwrap
 
@@ -33,8 +32,7 @@ def with_noise_head(
             `HeteroscedasticLaplace`, of its scale).
         noises: How many outputs to add; None means as many as there are. 1 goes with `LogitNoise(per_class=False)`.
     """
-    if isinstance(log_variance, bool) or not isinstance(log_variance, int | float) or not math.isfinite(log_variance):
-        raise NetworkError(f"log_variance: {log_variance!r} was given; a finite number would work.")
+    log_variance = require_number("log_variance", log_variance, error=NetworkError)
     added = None if noises is None else require_whole("noises", noises, error=NetworkError)
     network = copy.deepcopy(unwrap(model))
     head: Any = _head(network, layer)
