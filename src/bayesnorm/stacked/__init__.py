@@ -6,7 +6,8 @@ from .draws import (
     StackedStatistics as StackedStatistics,
 )
 from .history import Kept as Kept, StackedHistory as StackedHistory
-from .loop import half_squared_error as half_squared_error, train_stacked as train_stacked
 from .moments import UnitMoments as UnitMoments, unit_moments as unit_moments
 from .rows import Scales as Scales, StackedRows as StackedRows
 from .stack import Stack as Stack
+from .train import train_stacked as train_stacked
+from .training_block import half_squared_error as half_squared_error

@@ -18,7 +18,7 @@ class Kept:
     Args:
         stack: Each network as it was at its group's best score, or at its last epoch where that came before.
         epochs: For how many epochs each was trained, (E,).
-        scores: (epoch, the score of every network, (E,)); NaN for those that had stopped.
+        scores: (epoch, the score of every network, (E,)) at every evaluation; NaN for those that got none.
     """
 
     stack: Stack
@@ -28,7 +28,7 @@ class Kept:
 
 @dataclass
 class StackedHistory:
-    """What happened in training; all tensors are on the CPU.
+    """Record of what happened in training; all tensors are on the CPU.
 
     Args:
         stopped: The last epoch that each network was trained, (E,).
@@ -54,7 +54,7 @@ class Judge:
     """Early stopping by one score: the mean over each group, lower is better, an equal one is an improvement.
 
     Args:
-        stack: Gives the shape of what is kept.
+        stack: The networks at their start, which give what is kept its shape.
         groups: The group of each network, (E,), counted from 0.
         patience: Scores without improvement before a group is over; None: never.
     """
@@ -63,8 +63,10 @@ class Judge:
         self.groups, self.patience = groups, patience
         self.kept = Kept(stack.take(torch.arange(len(stack))), torch.zeros(len(stack), dtype=torch.long))
         count = int(groups.max()) + 1
+        # A network that leaves before its group counts with its latest score.
         self.latest = torch.full((len(stack),), math.nan, dtype=torch.float64)
         self.members = torch.bincount(groups)
+        # Of every group: its best score, and scores since then.
         self.best = torch.full((count,), math.inf, dtype=torch.float64)
         self.waited = torch.zeros(count, dtype=torch.long)
 
@@ -96,7 +98,7 @@ class Judge:
             self.kept.epochs[inside] = trained[inside]
 
     def over(self) -> Tensor:
-        """Which groups have stopped."""
+        """Say of every group whether it has stopped."""
         if self.patience is None:
             return torch.zeros(len(self.best), dtype=torch.bool)
         return self.waited >= self.patience

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from .architecture import Norm
-from .arguments import batch_size_for
 from .draws import batches_of, per_network
 from .passes import normalised, run, unchanged
 from .rows import StackedRows
 from .stack import Stack
+from .train import batch_size_for
 
 LEAST = 1e-12
 """Variance of a unit that is taken at least, in its own squared units."""

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from bayesnorm.stacked import Stack, loop, train_stacked
+from bayesnorm.stacked import Stack, train_stacked, training_run
+from bayesnorm.stacked.training_block import Block
 
 from .stacked_networks import COUNTS, DECAYS, SEEDS, alone, furthest, own, task, together
 
@@ -20,7 +21,7 @@ def apart(monkeypatch):
     The last bits of networks that share one depend on who is beside them: a processor takes numbers that are left over
     at a tensor's end by other instructions.
     """
-    monkeypatch.setattr(loop, "CPU_BYTES", 1)
+    monkeypatch.setattr(training_run, "CPU_BYTES", 1)
 
 
 def by_itself(networks, rows, i, **options):
@@ -81,14 +82,14 @@ def test_what_is_trained_after_a_limit_is_what_would_be_without_it():
     """Epochs are trained from one limit to the next, all networks of a block in one go."""
     networks, rows, _ = task("dropout")
     asked = []
-    original = loop.Block.train
+    original = Block.train
 
     def train(self, epochs):
         asked.append((self.members.tolist(), epochs))
         return original(self, epochs)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop.Block, "train", train)
+        patch.setattr(Block, "train", train)
         together(networks, rows, epochs=LIMITS)
     assert asked == [([0, 1, 3, 4], 3), ([2], 3), ([0, 3, 4], 4), ([2], 4), ([2], 3), ([4], 3), ([2], 2)]
 
@@ -170,7 +171,7 @@ def test_networks_that_are_over_stay_as_they_were_where_blocks_go_on(monkeypatch
     """As on a GPU, where packing few networks anew costs more than training them for nothing."""
     networks, rows, _ = task("batch norm", torch.float64)
     expected, told = together(networks, rows, epochs=LIMITS)
-    monkeypatch.setattr(loop._Run, "_repack", lambda self: None)
+    monkeypatch.setattr(training_run.StackedRun, "_repack", lambda self: None)
     stack, history = together(networks, rows, epochs=LIMITS)
     for i in range(5):
         assert furthest(stack.network(i), expected.network(i)) < 1e-9

@@ -13,7 +13,9 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from bayesnorm.errors import BayesNormError
 from bayesnorm.nets import paper_mlp
-from bayesnorm.stacked import Stack, StackedRows, half_squared_error, loop, train_stacked
+from bayesnorm.stacked import Stack, StackedRows, half_squared_error, train_stacked, training_run
+from bayesnorm.stacked.bundle import Bundle
+from bayesnorm.stacked.training_block import Block, Settings
 
 from .stacked_networks import (
     COUNTS,
@@ -126,10 +128,10 @@ def test_blocks_and_threads_change_nothing(family, monkeypatch):
     networks, rows, held_out = task(family)
     options = {"epochs": 6, "validation": held_out, "evaluate_every": 2, "patience": 1}
     expected, _ = together(networks, rows, **options)
-    monkeypatch.setattr(loop, "CPU_BYTES", 1)
+    monkeypatch.setattr(training_run, "CPU_BYTES", 1)
     one_by_one, _ = together(networks, rows, **options)
     monkeypatch.undo()
-    monkeypatch.setattr(loop, "FEWEST_TOGETHER", 1)
+    monkeypatch.setattr(training_run, "FEWEST_TOGETHER", 1)
     torch.set_num_threads(2)
     try:
         in_threads, _ = together(networks, rows, **options)
@@ -220,10 +222,10 @@ def test_masks_of_training_on_a_gpu():
     networks, rows, _ = task("dropout")
     stack = Stack.of([each.cuda() for each in networks])
     before = torch.cuda.get_rng_state()
-    settings = loop.Settings(16, 1e-3, half_squared_error, torch.zeros(5), [0] * 5)
-    moments = loop.Bundle(stack.weights.shapes, 5, stack.weights.flat)
+    settings = Settings(16, 1e-3, half_squared_error, torch.zeros(5), [0] * 5)
+    moments = Bundle(stack.weights.shapes, 5, stack.weights.flat)
     same = torch.tensor([0, 1, 3])
-    block = loop.Block(same, stack, moments, moments, 0, rows.to(stack.device, stack.dtype), settings, {})
+    block = Block(same, stack, moments, moments, 0, rows.to(stack.device, stack.dtype), settings, {})
     drawn = []
     for _ in range(200):
         block.draw_masks()

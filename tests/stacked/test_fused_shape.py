@@ -10,8 +10,8 @@ from torch import nn
 
 from bayesnorm.nets import paper_dropout_mlp, paper_mlp
 from bayesnorm.stacked import Stack, StackedRows, half_squared_error
-from bayesnorm.stacked.fused import block, passes
-from bayesnorm.stacked.fused.block import trains
+from bayesnorm.stacked.fused import fused_block, passes
+from bayesnorm.stacked.fused.fused_block import trains
 from bayesnorm.stacked.fused.shape import block_rows, fitting, shape_of
 
 
@@ -105,7 +105,7 @@ def settings(**options):
 
 
 def test_what_the_kernels_train(monkeypatch):
-    monkeypatch.setattr(block, "shape_of", lambda stack: fitting(stack.layers))
+    monkeypatch.setattr(fused_block, "shape_of", lambda stack: fitting(stack.layers))
     normed, dropped, every = (
         Stack.of([network]) for network in (paper_mlp(5), paper_dropout_mlp(5, 0.1), OTHERS["tanh"])
     )

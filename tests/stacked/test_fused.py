@@ -12,8 +12,8 @@ from torch import nn
 from bayesnorm.errors import BayesNormWarning
 from bayesnorm.nets import paper_dropout_mlp, paper_mlp
 from bayesnorm.stacked import Stack, StackedRows, draws, stack as stack_module, train_stacked
-from bayesnorm.stacked.fused import block, passes
-from bayesnorm.stacked.fused.block import FusedBlock
+from bayesnorm.stacked.fused import fused_block, passes
+from bayesnorm.stacked.fused.fused_block import FusedBlock
 from bayesnorm.stacked.fused.shape import shape_of
 
 DEVICE = "cuda"
@@ -176,7 +176,7 @@ def test_moments_are_those_of_plain_operations(used, monkeypatch, family, at_onc
 def test_epochs_in_several_launches_change_nothing(monkeypatch, used, family):
     expected, _, told = trained(family, 32, torch.float32, rate=0.2, device=DEVICE)
     launches = Counted(monkeypatch, FusedBlock, "_launch")
-    monkeypatch.setattr(block, "ORDERED", 2 * 2 * 64)  # two epochs of two orders
+    monkeypatch.setattr(fused_block, "ORDERED", 2 * 2 * 64)  # two epochs of two orders
     stack, _, history = trained(family, 32, torch.float32, rate=0.2, device=DEVICE)
     assert used.train.count == 4
     assert launches.count == 3 + 1, "of networks with two steps in an epoch, and with one"

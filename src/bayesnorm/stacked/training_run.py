@@ -1,134 +1,42 @@
-"""Train all networks of a stack, each as `train` would train it alone."""
+"""Networks of a stack while they are trained: which go on, in which blocks, and what is kept of each."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 
-from ..arguments import require_positive, require_whole
 from ..errors import BayesNormError
 from ..network import Progress, isolated_torch_randomness
-from .arguments import batch_size_for, decay_for, epochs_for, groups_for, trained_rows
-from .block import Block, RowLoss, Settings, blocks_of, half_squared_error as half_squared_error
 from .bundle import Bundle
 from .cores import in_threads
-from .draws import per_network
-from .fused.block import FusedBlock, trains
-from .graph import GraphedBlock
+from .fused.fused_block import FusedBlock, trains
+from .graphed_block import GraphedBlock
 from .history import Judge, StackedHistory
 from .rows import StackedRows
 from .stack import Stack
+from .training_block import Block, Settings, blocks_of
 
 CPU_BYTES = 2**24
-"""On a CPU, most working memory of the networks that are trained together: about what its caches hold."""
+"""Most working memory of the networks that a CPU trains together: about what its caches hold."""
 
 GPU_SHARE = 0.1
-"""On a GPU, its share of what is free; recording a step keeps all that the step ever holds."""
+"""Share of a GPU's free memory for the networks that it trains together: a recorded step keeps all it ever holds."""
 
 FEWEST_TOGETHER = 32
-"""On a CPU, networks in a block below which another core is not worth its own block."""
+"""Networks in a block below which another core of a CPU is not worth a block of its own."""
 
 WORTH_PACKING = 0.75
-"""On a GPU networks that are over stay until fewer than this share of a block goes on: recording it anew takes time."""
+"""Share of a GPU's networks that must go on for its blocks to stay: recording their steps anew takes time."""
 
 Evaluate = Callable[[Stack, Tensor], Tensor | Mapping[str, Tensor]]
-"""`evaluate(stack, members)`: scores of networks `members` (A,), which `stack` holds: (A,), or several by name."""
+"""`evaluate(stack, members)`: scores of the networks `members`, (A,), all in `stack`: (A,), or several by name."""
 
 
-@torch.inference_mode(False)
-def train_stacked(
-    stack: Stack,
-    rows: StackedRows,
-    *,
-    epochs: int | Sequence[int] | Tensor,
-    batch_size: int,
-    loss: RowLoss = half_squared_error,
-    learning_rate: float = 1e-3,
-    weight_decay: float | Sequence[float] | Tensor = 0.0,
-    validation: StackedRows | None = None,
-    evaluate: Evaluate | None = None,
-    evaluate_every: int = 1,
-    patience: int | None = None,
-    groups: Sequence[int] | Tensor | None = None,
-    seed: int | Sequence[int] = 0,
-    capture: bool = True,
-    progress: Progress | None = None,
-) -> StackedHistory:
-    """Train the networks of `stack` in place with Adam, and keep of each the best by a score where there is one.
-
-    Each network comes out as `train` would leave it with the same rows, seed and settings, but for rounding: rows are
-    taken in the same order, and on a CPU dropout draws the same masks. (On a GPU masks are distributed alike; but
-    where no kernel trains, they depend on which networks are trained together.) Networks whose training is over cost
-    nothing any more.
-
-    A bias that batch norm takes out again has no gradient but rounding errors, which Adam makes into whole steps in
-    single precision: it and the running mean differ from those of `train`; predictions do not.
-
-    Args:
-        stack: The networks.
-        rows: Training rows of each. Those left over at an epoch's end, fewer than a batch, are dropped.
-        epochs: Most passes over the rows, one number for all networks or one for each. A network leaves after its own;
-            without a score it comes out as it was then.
-        batch_size: M, rows per step.
-        loss: `loss(f, y)`, one number for each row, (networks, rows), of outputs (networks, rows, outputs); a network's
-            loss is its mean over rows.
-        learning_rate: Adam's step size.
-        weight_decay: lambda in lambda/2 |W|^2 over weight matrices, one for all networks or one for each.
-        validation: Rows whose loss in evaluation mode, without weight decay, is a network's score.
-        evaluate: As `validation`, with scores of your own: `evaluate(stack, members)` gets the networks that are still
-            trained and their numbers, and gives a score for each, or several by name. Each name then stops and keeps on
-            its own (`history.kept`), and training goes on until all have stopped; `stack` keeps those of the first.
-        evaluate_every: Epochs between scores; a network's last epoch gets one too.
-        patience: Scores without improvement before training stops; an equal score is an improvement. None: never.
-        groups: Networks with the same number stop together, by the mean of their scores, to which those that are
-            through with their own `epochs` add their last ones; None: each on its own.
-        seed: One for all networks, or one for each: decides the order of rows and dropout.
-        capture: On a GPU, train networks of the papers' shape by a kernel, and record the step of others once and
-            replay it (a CUDA graph); False runs every operation by itself.
-        progress: Called with (done, total) epochs of single networks.
-    """
-    started = time.perf_counter()
-    words = "; a whole number from 1 would work."
-    evaluate_every = require_whole("evaluate_every", evaluate_every, words=words)
-    patience = None if patience is None else require_whole("patience", patience, words=words)
-    if not isinstance(stack, Stack):
-        raise BayesNormError(f"stack: {type(stack).__name__} was given; Stack.of(networks) would work.")
-    if validation is not None and evaluate is not None:
-        raise BayesNormError("evaluate: was given beside validation, but one of them decides; choose.")
-    if patience is not None and validation is None and evaluate is None:
-        raise BayesNormError("patience: was given, but nothing to score networks by; validation= would work.")
-    for name, function in (("loss", loss), ("evaluate", evaluate)):
-        if function is not None and not callable(function):
-            raise BayesNormError(f"{name}: {type(function).__name__} was given; a function would work.")
-    limits = epochs_for(epochs, len(stack))
-    rows = trained_rows(stack, rows, "rows", loss)
-    settings = Settings(
-        batch_size=batch_size_for(batch_size, rows),
-        learning_rate=require_positive("learning_rate", learning_rate),
-        loss=loss,
-        decay=decay_for(weight_decay, len(stack)),
-        seeds=per_network(seed, len(stack)),
-    )
-    if validation is not None:
-        evaluate = _validation_loss(trained_rows(stack, validation, "validation", loss), loss)
-    with isolated_torch_randomness(settings.seeds[0], stack.device):
-        run = _Run(stack, rows, settings, groups_for(groups, len(stack)), patience, capture, limits, progress)
-        while len(run.active):
-            until = int(limits[run.active].min())
-            if evaluate is not None:
-                until = min(until, run.epoch + evaluate_every - run.epoch % evaluate_every)
-            run.train_until(until)
-            if evaluate is not None:
-                run.judge(evaluate, evaluate_every)
-            run.let_go()
-        return run.finish(started)
-
-
-class _Run:
+class StackedRun:
     """A training under way; see `train_stacked` for the arguments."""
 
     def __init__(
@@ -144,18 +52,20 @@ class _Run:
     ) -> None:
         self.stack, self.rows, self.settings = stack, rows, settings
         self.groups, self.patience, self.capture = groups, patience, capture
-        self.steps = (rows.lengths // settings.batch_size).tolist()
+        self.limits, self.progress = limits, progress  # limits: the last epoch of each network, (E,)
+        self.steps = (rows.lengths // settings.batch_size).tolist()  # of each network in an epoch
+        self.epoch = 0  # the last one that active networks were trained
+        self.active = torch.arange(len(stack))  # numbers of the networks that go on
+        self.stopped = torch.zeros(len(stack), dtype=torch.long)  # the last epoch that each network was trained
+        self.losses: list[Tensor] = []  # (E, epochs) of every call of `train_until`
+        self.judges: dict[str, Judge] = {}  # one for every score that `evaluate` gives
+        self.blocks: list[Block] = []  # the active networks as they are trained; empty until they are packed
+        # What blocks are packed from, as it was when the last ones were dissolved: Adam's two moments, and generators.
         self.first, self.second = (Bundle(stack.weights.shapes, len(stack), stack.weights.flat) for _ in range(2))
-        self.states: dict[tuple[object, ...], Tensor] = {}
-        self.judges: dict[str, Judge] = {}
-        self.active = torch.arange(len(stack))
-        self.blocks: list[Block] = []
-        self.epoch, self.limits, self.progress = 0, limits, progress
-        self.stopped = torch.zeros(len(stack), dtype=torch.long)
-        self.losses: list[Tensor] = []
+        self.generator_states: dict[tuple[object, ...], Tensor] = {}
 
     def train_until(self, epoch: int) -> None:
-        """Train all active networks to the end of an epoch, block by block."""
+        """Train all active networks to the end of an epoch, which none of them has as a limit before."""
         ahead = epoch - self.epoch
         if not self.blocks:
             self._pack()
@@ -173,11 +83,6 @@ class _Run:
         self.losses.append(losses)
         self.stopped[self.active] = epoch
         self._tell()
-
-    def _abandon(self) -> None:
-        """Let no block begin another epoch."""
-        for block in self.blocks:
-            block.abandoned = True
 
     def judge(self, evaluate: Evaluate, every: int) -> None:
         """Score all groups `every` so many epochs, and between them those with a network at its limit."""
@@ -216,7 +121,7 @@ class _Run:
             self._tell()
 
     def finish(self, started: float) -> StackedHistory:
-        """Leave the stack with the networks that the first score chose."""
+        """Leave the stack with the networks that the first score chose, and return what happened."""
         history = StackedHistory(self.stopped, torch.cat(self.losses, 1))
         history.kept = {name: judge.kept for name, judge in self.judges.items()}
         if history.kept:
@@ -243,30 +148,37 @@ class _Run:
                 self.epoch * self.steps[int(chosen[0])],
                 self.rows,
                 self.settings,
-                self.states,
+                self.generator_states,
             )
             for chosen in members
         ]
 
+    def _abandon(self) -> None:
+        """Let no block begin another epoch."""
+        for block in self.blocks:
+            block.abandoned = True
+
     def _is_active(self) -> Tensor:
-        """Which networks are still trained, (E,)."""
+        """Say of every network whether it is still trained, (E,)."""
         active = torch.zeros(len(self.stack), dtype=torch.bool)
         active[self.active] = True
         return active
 
     def _repack(self) -> None:
+        """Dissolve the blocks, so that active networks are packed anew, where that saves time."""
         active = self._is_active()
+        self.blocks = [block for block in self.blocks if bool(active[block.members].any())]
         running = sum(len(block.members) for block in self.blocks)
         if self.stack.device.type == "cuda" and len(self.active) > WORTH_PACKING * running:
-            self.blocks = [block for block in self.blocks if bool(active[block.members].any())]
             return
         for block in self.blocks:
             self.first.put(block.members, block.first)
             self.second.put(block.members, block.second)
-            self.states |= block.generator_states()
+            self.generator_states |= block.generator_states()
         self.blocks = []
 
     def _require_finite(self, losses: Tensor, before: int) -> None:
+        """Refuse losses of active networks, (networks, epochs), that are no numbers; `before` epochs came earlier."""
         bad = ~torch.isfinite(losses)
         if bool(bad.any()):
             epoch = int(bad.any(0).nonzero()[0])
@@ -278,30 +190,24 @@ class _Run:
             )
 
     def _tell(self) -> None:
+        """Report progress: epochs that networks have behind them or were spared."""
         if self.progress is not None:
             total, to_come = int(self.limits.sum()), int((self.limits[self.active] - self.epoch).sum())
             self.progress(total - to_come, total)
 
 
 def _kind_of_block(stack: Stack, settings: Settings, capture: bool) -> type[Block]:
+    """Return the fastest kind of block that can train these networks."""
     if not capture or stack.device.type != "cuda":
         return Block
     return FusedBlock if trains(stack, settings) else GraphedBlock
 
 
 def _together(stack: Stack, networks: int, batch_size: int) -> int:
-    """How many of some networks to train in one block."""
+    """Return how many of some networks to train in one block."""
     weights = stack.weights.flat.numel() // len(stack)
     each = stack.weights.flat.element_size() * (4 * weights + 3 * batch_size * sum(stack.widths))
     if stack.device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(stack.device)
         return max(1, int(GPU_SHARE * free) // each)
     return max(1, min(CPU_BYTES // each, max(FEWEST_TOGETHER, -(-networks // torch.get_num_threads()))))
-
-
-def _validation_loss(rows: StackedRows, loss: RowLoss) -> Evaluate:
-    def evaluate(stack: Stack, members: Tensor) -> Tensor:
-        own = rows.take(members)
-        return own.mean(loss(stack.predict(own), own.targets()))
-
-    return evaluate

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from ...errors import BayesNormWarning
-from ..block import Streams, half_squared_error
-from ..graph import GraphedBlock
+from ..graphed_block import GraphedBlock
+from ..training_block import Streams, half_squared_error
 from .passes import units_of
 from .shape import Shape, block_rows, precision, shape_of
 

@@ -9,7 +9,8 @@ import threading
 import pytest
 import torch
 
-from bayesnorm.stacked import Stack, block, half_squared_error, loop, passes
+from bayesnorm.stacked import Stack, half_squared_error, passes, train_stacked, training_run
+from bayesnorm.stacked.training_block import Block
 
 from .stacked_networks import data, global_state, task, together
 
@@ -17,7 +18,7 @@ from .stacked_networks import data, global_state, task, together
 @pytest.fixture(autouse=True)
 def _two_cores(monkeypatch):
     """A network or two in a block, two blocks at a time."""
-    monkeypatch.setattr(loop, "FEWEST_TOGETHER", 1)
+    monkeypatch.setattr(training_run, "FEWEST_TOGETHER", 1)
     monkeypatch.setitem(passes.PIECE, "cpu", 400)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -35,7 +36,7 @@ def test_where_gradients_are_switched_off(mode, family):
         with made():
             stack = Stack.of(networks)
         with trained():
-            history = loop.train_stacked(stack, rows, epochs=4, batch_size=16, validation=held_out, evaluate_every=2)
+            history = train_stacked(stack, rows, epochs=4, batch_size=16, validation=held_out, evaluate_every=2)
             statistics = stack.batch_statistics(rows, 16, 9)
             found.append((stack.weights.flat, history.losses, *stack.moments_under(statistics, x)))
             assert torch.is_grad_enabled() == (trained is torch.enable_grad)
@@ -49,13 +50,13 @@ def test_a_stack_made_without_gradients_can_be_trained_with_them():
         stack = Stack.of(networks)
         part = stack.take(torch.tensor([1, 0]))
     for each in (stack, part):
-        loop.train_stacked(each, rows, epochs=1, batch_size=16)
+        train_stacked(each, rows, epochs=1, batch_size=16)
         assert each.tracked.tolist() == [5, 5]
 
 
 def epochs_until(monkeypatch, happens):
     """Train far longer than anyone would wait, with `happens()` in the third epoch of a block; the epochs that ran."""
-    ran, numbers, original = [], itertools.count(1), block.Block.epoch
+    ran, numbers, original = [], itertools.count(1), Block.epoch
 
     def epoch(self):
         ran.append(len(self.members))
@@ -63,7 +64,7 @@ def epochs_until(monkeypatch, happens):
             happens()
         return original(self)
 
-    monkeypatch.setattr(block.Block, "epoch", epoch)
+    monkeypatch.setattr(Block, "epoch", epoch)
     networks, rows, _ = task(counts=(90, 90))
     before = global_state()
     with pytest.raises((KeyboardInterrupt, ZeroDivisionError)):

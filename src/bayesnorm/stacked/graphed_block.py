@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import BayesNormWarning
-from .block import Block
+from .training_block import Block
 
 WARM_UP = 3
 """Steps before recording, in which libraries choose their kernels and take their memory."""

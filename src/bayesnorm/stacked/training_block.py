@@ -13,9 +13,9 @@ from ..errors import BayesNormError
 from ..training.batching import shuffled_batches
 from .architecture import Activation, Dense, Norm
 from .bundle import Bundle
-from .layers import TrainedDense, TrainedDrop, TrainedLayer, TrainedNorm, activation
 from .rows import StackedRows
 from .stack import Stack
+from .trained_layers import TrainedDense, TrainedDrop, TrainedLayer, TrainedNorm, activation
 
 RowLoss = Callable[[Tensor, Tensor], Tensor]
 """`loss(f, y)`, of outputs (networks, rows, outputs) and targets (networks, rows, ...): one for each row."""

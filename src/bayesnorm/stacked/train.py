@@ -1,0 +1,189 @@
+"""Train all networks of a stack, each as `train` would train it alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..arguments import require_positive, require_whole
+from ..errors import BayesNormError, InputError
+from ..network import Progress, isolated_torch_randomness
+from .draws import per_network
+from .history import StackedHistory
+from .rows import StackedRows
+from .stack import Stack
+from .training_block import RowLoss, Settings, half_squared_error
+from .training_run import Evaluate, StackedRun
+
+
+@torch.inference_mode(False)
+def train_stacked(
+    stack: Stack,
+    rows: StackedRows,
+    *,
+    epochs: int | Sequence[int] | Tensor,
+    batch_size: int,
+    loss: RowLoss = half_squared_error,
+    learning_rate: float = 1e-3,
+    weight_decay: float | Sequence[float] | Tensor = 0.0,
+    validation: StackedRows | None = None,
+    evaluate: Evaluate | None = None,
+    evaluate_every: int = 1,
+    patience: int | None = None,
+    groups: Sequence[int] | Tensor | None = None,
+    seed: int | Sequence[int] = 0,
+    capture: bool = True,
+    progress: Progress | None = None,
+) -> StackedHistory:
+    """Train the networks of `stack` in place with Adam, and keep of each the best by a score where there is one.
+
+    Each network comes out as `train` would leave it with the same rows, seed and settings, but for rounding: rows are
+    taken in the same order, and on a CPU dropout draws the same masks. (On a GPU masks are distributed alike; but
+    where no kernel trains, they depend on which networks are trained together.) Networks whose training is over cost
+    nothing any more.
+
+    A bias that batch norm takes out again has no gradient but rounding errors, which Adam makes into whole steps in
+    single precision: it and the running mean differ from those of `train`; predictions do not.
+
+    Args:
+        stack: The networks.
+        rows: Training rows of each network. Those left over at an epoch's end, fewer than a batch, are dropped.
+        epochs: Most passes over the rows, one number for all networks or one for each. A network leaves after its own;
+            without a score it comes out as it was then.
+        batch_size: M, rows per step.
+        loss: `loss(f, y)`, one number for each row, (networks, rows), of outputs (networks, rows, outputs); a network's
+            loss is its mean over rows.
+        learning_rate: Adam's step size.
+        weight_decay: lambda in lambda/2 |W|^2 over weight matrices, one for all networks or one for each.
+        validation: Rows whose loss in evaluation mode, without weight decay, is a network's score.
+        evaluate: As `validation`, with scores of your own: `evaluate(stack, members)` gets the networks that are still
+            trained and their numbers, and gives a score for each, or several by name. Each name then stops and keeps on
+            its own (`history.kept`), and training goes on until all have stopped; `stack` keeps those of the first.
+        evaluate_every: Epochs between scores; a network's last epoch gets one too.
+        patience: Scores without improvement before training stops; an equal score is an improvement. None: never.
+        groups: Networks with the same number stop together, by the mean of their scores, to which those that are
+            through with their own `epochs` add their last ones; None: each on its own.
+        seed: Decides the order of rows and dropout; one for all networks, or one for each.
+        capture: On a GPU, train networks of the papers' shape by a kernel, and record the step of others once and
+            replay it (a CUDA graph); False runs every operation by itself.
+        progress: Called with (done, total) epochs of single networks.
+    """
+    started = time.perf_counter()
+    words = "; a whole number from 1 would work."
+    evaluate_every = require_whole("evaluate_every", evaluate_every, words=words)
+    patience = None if patience is None else require_whole("patience", patience, words=words)
+    if not isinstance(stack, Stack):
+        raise BayesNormError(f"stack: {type(stack).__name__} was given; Stack.of(networks) would work.")
+    if validation is not None and evaluate is not None:
+        raise BayesNormError("evaluate: was given beside validation, but one of them decides; choose.")
+    if patience is not None and validation is None and evaluate is None:
+        raise BayesNormError("patience: was given, but nothing to score networks by; validation= would work.")
+    for name, function in (("loss", loss), ("evaluate", evaluate)):
+        if function is not None and not callable(function):
+            raise BayesNormError(f"{name}: {type(function).__name__} was given; a function would work.")
+    limits = _epochs_for(epochs, len(stack))
+    rows = _trained_rows(stack, rows, "rows", loss)
+    settings = Settings(
+        batch_size=batch_size_for(batch_size, rows),
+        learning_rate=require_positive("learning_rate", learning_rate),
+        loss=loss,
+        decay=_decay_for(weight_decay, len(stack)),
+        seeds=per_network(seed, len(stack)),
+    )
+    if validation is not None:
+        evaluate = _validation_loss(_trained_rows(stack, validation, "validation", loss), loss)
+    with isolated_torch_randomness(settings.seeds[0], stack.device):
+        run = StackedRun(stack, rows, settings, _groups_for(groups, len(stack)), patience, capture, limits, progress)
+        while len(run.active):
+            until = int(limits[run.active].min())
+            if evaluate is not None:
+                until = min(until, run.epoch + evaluate_every - run.epoch % evaluate_every)
+            run.train_until(until)
+            if evaluate is not None:
+                run.judge(evaluate, evaluate_every)
+            run.let_go()
+        return run.finish(started)
+
+
+def _trained_rows(stack: Stack, rows: StackedRows, name: str, loss: RowLoss) -> StackedRows:
+    """Return rows on the stack's device, or refuse those without targets that fit the loss."""
+    rows = stack.placed(rows, name)
+    if rows.y is None:
+        raise InputError(f"{name}: hold no targets; StackedRows.of(x, y, ...) would work.")
+    if loss is half_squared_error and (rows.y.shape[1:] != (stack.widths[-1],) or not rows.y.is_floating_point()):
+        raise InputError(
+            f"{name}: targets have shape {tuple(rows.y.shape)} and {rows.y.dtype}, but networks have "
+            f"{stack.widths[-1]} real outputs; as many real targets, or another loss, would work."
+        )
+    return rows
+
+
+def batch_size_for(batch_size: Any, rows: StackedRows) -> int:
+    """Return a batch size, or refuse one that some network has too few rows for."""
+    least = int(rows.lengths.min())
+    at = int(rows.lengths.argmin())
+    words = f", and network {at} has {least} rows; a whole number from 2 to {least} would work."
+    return require_whole("batch_size", batch_size, 2, least, words=words, error=InputError)
+
+
+def _epochs_for(epochs: Any, networks: int) -> Tensor:
+    """Return the number of epochs of every network, (E,), on the CPU."""
+    words = "; a whole number from 1, or one for each network, would work."
+    try:
+        given = [*epochs]
+    except TypeError:  # one number
+        return torch.full((networks,), require_whole("epochs", epochs, words=words))
+    if len(given) != networks:
+        raise BayesNormError(
+            f"epochs: {len(given)} were given for {networks} networks; one, or one for each, would work."
+        )
+    plain = [each.item() if isinstance(each, Tensor) else each for each in given]
+    return torch.tensor([require_whole("epochs", each, words=words) for each in plain])
+
+
+def _decay_for(weight_decay: Any, networks: int) -> Tensor:
+    """Return the weight decay of every network, (E,), on the CPU."""
+    try:
+        found = torch.as_tensor(weight_decay, dtype=torch.float64).detach().cpu()
+    except (TypeError, ValueError) as error:
+        raise BayesNormError(f"weight_decay: {weight_decay!r} was given; numbers from 0 would work.") from error
+    if found.dim() > 1 or (found.dim() == 1 and len(found) != networks):
+        raise BayesNormError(
+            f"weight_decay: has shape {tuple(found.shape)} for {networks} networks; one number, or one for each, would "
+            "work."
+        )
+    if not bool((torch.isfinite(found) & (found >= 0)).all()):
+        raise BayesNormError(f"weight_decay: {weight_decay!r} was given; numbers from 0 would work.")
+    return found.expand(networks)
+
+
+def _groups_for(groups: Sequence[int] | Tensor | None, networks: int) -> Tensor:
+    """Return the group of every network, (E,), counted from 0."""
+    if groups is None:
+        return torch.arange(networks)
+    try:
+        found = torch.as_tensor(groups).cpu()
+    except (TypeError, ValueError) as error:
+        raise BayesNormError(
+            f"groups: {groups!r} was given; a whole number for each of {networks} networks would work."
+        ) from error
+    if found.shape != (networks,) or found.is_floating_point():
+        raise BayesNormError(
+            f"groups: has shape {tuple(found.shape)} and {found.dtype}; a whole number for each of {networks} networks "
+            "would work."
+        )
+    return found.unique(return_inverse=True)[1]
+
+
+def _validation_loss(rows: StackedRows, loss: RowLoss) -> Evaluate:
+    """Make a score of the loss over each network's own rows."""
+
+    def evaluate(stack: Stack, members: Tensor) -> Tensor:
+        own = rows.take(members)
+        return own.mean(loss(stack.predict(own), own.targets()))
+
+    return evaluate
