@@ -100,6 +100,27 @@ def own_copy(model: nn.Module) -> nn.Module:
         ) from error
 
 
+class Original:
+    """Tells whether a network was moved, or had modules or tensors replaced, since this was made of it."""
+
+    def __init__(self, model: nn.Module) -> None:
+        own = tensors_of(model).values()
+        # Moving changes a parameter's values in place, and replaces buffers only: a network may have none.
+        self._first = next((tensor for tensor in own if tensor.is_floating_point()), next(iter(own)))
+        self._first_was = self._first.device, self._first.dtype
+        self._parts = [
+            (mapping, key, value)
+            for _, module in model.named_modules()
+            for mapping in (module._modules, module._parameters, module._buffers)
+            for key, value in mapping.items()
+        ]
+
+    def changed(self) -> bool:
+        """Tell whether the network is another one now."""
+        moved = (self._first.device, self._first.dtype) != self._first_was
+        return moved or any(mapping.get(key) is not value for mapping, key, value in self._parts)
+
+
 @torch.no_grad()
 def reset_weights(network: nn.Module, otherwise: str) -> None:
     """Draw initial weights anew, from the global generator; what is frozen keeps its values, running statistics too.

@@ -27,6 +27,7 @@ from torch.func import functional_call
 from ...errors import BayesNormError, BayesNormWarning
 from ..copying import private_copy
 from ..layers import find_batchnorm
+from ..outputs import select_output
 from .affine import State
 from .executable import Executable
 
@@ -138,8 +139,7 @@ class CompiledExecutable(Executable):
         def one(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
             parts = zip(names, scale.split(sizes, -1), shift.split(sizes, -1), strict=True)
             state = {f"{name}.{key}": part for name, *maps in parts for key, part in zip(_MAPS, maps, strict=True)}
-            result = functional_call(network, state, (x,))
-            return self._select(result, len(x))
+            return select_output(functional_call(network, state, (x,)), self.output, len(x))
 
         def run(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
             if not fold:

@@ -99,7 +99,7 @@ class DropoutExecutable(Executable):
         self.look(x)
         return super()._run(states, x, vectorize, chunk, block_bytes)
 
-    def _about_to_run(self, start: int, rows: int) -> None:
+    def _note_first_row(self, start: int) -> None:
         for layer in self._layers.values():
             layer.first_row = start
 

@@ -20,43 +20,63 @@ from torch.func import functional_call
 
 from ...arguments import as_whole
 from ...errors import BayesNormWarning, NetworkError
-from ..copying import device_of, dtype_of, private_copy, tensors_of, unwrap
+from ..copying import Original, device_of, dtype_of, private_copy, tensors_of, unwrap
 from ..inputs import as_input, call_network
 from ..layers import require_python
 from ..outputs import select_output
 from ..undisturbed import Watched, quiet_vmap
 from .affine import AffineBatchNorm, State
 from .derivable import derivative_errors_explained, require_derivable
-from .plan import Plan, agrees, channels_last, kind_of, require_same
+from .plan import Planner, Way, channels_last, default_block_bytes, kind_of
 from .prefix import PrefixCache
-
-CPU_BLOCK_BYTES = 4 * 2**20
-"""Largest activation of a block on a CPU: beyond the caches, a wider block is slower, not faster."""
-
-CUDA_BLOCK_SHARE = 1 / 16
-"""Largest activation of a block on a GPU, as a share of the memory that is free."""
 
 
 class Executable:
     """A user's network, ready to run under drawn states. The network itself is never touched.
+
+    There are three ways to call it: `_reference` is what a draw means, by plain overrides; `_mapped` is the same with
+    batch norm as affine maps, which have derivatives; `_vectorised` is `_mapped` under many states at once.
 
     Args:
         model: The network; torch.compile's and the data-parallel wrappers are looked through.
         output: Which entry to take where the network returns a dict (a key) or a tuple (a position).
     """
 
-    _restart: Callable[[], None]
-
     def __init__(self, model: nn.Module, output: str | int | None = None) -> None:
         self.model = unwrap(model)
         require_python(self.model)
         position = as_whole(output)
         self.output = output if position is None else position
-        self._said = False
-        self._built: frozenset[str] = frozenset()
-        given = set(vars(self))
+        self._warned_of_loop = False  # whether users know that draws run one by one
+        self._built: frozenset[str] = frozenset()  # names of what `_build` made, which a copy of this builds anew
+        before = set(vars(self))
         self._build()
-        self._built = frozenset(vars(self)) - given
+        self._built = frozenset(vars(self)) - before
+
+    def _build(self) -> None:
+        """Make the private copy that is run, and all that is known of it."""
+        self._network = self._private()  # shares its tensors with the user's network
+        self._affine = AffineBatchNorm(self._network)  # its batch-norm layers, which can run as affine maps
+        self._prefix = PrefixCache(self._network)  # its forwards, which can skip what is the same for every draw
+        self._watched = Watched(self._network)  # puts back what a forward writes to
+        self._restart: Callable[[], None] = _nothing  # lets the next pass begin as the first of a stretch did
+        self._planner = Planner(
+            self._network, self._affine, self._prefix, self._reference, self._vectorised, self._warn_of_loop
+        )
+        self._derivable_kinds: set[Any] = set()  # kinds of input whose outputs are known to have derivatives
+        self._independent_rows: dict[Any, bool] = {}  # by kind of input, whether rows may be run in parts
+        self._known = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors_of(self._network).items()}
+        self._device, self._dtype = device_of(self.model), dtype_of(self.model)
+        self._original = Original(self.model)  # tells when the user moves the network or replaces parts of it
+
+    def _private(self) -> nn.Module:
+        """Return the copy of the network that is run."""
+        return private_copy(self.model)
+
+    def _refresh(self) -> None:
+        """Follow a network that was moved or had modules replaced since the private copy was made."""
+        if self._original.changed():
+            self._build()
 
     def __getstate__(self) -> dict[str, Any]:
         # The private copy's forwards belong to this object; a copy of it builds a private copy of its own.
@@ -68,11 +88,13 @@ class Executable:
 
     @property
     def device(self) -> torch.device:
+        """The device that the network is on."""
         self._refresh()
         return self._device
 
     @property
     def dtype(self) -> torch.dtype:
+        """The dtype that floating inputs are brought to."""
         self._refresh()
         return self._dtype
 
@@ -94,10 +116,10 @@ class Executable:
     @torch.inference_mode(False)
     @torch.no_grad()
     def point(self, x: Any) -> Tensor:
-        """The deterministic network's outputs in evaluation mode, (batch, *out)."""
+        """Return the deterministic network's outputs in evaluation mode, (batch, *out)."""
         x = self.input(x)
-        with self._watched.undisturbed(x.device):
-            return self._outputs(x).detach()  # a forward may take derivatives of its own
+        with self._watched.undisturbed(x.device) as self._restart:
+            return call_network(self._reference, x, "x").detach()  # a forward may take derivatives of its own
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -110,7 +132,7 @@ class Executable:
         chunk: int | None = None,
         block_bytes: int | None = None,
     ) -> Tensor:
-        """Outputs under n states, (n, batch, *out).
+        """Return outputs under n states, (n, batch, *out).
 
         Args:
             states: Overrides, each with a leading axis of n.
@@ -123,38 +145,8 @@ class Executable:
         with self._watched.undisturbed(x.device) as self._restart:
             return self._run(self._fitting(states), x, vectorize, chunk, block_bytes)
 
-    def _run(self, states: State, x: Tensor, vectorize: bool, chunk: int | None, block_bytes: int | None) -> Tensor:
-        draws = len(next(iter(states.values())))
-        plan = self._plan(states, x)
-        budget = block_bytes or self._block_bytes()
-        rows = min(len(x), max(1, budget // plan.bytes_per_row))
-        if rows < len(x) and not self._rows_independent(x):
-            rows = len(x)
-        if chunk is None:
-            chunk = max(1, budget // (rows * plan.bytes_per_row))
-        outputs = torch.empty(draws, len(x), *plan.output_shape, dtype=plan.output_dtype, device=x.device)
-        drawn = frozenset(name.rpartition(".")[0] for name in states)
-        for start in range(0, len(x), rows):
-            part = x[start : start + rows]
-            self._about_to_run(start, len(part))
-            ahead = channels_last(part) if plan.prefix_last else part
-            # A network may draw numbers or remember inputs: the same for every draw, however they are chunked.
-            self._restart()
-            self._prefix.record(
-                partial(call_network, self._pass, ahead, "x"), drawn, plan.prefix_last and not plan.tail_last
-            )
-            part = ahead if plan.tail_last else part
-            try:
-                self._fill(outputs[:, start : start + rows], states, part, chunk if vectorize else 1, plan)
-            finally:
-                self._prefix.forget()
-        return outputs
-
-    def _about_to_run(self, start: int, rows: int) -> None:
-        """Told before `rows` rows of the input from row `start` on are run under every draw."""
-
     def derivable(self, state: State, x: Tensor) -> Tensor:
-        """Outputs under one state, with derivatives by it: (batch, *out).
+        """Return outputs under one state, with derivatives by it: (batch, *out).
 
         Args:
             state: Means and variances of batch-norm layers, (channels,), or (batch, channels) for others in every row.
@@ -162,166 +154,124 @@ class Executable:
         """
         self._refresh()
         key = kind_of(state, x)
-        new = key not in self._derivable
+        new = key not in self._derivable_kinds
         with self._watched.undisturbed(x.device, plain=new) as self._restart:
             if new:
                 require_derivable(self._affine, self._reference, self._mapped, state, x)
-                self._derivable.add(key)
+                self._derivable_kinds.add(key)
             with derivative_errors_explained():
-                return self._mapped(state, x)
+                return self._mapped(x, state)
 
-    def _under(self, state: State, x: Tensor, special: bool = False) -> Tensor:
-        with self._affine.under(state, special) as rest:
-            result = functional_call(self._network, rest, (x.clone(),)) if rest else self._network(x.clone())
-        return self._select(result, len(x))
-
-    def _selected(self, state: State, x: Tensor) -> Tensor:
-        """The reference: outputs under one state by plain overrides."""
-        return self._select(functional_call(self._network, state, (x.clone(),)), len(x))
-
-    def _mapped(self, state: State, x: Tensor) -> Tensor:
+    def _reference(self, x: Tensor, state: State | None = None) -> Tensor:
+        """Return outputs under one state by plain overrides; None for the network as it is."""
         self._restart()
-        return self._under(state, x, special=True)
+        x = x.clone()  # a network may write into its input
+        result = functional_call(self._network, self._in_own_dtypes(state), (x,)) if state else self._network(x)
+        return select_output(result, self.output, len(x))
 
-    def _reference(self, state: State, x: Tensor) -> Tensor:
-        self._restart()
-        return self._selected({name: value.to(self._known[name][1]) for name, value in state.items()}, x)
+    def _mapped(self, x: Tensor, state: State, under_vmap: bool = False) -> Tensor:
+        """Return outputs under one state with batch norm as affine maps.
 
-    def _build(self) -> None:
-        self._network = self._private()
-        self._affine = AffineBatchNorm(self._network)
-        self._plans: dict[Any, Plan] = {}
-        self._derivable: set[Any] = set()
-        self._restart, self._watched = _nothing, Watched(self._network)
-        self._device, self._dtype = device_of(self.model), dtype_of(self.model)
-        own = tensors_of(self.model).values()
-        self._first = next((tensor for tensor in own if tensor.is_floating_point()), next(iter(own)))
-        self._first_was = self._first.device, self._first.dtype
-        self._known = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors_of(self._network).items()}
-        self._held = [
-            (mapping, key, value)
-            for _, module in self.model.named_modules()
-            for mapping in (module._modules, module._parameters, module._buffers)
-            for key, value in mapping.items()
-        ]
-        self._prefix = PrefixCache(self._network)
+        Args:
+            x: Inputs.
+            state: Overrides; statistics may be (batch, channels), others in every row.
+            under_vmap: Whether the pass has begun already, and derivatives are not wanted: batch-norm layers that do
+                more than normalise are then overridden.
+        """
+        if not under_vmap:
+            self._restart()
+        x = x.clone()
+        with self._affine.under(state, special=not under_vmap) as rest:
+            result = functional_call(self._network, rest, (x,)) if rest else self._network(x)
+        return select_output(result, self.output, len(x))
 
-    def _private(self) -> nn.Module:
-        """The copy of the network that is run."""
-        return private_copy(self.model)
-
-    def _refresh(self) -> None:
-        """Follow a network that was moved or had modules replaced since the private copy was made."""
-        # Moving changes a parameter's values in place, and replaces buffers only: a network may have none.
-        moved = (self._first.device, self._first.dtype) != self._first_was
-        if moved or any(mapping.get(key) is not value for mapping, key, value in self._held):
-            self._build()
-
-    def _fill(self, outputs: Tensor, states: State, x: Tensor, chunk: int, plan: Plan) -> None:
-        draws, start = len(outputs), 0
-        if chunk > 1 and plan.vectorizable:
-            while start < draws:
-                part = {name: value[start : start + chunk] for name, value in states.items()}
-                try:
-                    outputs[start : start + chunk] = self._vectorised(part, x)
-                except RuntimeError as error:
-                    if isinstance(error, torch.OutOfMemoryError):
-                        raise
-                    self._say_once(error)
-                    break
-                start += chunk
-        for draw in range(start, draws):
-            state = {name: value[draw] for name, value in states.items()}
-            outputs[draw] = self._looped(state, x)
-
-    def _vectorised(self, states: State, x: Tensor) -> Tensor:
+    def _vectorised(self, x: Tensor, states: State) -> Tensor:
+        """Return outputs under many states, (n, batch, *out)."""
         self._restart()
         with quiet_vmap():
-            return self._prefix.replay(lambda: self._vmapped(states, x))
-
-    def _vmapped(self, states: State, x: Tensor) -> Tensor:
-        outputs: Tensor = torch.vmap(lambda state: self._under(state, x), randomness="same")(states)
+            outputs: Tensor = torch.vmap(partial(self._mapped, x, under_vmap=True), randomness="same")(states)
         return outputs
 
-    def _looped(self, state: State, x: Tensor) -> Tensor:
-        self._restart()
-        return self._prefix.replay(lambda: self._selected(state, x))
+    def _run(self, states: State, x: Tensor, vectorize: bool, chunk: int | None, block_bytes: int | None) -> Tensor:
+        sizes = self._planner.sizes(states, x)
+        budget = block_bytes or default_block_bytes(x.device)
+        rows = min(len(x), max(1, budget // sizes.bytes_per_row))
+        if rows < len(x) and not self._rows_independent(x):
+            rows = len(x)
+        if chunk is None:
+            chunk = max(1, budget // (rows * sizes.bytes_per_row))
+        way = self._planner.way(states, x, vectorised=vectorize and chunk > 1)
+        draws = len(next(iter(states.values())))
+        outputs = torch.empty(draws, len(x), *sizes.output_shape, dtype=sizes.output_dtype, device=x.device)
+        for start in range(0, len(x), rows):
+            self._note_first_row(start)
+            block = slice(start, start + rows)
+            way = self._run_block(outputs[:, block], states, x[block], chunk, way)
+        return outputs
 
-    def _plan(self, states: State, x: Tensor) -> Plan:
-        key = kind_of(states, x)
-        if key not in self._plans:
-            few = x[:2]
-            one = self._affine.far(states)
-            drawn = frozenset(name.rpartition(".")[0] for name in states)
-            self._restart()
-            output = self._prefix.measure(
-                lambda: call_network(partial(self._selected, one), few, "x", tuple(x.shape)), drawn
-            )
-            two = {name: value.expand(2, *value.shape) for name, value in one.items()}
-            vectorizable = True
-            try:
-                self._restart()
-                with quiet_vmap():
-                    require_same(self._vmapped(two, few)[0], output)
-            except Exception as error:
-                vectorizable = False
-                self._say_once(error)
-            last = channels_last(few) if self._convolves(few) else few
-            prefix_last = last is not few and agrees(lambda: self._selected(one, last), output)
-            tail_last = prefix_last and vectorizable and agrees(lambda: self._vmapped(two, last)[0], output)
-            self._plans[key] = Plan(
-                vectorizable=vectorizable,
-                prefix_last=prefix_last,
-                tail_last=tail_last,
-                bytes_per_row=max(1, self._prefix.largest_output * output.element_size() // len(few)),
-                output_shape=tuple(output.shape[1:]),
-                output_dtype=output.dtype,
-            )
-        return self._plans[key]
+    def _run_block(self, outputs: Tensor, states: State, x: Tensor, chunk: int, way: Way) -> Way:
+        """Fill in the outputs of some rows under all states; return the way to go on in, which may not be `way`."""
+        drawn = frozenset(name.rpartition(".")[0] for name in states)
+        ahead = channels_last(x) if way.prefix_last else x
+        contiguous = way.prefix_last and not way.tail_last
+        self._prefix.record(partial(call_network, self._reference, ahead, "x"), drawn, contiguous)
+        tail = ahead if way.tail_last else x
+        start, failure = 0, None
+        try:
+            while start < len(outputs):
+                if way.vectorised:
+                    part = {name: value[start : start + chunk] for name, value in states.items()}
+                    outputs[start : start + chunk] = self._prefix.replay(partial(self._vectorised, tail, part))
+                    start += chunk
+                else:
+                    state = {name: value[start] for name, value in states.items()}
+                    outputs[start] = self._prefix.replay(partial(self._reference, tail, state))
+                    start += 1
+        except RuntimeError as error:
+            # What two rows could not show: an operation that `vmap` has no rule for at this size, say.
+            if not way.vectorised or isinstance(error, torch.OutOfMemoryError):
+                raise
+            failure = error
+        finally:
+            self._prefix.forget()
+        if failure is None:
+            return way
+        one_by_one = self._planner.give_up_vectorising(states, x, failure)
+        rest = {name: value[start:] for name, value in states.items()}
+        return self._run_block(outputs[start:], rest, x, 1, one_by_one)
 
-    def _convolves(self, x: Tensor) -> bool:
-        """Whether a CPU would run this in fewer steps channels-last."""
-        images = x.dim() == 4 and x.device.type == "cpu" and x.is_floating_point()
-        return images and any(isinstance(module, nn.Conv2d) for _, module in self._network.named_modules())
-
-    def _pass(self, x: Tensor) -> Any:
-        return self._network(x.clone())  # a network may write into its input
+    def _note_first_row(self, start: int) -> None:
+        """Note which row of the input the next block begins with, for layers whose draws differ between rows."""
 
     def _rows_independent(self, x: Tensor) -> bool:
-        """Whether a row's output is the same in another row's company, so that rows may be run in parts."""
-        alone, in_company = self._outputs(x[[0, 0]]), self._outputs(x[[0, 1, -1]])
-        scale = in_company.abs().max().clamp_min(1e-6)
-        return bool((alone[0] - in_company[0]).abs().max() <= 1e-3 * scale)
-
-    def _outputs(self, x: Tensor) -> Tensor:
-        return self._select(call_network(self._pass, x, "x"), len(x))
-
-    def _select(self, result: Any, rows: int) -> Tensor:
-        return select_output(result, self.output, rows)
+        """Tell whether a row's output is the same in another row's company, so that rows may be run in parts."""
+        key = kind_of({}, x)
+        if key not in self._independent_rows:
+            alone, in_company = (call_network(self._reference, x[rows], "x") for rows in ([0, 0], [0, 1, -1]))
+            scale = in_company.abs().max().clamp_min(1e-6)
+            self._independent_rows[key] = bool((alone[0] - in_company[0]).abs().max() <= 1e-3 * scale)
+        return self._independent_rows[key]
 
     def _fitting(self, states: State) -> State:
-        """States in the dtypes of what they override, or an error where they belong to another architecture."""
-        same = True
+        """Return states in the dtypes of what they override; refuse those that belong to another architecture."""
         for name, value in states.items():
-            shape, dtype = self._known.get(name, (None, None))
+            shape, _ = self._known.get(name, (None, None))
             if value.shape[1:] != shape:
                 raise NetworkError(
                     f"states: {name!r} of shape {tuple(value.shape[1:])} does not fit the network "
                     f"({'no such entry' if shape is None else tuple(shape)}); the posterior belongs to another "
                     "architecture."
                 )
-            same = same and value.dtype == dtype
-        return states if same else {name: value.to(self._known[name][1]) for name, value in states.items()}
+        return self._in_own_dtypes(states)
 
-    def _block_bytes(self) -> int:
-        if self.device.type == "cuda":
-            free, _ = torch.cuda.mem_get_info(self.device)
-            return max(1, int(free * CUDA_BLOCK_SHARE))
-        return CPU_BLOCK_BYTES
+    def _in_own_dtypes(self, state: State) -> State:
+        if all(value.dtype == self._known[name][1] for name, value in state.items()):
+            return state  # the same object: a compiled network knows by it that the same draws came again
+        return {name: value.to(self._known[name][1]) for name, value in state.items()}
 
-    def _say_once(self, error: BaseException) -> None:
-        if not self._said:
-            self._said = True
+    def _warn_of_loop(self, error: BaseException) -> None:
+        if not self._warned_of_loop:
+            self._warned_of_loop = True
             first = str(error).strip().splitlines()
             warnings.warn(
                 f"{type(self.model).__name__} cannot be vectorised over draws ({first[0] if first else error!r}); "
@@ -332,4 +282,4 @@ class Executable:
 
 
 def _nothing() -> None:
-    """What a pass begins with outside of `undisturbed`."""
+    """Begin a pass outside of a stretch, where nothing needs to be put back."""

@@ -1,46 +1,176 @@
-"""How a network is to be run on inputs of some shape, from one look at a few rows."""
+"""Find out how to run a network on inputs of some kind, from passes over two rows.
+
+The first prediction of a kind makes one pass under plain overrides, which tells what outputs look like and how much
+memory a row takes, and one pass in the way that is to be taken, which must give the same numbers. Only where it does
+not are further ways tried.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...errors import NetworkError
-from .affine import State
+from ..inputs import call_network
+from .affine import AffineBatchNorm, State
+from .prefix import PrefixCache
+
+CPU_BLOCK_BYTES = 4 * 2**20
+"""Largest activation of a block on a CPU: beyond the caches, a wider block is slower, not faster."""
+
+CUDA_BLOCK_SHARE = 1 / 16
+"""Largest activation of a block on a GPU, as a share of the memory that is free."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What one look at an input of some shape told about running the network on such inputs."""
+class Sizes:
+    """What inputs of some kind are turned into.
 
-    vectorizable: bool
-    prefix_last: bool
-    """Whether what comes before the first drawn module runs channels-last."""
-    tail_last: bool
-    """Whether the rest does."""
+    Args:
+        bytes_per_row: Memory of the largest activation of one row under one draw.
+        output_shape: Shape of one row's output.
+        output_dtype: Dtype of outputs.
+    """
+
     bytes_per_row: int
     output_shape: tuple[int, ...]
     output_dtype: torch.dtype
 
 
+@dataclass(frozen=True)
+class Way:
+    """How draws are run on inputs of some kind.
+
+    Args:
+        vectorised: Whether many draws are run at once, and not one by one.
+        prefix_last: Whether what comes before the first drawn module runs channels-last.
+        tail_last: Whether the rest does.
+    """
+
+    vectorised: bool
+    prefix_last: bool
+    tail_last: bool
+
+
+@dataclass(frozen=True)
+class _Look:
+    """Two rows of an input, a state to look at them under, and the outputs under plain overrides."""
+
+    key: Any
+    x: Tensor
+    state: State
+    outputs: Tensor
+
+
+class Planner:
+    """Decides how a network is run, once for every kind of input.
+
+    Args:
+        network: The private copy that runs.
+        affine: Its batch-norm layers.
+        prefix: Its modules' forwards.
+        reference: Gives outputs under one state, by plain overrides.
+        vectorised: Gives outputs under many states at once.
+        cannot_vectorise: Is told the error of a network that cannot be run under many states at once.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        affine: AffineBatchNorm,
+        prefix: PrefixCache,
+        reference: Callable[[Tensor, State], Tensor],
+        vectorised: Callable[[Tensor, State], Tensor],
+        cannot_vectorise: Callable[[BaseException], None],
+    ) -> None:
+        self._convolves = any(isinstance(module, nn.Conv2d) for _, module in network.named_modules())
+        self._affine, self._prefix = affine, prefix
+        self._reference, self._vectorised, self._cannot_vectorise = reference, vectorised, cannot_vectorise
+        self._sizes: dict[Any, Sizes] = {}  # by kind of input
+        self._ways: dict[Any, Way] = {}  # by kind of input, and by whether it is wanted vectorised
+        self._look: _Look | None = None  # that of `sizes`, for the `way` which is asked for next
+
+    def sizes(self, states: State, x: Tensor) -> Sizes:
+        """Return how large activations and outputs are for inputs like `x`."""
+        key = kind_of(states, x)
+        if key not in self._sizes:
+            self._look = self._look_at(states, x)
+        return self._sizes[key]
+
+    def way(self, states: State, x: Tensor, vectorised: bool) -> Way:
+        """Return how to run inputs like `x`, many draws at once where that is wanted and works."""
+        key = kind_of(states, x)
+        look, self._look = self._look, None
+        if (key, vectorised) not in self._ways:
+            images = self._convolves and x.dim() == 4 and x.device.type == "cpu" and x.is_floating_point()
+            if not vectorised and not images:
+                return Way(False, False, False)  # the plain loop over draws: nothing to find out
+            if look is None or look.key != key:
+                look = self._look_at(states, x)
+            self._ways[key, vectorised] = self._find_way(look, vectorised, images)
+        return self._ways[key, vectorised]
+
+    def give_up_vectorising(self, states: State, x: Tensor, error: BaseException) -> Way:
+        """Run inputs like `x` one draw at a time from now on; return that way."""
+        self._cannot_vectorise(error)
+        way = self._ways[kind_of(states, x), True] = self.way(states, x, vectorised=False)
+        return way
+
+    def _look_at(self, states: State, x: Tensor) -> _Look:
+        two, state = x[:2], self._affine.far(states)
+        run = partial(call_network, lambda rows: self._reference(rows, state), two, "x", tuple(x.shape))
+        outputs = self._prefix.measure(run, frozenset(name.rpartition(".")[0] for name in states))
+        look = _Look(kind_of(states, x), two, state, outputs)
+        self._sizes[look.key] = Sizes(
+            bytes_per_row=max(1, self._prefix.largest_output * outputs.element_size() // len(two)),
+            output_shape=tuple(outputs.shape[1:]),
+            output_dtype=outputs.dtype,
+        )
+        return look
+
+    def _find_way(self, look: _Look, vectorised: bool, images: bool) -> Way:
+        last = channels_last(look.x) if images else look.x
+        if vectorised:
+            twice = {name: value.expand(2, *value.shape) for name, value in look.state.items()}
+            if images and _agrees(lambda: self._vectorised(last, twice)[0], look.outputs):
+                return Way(True, prefix_last=True, tail_last=True)
+            try:
+                _require_same(self._vectorised(look.x, twice)[0], look.outputs)
+            except Exception as error:
+                self._cannot_vectorise(error)
+                vectorised = False
+        prefix_last = images and _agrees(lambda: self._reference(last, look.state), look.outputs)
+        return Way(vectorised, prefix_last, tail_last=prefix_last and not vectorised)
+
+
 def kind_of(states: State, x: Tensor) -> Any:
-    """What a look at a few rows is good for: inputs of this shape, with these tensors drawn, in this precision."""
+    """Return what a look at a few rows is good for: inputs of this shape, these tensors drawn, this precision."""
     kind = x.device.type
     autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
     return tuple(x.shape[1:]), x.dtype, x.device, frozenset(states), autocast
 
 
 def channels_last(x: Tensor) -> Tensor:
+    """Return images laid out with a pixel's channels side by side, in which a CPU convolves faster."""
     return x.contiguous(memory_format=torch.channels_last)
 
 
-def agrees(run: Callable[[], Tensor], expected: Tensor) -> bool:
-    """Whether `run` gives `expected` up to rounding, without an error or a warning."""
+def default_block_bytes(device: torch.device) -> int:
+    """Return how large an activation a block of rows and draws may have."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return max(1, int(free * CUDA_BLOCK_SHARE))
+    return CPU_BLOCK_BYTES
+
+
+def _agrees(run: Callable[[], Tensor], expected: Tensor) -> bool:
+    """Tell whether `run` gives `expected` up to rounding, without an error or a warning."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -50,8 +180,8 @@ def agrees(run: Callable[[], Tensor], expected: Tensor) -> bool:
     return bool((found - expected).abs().max() <= 1e-3 * expected.abs().max())
 
 
-def require_same(found: Tensor, expected: Tensor) -> None:
-    """An error where outputs differ by more than rounding, also that of networks which run in half precision inside."""
+def _require_same(found: Tensor, expected: Tensor) -> None:
+    """Refuse outputs that differ by more than rounding, also that of networks which run in half precision inside."""
     within = 0.1 * float(expected.double().nan_to_num(0, 0, 0).abs().max())
     if not torch.allclose(found.double(), expected.double(), rtol=0, atol=within, equal_nan=True):
         raise NetworkError("it gives other numbers so; does it use its batch-norm statistics outside of their layers?")
