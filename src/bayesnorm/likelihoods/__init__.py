@@ -1,4 +1,4 @@
-"""From network outputs to distributions of targets."""
+"""Likelihoods, which turn network outputs into distributions of targets."""
 
 from .base import (
     Likelihood as Likelihood,

@@ -1,4 +1,4 @@
-"""What every likelihood offers: outputs of n draws in, a predictive out."""
+"""The base of every likelihood: it takes the outputs of n draws and gives a predictive."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _KINDS: dict[str, type[Likelihood]] = {}
 
 
 class Likelihood(ABC):
-    """Turns network outputs `f` into p(y | f). A frozen dataclass whose fields are plain numbers."""
+    """A distribution p(y | f) of targets given network outputs; a frozen dataclass whose fields are plain numbers."""
 
     least_outputs: ClassVar[int] = 1
-    """Outputs of a row with one target, or of two classes."""
+    """Number of outputs that a row with one target, or with two classes, needs."""
 
     def __init_subclass__(cls) -> None:
-        if ABC not in cls.__bases__:  # those say that they are no likelihood yet
+        if ABC not in cls.__bases__:  # a base with abstract methods is no likelihood yet
             _KINDS[cls.__name__] = cls
 
     @abstractmethod
     def predictive(self, f: Tensor, weights: Tensor | None = None) -> Predictive:
-        """The mixture over draws.
+        """Return the mixture over draws.
 
         Args:
             f: Network outputs, (n, batch, *out).
@@ -35,56 +35,57 @@ class Likelihood(ABC):
 
     @abstractmethod
     def loss(self, f: Tensor, y: Any, noise: Tensor | None = None) -> Tensor:
-        """Mean over the rows of -log p(y | f), a row's outputs and pixels summed: what a network is trained on.
+        """Return the mean over rows of -log p(y | f), a row's outputs and pixels summed: what a network is trained on.
 
-        In this scale, a penalty -log prior or a KL divergence is divided by the number of training rows.
+        Beside it, a penalty -log prior or a KL divergence is divided by the number of training rows.
 
         Args:
             f: Network outputs, (batch, *out).
-            y: Targets. One that cannot be is an error where looking is free; on a GPU, which would have to be waited
-                for, the loss is NaN instead.
-            noise: To take instead of the likelihood's own, of the same shape, with derivatives: see `LearnedNoise`.
+            y: Targets. An impossible one raises an error on a CPU; on a GPU, where looking means waiting for it, the
+                loss is NaN instead.
+            noise: Noise to take instead of the likelihood's own, in the same shape and with derivatives; see
+                `LearnedNoise`.
         """
 
     def gaussian_predictive(self, mean: Tensor, variance: Tensor) -> Predictive | None:
-        """The predictive where the output is N(mean, variance), if it has a closed form."""
+        """Return the predictive where the output is N(mean, variance), or None if it has no closed form."""
         return None
 
     @property
     @abstractmethod
     def noise(self) -> Tensor:
-        """How noisy it is: a variance, scale or temperature, in double precision; `with_noise(noise)` is the same."""
+        """The noise in double precision: a variance, scale or temperature; `with_noise(self.noise)` changes nothing."""
 
     @abstractmethod
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
-        """Between which positive numbers to look for the noise, given outputs (n, batch, *out) and their targets.
+        """Return the range (low, high) to search for the noise, given outputs (n, batch, *out) and their targets.
 
-        0-dim for one number, (D,) for one per entry of the output axis.
+        Both are positive: 0-dim for one number, (D,) for one per entry of the output axis.
         """
 
     @abstractmethod
     def with_noise(self, noise: Tensor) -> Self:
-        """The same likelihood with other noise: a variance, scale or temperature, of the shape of `noise_range`'s."""
+        """Return the same likelihood with other noise: a variance, scale or temperature, shaped as in `noise_range`."""
 
     @abstractmethod
     def target_columns(self, outputs: int) -> int:
-        """How many numbers a row's target has where the network has so many outputs."""
+        """Return how many numbers a row's target has where the network has so many outputs."""
 
     def config(self) -> dict[str, Any]:
-        """The likelihood as plain JSON values; `likelihood_from` reads it back."""
+        """Return the likelihood as plain JSON values; `likelihood_from` reads it back."""
         fields: Any = dataclasses.fields(self)  # type: ignore[arg-type]
         shown = [field for field in fields if not (field.kw_only and getattr(self, field.name) == field.default)]
         return {"kind": type(self).__name__, **{field.name: getattr(self, field.name) for field in shown}}
 
 
 def require_likelihood(given: Any) -> None:
-    """An error for what is no likelihood, its class among them."""
+    """Refuse what is no likelihood, such as the class of one."""
     if not isinstance(given, Likelihood):
         raise BayesNormError(f"likelihood: {given!r} was given; Gaussian() or Categorical() would work.")
 
 
 def likelihood_from(config: dict[str, Any]) -> Likelihood:
-    """The likelihood that `config()` described."""
+    """Make the likelihood that `config()` described."""
     fields = dict(config)
     kind = fields.pop("kind", None)
     if kind not in _KINDS:

@@ -1,4 +1,4 @@
-"""Classes from logits."""
+"""The likelihood of classes, from logits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Categorical(ClassTargets):
     """y ~ softmax(f / temperature) over the first output axis; further axes are pixels.
 
     Args:
-        temperature: Above 1 softens the probabilities, below 1 sharpens them.
+        temperature: What logits are divided by; above 1 it softens the probabilities, below 1 it sharpens them.
         ignore_index: A class number, such as -100, that stands for a missing target, which then counts for nothing.
 
     A network with one output per row (or pixel) is read as a binary classifier whose output is the logit of

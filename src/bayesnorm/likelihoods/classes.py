@@ -1,4 +1,4 @@
-"""What likelihoods of classes share: log probabilities by class, a temperature, targets that may be void."""
+"""The base of likelihoods of classes: log probabilities by class, a temperature, targets that may be void."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .scales import holds, same_places
 
 @dataclass(frozen=True)
 class ClassTargets(Likelihood, ABC):
-    """Classes along the first output axis; further axes are pixels.
+    """A likelihood of classes, which lie along the first output axis; further axes are pixels.
 
     Args:
-        temperature: Above 1 softens the probabilities, below 1 sharpens them.
+        temperature: What logits are divided by; above 1 it softens the probabilities, below 1 it sharpens them.
         ignore_index: A class number, such as -100, that stands for a missing target: it adds nothing to the loss, and
-            its log probability is 0. None: there is none.
+            its log probability is 0. None where no target is missing.
     """
 
     temperature: float = 1.0
@@ -42,7 +42,7 @@ class ClassTargets(Likelihood, ABC):
 
     @abstractmethod
     def log_probs(self, f: Tensor, temperature: Tensor) -> Tensor:
-        """Log probabilities (n, batch, class, *pixels) of outputs (n, batch, outputs, *pixels)."""
+        """Return log probabilities (n, batch, class, *pixels) of outputs (n, batch, outputs, *pixels)."""
 
     @property
     def noise(self) -> Tensor:
@@ -50,10 +50,10 @@ class ClassTargets(Likelihood, ABC):
         return torch.tensor(self.temperature, dtype=torch.float64)
 
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
-        """Temperatures from sharp to very soft.
+        """Return the range of temperatures, from sharp to very soft.
 
-        Of several draws none is sharpened more than twofold: beyond that they become votes, and a class that no draw
-        votes for has probability 0, which few validation rows do not show.
+        Several draws are not sharpened more than twofold: beyond that they become votes, and a class that no draw votes
+        for has probability 0, which few validation rows do not show.
         """
         return torch.tensor(0.05 if len(f) == 1 else 0.5, device=f.device), torch.tensor(20.0, device=f.device)
 
@@ -82,7 +82,7 @@ class ClassTargets(Likelihood, ABC):
         return ClassificationPredictive(self.log_probs(f, self.noise.to(f)), weights, self.ignore_index)
 
     def _targets(self, y: Any, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Class numbers (batch, *pixels), 0 for what is none; which are one; and which stand for missing ones."""
+        """Return class numbers (batch, *pixels), 0 where there is none, and masks of classes and of missing targets."""
         shape, classes = (len(log_probs), *log_probs.shape[2:]), log_probs.shape[1]
         y = y if isinstance(y, Tensor) else as_targets(y, log_probs.device)
         if not same_places(y, log_probs[:, 0]):
@@ -102,5 +102,5 @@ class ClassTargets(Likelihood, ABC):
 
 
 def with_zero(f: Tensor) -> Tensor:
-    """The one output (n, batch, 1, *pixels) of a binary classifier as that of class 1, beside a zero of class 0."""
+    """Put a logit of 0 for class 0 before the one output (n, batch, 1, *pixels) of a binary classifier."""
     return torch.cat([torch.zeros_like(f), f], dim=2) if f.shape[2] == 1 else f

@@ -1,4 +1,4 @@
-"""Gaussian noise of known precision."""
+"""The likelihood of Gaussian noise of known precision."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Gaussian(FixedScale):
         precision: Inverse noise *variance* (the papers' tau): one number, or one per entry of an output axis. The
             default of 1 is what a plain squared-error loss assumes; measure it on validation data for honest intervals,
             or learn it with the network (`LearnedNoise`).
-        axis: Of outputs (batch, *out), the one that several precisions lie along: the last, or 1 for the channels of
+        axis: The axis of outputs (batch, *out) that several precisions lie along: the last, or 1 for the channels of
             maps (batch, D, h, w).
         missing: Whether NaN stands for a missing target, which then counts for nothing.
     """
@@ -42,17 +42,17 @@ class Gaussian(FixedScale):
 
     @property
     def noise(self) -> Tensor:
-        """The variance."""
+        """The variance of the noise."""
         return 1 / torch.tensor(self.precision, dtype=torch.float64)
 
     def _log_scale(self, noise: Tensor) -> Tensor:
         return 0.5 * noise.log()
 
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
-        """Variances about the mean squared error, one per output where a row has several.
+        """Return a range of variances about the mean squared error, one per output where a row has several.
 
-        From a hundredth of it on, where the MCBN paper's own ranges end: CRPS does not mind if the draws alone are wide
-        enough, but a mixture with hardly any noise is a row of spikes, between which the density is nil.
+        It begins at a hundredth of that error, where the MCBN paper's own ranges end: CRPS does not mind less noise if
+        the draws alone are wide enough, but then the mixture is a row of spikes, between which the density is nil.
         """
         mse = per_output(self.errors(f.mean(0), y).square(), self.axis, self.noise)
         return mse * 1e-2, mse * 1e2

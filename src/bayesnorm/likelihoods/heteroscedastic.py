@@ -1,4 +1,4 @@
-"""Noise that the network predicts beside the mean (Kendall and Gal 2017)."""
+"""Likelihoods whose noise the network predicts beside the mean (Kendall and Gal 2017)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .scales import (
 
 @dataclass(frozen=True)
 class Heteroscedastic(RealTargets, ABC):
-    """What likelihoods with predicted noise share."""
+    """The base of likelihoods with predicted noise."""
 
     least_outputs: ClassVar[int] = 2
 
@@ -41,18 +41,18 @@ class Heteroscedastic(RealTargets, ABC):
 
     @abstractmethod
     def log_scale_of(self, output: Tensor) -> Tensor:
-        """Logarithm of the noise's scale, within limits, from what the network says of it."""
+        """Return the logarithm of the noise's scale, kept within limits, from the output that predicts it."""
 
     @property
     def noise(self) -> Tensor:
-        """What the predicted scale is multiplied by."""
+        """The factor that the predicted scale is multiplied by."""
         return torch.tensor(self.scale, dtype=torch.float64)
 
     def with_noise(self, noise: Tensor) -> Self:
         return dataclasses.replace(self, scale=as_numbers(noise))
 
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
-        """Factors about the mean error in units of the predicted noise, one per output where a row has several."""
+        """Return a range of factors about the mean error in units of the predicted noise, one per output of several."""
         location, log_scale = self.split(f, torch.ones((), dtype=torch.float64))
         units = self.errors(location.mean(0), y) * (-log_scale.mean(0)).exp()
         mean = per_output(units.square(), self.axis, self.noise).sqrt()
@@ -85,9 +85,9 @@ class HeteroscedasticGaussian(Heteroscedastic):
     were noise in the data: where that is small, it says too much of it, the more the smaller the batches are.
 
     Args:
-        scale: What predicted standard deviations are multiplied by: one number, or one per target. `calibrate` finds it
-            on validation data.
-        axis: Of outputs (batch, *out), the one that holds means and log-variances: 1, as in (batch, 2 D) and in maps
+        scale: Factor of the predicted standard deviations: one number, or one per target. `calibrate` finds it on
+            validation data.
+        axis: The axis of outputs (batch, *out) that holds means and log-variances: 1, as in (batch, 2 D) and in maps
             (batch, 2 D, h, w), or -1 for sequences (batch, time, 2 D).
         missing: Whether NaN stands for a missing target, which then counts for nothing.
     """
@@ -100,7 +100,7 @@ class HeteroscedasticGaussian(Heteroscedastic):
         return 0.5 * bounded(output, 2 * LOG_STD_LIMIT, 2 * LOG_STD_BOUND)
 
     def gaussian_predictive(self, mean: Tensor, variance: Tensor) -> GaussianPredictive:
-        """The Gaussian with the mean and variance of y: E exp(s) = exp(mean + variance / 2) is that of a log-normal."""
+        """Return the Gaussian with the mean and variance of y, where exp(s) is log-normal."""
         location, output = halves(mean[None], self.axis)
         epistemic, spread = halves(variance[None], self.axis)
         factor = on_outputs("scale", self.noise, location, self.axis)
@@ -116,8 +116,8 @@ class HeteroscedasticLaplace(Heteroscedastic):
     `HeteroscedasticGaussian` for the network and for the arguments.
 
     Args:
-        scale: What predicted scales are multiplied by: one number, or one per target.
-        axis: The one of outputs (batch, *out) that holds locations and log-scales.
+        scale: Factor of the predicted scales: one number, or one per target.
+        axis: The axis of outputs (batch, *out) that holds locations and log-scales.
         missing: Whether NaN stands for a missing target, which then counts for nothing.
     """
 
@@ -130,7 +130,7 @@ class HeteroscedasticLaplace(Heteroscedastic):
 
 
 def halves(f: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """Outputs (n, batch, *out) cut in two along an axis of (batch, *out)."""
+    """Cut outputs (n, batch, *out) in two along an axis of (batch, *out)."""
     position = output_axis(f, axis)
     if f.shape[position] % 2 or not f.shape[position]:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Laplace noise of known scale: the likelihood of a mean absolute error."""
+"""The likelihood of Laplace noise of known scale, which belongs to a mean absolute error."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Laplace(ByScale):
     Heavier tails than a Gaussian's: outliers cost less. The natural choice for networks trained on absolute errors.
 
     Args:
-        scale: One positive number, or one per entry of an output axis.
-        axis: Of outputs (batch, *out), the one that several scales lie along: the last, or 1 for the channels of maps.
+        scale: Scale of the noise: one positive number, or one per entry of an output axis.
+        axis: The axis of outputs (batch, *out) that several scales lie along: the last, or 1 for the channels of maps.
         missing: Whether NaN stands for a missing target, which then counts for nothing.
     """
 
@@ -35,6 +35,6 @@ class Laplace(ByScale):
         return LaplaceNoise()
 
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
-        """Scales about the mean absolute error, from a tenth of it on, one per output where a row has several."""
+        """Return a range of scales about the mean absolute error, one per output where a row has several."""
         error = per_output(self.errors(f.mean(0), y).abs(), self.axis, self.noise)
         return error * 0.1, error * 10

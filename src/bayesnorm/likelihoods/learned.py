@@ -1,4 +1,4 @@
-"""Noise that is learned with the network, and the same for every input."""
+"""A loss whose noise is learned with the network and is the same for every input."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class LearnedNoise(nn.Module):
     learns too little: `calibrate` on validation rows corrects that.
 
     Args:
-        likelihood: Where to start from; rather with too much noise than with too little, whose large first gradients
-            Adam remembers long.
+        likelihood: The likelihood to start from; rather with too much noise than with too little, whose large first
+            gradients Adam remembers long.
     """
 
     def __init__(self, likelihood: Likelihood) -> None:
@@ -42,9 +42,9 @@ class LearnedNoise(nn.Module):
         return bounded(self.log_noise, 2 * LOG_STD_LIMIT, 2 * LOG_STD_BOUND).exp()
 
     def forward(self, f: Tensor, y: Any) -> Tensor:
-        """The likelihood's loss under the noise as it stands, with derivatives for both."""
+        """Return the likelihood's loss under the noise as it stands, with derivatives by outputs and noise."""
         return self._start.loss(f, y, self.noise)
 
     def likelihood(self) -> Likelihood:
-        """The likelihood with the noise as it stands, as plain numbers."""
+        """Return the likelihood with the noise as it stands, as plain numbers."""
         return self._start.with_noise(self.noise.detach())

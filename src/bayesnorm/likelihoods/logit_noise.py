@@ -1,4 +1,4 @@
-"""Classes from noisy logits (Kendall and Gal 2017): the network says how far its own logits are to be trusted."""
+"""The likelihood of classes from noisy logits (Kendall and Gal 2017): the network says how noisy its logits are."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ class LogitNoise(ClassTargets):
     are a binary classifier.
 
     Args:
-        temperature: Above 1 softens the probabilities, below 1 sharpens them. `calibrate` finds it.
-        samples: How many samples of the noise the mean is taken over: evenly spread ones (a scrambled Sobol sequence),
-            the same for every row, pixel and draw, so that the same outputs have the same probabilities.
+        temperature: What logits are divided by; above 1 it softens the probabilities, below 1 it sharpens them.
+            `calibrate` finds it.
+        samples: Number of samples of the noise that the mean is taken over: evenly spread ones (a scrambled Sobol
+            sequence), the same for every row, pixel and draw, so that the same outputs have the same probabilities.
         per_class: Whether every class has a log-variance of its own.
-        seed: Of the samples.
+        seed: Seed of the samples.
         ignore_index: A class number, such as -100, that stands for a missing target, which then counts for nothing.
     """
 
@@ -61,7 +62,7 @@ class LogitNoise(ClassTargets):
         return total - math.log(self.samples)
 
     def _split(self, f: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits and standard deviations of their noise, (n, batch, class, *pixels)."""
+        """Return logits and the standard deviations of their noise, both (n, batch, class, *pixels)."""
         outputs = f.shape[2]
         if outputs < 2 or (self.per_class and outputs % 2):
             raise InputError(
@@ -78,6 +79,6 @@ class LogitNoise(ClassTargets):
 
 @lru_cache(maxsize=16)
 def _standard_noise(samples: int, classes: int, seed: int) -> Tensor:
-    """Standard normal numbers, (samples, classes)."""
+    """Return evenly spread standard normal numbers, (samples, classes)."""
     uniform = torch.quasirandom.SobolEngine(classes, scramble=True, seed=seed).draw(samples, dtype=torch.float64)
     return torch.special.ndtri(uniform.clamp(1e-9, 1 - 1e-9))

@@ -1,4 +1,4 @@
-"""Several tasks on one network, each with its own likelihood (Kendall, Gal and Cipolla 2018)."""
+"""The likelihood of several tasks on one network, each with its own (Kendall, Gal and Cipolla 2018)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Task = tuple[str, Likelihood, int]
 
 @dataclass(frozen=True, init=False)
 class MultiTask(Likelihood):
-    """The tasks' losses added up, each with its own noise, by which they are weighted.
+    """A likelihood per task; their losses are added up, weighted by the tasks' noise.
 
         MultiTask({"depth": HeteroscedasticGaussian(), "label": (Categorical(), 12)})
 
@@ -37,7 +37,7 @@ class MultiTask(Likelihood):
 
     Args:
         tasks: Likelihoods by name; (likelihood, outputs) where there is more than one target, or more than two classes.
-        axis: Of outputs (batch, *out), the one that the tasks' outputs lie along; 1 is that of columns, classes and
+        axis: The axis of outputs (batch, *out) that the tasks' outputs lie along; 1 is that of columns, classes and
             channels.
     """
 
@@ -81,11 +81,11 @@ class MultiTask(Likelihood):
 
     @property
     def noise(self) -> Tensor:
-        """What the tasks' own noise is multiplied by, one number each."""
+        """Factors of the tasks' own noise, one number each."""
         return torch.ones(len(self.tasks), dtype=torch.float64)
 
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
-        """Factors of every task's own noise."""
+        """Return the range of factors of every task's own noise."""
         parts, targets, ends = self._outputs(f), self._targets(y), []
         for name, task, _ in self.tasks:
             low, high = task.noise_range(parts[name], targets[name])
@@ -110,7 +110,7 @@ class MultiTask(Likelihood):
         return {name: task for name, task, _ in self.tasks}
 
     def _outputs(self, f: Tensor) -> dict[str, Tensor]:
-        """Every task's part of outputs (n, batch, *out)."""
+        """Return every task's part of outputs (n, batch, *out)."""
         position = output_axis(f, self.axis)
         widths = [outputs for _, _, outputs in self.tasks]
         if f.shape[position] != sum(widths):
@@ -122,7 +122,7 @@ class MultiTask(Likelihood):
         return dict(zip(self._by_name, f.split(widths, dim=position), strict=True))
 
     def _targets(self, y: Any) -> dict[str, Any]:
-        """Every task's targets: from a dict, or columns of one tensor."""
+        """Return every task's targets, which may come as a dict or as columns of one tensor."""
         if isinstance(y, Mapping):
             if set(y) != set(self._by_name):
                 raise InputError(f"y: has targets for {list(y)}; for each of {list(self._by_name)} would work.")
@@ -141,6 +141,7 @@ class MultiTask(Likelihood):
 
 
 def _task(name: str, given: Any) -> Task:
+    """Check what was given for a task: a likelihood, or a pair (likelihood, outputs)."""
     likelihood, outputs = given if isinstance(given, tuple | list) and len(given) == 2 else (given, None)
     if not isinstance(likelihood, Likelihood) or isinstance(likelihood, MultiTask):
         raise BayesNormError(

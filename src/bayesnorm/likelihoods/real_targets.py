@@ -23,12 +23,12 @@ from .scales import as_numbers, holds, like_outputs, on_outputs, require_axis, r
 
 @dataclass(frozen=True)
 class RealTargets(Likelihood, ABC):
-    """What likelihoods of real targets share.
+    """The base of likelihoods of real targets.
 
     Args:
-        axis: Of outputs (batch, *out), the one that entries of several targets lie along; 1 is that of channels.
+        axis: The axis of outputs (batch, *out) that entries of several targets lie along; 1 is that of channels.
         missing: Whether NaN stands for a target that is missing: it adds nothing to the loss, and its log density
-            and CRPS are 0. Else it is an error.
+            and CRPS are 0. If not, NaN is refused.
     """
 
     axis: int = field(default=-1, kw_only=True)
@@ -42,11 +42,11 @@ class RealTargets(Likelihood, ABC):
     @property
     @abstractmethod
     def family(self) -> Noise:
-        """The noise in standard form."""
+        """The family of the noise in standard form."""
 
     @abstractmethod
     def split(self, f: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Location, and logarithm of the scale (which broadcasts to it), of outputs (n, batch, *out)."""
+        """Split outputs (n, batch, *out) into the location and the logarithm of the scale, which broadcasts to it."""
 
     def loss(self, f: Tensor, y: Any, noise: Tensor | None = None) -> Tensor:
         f = at_least_single(f)
@@ -66,12 +66,12 @@ class RealTargets(Likelihood, ABC):
         return outputs
 
     def errors(self, location: Tensor, y: Any) -> Tensor:
-        """Target less location (batch, *out); NaN where the target is missing."""
+        """Return target less location (batch, *out); NaN where the target is missing."""
         target, seen = observed(y, location, self.missing)
         return target - location if seen is None else torch.where(seen, target - location, math.nan)
 
     def _seen(self, y: Any, location: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Targets in the shape of the outputs, and which of them are there."""
+        """Return targets in the shape of the outputs, and a mask of those that are there (None: all are)."""
         y = y if isinstance(y, Tensor) else as_targets(y, location.device, location.dtype)
         try:
             target = like_outputs(y, location)
@@ -88,19 +88,20 @@ class RealTargets(Likelihood, ABC):
         return target, None
 
     def _hint(self, y: Tensor, location: Tensor) -> str:
+        """Return a sentence for errors about the shape of targets."""
         return ""
 
 
 @dataclass(frozen=True)
 class FixedScale(RealTargets, ABC):
-    """Noise of one scale, or of one per output, whatever the input."""
+    """The base of likelihoods whose noise has one scale, or one per output, whatever the input."""
 
     _name: ClassVar[str]
-    """Of the number that says how noisy it is."""
+    """Name of the field that holds the noise."""
 
     @abstractmethod
     def _log_scale(self, noise: Tensor) -> Tensor:
-        """The scale's logarithm from what `noise` is."""
+        """Return the logarithm of the scale that belongs to `noise`."""
 
     def split(self, f: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
         return f, on_outputs(self._name, self._log_scale(self.noise if noise is None else noise), f, self.axis)
@@ -112,7 +113,7 @@ class FixedScale(RealTargets, ABC):
 
 
 class ByScale(FixedScale, ABC):
-    """`FixedScale` whose number, a field `scale` of the subclass, is the scale itself."""
+    """A `FixedScale` whose noise is the scale itself, a field `scale` of the subclass."""
 
     _name = "scale"
 
@@ -121,7 +122,7 @@ class ByScale(FixedScale, ABC):
 
     @property
     def noise(self) -> Tensor:
-        """The scale."""
+        """The scale of the noise."""
         return torch.tensor(self.scale, dtype=torch.float64)
 
     def _log_scale(self, noise: Tensor) -> Tensor:

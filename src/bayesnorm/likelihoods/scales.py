@@ -1,4 +1,4 @@
-"""Numbers of a likelihood: one, or one per entry of an output axis; and predicted ones, kept within limits."""
+"""Numbers of a likelihood, one or one per entry of an output axis, and predicted ones, kept within limits."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ LOG_STD_LIMIT = 15.0
 """Logarithms of standard deviations or scales up to this size are taken as they are: from 3e-7 to 3e6."""
 
 LOG_STD_BOUND = 20.0
-"""What larger ones come close to, ever more slowly: never below 2e-9 or above 5e8, and with a slope everywhere."""
+"""Bound that larger ones approach ever more slowly: from 2e-9 to 5e8, and with a slope everywhere."""
 
 
 def positive_numbers(name: str, given: Any) -> float | tuple[float, ...]:
-    """One positive number, or several, as plain numbers."""
+    """Return one positive number, or several, as plain numbers, or raise an error."""
     given = given.tolist() if hasattr(given, "tolist") else given  # arrays and tensors
     several = isinstance(given, Sequence) and not isinstance(given, str)
     values = tuple(given) if several else (given,)
@@ -34,24 +34,25 @@ def positive_numbers(name: str, given: Any) -> float | tuple[float, ...]:
 
 
 def require_axis(axis: Any) -> None:
-    """An output axis: one of (batch, *out) that is not the batch's."""
+    """Refuse what is no output axis: one of (batch, *out) that is not the batch's."""
     if not as_whole(axis):  # 0 is the rows'
         raise BayesNormError(f"axis: {axis!r} was given; -1 (the last), or 1 (channels of maps), would work.")
 
 
 def require_flag(name: str, value: Any) -> None:
+    """Refuse all but True and False."""
     if not isinstance(value, bool):
         raise BayesNormError(f"{name}: {value!r} was given; True or False would work.")
 
 
 def as_numbers(noise: Tensor) -> float | tuple[float, ...]:
-    """A tensor of no or one axis as plain numbers."""
+    """Return a tensor of no or one axis as plain numbers."""
     numbers = noise.double().tolist()
     return tuple(numbers) if isinstance(numbers, list) else numbers
 
 
 def output_axis(f: Tensor, axis: int) -> int:
-    """Where the axis `axis` of (batch, *out) is in outputs (n, batch, *out)."""
+    """Return the position in outputs (n, batch, *out) of the axis `axis` of (batch, *out)."""
     position = axis + 1 if axis > 0 else f.dim() + axis
     if not 2 <= position < f.dim():
         raise InputError(
@@ -62,7 +63,7 @@ def output_axis(f: Tensor, axis: int) -> int:
 
 
 def on_outputs(name: str, numbers: float | tuple[float, ...] | Tensor, f: Tensor, axis: int = -1) -> Tensor:
-    """Numbers as a tensor that broadcasts over outputs (n, batch, *out), several of them along `axis`."""
+    """Return numbers as a tensor that broadcasts over outputs (n, batch, *out), several of them along `axis`."""
     tensor = torch.as_tensor(numbers).to(f)
     if not tensor.dim():
         return tensor
@@ -77,11 +78,11 @@ def on_outputs(name: str, numbers: float | tuple[float, ...] | Tensor, f: Tensor
 
 
 def bounded(log: Tensor, limit: float, bound: float) -> Tensor:
-    """`log` where its size is at most `limit`; beyond, it comes close to `bound` and never reaches it.
+    """Return `log` where its size is at most `limit`; beyond, it comes close to `bound` and never reaches it.
 
     The slope goes from 1 down to 0 as 1 / distance^2, so that what has strayed can be trained back.
     """
-    # Squares of what half precision can hold.
+    # Limits shrink where the dtype is too narrow: exp of them, squared, must be a finite number.
     share = min(1.0, 0.45 * math.log(torch.finfo(log.dtype).max) / LOG_STD_BOUND)
     limit, room = limit * share, (bound - limit) * share
     over = (log.abs() - limit).clamp_min(0)
@@ -89,7 +90,7 @@ def bounded(log: Tensor, limit: float, bound: float) -> Tensor:
 
 
 def like_outputs(y: Tensor, f: Tensor) -> Tensor:
-    """Targets in the shape of the outputs; only an axis of one may be missing."""
+    """Return targets in the shape of the outputs; only an axis of one may be missing."""
     if y.shape == f.shape:
         return y
     if not same_places(y, f):
@@ -98,15 +99,15 @@ def like_outputs(y: Tensor, f: Tensor) -> Tensor:
 
 
 def same_places(y: Tensor, f: Tensor) -> bool:
-    """Whether the two have the same axes in the same order, but for axes of one after the rows'."""
+    """Return whether both have the same axes in the same order, axes of one after the rows' left aside."""
     sizes = ([size for size in tensor.shape[1:] if size != 1] for tensor in (y, f))
     return y.shape[:1] == f.shape[:1] and next(sizes) == next(sizes)
 
 
 def per_output(error: Tensor, axis: int, noise: Tensor) -> Tensor:
-    """Mean for each output where a row has several, else over everything; NaN is passed over.
+    """Return the mean for each output where a row has several, else over everything; NaN is passed over.
 
-    Maps and sequences have one noise for all channels, unless there is one for each already.
+    Maps and sequences get one noise for all channels, unless there is one for each already.
     """
     several = (error.dim() == 2 or noise.dim() > 0) and error.shape[axis] > 1
     others = [other for other in range(error.dim()) if other != axis % error.dim()]
@@ -117,7 +118,7 @@ def per_output(error: Tensor, axis: int, noise: Tensor) -> Tensor:
 
 
 def holds(condition: Tensor) -> bool:
-    """Whether a condition is known to hold without waiting: on a GPU, or inside `vmap`, it is not."""
+    """Return whether a condition is known to hold without waiting: on a GPU, or inside `vmap`, it is not."""
     if condition.device.type != "cpu":
         return False
     try:

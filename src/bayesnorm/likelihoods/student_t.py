@@ -1,4 +1,4 @@
-"""Student's t noise of known scale: some targets are far off, and say little about the rest."""
+"""The likelihood of Student's t noise of known scale: targets that are far off say little about the rest."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class StudentT(ByScale):
 
     Args:
         df: Degrees of freedom, from 1.1. The variance is infinite up to 2; above 30 it is all but a Gaussian.
-        scale: One positive number, or one per entry of an output axis, in the targets' own units.
-        axis: Of outputs (batch, *out), the one that several scales lie along: the last, or 1 for the channels of maps.
+        scale: Scale of the noise in the targets' own units: one positive number, or one per entry of an output axis.
+        axis: The axis of outputs (batch, *out) that several scales lie along: the last, or 1 for the channels of maps.
         missing: Whether NaN stands for a missing target, which then counts for nothing.
     """
 
@@ -40,6 +40,6 @@ class StudentT(ByScale):
         return StudentTNoise(self.df)
 
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
-        """Scales below the mean absolute error, of which outliers may be the most, one per output of several."""
+        """Return a range of scales from far below the mean absolute error, which outliers may make up most of."""
         error = per_output(self.errors(f.mean(0), y).abs(), self.axis, self.noise)
         return error * 0.02, error * 10

@@ -1,4 +1,4 @@
-"""What the scores ask of their arguments, and the errors when they do not get it."""
+"""Checks of what scores are given, with errors that say what would work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..predictive.base import as_targets
 
 
 def check_regression(predictive: Any) -> None:
-    """Accepts a non-empty regression predictive with finite means and non-negative, finite scales."""
+    """Refuse all but a non-empty regression predictive with finite means and non-negative, finite scales."""
     if not isinstance(predictive, RegressionPredictive):
         raise InputError(
             f"predictive: a {type(predictive).__name__} was given; a RegressionPredictive, as a posterior with a "
@@ -38,13 +38,13 @@ def check_regression(predictive: Any) -> None:
 
 
 def regression_targets(predictive: Any, y: Any) -> Tensor:
-    """`y` in the shape, dtype and device of the predictive mean, both of them checked."""
+    """Check the predictive, and return `y` in the shape, dtype and device of its mean."""
     check_regression(predictive)
     return predictive.targets(y)
 
 
 def finite_std(predictive: RegressionPredictive) -> Tensor:
-    """The predictive's standard deviation, where it has one (some noise families do not)."""
+    """Return the predictive's standard deviation; refuse families of noise that have none."""
     std = predictive.std
     if not bool(torch.isfinite(std).all()):
         raise InputError(
@@ -55,7 +55,7 @@ def finite_std(predictive: RegressionPredictive) -> Tensor:
 
 
 def classification_targets(predictive: Any, y: Any, ignore_index: int | None) -> tuple[Tensor, Tensor]:
-    """Class numbers with void ones put to 0, and which ones to score: both (batch, *pixels)."""
+    """Return class numbers, void ones replaced by 0, and a mask of those to score; both (batch, *pixels)."""
     if not isinstance(predictive, ClassificationPredictive):
         raise InputError(
             f"predictive: a {type(predictive).__name__} was given; a ClassificationPredictive, as a posterior with "
@@ -75,7 +75,7 @@ def classification_targets(predictive: Any, y: Any, ignore_index: int | None) ->
 
 
 def scored_labels(predictive: ClassificationPredictive, target: Tensor, ignore_index: int | None) -> Tensor:
-    """Which labels are void neither here nor to the likelihood."""
+    """Return a mask of the labels that neither `ignore_index` nor the likelihood's own leaves out."""
     scored = torch.ones_like(target, dtype=torch.bool)
     for void in (ignore_index, predictive.ignore_index):
         if void is not None:
@@ -84,7 +84,7 @@ def scored_labels(predictive: ClassificationPredictive, target: Tensor, ignore_i
 
 
 def number_vector(name: str, values: Any, *, infinite: bool = True) -> Tensor:
-    """A non-empty 1-D tensor of real numbers in double precision, without NaN."""
+    """Return a non-empty 1-D tensor of real numbers in double precision, or raise an error; NaN is refused."""
     vector = real_tensor(name, values)
     if vector.dim() != 1 or vector.numel() == 0:
         raise InputError(
@@ -100,7 +100,7 @@ def number_vector(name: str, values: Any, *, infinite: bool = True) -> Tensor:
 
 
 def real_tensor(name: str, values: Any) -> Tensor:
-    """Real numbers as a tensor; plain Python numbers keep all their digits."""
+    """Return real numbers as a tensor; plain Python numbers keep all their digits."""
     try:
         tensor = torch.as_tensor(values if isinstance(values, Tensor) else np.array(values))
     except (TypeError, ValueError, RuntimeError) as error:
@@ -113,7 +113,7 @@ def real_tensor(name: str, values: Any) -> Tensor:
 
 
 def number_pair(doubt: Any, error: Any) -> tuple[Tensor, Tensor]:
-    """Doubt and error of the same points, both flat."""
+    """Return doubt and error of the same points, both as flat tensors."""
     doubts, errors = number_vector("doubt", doubt), number_vector("error", error, infinite=False)
     if doubts.shape != errors.shape:
         raise InputError(f"doubt and error: {len(doubts)} and {len(errors)} numbers; one of each per point would work.")
@@ -127,17 +127,18 @@ def check_floor(floor: float) -> None:
 
 
 def check_form(form: str) -> None:
+    """Refuse all but the two forms that scores of a mixture have."""
     if form not in ("gaussian", "mixture"):
         raise InputError(f'form: {form!r} was given; "gaussian" or "mixture" would work.')
 
 
 def wide(values: Tensor) -> Tensor:
-    """Double precision, where the device has it."""
+    """Return values in double precision, where the device has it."""
     return values.to(torch.float32 if values.device.type == "mps" else torch.float64)
 
 
 def _unexpanded(values: Tensor) -> Tensor:
-    """The tensor without the repeats that `expand` made."""
+    """Return the tensor without the repeats that `expand` made."""
     for axis, stride in enumerate(values.stride()):
         if stride == 0:
             values = values.narrow(axis, 0, 1)

@@ -25,9 +25,9 @@ STEPS = 200
 
 
 def constant_variance(mean: Any, y: Any, *, per_output: bool = False, floor: float = VARIANCE_FLOOR) -> Tensor:
-    """The one variance that minimises the mean CRPS of N(mean, variance): the constant-uncertainty baseline.
+    """Return the one variance that minimises the mean CRPS of N(mean, variance): the constant-uncertainty baseline.
 
-    In squared target units. Give it validation data; CUBN and CUDO in the paper are this with a network's MC mean.
+    It is in squared target units. Give it validation data; the paper's CUBN and CUDO are this with a network's MC mean.
     The mean CRPS is convex in the standard deviation s, and its minimum solves
 
         mean of exp(-(y - mean)^2 / (2 s^2)) = 1 / sqrt(2),
@@ -38,8 +38,8 @@ def constant_variance(mean: Any, y: Any, *, per_output: bool = False, floor: flo
     Args:
         mean: Predictions, (batch, *out).
         y: One target per prediction.
-        per_output: One variance for every output, shape (*out), rather than one for all of them.
-        floor: What is returned at least. The minimum is at 0 when 71 % of the errors are exactly 0.
+        per_output: Whether to return one variance for every output, shape (*out), rather than one for all of them.
+        floor: The least variance that is returned. The minimum is at 0 when 71 % of the errors are exactly 0.
     """
     check_floor(floor)
     given = real_tensor("mean", mean)
@@ -66,11 +66,11 @@ def constant_variance(mean: Any, y: Any, *, per_output: bool = False, floor: flo
 
 
 def constant_uncertainty(predictive: RegressionPredictive, variance: float | Tensor) -> RegressionPredictive:
-    """The same means with Gaussian noise of that one variance: all that a network without doubt could say.
+    """Return the same means with Gaussian noise of that one variance: all that a network without doubt could say.
 
     Args:
         predictive: Predictions whose mean is kept.
-        variance: In squared target units; one number, or one per output.
+        variance: Variance of the noise in squared target units; one number, or one per output.
     """
     check_regression(predictive)
     mean = predictive.mean
@@ -88,17 +88,18 @@ def constant_uncertainty(predictive: RegressionPredictive, variance: float | Ten
 
 
 def optimal_crps(error: Any) -> Tensor:
-    """Least CRPS that a Gaussian with this error can have: |error| erf(sqrt(ln 2 / 2)), at std |error| / sqrt(ln 2).
+    """Return the least CRPS of a Gaussian with this error: |error| erf(sqrt(ln 2 / 2)), at std |error| / sqrt(ln 2).
 
-    One per point, in the target's units; 0 at error 0.
+    There is one number per point, in the target's units; 0 at error 0.
     """
     return OPTIMAL_CRPS * _errors(error).abs()
 
 
 def optimal_pll(error: Any, *, floor: float = VARIANCE_FLOOR) -> Tensor:
-    """Greatest log likelihood that a Gaussian with this error and a variance of at least `floor` can have.
+    """Return the greatest log likelihood of a Gaussian with this error and a variance of at least `floor`.
 
-    log N(error; 0, max(error^2, floor)), one per point, in nats. Without a floor it would be unbounded at error 0.
+    It is log N(error; 0, max(error^2, floor)), one number per point, in nats; without a floor it would be unbounded
+    at error 0.
     """
     check_floor(floor)
     error = _errors(error)
@@ -113,17 +114,17 @@ def normalised_crps(
     form: str = "gaussian",
     memory: int = MEMORY,
 ) -> Tensor:
-    """100 (CRPS - CRPS_constant) / (CRPS_optimal - CRPS_constant), every CRPS a mean over the test set.
+    """Return 100 (CRPS - CRPS_constant) / (CRPS_optimal - CRPS_constant), every CRPS a mean over the test set.
 
-    In percent: 0 is constant uncertainty with the same means, 100 the optimum of each point; below 0 is worse than
-    constant uncertainty. Higher is better.
+    It is in percent: 0 is constant uncertainty with the same means, 100 the optimum of each point; below 0 is worse
+    than constant uncertainty. Higher is better.
 
     Args:
         predictive: Predictions on test data.
         y: Test targets.
         constant_variance: What `constant_variance` found on validation data.
-        form: As in `crps`.
-        memory: As in `crps`.
+        form: Which CRPS is meant, as in `crps`.
+        memory: Bytes that the mixture form may use, as in `crps`.
     """
     error = regression_targets(predictive, y) - predictive.mean
     constant = crps(constant_uncertainty(predictive, constant_variance), y)
@@ -139,9 +140,9 @@ def normalised_pll(
     floor: float = VARIANCE_FLOOR,
     memory: int = MEMORY,
 ) -> Tensor:
-    """100 (PLL - PLL_constant) / (PLL_optimal - PLL_constant), every PLL a mean over the test set.
+    """Return 100 (PLL - PLL_constant) / (PLL_optimal - PLL_constant), every PLL a mean over the test set.
 
-    In percent, as `normalised_crps`; higher is better. The optimum is a Gaussian's about the same mean, so the
+    It is in percent, as `normalised_crps`; higher is better. The optimum is a Gaussian's about the same mean, so the
     mixture (the paper's form) can in principle pass 100. All three terms share one `floor`.
     """
     error = regression_targets(predictive, y) - predictive.mean

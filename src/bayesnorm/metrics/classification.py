@@ -1,6 +1,6 @@
 """Scores of class probabilities, per row or per pixel.
 
-All take `ignore_index`, the label of points to leave out (void, 11 in CamVid), besides the likelihood's own.
+All take `ignore_index`, the label of points to leave out (void, 11 in CamVid), beside the likelihood's own.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from .arguments import classification_targets, wide
 
 
 def nll(predictive: ClassificationPredictive, y: Any, *, ignore_index: int | None = None) -> Tensor:
-    """Negative log likelihood of the mixture over draws: mean of -log sum_t weight_t p_t(y | x).
+    """Return the negative log likelihood of the mixture over draws: the mean of -log sum_t weight_t p_t(y | x).
 
-    In nats; lower is better. Infinite where a target has probability 0, which a softmax never gives.
+    It is in nats; lower is better. It is infinite where a target has probability 0, which a softmax never gives.
     """
     target, scored = classification_targets(predictive, y, ignore_index)
     return -_mean(predictive.log_prob(target), scored)
 
 
 def brier(predictive: ClassificationPredictive, y: Any, *, ignore_index: int | None = None) -> Tensor:
-    """Brier score: mean of the sum over classes of (p - 1[class is y])^2. From 0 to 2; lower is better."""
+    """Return the Brier score, the mean of sum over classes of (p - 1[class is y])^2: from 0 to 2, lower is better."""
     target, scored = classification_targets(predictive, y, ignore_index)
     probs = predictive.probs
     off = probs.scatter_add(1, target[:, None], -torch.ones_like(probs[:, :1]))
@@ -35,7 +35,7 @@ def brier(predictive: ClassificationPredictive, y: Any, *, ignore_index: int | N
 
 
 def accuracy(predictive: ClassificationPredictive, y: Any, *, ignore_index: int | None = None) -> Tensor:
-    """Share of the points whose most probable class is the target. Higher is better."""
+    """Return the share of points whose most probable class is the target; higher is better."""
     target, scored = classification_targets(predictive, y, ignore_index)
     return _mean((predictive.label == target).to(predictive.probs.dtype), scored)
 
@@ -60,14 +60,14 @@ def reliability_curve(
     adaptive: bool = False,
     ignore_index: int | None = None,
 ) -> ReliabilityCurve:
-    """Accuracy against confidence.
+    """Return accuracy against confidence, bin by bin.
 
     Args:
-        predictive: Predictions.
-        y: Class numbers.
-        bins: How many bins.
-        adaptive: Bins with equally many points, where ties in confidence stay together, rather than of equal width
-            (each open on the left and closed on the right).
+        predictive: Predictions of classes.
+        y: Class numbers, one per point.
+        bins: Number of bins.
+        adaptive: Whether bins hold equally many points, ties in confidence staying together, rather than have equal
+            width (each open on the left and closed on the right).
         ignore_index: Label of points to leave out.
     """
     bins = require_whole("bins", bins, error=InputError)
@@ -98,9 +98,9 @@ def ece(
     adaptive: bool = False,
     ignore_index: int | None = None,
 ) -> Tensor:
-    """Expected calibration error: sum over bins of share |accuracy - confidence|.
+    """Return the expected calibration error, the sum over bins of share |accuracy - confidence|.
 
-    From 0 to 1; lower is better. Arguments as in `reliability_curve`.
+    It goes from 0 to 1; lower is better. Arguments as in `reliability_curve`.
     """
     curve = reliability_curve(predictive, y, bins=bins, adaptive=adaptive, ignore_index=ignore_index)
     gap = (curve.accuracy - curve.confidence).abs() * curve.share
@@ -108,9 +108,9 @@ def ece(
 
 
 def mean_iou(predictive: ClassificationPredictive, y: Any, *, ignore_index: int | None = None) -> Tensor:
-    """Intersection over union of predicted and true points, per class over all rows, then its mean over classes.
+    """Return intersection over union of predicted and true points, per class over all rows, then the mean over classes.
 
-    From 0 to 1; higher is better. Classes that are neither predicted nor true take no part.
+    It goes from 0 to 1; higher is better. Classes that are neither predicted nor true take no part.
     """
     target, scored = classification_targets(predictive, y, ignore_index)
     classes = predictive.probs.shape[1]
@@ -125,10 +125,11 @@ def mean_iou(predictive: ClassificationPredictive, y: Any, *, ignore_index: int 
 
 
 def _mean(values: Tensor, scored: Tensor) -> Tensor:
+    """Return the mean of the values that are scored."""
     return torch.where(scored, values, torch.zeros_like(values)).sum() / scored.sum()
 
 
 def _sums_between(values: Tensor, ends: Tensor) -> Tensor:
-    """Sums of `values` from each end to the next."""
+    """Return the sums of `values` from each end to the next."""
     running = torch.cat([values.new_zeros(1), values.cumsum(0)])
     return running[ends].diff(prepend=values.new_zeros(1))

@@ -17,9 +17,9 @@ from .points import MEMORY, map_points
 
 
 def crps(predictive: RegressionPredictive, y: Any, *, form: str = "gaussian", memory: int = MEMORY) -> Tensor:
-    """Mean over the points of CRPS(F, y) = integral of (F(u) - 1[u >= y])^2 du, F the predictive distribution.
+    """Return the mean over points of CRPS(F, y) = integral of (F(u) - 1[u >= y])^2 du, F the predictive distribution.
 
-    In the target's units; it is |y - mean| where the variance is 0, so no floor is needed. Lower is better.
+    It is in the target's units, and |y - mean| where the variance is 0, so no floor is needed. Lower is better.
 
     Args:
         predictive: Predictions.
@@ -32,7 +32,7 @@ def crps(predictive: RegressionPredictive, y: Any, *, form: str = "gaussian", me
 
 
 def crps_points(predictive: RegressionPredictive, y: Any, *, form: str = "gaussian", memory: int = MEMORY) -> Tensor:
-    """CRPS of every target, in the shape of the predictive mean; `crps` is their mean.
+    """Return the CRPS of every target, in the shape of the predictive mean; `crps` is their mean.
 
     The mixture's closed form is that of Grimit et al. (2006), and the same with the distances of other noise:
 
@@ -58,7 +58,7 @@ def crps_points(predictive: RegressionPredictive, y: Any, *, form: str = "gaussi
 
 
 def _half_spread(loc: Tensor, scale: Tensor, weights: Tensor, noise: Noise) -> Tensor:
-    """Half the mean distance of two draws from the mixture: 1/2 sum_ij w_i w_j B(mu_i - mu_j, s_i, s_j).
+    """Return half the mean distance of two draws from the mixture, 1/2 sum_ij w_i w_j B(mu_i - mu_j, s_i, s_j).
 
     Pairs are taken once, `lag` rows apart, so that nothing larger than `loc` is ever made.
     """

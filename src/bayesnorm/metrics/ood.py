@@ -1,4 +1,4 @@
-"""Does doubt tell strange inputs from known ones?
+"""Scores of how well doubt tells strange inputs from known ones.
 
 Each takes the doubt of points from inside the training distribution and of points from outside it, both flat. Doubt
 is any number that grows with uncertainty. Outside is the class to detect ("positive"); ties are counted exactly.
@@ -20,9 +20,9 @@ from .arguments import number_vector, wide
 
 
 def auroc(doubt_in: Any, doubt_out: Any) -> Tensor:
-    """Area under the ROC curve: P(doubt_out > doubt_in) + P(doubt_out = doubt_in) / 2.
+    """Return the area under the ROC curve: P(doubt_out > doubt_in) + P(doubt_out = doubt_in) / 2.
 
-    From 0 to 1; higher is better, 1/2 is chance.
+    It goes from 0 to 1; higher is better, 1/2 is chance.
     """
     inside, outside = _sorted_pair(doubt_in, doubt_out)
     below = torch.searchsorted(inside, outside)
@@ -31,10 +31,10 @@ def auroc(doubt_in: Any, doubt_out: Any) -> Tensor:
 
 
 def aupr(doubt_in: Any, doubt_out: Any) -> Tensor:
-    """Area under the precision-recall curve as average precision, outside being the class to detect.
+    """Return the area under the precision-recall curve as average precision, outside being the class to detect.
 
-    The mean, over outside points, of the precision at their own doubt as threshold. Up to 1; higher is better, the
-    share of outside points is chance.
+    This is the mean, over outside points, of the precision at their own doubt as threshold. Up to 1; higher is better,
+    and the share of outside points is chance.
     """
     inside, outside = _sorted_pair(doubt_in, doubt_out)
     caught = len(outside) - torch.searchsorted(outside, outside)
@@ -43,8 +43,9 @@ def aupr(doubt_in: Any, doubt_out: Any) -> Tensor:
 
 
 def fpr95(doubt_in: Any, doubt_out: Any) -> Tensor:
-    """False positive rate at 95 % recall: share of inside points at or above the doubt that at least 95 % of the
-    outside points reach. From 0 to 1; lower is better.
+    """Return the false positive rate at 95 % recall; from 0 to 1, lower is better.
+
+    This is the share of inside points at or above the doubt that at least 95 % of the outside points reach.
     """
     inside, outside = _sorted_pair(doubt_in, doubt_out)
     caught = -(-95 * len(outside) // 100)
@@ -57,13 +58,13 @@ class EntropyCDF:
     """Empirical distribution function of the predictive entropy."""
 
     entropy: Tensor
-    """In nats."""
+    """Entropies in nats."""
     share: Tensor
     """Share of points with at most this entropy."""
 
 
 def entropy_cdf(predictive: ClassificationPredictive, at: Sequence[float] | Tensor | None = None) -> EntropyCDF:
-    """Share of points whose predictive entropy is at most `at`.
+    """Return the share of points whose predictive entropy is at most `at`, for every entropy asked for.
 
     Inside the training distribution a curve that rises early is good, outside of it one that rises late.
 
@@ -84,5 +85,6 @@ def entropy_cdf(predictive: ClassificationPredictive, at: Sequence[float] | Tens
 
 
 def _sorted_pair(doubt_in: Any, doubt_out: Any) -> tuple[Tensor, Tensor]:
+    """Check and sort the doubt of inside and of outside points."""
     inside, outside = number_vector("doubt_in", doubt_in), number_vector("doubt_out", doubt_out)
     return inside.sort().values, outside.to(inside.device).sort().values

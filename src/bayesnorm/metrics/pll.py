@@ -25,9 +25,9 @@ def pll(
     floor: float = VARIANCE_FLOOR,
     memory: int = MEMORY,
 ) -> Tensor:
-    """Predictive log likelihood: mean over the points of log p(y | x).
+    """Return the predictive log likelihood, the mean over points of log p(y | x).
 
-    In nats per target; it falls by ln c when targets are multiplied by c. Higher is better.
+    It is in nats per target; it falls by ln c when targets are multiplied by c. Higher is better.
 
     Args:
         predictive: Predictions.
@@ -42,9 +42,9 @@ def pll(
 
 
 def gaussian_pll(predictive: RegressionPredictive, y: Any, *, floor: float = VARIANCE_FLOOR) -> Tensor:
-    """`pll` of the Gaussian with the predictive's mean and variance: mean of log N(y; mean, max(variance, floor)).
+    """Return the `pll` of the matched Gaussian: the mean of log N(y; mean, max(variance, floor)).
 
-    In nats per target; higher is better.
+    It is in nats per target; higher is better.
     """
     return pll(predictive, y, form="gaussian", floor=floor)
 
@@ -57,7 +57,7 @@ def pll_points(
     floor: float = VARIANCE_FLOOR,
     memory: int = MEMORY,
 ) -> Tensor:
-    """Log likelihood of every target, in the shape of the predictive mean; `pll` is their mean."""
+    """Return the log likelihood of every target, in the shape of the predictive mean; `pll` is their mean."""
     check_form(form)
     check_floor(floor)
     target = regression_targets(predictive, y)
@@ -72,5 +72,5 @@ def pll_points(
 
 
 def gaussian_log_prob(error: Tensor, std: Tensor) -> Tensor:
-    """Log density of N(0, std^2) at `error`."""
+    """Return the log density of N(0, std^2) at `error`."""
     return -0.5 * (error / std).square() - std.log() - 0.5 * math.log(2 * math.pi)

@@ -23,13 +23,13 @@ ARRAYS = 8
 def map_points(
     score: Callable[[Tensor, Tensor, Tensor], Tensor], predictive: RegressionPredictive, y: Tensor, memory: int
 ) -> Tensor:
-    """`score(loc, scale, y)` of all points, in the shape of `y`.
+    """Return `score(loc, scale, y)` of all points, in the shape of `y`.
 
     Args:
         score: Takes `loc` (n, points), `scale` (n, points), or (1, points) where all draws share it, and `y`
             (points,); gives (points,). It must treat every point by itself.
         predictive: The mixture, `loc` of shape (n, *y.shape).
-        y: Targets.
+        y: The targets.
         memory: Bytes to stay within.
     """
     loc, scale = predictive.loc, predictive.scale
@@ -48,7 +48,7 @@ def map_points(
 
 
 def points_per_block(loc: Tensor, memory: int) -> int:
-    """How many points' draws one block may hold."""
+    """Return how many points' draws one block may hold."""
     bytes_per_point = ARRAYS * len(loc) * loc.element_size()
     if memory < bytes_per_point:
         raise InputError(

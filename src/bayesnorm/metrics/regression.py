@@ -1,4 +1,4 @@
-"""How far the mean is off, and whether intervals and quantiles keep their word."""
+"""Scores of real targets: how far the mean is off, and whether intervals and quantiles keep their word."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ LEVELS = tuple(percent / 100 for percent in range(1, 100))
 
 
 def rmse(predictive: RegressionPredictive, y: Any) -> Tensor:
-    """Root mean squared error of the predictive mean, in the target's units. Lower is better."""
+    """Return the root mean squared error of the predictive mean, in the target's units. Lower is better."""
     return (regression_targets(predictive, y) - predictive.mean).square().mean().sqrt()
 
 
 def mae(predictive: RegressionPredictive, y: Any) -> Tensor:
-    """Mean absolute error of the predictive mean, in the target's units. Lower is better."""
+    """Return the mean absolute error of the predictive mean, in the target's units. Lower is better."""
     return (regression_targets(predictive, y) - predictive.mean).abs().mean()
 
 
 def pit(predictive: RegressionPredictive, y: Any, *, memory: int = MEMORY) -> Tensor:
-    """Probability integral transform F(y) of every target, in the shape of the predictive mean.
+    """Return the probability integral transform F(y) of every target, in the shape of the predictive mean.
 
-    Uniform between 0 and 1 when the predictive is calibrated. A draw without noise counts as 0 below its value,
+    It is uniform between 0 and 1 when the predictive is calibrated. A draw without noise counts as 0 below its value,
     1/2 at it, and 1 above.
     """
     target = regression_targets(predictive, y)
@@ -45,13 +45,13 @@ def pit(predictive: RegressionPredictive, y: Any, *, memory: int = MEMORY) -> Te
 
 
 def coverage(predictive: RegressionPredictive, y: Any, level: float = 0.9) -> Tensor:
-    """Share of the targets inside the central interval of probability `level`. Closer to `level` is better."""
+    """Return the share of targets inside the central interval of probability `level`; closer to `level` is better."""
     require_level(level)
     return ((pit(predictive, y) - 0.5).abs() <= level / 2).to(predictive.mean.dtype).mean()
 
 
 def width(predictive: RegressionPredictive, level: float = 0.9) -> Tensor:
-    """Mean width of the central interval of probability `level`, in the target's units.
+    """Return the mean width of the central interval of probability `level`, in the target's units.
 
     Lower is better among predictives that cover equally well.
     """
@@ -67,7 +67,7 @@ def width(predictive: RegressionPredictive, level: float = 0.9) -> Tensor:
 
 
 def sharpness(predictive: RegressionPredictive) -> Tensor:
-    """Root of the mean predictive variance, in the target's units.
+    """Return the root of the mean predictive variance, in the target's units.
 
     Lower is better among predictives that are calibrated equally well.
     """
@@ -76,9 +76,9 @@ def sharpness(predictive: RegressionPredictive) -> Tensor:
 
 
 def quantile_coverage(predictive: RegressionPredictive, y: Any, levels: Sequence[float] | Tensor = LEVELS) -> Tensor:
-    """Share of the targets at or below the predictive quantile of every level, (levels,).
+    """Return the share of targets at or below the predictive quantile of every level, (levels,).
 
-    The calibration curve: it equals `levels` when the predictive is calibrated.
+    This is the calibration curve: it equals `levels` when the predictive is calibrated.
     """
     asked = number_vector("levels", levels)
     if not bool(((asked > 0) & (asked < 1)).all()):
@@ -95,9 +95,10 @@ def quantile_coverage(predictive: RegressionPredictive, y: Any, levels: Sequence
 def quantile_calibration_error(
     predictive: RegressionPredictive, y: Any, levels: Sequence[float] | Tensor = LEVELS
 ) -> Tensor:
-    """Mean over `levels` of |share of targets at or below the predictive quantile - level|.
+    """Return the mean over `levels` of |share of targets at or below the predictive quantile - level|.
 
-    From 0 to 1, without units. Lower is better; calibrated predictions of N points still get about 0.3 / sqrt(N).
+    It goes from 0 to 1 and has no units. Lower is better; calibrated predictions of N points still get about
+    0.3 / sqrt(N).
     """
     shares = quantile_coverage(predictive, y, levels)
     return (shares - number_vector("levels", levels).to(shares)).abs().mean()

@@ -1,4 +1,4 @@
-"""Does doubt tell where the errors are? All take one doubt and one error per point, both flat.
+"""Scores of how well doubt tells where the errors are. All take one doubt and one error per point, both flat.
 
 Doubt is any number that grows with uncertainty (std, entropy, mutual information); error any loss, such as the
 absolute error, or 1 for a wrong class and 0 for a right one. Points of equal doubt count as their average over all
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import scipy
 import torch
 from torch import Tensor
 
@@ -28,14 +29,14 @@ class RetentionCurve:
 
 
 def retention_curve(doubt: Any, error: Any) -> RetentionCurve:
-    """Mean error of the share of points that are least in doubt, for every share. Rising is good."""
+    """Return the mean error of the share of points that are least in doubt, for every share; rising is good."""
     sums = _sums_of_least_doubtful(*number_pair(doubt, error))
     number = torch.arange(1, len(sums) + 1, dtype=sums.dtype, device=sums.device)
     return RetentionCurve(number / len(sums), sums / number)
 
 
 def aurc(doubt: Any, error: Any) -> Tensor:
-    """Area under the risk-coverage curve: mean of the retention curve's errors, in the error's units.
+    """Return the area under the risk-coverage curve, the mean of the retention curve's errors, in the error's units.
 
     Lower is better; the mean error itself is what doubt without information gets.
     """
@@ -43,10 +44,10 @@ def aurc(doubt: Any, error: Any) -> Tensor:
 
 
 def prediction_rejection_ratio(doubt: Any, error: Any) -> Tensor:
-    """How much of the error an expert who answers the most doubtful points first takes away (Malinin and Gales).
+    """Return how much of the error is gone if an expert answers the most doubtful points first (Malinin and Gales).
 
-    (area_random - area_doubt) / (area_random - area_oracle), areas under the error left against the share rejected.
-    1 is the order of the errors themselves, 0 a random one, -1 the worst at the least. Higher is better.
+    It is (area_random - area_doubt) / (area_random - area_oracle), of areas under the error left against the share
+    rejected. 1 is the order of the errors themselves, 0 a random one, -1 the worst at the least. Higher is better.
     """
     doubts, errors = number_pair(doubt, error)
     random = errors.sum() / 2
@@ -61,26 +62,17 @@ def prediction_rejection_ratio(doubt: Any, error: Any) -> Tensor:
 
 
 def spearman(doubt: Any, error: Any) -> Tensor:
-    """Spearman's rank correlation of doubt and error, ties at their average rank. From -1 to 1; higher is better."""
+    """Return Spearman's rank correlation of doubt and error, ties at their average rank: -1 to 1, higher is better."""
     doubts, errors = number_pair(doubt, error)
-    ranks = []
     for name, values in (("doubt", doubts), ("error", errors)):
-        centred = _twice_ranks(values) - (len(values) - 1)
-        if not bool((centred != 0).any()):
+        if not bool((values != values[0]).any()):
             raise InputError(f"{name}: all {len(values)} numbers are equal; two different ones or more would work.")
-        ranks.append(centred / centred.square().sum().sqrt())
-    return (ranks[0] * ranks[1]).sum().clamp(-1, 1)
-
-
-def _twice_ranks(values: Tensor) -> Tensor:
-    """Twice the average rank, counted from 0: how many are less, plus how many others are not greater."""
-    ordered = values.sort().values
-    below = torch.searchsorted(ordered, values)
-    return (below + torch.searchsorted(ordered, values, right=True) - 1).to(values.dtype)
+    found = scipy.stats.spearmanr(doubts.detach().cpu().numpy(), errors.detach().cpu().numpy()).statistic
+    return torch.tensor(found, dtype=doubts.dtype, device=doubts.device)
 
 
 def _sums_of_least_doubtful(doubt: Tensor, error: Tensor) -> Tensor:
-    """Summed error of the k least doubtful points, k = 1 ... N, averaged over the orders of equal doubt."""
+    """Return the summed error of the k least doubtful points, k = 1 ... N, averaged over the orders of equal doubt."""
     ordered, order = doubt.sort()
     running = torch.cat([error.new_zeros(1), error[order].cumsum(0)])
     first, end = torch.searchsorted(ordered, ordered), torch.searchsorted(ordered, ordered, right=True)
@@ -89,5 +81,5 @@ def _sums_of_least_doubtful(doubt: Tensor, error: Tensor) -> Tensor:
 
 
 def _area(sums: Tensor) -> Tensor:
-    """Area under the summed error against the share kept, by trapezes from (0, 0)."""
+    """Return the area under the summed error against the share kept, by trapezes from (0, 0)."""
     return (sums.sum() - sums[-1] / 2) / len(sums)

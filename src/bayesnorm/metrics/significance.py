@@ -1,4 +1,4 @@
-"""Does a score differ from 0 over runs? Student's t-test with the MCBN paper's stars."""
+"""Student's t-test of whether a score differs from 0 over runs, with the MCBN paper's stars."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ STARS = ((1e-4, "****"), (1e-3, "***"), (1e-2, "**"), (5e-2, "*"))
 
 @dataclass(frozen=True)
 class Significance:
-    """What a two-sided one-sample t-test says of a score's mean over runs."""
+    """Result of a two-sided one-sample t-test of a score's mean over runs."""
 
     mean: float
     """Mean over runs, in the score's units."""
     standard_error: float
-    """Of the mean: std / sqrt(runs), with runs - 1 in the std."""
+    """Standard error of the mean: std / sqrt(runs), with runs - 1 in the std."""
     t: float
-    """mean / standard_error."""
+    """Student's t: mean / standard_error."""
     p_value: float
     """Probability of a |t| at least as large if the true mean were 0."""
     stars: str
@@ -33,7 +33,7 @@ class Significance:
 
 
 def significance(values: Sequence[float] | Tensor) -> Significance:
-    """Two-sided one-sample t-test against 0 of a score over independent runs.
+    """Test, two-sided, whether the mean of a score over independent runs differs from 0.
 
     Runs that all agree have standard error 0: t is then infinite and p 0, or t is 0 and p 1 if all of them are 0.
 
@@ -54,7 +54,7 @@ def significance(values: Sequence[float] | Tensor) -> Significance:
 
 
 def stars(p_value: float) -> str:
-    """The paper's mark of a p-value."""
+    """Return the paper's mark of a p-value."""
     return next((mark for bound, mark in STARS if p_value <= bound), "ns")
 
 

@@ -11,7 +11,7 @@ from ..errors import MissingExtraError
 
 
 def torchmetric(score: Callable[..., Tensor], **options: Any) -> Any:
-    """A `torchmetrics.Metric` of a score of this package: `update(predictive, y)`, `compute()`, `reset()`.
+    """Make a `torchmetrics.Metric` of a score of this package: `update(predictive, y)`, `compute()`, `reset()`.
 
         MetricCollection({"crps": torchmetric(metrics.crps), "rmse": torchmetric(metrics.rmse)})
 
@@ -20,7 +20,7 @@ def torchmetric(score: Callable[..., Tensor], **options: Any) -> Any:
 
     Args:
         score: A function `(predictive, y, **options)` of `bayesnorm.metrics`, or of your own.
-        options: Passed on to `score` at every call.
+        options: Arguments that are passed on to `score` at every call.
     """
     try:
         from .torchmetrics_class import ScoreMetric

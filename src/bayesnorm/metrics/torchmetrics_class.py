@@ -59,11 +59,11 @@ class ScoreMetric(Metric):  # type: ignore[misc, unused-ignore]
 
     @property
     def higher_is_better(self) -> bool | None:  # type: ignore[override, unused-ignore]
-        """Whether more is better; None where that is not known."""
+        """Whether more is better; None where nobody has said."""
         return True if self.score in HIGHER else False if self.score in LOWER else None
 
     def update(self, predictive: Any, y: Any) -> None:
-        """Adds predictions and their targets."""
+        """Add predictions and their targets."""
         if self.kept:
             outputs, self.kind = _stored(predictive, mixture=self.score in MIXTURES)
             self._add(outputs.detach(), as_targets(y, outputs.device).detach())
@@ -77,7 +77,7 @@ class ScoreMetric(Metric):  # type: ignore[misc, unused-ignore]
             self._add((value.square() if self.score in ROOTS else value) * points, torch.tensor(points))
 
     def compute(self) -> Tensor:
-        """The score of everything added."""
+        """Return the score of everything added."""
         first, second = (getattr(self, name) for name in self.names)
         if not self.kept:
             return (first / second).sqrt() if self.score in ROOTS else first / second
@@ -86,11 +86,12 @@ class ScoreMetric(Metric):  # type: ignore[misc, unused-ignore]
         return self._value(self.kind(dim_zero_cat(first)), dim_zero_cat(second))
 
     def reset(self) -> None:
-        """Forgets everything added."""
+        """Forget everything added."""
         super().reset()
         self.kind = None
 
     def _add(self, *values: Tensor) -> None:
+        """Add a batch's values to the two states."""
         for name, value in zip(self.names, values, strict=True):
             state = getattr(self, name)
             if self.kept:
@@ -99,12 +100,13 @@ class ScoreMetric(Metric):  # type: ignore[misc, unused-ignore]
                 setattr(self, name, state + value.to(state))
 
     def _value(self, predictive: Any, y: Any) -> Tensor:
+        """Compute the score, without derivatives."""
         targets = () if self.score in WITHOUT_TARGETS else (y,)
         return self.score(predictive, *targets, **self.options).detach()
 
 
 def _stored(predictive: Any, mixture: bool) -> tuple[Tensor, Callable[[Tensor], Any]]:
-    """One tensor, batch axis first, that holds the predictive, and how to get a predictive back."""
+    """Return one tensor, batch axis first, that holds the predictive, and a function that makes a predictive of it."""
     if isinstance(predictive, ClassificationPredictive):
         log_probs, weights = predictive.log_probs, predictive.weights
         if mixture:

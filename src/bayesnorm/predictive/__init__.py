@@ -1,4 +1,4 @@
-"""What a posterior and a likelihood say of new targets."""
+"""Predictives: the distributions of new targets that a posterior and a likelihood give."""
 
 from .base import Predictive as Predictive
 from .classification import ClassificationPredictive as ClassificationPredictive

@@ -1,4 +1,4 @@
-"""What every predictive distribution offers."""
+"""The base of every predictive distribution, and what they share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Predictive(ABC):
     """
 
     weights: Tensor
-    """How much each draw counts, (n,), sum 1."""
+    """How much each draw counts, (n,); they sum to 1."""
 
     @property
     @abstractmethod
@@ -51,18 +51,18 @@ class Predictive(ABC):
 
     @abstractmethod
     def log_prob(self, y: Any) -> Tensor:
-        """Log density or probability of the targets under the mixture over draws."""
+        """Return the log density or probability of the targets under the mixture over draws."""
 
     @abstractmethod
     def sample(self, n: int, seed: int = 0) -> Tensor:
-        """Targets drawn from the predictive, (n, batch, ...)."""
+        """Draw targets from the predictive, (n, batch, ...)."""
 
     def __len__(self) -> int:
         return len(self.mean)
 
 
 def as_targets(y: Any, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
-    """Targets as a tensor: a tensor, an array, a data frame's column or a list of numbers."""
+    """Return targets as a tensor; they may be a tensor, an array, a data frame's column or a list of numbers."""
     try:
         return torch.as_tensor(y if isinstance(y, Tensor) else np.array(y), dtype=dtype, device=device)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -70,12 +70,12 @@ def as_targets(y: Any, device: torch.device, dtype: torch.dtype | None = None) -
 
 
 def at_least_single(values: Tensor) -> Tensor:
-    """In single precision where it was half: sums over draws, and densities, need more digits than outputs have."""
+    """Return half precision as single: sums over draws, and densities, need more digits than outputs have."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def draw_weights(weights: Tensor | None, like: Tensor) -> Tensor:
-    """Normalised weights of the n draws along the first axis of `like`; None means that all count the same."""
+    """Return normalised weights of the n draws along the first axis of `like`; None makes all count the same."""
     if weights is None:
         return torch.full((len(like),), 1 / len(like), dtype=like.dtype, device=like.device)
     if weights.shape != (len(like),) or bool((weights < 0).any()) or not bool(0 < weights.sum() < math.inf):
@@ -87,7 +87,7 @@ def draw_weights(weights: Tensor | None, like: Tensor) -> Tensor:
 
 
 def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
-    """Mean over the first axis.
+    """Return the weighted mean over the first axis.
 
     The factors must keep their digits, or the draws' small differences are lost: `autocast` would round them to half
     precision, and in a product of matrices (not in one with a vector) a GPU that is set to TF32 to 10 bits.
@@ -100,19 +100,19 @@ def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
 
 
 def mixture_log(log_values: Tensor, weights: Tensor) -> Tensor:
-    """Log of the weighted mean of exp(values) over the first axis."""
+    """Return the log of the weighted mean of exp(values) over the first axis."""
     log_weights = weights.log().view(-1, *[1] * (log_values.dim() - 1))
     return torch.logsumexp(log_values + log_weights, dim=0)
 
 
 def sampling(n: Any, seed: Any) -> torch.Generator:
-    """A generator for n samples, where both are whole numbers."""
+    """Return a generator for n samples, or refuse an `n` or a `seed` that is no whole number."""
     require_whole("n", n, error=InputError)
     return torch.Generator().manual_seed(require_seed(seed))
 
 
 def choose_draws(n: int, weights: Tensor, shape: tuple[int, ...], seed: int) -> tuple[Tensor, torch.Generator]:
-    """Which draw each sample comes from, (n, *shape), and the generator to go on with."""
+    """Choose the draw that each sample comes from, (n, *shape); return the generator to go on with, too."""
     generator, n = sampling(n, seed), int(n)
     count = n * int(torch.tensor(shape).prod()) if shape else n
     chosen = torch.multinomial(weights.double().cpu(), max(1, count), replacement=True, generator=generator)

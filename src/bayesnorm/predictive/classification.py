@@ -20,7 +20,7 @@ class ClassificationPredictive(Predictive):
     Args:
         log_probs: Log probabilities of the classes under each draw, (n, batch, class, *pixels).
         weights: How much each draw counts, (n,); None for all the same.
-        ignore_index: A class number that stands for a missing target, whose log probability is 0; None: there is none.
+        ignore_index: A class number that stands for a missing target, whose log probability is 0; None if no target is.
 
     `entropy == mutual_information + expected_entropy`, in nats; mutual information is the part that more
     data could take away.
@@ -82,7 +82,7 @@ class ClassificationPredictive(Predictive):
         return weighted_mean(divergence.sum(2), self.weights).clamp_min(0)
 
     def log_prob(self, y: Any) -> Tensor:
-        """Log probability of the classes `y`, (batch, *pixels)."""
+        """Return the log probability of the classes `y`, (batch, *pixels)."""
         target, seen = as_targets(y, self.log_probs.device), None
         if self.ignore_index is not None:
             seen = target != self.ignore_index
@@ -101,7 +101,7 @@ class ClassificationPredictive(Predictive):
         return torch.searchsorted(edges, uniform.to(edges).movedim(0, -1).contiguous()).movedim(-1, 0)
 
     def targets(self, y: Any) -> Tensor:
-        """Class numbers (batch, *pixels) as integers, or an error."""
+        """Return class numbers (batch, *pixels) as integers, or raise an error."""
         target = as_targets(y, self.log_probs.device)
         _, batch, classes, *pixels = self.log_probs.shape
         shape = (batch, *pixels)

@@ -13,7 +13,7 @@ class GaussianPredictive(RegressionPredictive):
     """p(y | x) = N(mean, epistemic + aleatoric), each target on its own: a mixture of one.
 
     Args:
-        mean: (batch, *out).
+        mean: Predictive mean, (batch, *out).
         epistemic: Variance from the posterior, (batch, *out).
         aleatoric: Variance of the noise, broadcast to the shape of `mean`.
         missing: Whether NaN stands for a missing target.
@@ -24,6 +24,7 @@ class GaussianPredictive(RegressionPredictive):
         object.__setattr__(self, "_parts", (epistemic, aleatoric.expand_as(mean)))
 
     _parts: tuple[Tensor, Tensor]
+    """Epistemic and aleatoric variance, which the one component of the mixture no longer tells apart."""
 
     @cached_property
     def epistemic(self) -> Tensor:

@@ -9,27 +9,27 @@ from .base import weighted_mean
 from .noise import Noise
 
 STEPS = 12
-"""Of Newton's method; what has not settled by then, as between draws that lie far apart, is halved in."""
+"""Most steps of Newton's method; what has not settled by then, as between draws that lie far apart, is bisected."""
 
 HALVINGS = 60
-"""Of a bracket: past single precision, and near double's."""
+"""Most bisections of a bracket: past single precision, and near double's."""
 
 
 def tail_quantile(loc: Tensor, scale: Tensor, weights: Tensor, noise: Noise, tail: float, side: int) -> Tensor:
-    """What loc + scale * noise, a mixture over the first axis, is beyond with probability `tail`.
+    """Return the quantile of loc + scale * noise, a mixture over the first axis, that leaves `tail` beyond it.
 
-    Of either tail the small probability is looked at, which has digits that one near 1 has lost; all noise is
-    symmetric. The logarithm of a tail is nearly a line or a parabola, so that a few steps do.
+    Probabilities are those of the tail: a small number has digits that one near 1 has lost. The upper tail is the lower
+    one of the mirrored mixture, as all noise is symmetric. The logarithm of a tail is nearly a line or a parabola, so
+    that a few steps do.
 
     Args:
-        loc, scale: Of the draws, (n, *shape).
-        weights: Of the draws, (n,).
-        noise: In standard form.
-        tail: A probability of at most 1/2.
-        side: 1 for below, -1 for above.
+        loc, scale: Location and scale of every draw, (n, *shape).
+        weights: Weights of the draws, (n,).
+        noise: The family of the noise in standard form.
+        tail: Probability of the tail, at most 1/2.
+        side: 1 for the lower tail, -1 for the upper one.
     """
     shape, eps = loc.shape[1:], torch.finfo(loc.dtype).eps
-    # Mirrored where the upper tail is asked for, so that it is the lower one.
     loc, scale = side * loc.flatten(1), scale.flatten(1)
     # A mixture's quantile lies between the least and the greatest of its components' quantiles, and near their mean.
     quantiles = loc + scale * float(noise.icdf(torch.tensor(tail, dtype=torch.float64)))

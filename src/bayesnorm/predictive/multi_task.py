@@ -14,12 +14,12 @@ from .base import Predictive, sampling
 class MultiTaskPredictive(Predictive, Mapping[str, Predictive]):
     """A mapping from task to predictive; `mean`, `variance` and the others are dicts by task.
 
-    `predictive["depth"]` is all there is to know of one task, for scores too. The tasks share their draws; each is told
-    by itself (the marginals).
+    `predictive["depth"]` is the predictive of one task, for scores too. The tasks share their draws, but each of them
+    tells of its own task alone (the marginals).
 
     Args:
-        tasks: Predictives by name.
-        targets: Brings targets of any kind it knows to a dict by task; None leaves a dict as it is.
+        tasks: The tasks' predictives by name.
+        targets: A function that brings targets to a dict by task; None takes dicts only.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class MultiTaskPredictive(Predictive, Mapping[str, Predictive]):
         return {name: own.std for name, own in self.items()}
 
     def log_prob(self, y: Any) -> Tensor:
-        """Log density or probability of the tasks' targets, (batch, tasks), a row's outputs and pixels summed."""
+        """Return log densities or probabilities of targets, (batch, tasks), summed over a task's outputs and pixels."""
         targets = self._targets(y)
         found = [own.log_prob(targets[name]) for name, own in self.items()]
         return torch.stack([part.reshape(len(part), part.shape[1:].numel()).sum(1) for part in found], dim=1)
 
     def sample(self, n: int, seed: int = 0) -> dict[str, Tensor]:  # type: ignore[override]
-        """Targets of every task drawn from its predictive, (n, batch, ...) each."""
+        """Draw targets of every task from its predictive, (n, batch, ...) each."""
         seeds = torch.randint(2**62, (len(self),), generator=sampling(n, seed)).tolist()
         return {name: own.sample(n, own_seed) for (name, own), own_seed in zip(self.items(), seeds, strict=True)}

@@ -30,12 +30,12 @@ class NormalNoise:
         return self.icdf(_levels(shape, generator))
 
     def distance(self, difference: Tensor, scale: Tensor) -> Tensor:
-        """E|difference + scale * noise|; |difference| where the scale is 0."""
+        """Return E|difference + scale * noise|; |difference| where the scale is 0."""
         z = difference * (math.sqrt(0.5) / scale.clamp_min(torch.finfo(scale.dtype).tiny))
         return difference * torch.erf(z) + math.sqrt(2 / math.pi) * scale * torch.exp(-z.square())
 
     def distance_of_two(self, difference: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """E|difference + first * noise - second * noise'| of two independent noises."""
+        """Return E|difference + first * noise - second * noise'| of two independent noises."""
         return self.distance(difference, math.sqrt(2) * first if first is second else torch.hypot(first, second))
 
 
@@ -59,12 +59,12 @@ class LaplaceNoise:
         return self.icdf(_levels(shape, generator))
 
     def distance(self, difference: Tensor, scale: Tensor) -> Tensor:
-        """E|difference + scale * noise| = |d| + s exp(-|d| / s)."""
+        """Return E|difference + scale * noise| = |d| + s exp(-|d| / s)."""
         far = difference.abs()
         return far + scale * torch.exp(-far / scale.clamp_min(torch.finfo(scale.dtype).tiny))
 
     def distance_of_two(self, difference: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """E|difference + first * noise - second * noise'| of two independent noises.
+        """Return E|difference + first * noise - second * noise'| of two independent noises.
 
         |d| + (a^3 exp(-|d| / a) - b^3 exp(-|d| / b)) / (a^2 - b^2), and |d| + (3 s + |d|) exp(-|d| / s) / 2 where both
         scales are s. Nearly equal ones would cancel, so their mean is taken for both; the error is of second order.
@@ -84,7 +84,9 @@ class LaplaceNoise:
 
 
 Noise = NormalNoise | LaplaceNoise | StudentTNoise
+"""Any family of noise."""
 
 
 def _levels(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Draw probabilities to take quantiles at, away from 0 and 1, where these are infinite."""
     return torch.rand(shape, generator=generator, dtype=torch.float64).clamp_(1e-12, 1 - 1e-12)

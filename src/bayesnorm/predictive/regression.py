@@ -25,7 +25,7 @@ class RegressionPredictive(Predictive):
         scale: Scale of the noise, broadcast to the shape of `loc`.
         weights: How much each draw counts, (n,); None for all the same.
         noise: The family of the noise in standard form.
-        missing: Whether NaN stands for a missing target: its log density and CRPS are 0. Else it is an error.
+        missing: Whether NaN stands for a missing target, whose log density and CRPS are 0. If not, NaN is refused.
 
     With several outputs per row, every method gives one value per output (the marginals).
     """
@@ -63,30 +63,30 @@ class RegressionPredictive(Predictive):
         return self.noise.variance * weighted_mean(self.scale.square(), self.weights)
 
     def log_prob(self, y: Any) -> Tensor:
-        """Log density of the mixture at `y`, in the shape of `mean`."""
+        """Return the log density of the mixture at `y`, in the shape of `mean`."""
         target, seen = self.observed(y)
         z = (target - self.loc) / self.scale
         found = mixture_log(self.noise.log_prob(z) - self.scale.log(), self.weights)
         return found if seen is None else torch.where(seen, found, 0)
 
     def cdf(self, y: Any) -> Tensor:
-        """Probability of a target at or below `y`, in the shape of `mean`."""
+        """Return the probability of a target at or below `y`, in the shape of `mean`."""
         return weighted_mean(self.noise.cdf((self.targets(y) - self.loc) / self.scale), self.weights)
 
     def quantile(self, level: float) -> Tensor:
-        """The value that a target stays below with probability `level`, in the shape of `mean`."""
+        """Return the value that a target stays below with probability `level`, in the shape of `mean`."""
         level = require_level(level)
         return self._tail_quantile(level, 1) if level <= 0.5 else self._tail_quantile(1 - level, -1)
 
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
-        """The central interval that holds a target with probability `level`: (lower, upper)."""
+        """Return the central interval that holds a target with probability `level`: (lower, upper)."""
         level = require_level(level)
         return self._tail_quantile((1 - level) / 2, 1), self._tail_quantile((1 - level) / 2, -1)
 
     def crps(self, y: Any) -> Tensor:
-        """Continuous ranked probability score of the Gaussian with this mean and variance, as in the MCBN paper.
+        """Return the continuous ranked probability score of the Gaussian with this mean and variance (as in MCBN).
 
-        In the targets' units and lower is better. `bayesnorm.metrics.crps` also has the mixture's own.
+        It is in the targets' units; lower is better. `bayesnorm.metrics.crps` also has the mixture's own.
         """
         if math.isinf(self.noise.variance):
             raise InputError(
@@ -103,20 +103,20 @@ class RegressionPredictive(Predictive):
         return self.loc.gather(0, chosen) + self.scale.gather(0, chosen) * noise
 
     def _tail_quantile(self, tail: float, side: int) -> Tensor:
-        """What a target is beyond with probability `tail`: below (`side` 1) or above (-1)."""
+        """Return the value that a target is below (`side` 1) or above (-1) with probability `tail`."""
         return tail_quantile(self.loc, self.scale, self.weights, self.noise, tail, side)
 
     def targets(self, y: Any) -> Tensor:
-        """`y` in the shape, dtype and device of `mean`; a missing last axis of one is put in."""
+        """Return `y` in the shape, dtype and device of `mean`; a missing last axis of one is put in."""
         return like_mean(y, self.mean)
 
     def observed(self, y: Any) -> tuple[Tensor, Tensor | None]:
-        """As `targets`, with the mean in place of missing ones, and which are there (None: all of them)."""
+        """Return `targets` with the mean in place of missing ones, and a mask of the others (None: none is missing)."""
         return observed(y, self.mean, self.missing)
 
 
 def require_level(level: Any) -> float:
-    """One probability strictly between 0 and 1."""
+    """Return one probability strictly between 0 and 1 as a plain float, or raise an error."""
     try:
         number = float(level)
     except (TypeError, ValueError, RuntimeError):
@@ -127,7 +127,7 @@ def require_level(level: Any) -> float:
 
 
 def observed(y: Any, mean: Tensor, missing: bool) -> tuple[Tensor, Tensor | None]:
-    """Targets in the mean's shape, the mean itself in place of missing ones, and which are there (None: all)."""
+    """Return targets in the mean's shape, the mean in place of missing ones, and a mask of the others (None: all)."""
     target = like_mean(y, mean, missing)
     if not missing:
         return target, None
@@ -136,7 +136,7 @@ def observed(y: Any, mean: Tensor, missing: bool) -> tuple[Tensor, Tensor | None
 
 
 def like_mean(y: Any, mean: Tensor, missing: bool = False) -> Tensor:
-    """Targets brought to the predictive mean's shape, or an error: never a silent broadcast.
+    """Bring targets to the predictive mean's shape, or raise an error; nothing is ever broadcast silently.
 
     An axis of one may be lacking: the last, or that of channels.
     """
@@ -156,6 +156,7 @@ def like_mean(y: Any, mean: Tensor, missing: bool = False) -> Tensor:
 
 
 def _finite(target: Tensor, missing: bool) -> Tensor:
+    """Refuse infinite targets, and NaN where it does not stand for a missing one."""
     bad = target.isinf() if missing else ~torch.isfinite(target)
     if bool(bad.any()):
         raise InputError(
@@ -166,9 +167,9 @@ def _finite(target: Tensor, missing: bool) -> Tensor:
 
 
 def gaussian_crps(y: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    """CRPS of N(mean, std^2) at y; |y - mean| where std is 0.
+    """Return the CRPS of N(mean, std^2) at y; |y - mean| where std is 0.
 
-    std [ z (2 Phi(z) - 1) + 2 phi(z) - 1/sqrt(pi) ],  z = (y - mean) / std.
+    It is std [ z (2 Phi(z) - 1) + 2 phi(z) - 1/sqrt(pi) ],  z = (y - mean) / std.
     """
     error = (y - mean).abs()
     z = error / std.clamp_min(torch.finfo(std.dtype).tiny)

@@ -62,13 +62,13 @@ class StudentTNoise:
         return radius * torch.cos(2 * math.pi * second)
 
     def distance(self, difference: Tensor, scale: Tensor) -> Tensor:
-        """E|difference + scale * noise| = |d| (2 F(z) - 1) + 2 s p(z) (df + z^2) / (df - 1), z = |d| / s."""
+        """Return E|difference + scale * noise| = |d| (2 F(z) - 1) + 2 s p(z) (df + z^2) / (df - 1), z = |d| / s."""
         far = difference.abs()
         z = far / scale.clamp_min(torch.finfo(scale.dtype).tiny)
         return far + scale * _in_double(self._excess, z)
 
     def distance_of_two(self, difference: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """E|difference + first * noise - second * noise'| of two independent noises.
+        """Return E|difference + first * noise - second * noise'| of two independent noises.
 
         There is no closed form. Where both have the same scale s it is s h(|d| / s), with h from a table; else it is
         integrated point by point, which is some hundred times slower and right to 1e-6.
@@ -92,7 +92,7 @@ class StudentTNoise:
         return math.lgamma((self.df + 1) / 2) - math.lgamma(self.df / 2) - 0.5 * math.log(self.df * math.pi)
 
     def _cdf(self, z: Tensor) -> Tensor:
-        """P(noise <= z), by way of the normal deviate of the same probability.
+        """Return P(noise <= z), by way of the normal deviate of the same probability.
 
         Wallace's approximation of that deviate (1959), y = sqrt(df log(1 + z^2 / df)), is off by a factor that varies
         little; the table holds this factor.
@@ -103,13 +103,13 @@ class StudentTNoise:
         return 0.5 * torch.erfc(-math.sqrt(0.5) * torch.copysign(deviate, z))
 
     def _excess(self, z: Tensor) -> Tensor:
-        """E|z + noise| - |z| for z >= 0."""
+        """Return E|z + noise| - |z| for z >= 0."""
         z = z.clamp_max(1e300)
         density = (self._log_norm - 0.5 * (self.df - 1) * torch.log1p(z.square() / self.df)).exp() * self.df
         return 2 * (density / (self.df - 1) - z * self._cdf(-z))
 
     def _excess_of_two(self, z: Tensor) -> Tensor:
-        """E|z + noise - noise'| - |z| for z >= 0, from the table."""
+        """Return E|z + noise - noise'| - |z| for z >= 0, from the table."""
         place = torch.log1p(z)
         return _distance_table(self.df)(place) * ((1 - self.df) * (place - LOG_REACH).clamp_min(0)).exp()
 
@@ -133,7 +133,7 @@ class _Table:
 
 @lru_cache(maxsize=64)
 def _deviate_table(df: float) -> _Table:
-    """Normal deviates over Wallace's approximation y of them, by y."""
+    """Tabulate the ratio of normal deviates to Wallace's approximation y of them, by y."""
     reach = min(DEVIATE_REACH, math.sqrt(700 * df))  # where z^2 is still a finite number
     y = np.linspace(0, reach, DEVIATE_PIECES + 1)
     z = np.sqrt(df * np.expm1(y[1:] ** 2 / df))
@@ -144,7 +144,7 @@ def _deviate_table(df: float) -> _Table:
 
 @lru_cache(maxsize=64)
 def _distance_table(df: float) -> _Table:
-    """Excess distances of two noises by log(1 + z)."""
+    """Tabulate E|z + noise - noise'| - |z| by log(1 + z)."""
     noise, (node, weight) = StudentTNoise(df), _nodes(df, FINE_POINTS)
     z = torch.linspace(0, LOG_REACH, LOG_PIECES + 1, dtype=torch.float64).expm1()[:, None]
     # E|z + t + noise| - z, by pairs +t and -t, whose |z + t| + |z - t| - 2 z is 2 max(|t| - z, 0).
@@ -154,7 +154,7 @@ def _distance_table(df: float) -> _Table:
 
 @lru_cache(maxsize=64)
 def _nodes(df: float, points: int) -> tuple[Tensor, Tensor]:
-    """Points and weights of an integral over the noise: the trapezium rule after z = sinh(2 sinh(x))."""
+    """Return points and weights of an integral over the noise, by the trapezium rule after z = sinh(2 sinh(x))."""
     reach = math.asinh(0.5 * min(300.0, 25 / (df - 1) + 5))
     x = torch.linspace(-reach, reach, points, dtype=torch.float64)
     inner = 2 * torch.sinh(x)
@@ -165,5 +165,6 @@ def _nodes(df: float, points: int) -> tuple[Tensor, Tensor]:
 
 
 def _in_double(function: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
+    """Apply a function in double precision, where the device has it."""
     wide = values if values.device.type == "mps" else values.double()
     return function(wide).to(values.dtype)
