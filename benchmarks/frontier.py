@@ -1,6 +1,6 @@
 """Which layers to draw? Quality against cost, on a ResNet-32 and real images.
 
-    python benchmarks/frontier.py [--device cuda] [--out results/frontier.json] [--picture docs/frontier.png]
+    python -m benchmarks.frontier [--device cuda] [--out results/frontier.json] [--picture docs/frontier.png]
 
 Effective batch size (and, in a second column, the temperature) are chosen on CIFAR-10 test images 0-999; scores are
 those of images 1000-1999, and the AUROC of predictive entropy against SVHN digits (cropped from the street photos, so
@@ -15,7 +15,6 @@ import json
 from pathlib import Path
 
 import torch
-from inference import machine, resnet
 
 import bayesnorm as bn
 from bayesnorm.data import load_cifar10, load_svhn, to_network_input
@@ -23,6 +22,8 @@ from bayesnorm.metrics import accuracy, auroc, ece, nll
 from bayesnorm.plots import save_figure, style
 from bayesnorm.selection.layers import prediction_cost
 from bayesnorm.selection.search import minimise_on_log_scale
+from benchmarks.inference import resnet
+from experiments.machine import machine
 
 CHOICES = {
     "all layers": None,
@@ -35,6 +36,7 @@ CHOICES = {
 
 
 def scored(predictive: bn.ClassificationPredictive, y: torch.Tensor, outside: bn.ClassificationPredictive) -> dict:
+    """Return the scores of test images, and how well entropy tells them from images of another kind."""
     return {
         "accuracy": round(float(accuracy(predictive, y)), 4),
         "NLL": round(float(nll(predictive, y)), 4),
@@ -44,6 +46,7 @@ def scored(predictive: bn.ClassificationPredictive, y: torch.Tensor, outside: bn
 
 
 def frontier(device: str, draws: int, digits: int) -> list[dict]:
+    """Score the network alone, and MCBN with each choice of layers."""
     network, train_x, queries, likelihood = resnet(device)
     labels = torch.as_tensor(load_cifar10("test")[1]).to(device)
     svhn = to_network_input(load_svhn(rows=digits)[0]).to(device)
@@ -95,6 +98,7 @@ def add_costs(rows: list[dict], device: str) -> None:
 
 
 def draw(rows: list[dict], path: Path, cost: str) -> None:
+    """Draw NLL against cost, a dot for each choice."""
     ax = style.axes(None)
     for number, row in enumerate(sorted(rows, key=lambda row: (row[cost], row["NLL"]))):
         colour = style.BLUE if row["layers"] else style.VERMILION

@@ -1,6 +1,6 @@
 """How fast and how exact is each way of predicting with MCBN?
 
-    python benchmarks/inference.py [--device cuda] [--out results/inference_cuda.json]
+    python -m benchmarks.inference [--device cuda] [--out results/inference_cuda.json]
 
 Time: every engine on the same rows, as a ratio to one deterministic pass of the same network in the same mode (eager,
 or compiled), medians of alternating repeats in one run.
@@ -16,13 +16,10 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import os
-import platform
 import statistics
 import sys
 import time
 from collections.abc import Callable
-from datetime import date
 from pathlib import Path
 
 import torch
@@ -30,16 +27,19 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
 import bayesnorm as bn
-from bayesnorm.data import load_cifar10, load_uci, paper_split, to_network_input
+from bayesnorm.data import load_cifar10, to_network_input
 from bayesnorm.metrics import spearman
 from bayesnorm.nets import Rescaled, load_cifar_resnet, paper_mlp
 from bayesnorm.training import train
+from benchmarks.measuring import with_added_mib
+from experiments.machine import machine
+from experiments.splits import paper_rows
 
 BATCH_SIZE, DRAWS = 32, 32
 
 
 def resnet(device: str) -> tuple[nn.Module, Tensor, Tensor, bn.Likelihood]:
-    """Network, training rows, query rows, likelihood."""
+    """Return a trained network, training rows, query rows and the likelihood."""
     images, _ = load_cifar10("train")
     queries, _ = load_cifar10("test")
     network = load_cifar_resnet(32).to(device)
@@ -47,10 +47,8 @@ def resnet(device: str) -> tuple[nn.Module, Tensor, Tensor, bn.Likelihood]:
 
 
 def mlp(device: str) -> tuple[nn.Module, Tensor, Tensor, bn.Likelihood]:
-    """The regression benchmark's 50-50 network, trained here for a few epochs on the power plant set."""
-    x, y = (torch.tensor(part, dtype=torch.float32) for part in load_uci("power"))
-    rows, _ = paper_split(len(x), 1)
-    x, y = x[rows], y[rows, None]
+    """Return the same of the regression benchmark's 50-50 network, trained for a few epochs on the power plant set."""
+    (x, y), _ = paper_rows("power", 1)
     network = Rescaled.of(paper_mlp(x.shape[1]), x, y)
     train(network.network, *network.standardise(x, y), loss=mse_loss, epochs=5, batch_size=BATCH_SIZE)
     return network.to(device), x.to(device), x.to(device), bn.Gaussian(0.06)
@@ -69,7 +67,7 @@ class _FirstOutput(nn.Module):
 
 
 def naive(network: nn.Module, train_x: Tensor, x: Tensor, draws: int) -> Tensor:
-    """The paper's procedure as it stands: a fresh mini-batch in training mode for every draw, then the query."""
+    """Predict as the paper does it: a fresh mini-batch in training mode for every draw, then the query."""
     network = copy.deepcopy(network)
     for module in network.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
@@ -83,13 +81,14 @@ def naive(network: nn.Module, train_x: Tensor, x: Tensor, draws: int) -> Tensor:
 
 
 def now(device: str) -> float:
+    """Return the time once the device has done all that it was asked for."""
     if device == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter()
 
 
 def seconds(device: str, run: Callable[[], object], baseline: Callable[[], object]) -> tuple[float, float]:
-    """Median seconds of `run`, and the median of its ratio to `baseline`, measured alternately."""
+    """Return the median seconds of `run`, and the median of its ratio to `baseline`, measured alternately."""
     start = now(device)
     baseline()
     run()
@@ -110,7 +109,7 @@ def seconds(device: str, run: Callable[[], object], baseline: Callable[[], objec
 
 
 def peak_mib(device: str, run: Callable[[], object]) -> float:
-    """Most memory that `run` took on top of what was there: the GPU's allocator, or this process's resident set."""
+    """Return the memory that `run` adds at its peak: the GPU's allocator's, or this process's resident set."""
     if device == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
@@ -118,22 +117,11 @@ def peak_mib(device: str, run: Callable[[], object]) -> float:
         run()
         torch.cuda.synchronize()
         return (torch.cuda.max_memory_allocated() - before) / 2**20
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-        before = _status("VmRSS")
-        run()
-        return max(0.0, _status("VmHWM") - before)
-    except OSError:
-        return float("nan")
-
-
-def _status(key: str) -> float:
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(key))
-    return int(line.split()[1]) / 1024
+    return with_added_mib(run)[1]
 
 
 def speed(name: str, parts: tuple, device: str, batches: list[int], compiled_up_to: int) -> list[dict]:
-    """Time and memory of every engine at some batch sizes."""
+    """Measure time and memory of every engine at some batch sizes."""
     network, train_x, queries, likelihood = parts
     posterior = bn.MCBN(BATCH_SIZE, center="batch").fit(network, train_x, likelihood)
     single = bn.MCBN(BATCH_SIZE, states=64, center="batch").fit(_FirstOutput(network), train_x)
@@ -176,7 +164,7 @@ def speed(name: str, parts: tuple, device: str, batches: list[int], compiled_up_
 
 
 def exactness(device: str, reference: int, images: int, center: str) -> list[dict]:
-    """Every engine, and every data-free posterior, against all draws of an MCBN posterior with `reference` states."""
+    """Compare every engine, and every posterior without data, with all draws of MCBN with `reference` states."""
     network, train_x, queries, likelihood = resnet(device)
     x = queries[:images]
     options = {"batch_size": BATCH_SIZE, "states": reference, "center": center}
@@ -227,23 +215,6 @@ def exactness(device: str, reference: int, images: int, center: str) -> list[dic
     return rows
 
 
-def machine(device: str) -> dict:
-    cpu = next((line for line in _lines("/proc/cpuinfo") if line.startswith("model name")), platform.processor())
-    return {
-        "device": torch.cuda.get_device_name() if device == "cuda" else cpu.partition(":")[2].strip() or cpu,
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "bayesnorm": bn.__version__,
-        "date": date.today().isoformat(),
-        "command": " ".join(["python", *sys.argv]),
-    }
-
-
-def _lines(path: str) -> list[str]:
-    return Path(path).read_text().splitlines() if os.path.exists(path) else []
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -256,7 +227,8 @@ def main() -> None:
     cuda = options.device == "cuda"
     out = options.out or Path("results") / f"inference_{options.device}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
-    result: dict = {"machine": machine(options.device), "speed": [], "exactness": []}
+    made_on = machine(options.device) | {"command": " ".join(["python -m benchmarks.inference", *sys.argv[1:]])}
+    result: dict = {"machine": made_on, "speed": [], "exactness": []}
     if "speed" not in options.skip:
         for name, parts in {"ResNet-32": resnet, "MLP 50-50": mlp}.items():
             batches = options.batches or [1, 16, 64, 256]

@@ -1,7 +1,7 @@
 """How long scores of many predictions take, beside scoringrules.
 
-    python benchmarks/metrics.py                # a million predictions, 64 draws
-    python benchmarks/metrics.py --points 100000
+    python -m benchmarks.metrics                # a million predictions, 64 draws
+    python -m benchmarks.metrics --points 100000
 
 Prints medians over repeats, the memory that mixture forms add, and the largest difference between the libraries.
 """
@@ -9,66 +9,27 @@ Prints medians over repeats, the memory that mixture forms add, and the largest 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import math
 import os
 import platform
-import statistics
-import time
-from collections.abc import Callable
 
 import numpy as np
 import scoringrules
 import torch
 
 from bayesnorm import metrics
+from bayesnorm.cli.versions import cpu_name
 from bayesnorm.predictive import RegressionPredictive
-
-
-def hardware() -> str:
-    """The processor's name."""
-    try:
-        with open("/proc/cpuinfo") as file:
-            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
-        return names[0]
-    except (OSError, IndexError):
-        return platform.processor() or platform.machine()
-
-
-def timed(call: Callable[[], object], repeats: int) -> tuple[float, object]:
-    """Median seconds of `repeats` calls after one to warm up, and the result."""
-    result = call()
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        result = call()
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds), result
-
-
-def memory_mib(call: Callable[[], object]) -> float | None:
-    """MiB that a call adds to the process at its peak; None where the system does not tell (other than Linux)."""
-
-    def read(field: str) -> float:
-        with open("/proc/self/status") as file:
-            return next(float(line.split()[1]) / 1024 for line in file if line.startswith(field))
-
-    try:
-        ctypes.CDLL(None).malloc_trim(0)  # what was freed must not hide what is taken
-        with open("/proc/self/clear_refs", "w") as file:
-            file.write("5")  # forget the peak so far
-        before = read("VmRSS")
-        call()
-        return read("VmHWM") - before
-    except (OSError, StopIteration, AttributeError):
-        return None
+from benchmarks.measuring import median_seconds, with_added_mib
 
 
 def gaussian_log_score(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
+    """Return log densities of normal distributions by scoringrules."""
     return -scoringrules.logs_normal(y, mean, std)
 
 
 def line(name: str, points: int, ours: float, theirs: float | None, difference: float | None) -> None:
+    """Print one line of the table."""
     other = f"{theirs:9.3f} s" if theirs is not None else f"{'-':>11}"
     gap = f"{difference:9.1e}" if difference is not None else f"{'-':>9}"
     print(f"{name:<44}{points:>10,}{ours:9.3f} s {other}   {gap}")
@@ -78,7 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--points", type=int, default=1_000_000, help="predictions of the Gaussian forms and of PLL")
     parser.add_argument("--mixture-points", type=int, default=20_000, help="predictions of the mixture's CRPS")
-    parser.add_argument("--reference-points", type=int, default=1_000, help="of these scoringrules scores so many")
+    parser.add_argument("--reference-points", type=int, default=1_000, help="how many of these scoringrules scores")
     parser.add_argument("--draws", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
@@ -86,7 +47,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     points, some, few, draws = options.points, options.mixture_points, options.reference_points, options.draws
     print(f"torch {torch.__version__}, scoringrules {scoringrules.__version__}, Python {platform.python_version()}")
-    print(f"{hardware()}, {os.cpu_count()} cores seen, {options.threads} threads; float32, {draws} draws")
+    print(f"{cpu_name()}, {os.cpu_count()} cores seen, {options.threads} threads; float32, {draws} draws")
     print(f"median of {options.repeats} repeats\n")
     print(f"{'':<44}{'points':>10}{'bayesnorm':>11} {'scoringrules':>11}   {'largest':>9}\n{'':<79}difference")
 
@@ -98,21 +59,21 @@ def main() -> None:
     summary = RegressionPredictive(mixture.mean[None], mixture.std[None])
     mean, std, target = (values.numpy() for values in (mixture.mean, mixture.std, y))
 
-    ours, scores = timed(lambda: metrics.crps_points(summary, y), options.repeats)
-    theirs, reference = timed(lambda: scoringrules.crps_normal(target, mean, std), options.repeats)
+    ours, scores = median_seconds(lambda: metrics.crps_points(summary, y), options.repeats)
+    theirs, reference = median_seconds(lambda: scoringrules.crps_normal(target, mean, std), options.repeats)
     line("CRPS, Gaussian, from means and variances", points, ours, theirs, np.abs(scores.numpy() - reference).max())
-    ours, scores = timed(lambda: metrics.pll_points(summary, y, form="gaussian"), options.repeats)
-    theirs, reference = timed(lambda: gaussian_log_score(target, mean, std), options.repeats)
+    ours, scores = median_seconds(lambda: metrics.pll_points(summary, y, form="gaussian"), options.repeats)
+    theirs, reference = median_seconds(lambda: gaussian_log_score(target, mean, std), options.repeats)
     line("PLL, Gaussian, from means and variances", points, ours, theirs, np.abs(scores.numpy() - reference).max())
 
     def from_draws() -> tuple[torch.Tensor, torch.Tensor]:
         predictive = RegressionPredictive(loc, noise)
         return metrics.crps(predictive, y), metrics.gaussian_pll(predictive, y)
 
-    ours, _ = timed(from_draws, options.repeats)
+    ours, _ = median_seconds(from_draws, options.repeats)
     line("both, with the moments of all draws", points, ours, None, None)
 
-    ours, scores = timed(lambda: metrics.pll_points(mixture, y), options.repeats)
+    ours, scores = median_seconds(lambda: metrics.pll_points(mixture, y), options.repeats)
     log_density = -0.5 * ((target[:few] - loc[:, :few].double().numpy()) / 0.5) ** 2 - math.log(
         0.5 * (2 * math.pi) ** 0.5
     )
@@ -122,19 +83,21 @@ def main() -> None:
     shared = RegressionPredictive(loc[:, :some].contiguous(), noise)
     each = RegressionPredictive(shared.loc, 0.2 + torch.rand(draws, some, generator=generator))
     for name, predictive in (("one scale", shared), ("a scale per draw", each)):
-        ours, scores = timed(lambda p=predictive: metrics.crps_points(p, y[:some], form="mixture"), options.repeats)
+        ours, scores = median_seconds(
+            lambda p=predictive: metrics.crps_points(p, y[:some], form="mixture"), options.repeats
+        )
         line(f"CRPS, mixture, {name}", some, ours, None, None)
         fewer = RegressionPredictive(predictive.loc[:, :few], predictive.scale[:, :few])
-        ours, scores = timed(lambda p=fewer: metrics.crps_points(p, y[:few], form="mixture"), options.repeats)
-        theirs, reference = timed(
+        ours, scores = median_seconds(lambda p=fewer: metrics.crps_points(p, y[:few], form="mixture"), options.repeats)
+        theirs, reference = median_seconds(
             lambda p=fewer: scoringrules.crps_mixnorm(target[:few], p.loc.T.numpy(), p.scale.T.numpy()), options.repeats
         )
         line(f"CRPS, mixture, {name}", few, ours, theirs, np.abs(scores.numpy() - reference).max())
     added = {
-        "PLL": memory_mib(lambda: metrics.pll_points(mixture, y)),
-        "CRPS": memory_mib(lambda: metrics.crps_points(each, y[:some], form="mixture")),
+        "PLL": with_added_mib(lambda: metrics.pll_points(mixture, y))[1],
+        "CRPS": with_added_mib(lambda: metrics.crps_points(each, y[:some], form="mixture"))[1],
     }
-    if all(value is not None for value in added.values()):
+    if all(map(math.isfinite, added.values())):
         told = ", ".join(f"{name} {value:.0f} MiB" for name, value in added.items())
         print(f"\nmemory that the mixture forms add: {told} (bound: 1024 MiB)")
 

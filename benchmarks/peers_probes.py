@@ -1,6 +1,6 @@
-"""What each library can run: small networks and habits, tried one after the other (a part of `peers.py`).
+"""What each library can run: small networks and habits, tried one after the other (a part of `peers`).
 
-    python benchmarks/peers_probes.py torch-uncertainty probes.json
+    python -m benchmarks.peers_probes torch-uncertainty probes.json
 
 Every probe fits on 512 rows and predicts 64 others. It is passed when the outputs have the right shape, are finite,
 differ between draws, and lie about the network's own: their mean may be off by OFFSET of the outputs' standard
@@ -10,8 +10,6 @@ reason to move.
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 import json
 import subprocess
 import sys
@@ -27,84 +25,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-import bayesnorm as bn
+from benchmarks.peers_libraries import Library, library
 
-LIBRARIES = ("bayesnorm", "torch-uncertainty", "laplace-torch")
 OFFSET, ROWS, QUERIES, DRAWS, BATCH = 0.3, 512, 64, 32, 16
-
-
-OPERATORS = torch.library.Library("torchvision", "FRAGMENT")
-
-
-@functools.cache
-def import_peers() -> tuple[Any, Any]:
-    """MCBatchNorm and Laplace. Where torchvision's own operators do not load, naming two of them lets it import."""
-    try:
-        torch.ops.load_library(Path(importlib.util.find_spec("torchvision").origin).parent / "_C.so")
-    except OSError:
-        for name in ("nms", "qnms"):
-            OPERATORS.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    from laplace import Laplace
-    from torch_uncertainty.post_processing import MCBatchNorm
-
-    return MCBatchNorm, Laplace
 
 
 class Failed(Exception):
     """A probe that ran, and gave a wrong answer."""
-
-
-@dataclass(frozen=True)
-class Library:
-    """How a library fits, gives outputs (n, batch, ...), and is saved and loaded (by the name of the way)."""
-
-    fit: Callable[[nn.Module, DataLoader, str | None], Any]
-    outputs: Callable[[Any, Tensor], Tensor]
-    files: dict[str, tuple[Callable[[Any, Path], None], Callable[[Path, nn.Module], Any]]]
-
-
-def library(name: str) -> Library:
-    if name == "bayesnorm":
-        method = bn.MCBN(BATCH, states=DRAWS)
-        return Library(
-            lambda model, loader, output: method.fit(model, loader, bn.Categorical(), output=output),
-            lambda fitted, x: bn.MonteCarlo(DRAWS).outputs(fitted, x),
-            {"save": (lambda fitted, path: fitted.save(path), bn.load)},
-        )
-    MCBatchNorm, Laplace = import_peers()
-
-    def made(model: nn.Module) -> Any:
-        if name == "torch-uncertainty":
-            return MCBatchNorm(model, num_estimators=DRAWS, mc_batch_size=BATCH)
-        return Laplace(model, "classification", "last_layer", "kron")
-
-    def fit(model: nn.Module, loader: DataLoader, output: str | None) -> Any:
-        fitted = made(model)
-        fitted.fit(loader)
-        return fitted.eval() if isinstance(fitted, nn.Module) else fitted
-
-    def outputs(fitted: Any, x: Tensor) -> Tensor:
-        if name == "torch-uncertainty":
-            with torch.no_grad():
-                return fitted(x).unflatten(0, (DRAWS, len(x)))
-        torch.manual_seed(0)  # its samples come from the global generator
-        return fitted.functional_samples(x, pred_type="glm", n_samples=4 * DRAWS)
-
-    def from_state(path: Path, model: nn.Module, **how: bool) -> Any:
-        fitted = made(model)
-        fitted.load_state_dict(torch.load(path), **how)
-        return fitted.eval() if isinstance(fitted, nn.Module) else fitted
-
-    def write_state(fitted: Any, path: Path) -> None:
-        torch.save(fitted.state_dict(), path)
-
-    files = {"state_dict": (write_state, from_state)}
-    if name == "torch-uncertainty":
-        files |= {
-            "state_dict, strict=False": (write_state, lambda path, model: from_state(path, model, strict=False)),
-            "pickle": (torch.save, lambda path, model: torch.load(path, weights_only=False)),
-        }
-    return Library(fit, outputs, files)
 
 
 class BatchNormReLU(nn.BatchNorm2d):
@@ -133,6 +60,7 @@ class DictOutput(nn.Sequential):
 
 
 def convolutional(norm: nn.Module, kind: type[nn.Sequential] = nn.Sequential, axes: int = 2) -> nn.Sequential:
+    """Return a small convolutional classifier with one layer of batch norm."""
     conv, pool = (nn.Conv2d, nn.AdaptiveAvgPool2d) if axes == 2 else (nn.Conv3d, nn.AdaptiveAvgPool3d)
     return kind(conv(3, 8, 3), norm, nn.ReLU(), pool(1), nn.Flatten(), nn.Linear(8, 3))
 
@@ -168,6 +96,7 @@ class Trial:
 
     @classmethod
     def of(cls, name: str) -> Trial:
+        """Make a network of `NETWORKS` and rows for it."""
         torch.manual_seed(0)
         model = NETWORKS[name]()
         dtype = next(model.parameters()).dtype
@@ -183,9 +112,11 @@ class Trial:
         return cls(model, x[:ROWS], exact[:ROWS].argmax(1), x[ROWS:], exact[ROWS:], output)
 
     def loader(self) -> DataLoader:
+        """Return shuffled batches of the rows."""
         return DataLoader(TensorDataset(self.x, self.y), BATCH, shuffle=True)
 
     def check(self, f: Tensor, rows: int = QUERIES) -> None:
+        """Refuse outputs of the wrong shape, far from the network's own, or all the same."""
         exact = self.exact[:rows]
         if f.shape[1:] != exact.shape or f.dtype != exact.dtype:
             raise Failed(f"outputs {tuple(f.shape)} {f.dtype} for {tuple(exact.shape)} {exact.dtype}")
@@ -197,6 +128,8 @@ class Trial:
 
 
 def runs(name: str) -> Callable[[Library], str]:
+    """Return the probe that fits and predicts with a network of `NETWORKS`."""
+
     def probe(peer: Library) -> str:
         trial = Trial.of(name)
         trial.check(peer.outputs(peer.fit(trial.model, trial.loader(), trial.output), trial.query))
@@ -206,6 +139,7 @@ def runs(name: str) -> Callable[[Library], str]:
 
 
 def custom_collate(peer: Library) -> str:
+    """Fit with a loader that puts rows together in a way of its own."""
     trial = Trial.of("BatchNorm2d")
     rows = [{"image": x, "label": y} for x, y in zip(trial.x, trial.y, strict=True)]
 
@@ -218,13 +152,14 @@ def custom_collate(peer: Library) -> str:
 
 
 def one_row(peer: Library) -> str:
+    """Predict a single row."""
     trial = Trial.of("BatchNorm2d")
     trial.check(peer.outputs(peer.fit(trial.model, trial.loader(), None), trial.query[:1]), rows=1)
     return ""
 
 
 def snapshot(model: nn.Module) -> dict[str, Any]:
-    """Everything about a network that a library might leave changed."""
+    """Return everything about a network that a library might leave changed."""
     found: dict[str, Any] = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     for name, module in model.named_modules():
         hooks = {key: len(value) for key, value in vars(module).items() if key.endswith("_hooks")}
@@ -235,7 +170,7 @@ def snapshot(model: nn.Module) -> dict[str, Any]:
 
 
 def unchanged(peer: Library) -> str:
-    """Bit-identical tensors, num_batches_tracked, flags (in mixed modes), hooks and attributes."""
+    """Compare a network in mixed modes before and after: tensors bit by bit, flags, hooks and attributes."""
     trial = Trial.of("BatchNorm2d")
     trial.model.train()[4].eval()
     before = snapshot(trial.model)
@@ -249,7 +184,7 @@ def unchanged(peer: Library) -> str:
 
 
 def reloaded(peer: Library, name: str) -> str:
-    """The same outputs in a new process that has the network and a file; every way of the library is tried."""
+    """Ask for the same outputs in a new process that has the network and a file; every way of the library is tried."""
     trial = Trial.of("BatchNorm2d")
     fitted = peer.fit(trial.model, trial.loader(), None)
     expected, told = peer.outputs(fitted, trial.query), []
@@ -258,7 +193,7 @@ def reloaded(peer: Library, name: str) -> str:
             path = Path(folder) / "posterior"
             try:
                 save(fitted, path)
-                command = [sys.executable, __file__, name, str(path), way]
+                command = [sys.executable, "-m", "benchmarks.peers_probes", name, str(path), way]
                 done = subprocess.run(command, capture_output=True, text=True)
                 if done.returncode:
                     raise Failed(done.stderr.strip().splitlines()[-1].strip()[:120])
@@ -275,12 +210,13 @@ def reloaded(peer: Library, name: str) -> str:
 
 
 def reason(error: Exception) -> str:
+    """Return why a probe failed, in one line."""
     text = (str(error).strip() or type(error).__name__).splitlines()[0]
     return text if isinstance(error, Failed) else f"{type(error).__name__}: {text[:120]}"
 
 
 def probe_table(found: dict[str, dict[str, Any]]) -> str:
-    """Yes or no by probe and library, then the reasons."""
+    """Return yes or no by probe and library, then the reasons, as text."""
     lines = [f"{'can run':<40}" + "".join(f"{name:>20}" for name in found)]
     for probe in next(iter(found.values())):
         answers = ("yes" if answers[probe]["runs"] else "no" for answers in found.values())
@@ -291,9 +227,10 @@ def probe_table(found: dict[str, dict[str, Any]]) -> str:
 
 
 def main(name: str, path: str, way: str | None = None) -> None:
+    """Write the answers of all probes for a library; with `way`, load what was saved that way and write outputs."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    peer = library(name)
+    peer = library(name, DRAWS, BATCH)
     if way is not None:
         trial = Trial.of("BatchNorm2d")
         loaded = peer.files[way][1](Path(path), trial.model)

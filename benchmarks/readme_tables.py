@@ -1,6 +1,6 @@
 """Put the tables of results/ into README.md and docs/, between the marks that are there for them.
 
-python benchmarks/readme_tables.py
+python -m benchmarks.readme_tables
 """
 
 from __future__ import annotations
@@ -10,30 +10,32 @@ import re
 import statistics
 from pathlib import Path
 
-import uci_luck
-
 from bayesnorm.data import UCI_SETS
-from experiments import teye_tables
+from experiments import teye_tables, uci_luck
 
 ROOT = Path(__file__).parent.parent
 
 
 def table(head: list[str], rows: list[list[object]]) -> str:
+    """Return a Markdown table; None is an empty cell."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join("" if cell is None else str(cell) for cell in line) + " |" for line in lines)
 
 
 def read(name: str) -> dict | None:
+    """Return a file of results/, or None where it is not there."""
     path = ROOT / "results" / name
     return json.loads(path.read_text()) if path.exists() else None
 
 
 def hardware(machine: dict) -> str:
+    """Return the machine of a results file in words."""
     threads = f", {machine['threads']} threads" if "NVIDIA" not in machine["device"] else ""
     return f"{machine['device']}{threads}, torch {machine['torch']}, {machine['date']}"
 
 
 def inference() -> str:
+    """Return time and exactness of every way of predicting."""
     parts = []
     for name in ("inference_cpu.json", "inference_cuda.json"):
         found = read(name)
@@ -62,6 +64,7 @@ def inference() -> str:
 
 
 def frontier() -> str:
+    """Return quality against cost of drawing fewer layers."""
     found = read("frontier.json")
     if found is None:
         return ""
@@ -77,6 +80,7 @@ def frontier() -> str:
 
 
 def peers() -> str:
+    """Return the comparison with other libraries."""
     found = read("peers.json")
     if found is None:
         return ""
@@ -104,6 +108,7 @@ def peers() -> str:
 
 
 def methods() -> str:
+    """Return every method side by side."""
     found = read("methods.json")
     if found is None:
         return ""
@@ -128,6 +133,7 @@ def methods() -> str:
 
 
 def training() -> str:
+    """Return the speed of stacked training."""
     parts = []
     for name in ("training_cpu.json", "training_cuda.json"):
         found = read(name)
@@ -141,6 +147,7 @@ def training() -> str:
 
 
 def tabular() -> str:
+    """Return the comparison with models for tables."""
     found = read("tabular.json")
     if found is None:
         return ""
@@ -153,6 +160,7 @@ def tabular() -> str:
     scored = [row for row in scored if row["split"] in common[row["set"]]]
 
     def mean(name: str, model: str, key: str) -> float | None:
+        """Return the mean of a score over splits, or None where there are none."""
         values = [row[key] for row in scored if (row["set"], row["model"]) == (name, model)]
         return statistics.fmean(values) if values else None
 
@@ -175,14 +183,17 @@ def tabular() -> str:
 
 
 def uci_table() -> str:
+    """Return table 1 of the MCBN paper, ours beside it."""
     return teye_tables.markdown(1, teye_tables.read_rows(ROOT / "results" / "uci_paper.csv"))
 
 
 def uci_verdicts() -> str:
+    """Return what the tables of the MCBN paper come to."""
     return f"```\n{teye_tables.verdicts(teye_tables.read_rows(ROOT / 'results' / 'uci_paper.csv'))}\n```"
 
 
 def uci_repeats() -> str:
+    """Return the results of the whole protocol with other seeds."""
     benchmark = teye_tables.read_rows(ROOT / "results" / "uci_paper.csv")
     cells = {
         (cell.dataset, cell.metric): cell

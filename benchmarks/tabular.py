@@ -1,6 +1,6 @@
 """Tables of numbers: bayesnorm's regressor beside what people use now, on the eight UCI sets.
 
-    python benchmarks/tabular.py [--sets yacht boston] [--splits 3] [--out results/tabular.json]
+    python -m benchmarks.tabular [--sets yacht boston] [--splits 3] [--out results/tabular.json]
 
 Every model is fitted with what its user would do in an afternoon, on the training rows of the MCBN paper's splits only:
 - bayesnorm: `BayesNormRegressor()` as it comes, and with `method="ensemble"`.
@@ -27,200 +27,30 @@ import json
 import os
 import statistics
 import time
-import warnings
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
-from sklearn.linear_model import BayesianRidge
-from sklearn.model_selection import KFold
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-import bayesnorm as bn
-from bayesnorm import metrics
 from bayesnorm.data import load_uci, paper_split
 from bayesnorm.files import write_bytes
-from bayesnorm.predictive import GaussianPredictive
-from bayesnorm.tabular import BayesNormRegressor
+from benchmarks.tabular_models import MODELS, LeftOut, covered
 from experiments.machine import machine
 
-Values = NDArray[np.float64]
-LEVEL = 0.9
 SETS = ("yacht", "boston", "energy", "concrete", "wine", "kin8nm", "power", "protein")
 """From the fewest rows to the most."""
 
 SPLITS = {"power": 2, "protein": 1}
-"""Of a run that is not told how many; 3 elsewhere."""
-
-MOST_GP_ROWS = 1_700
-QUANTILES = np.arange(1, 20) / 20
-TUNED = (0.1, 0.5, 0.9)
-"""Quantiles that the boosters are tuned with."""
-
-
-class LeftOut(Exception):
-    """Why a model is not fitted to a set."""
-
-
-@dataclass
-class Forecast:
-    """What a model says of test rows: a mean, an interval, and how to score the distribution."""
-
-    mean: Values
-    lower: Values
-    upper: Values
-    crps: Callable[[Values], float]
-    extra: Callable[[Values], dict[str, float]] = lambda y: {}
-
-
-Predict = Callable[[Values], Forecast]
-
-
-def covered(lower: Values, upper: Values, y: Values) -> float:
-    return float(np.mean((lower <= y) & (y <= upper)))
-
-
-def quantile_crps(quantiles: Values, y: Values) -> float:
-    """CRPS = 2 integral of the pinball loss over all levels, from (rows, 19) quantiles.
-
-    The trapezoid rule, the loss being 0 at levels 0 and 1. For a normal forecast it comes out .4 % low where the spread
-    is right and 1 % low where the errors are twice as large (`crps_from_quantiles` in the results has it on real rows).
-    """
-    error = y[:, None] - quantiles
-    pinball = np.maximum(QUANTILES * error, (QUANTILES - 1) * error)
-    return float(2 * 0.05 * pinball.sum(axis=1).mean())
-
-
-def normal(mean: Values, std: Values) -> Forecast:
-    """A forecast of normal distributions."""
-    f, variance = torch.from_numpy(mean), torch.from_numpy(std).square()
-    predictive = GaussianPredictive(f, torch.zeros_like(f), variance)
-    lower, upper = (bound.numpy() for bound in predictive.interval(LEVEL))
-    quantiles = mean[:, None] + std[:, None] * torch.special.ndtri(torch.from_numpy(QUANTILES)).numpy()
-    extra = lambda y: {"crps_from_quantiles": quantile_crps(quantiles, y)}  # noqa: E731
-    return Forecast(mean, lower, upper, lambda y: float(metrics.crps(predictive, y)), extra)
-
-
-def ours(method: str) -> Callable[[Values, Values, int], tuple[Predict, str]]:
-    """`BayesNormRegressor` as it comes."""
-
-    def fit(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
-        model = BayesNormRegressor(method=method, random_state=seed).fit(X, y)
-
-        def predict(X: Values) -> Forecast:
-            predictive = model.predict_dist(X)
-            own = [bound.numpy()[:, 0] for bound in predictive.interval(LEVEL)]
-            return Forecast(
-                predictive.mean.numpy()[:, 0],
-                *model.predict_interval(X, LEVEL),
-                lambda y: float(metrics.crps(predictive, y[:, None])),
-                lambda y: {"own_coverage": covered(*own, y)},
-            )
-
-        chosen = model.selection_.chosen
-        return predict, f"batches of {chosen.batch_size}, weight decay {chosen.weight_decay:g}, {chosen.epochs} epochs"
-
-    return fit
-
-
-def gaussian_process(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
-    if len(X) > MOST_GP_ROWS:
-        raise LeftOut(f"too large ({len(X):,} rows)")
-    kernel = ConstantKernel(1.0, (1e-2, 1e3)) * RBF(np.ones(X.shape[1]), (1e-1, 1e3)) + WhiteKernel(0.1, (1e-6, 10))
-    process = GaussianProcessRegressor(
-        kernel, normalize_y=True, n_restarts_optimizer=int(len(X) < 1_000), random_state=seed
-    )
-    model = make_pipeline(StandardScaler(), process)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a useless column's length scale goes to its bound
-        model.fit(X, y)
-    return lambda X: normal(*model.predict(X, return_std=True)), str(process.kernel_)
-
-
-def boosted_quantiles(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
-    large = len(X) > 5_000
-    rate, patience = (0.1, 30) if large else (0.05, 50)
-    sizes = [(31, 20), (127, 20)] if large else [(8, 5), (31, 5), (31, 20)]
-    folds = list(KFold(3 if large else 5, shuffle=True, random_state=seed).split(X))
-
-    def booster(size: tuple[int, int], quantile: float | None, **settings: Any) -> HistGradientBoostingRegressor:
-        loss = {"loss": "quantile", "quantile": quantile} if quantile else {"loss": "squared_error"}
-        return HistGradientBoostingRegressor(
-            max_leaf_nodes=size[0], min_samples_leaf=size[1], learning_rate=rate, **loss, **settings, random_state=seed
-        )
-
-    def held_out(size: tuple[int, int], quantile: float | None) -> tuple[float, int]:
-        """Mean loss, and number of trees."""
-        losses, trees = [], []
-        for rows, others in folds:
-            model = booster(size, quantile, max_iter=1000, early_stopping=True, n_iter_no_change=patience)
-            model.fit(X[rows], y[rows], X_val=X[others], y_val=y[others])
-            losses.append(-model.validation_score_.max())
-            trees.append(max(1, int(model.validation_score_.argmax())))
-        return statistics.mean(losses), round(statistics.mean(trees))
-
-    found = {size: [held_out(size, quantile) for quantile in TUNED] for size in sizes}
-    size = min(sizes, key=lambda size: sum(loss for loss, _ in found[size]))
-    trees = np.interp(QUANTILES, TUNED, [count for _, count in found[size]]).round().astype(int)
-    wanted = [(None, held_out(size, None)[1]), *zip(QUANTILES.tolist(), trees.tolist(), strict=True)]
-    mean, *models = [booster(size, q, max_iter=count, early_stopping=False).fit(X, y) for q, count in wanted]
-
-    def predict(X: Values) -> Forecast:
-        quantiles = np.sort(np.stack([model.predict(X) for model in models], axis=1), axis=1)
-        return Forecast(mean.predict(X), quantiles[:, 0], quantiles[:, -1], lambda y: quantile_crps(quantiles, y))
-
-    return predict, f"{size[0]} leaves of {size[1]} rows or more, {trees.min()} to {trees.max()} trees"
-
-
-def bayesian_ridge(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
-    model = make_pipeline(StandardScaler(), BayesianRidge()).fit(X, y)
-    return lambda X: normal(*model.predict(X, return_std=True)), ""
-
-
-def ngboost(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
-    from ngboost import NGBRegressor
-
-    large = len(X) > 8_000
-    most = {"n_estimators": 500, "learning_rate": 0.1, "minibatch_frac": 0.5} if large else {"n_estimators": 2000}
-    fixed = {"verbose": False, "random_state": seed}
-    order = np.random.default_rng(seed).permutation(len(X))
-    held_out, rows = order[: len(X) // 5], order[len(X) // 5 :]
-    trial = NGBRegressor(**most, **fixed, early_stopping_rounds=50)
-    trial.fit(X[rows], y[rows], X_val=X[held_out], Y_val=y[held_out])
-    trees = max(1, trial.best_val_loss_itr or 0)
-    model = NGBRegressor(**(most | {"n_estimators": trees}), **fixed).fit(X, y)
-
-    def predict(X: Values) -> Forecast:
-        found = model.pred_dist(X)
-        return normal(np.asarray(found.params["loc"]), np.asarray(found.params["scale"]))
-
-    return predict, f"{trees} trees"
-
-
-MODELS: dict[str, Callable[[Values, Values, int], tuple[Predict, str]]] = {
-    "bayesnorm": ours("mcbn"),
-    "bayesnorm, ensemble": ours("ensemble"),
-    "Gaussian process": gaussian_process,
-    "boosted quantiles": boosted_quantiles,
-    "NGBoost": ngboost,
-    "Bayesian ridge": bayesian_ridge,
-}
+"""Splits of a run that is not told how many; 3 of the other sets."""
 
 
 def measured(name: str, model: str, split: int) -> dict[str, Any]:
-    """One row of the results: time and scores, or why there are none."""
+    """Return one row of the results: time and scores, or why there are none."""
     X, y = load_uci(name)
     rows, test = paper_split(len(X), split)
     row: dict[str, Any] = {"set": name, "model": model, "split": split, "rows": len(rows)}
@@ -246,7 +76,7 @@ def measured(name: str, model: str, split: int) -> dict[str, Any]:
 
 
 def means(rows: list[dict[str, Any]], name: str) -> Iterator[dict[str, Any]]:
-    """One line per model, over the splits that it has."""
+    """Yield one line per model, over the splits that it has."""
     for model in MODELS:
         own = [row for row in rows if (row["set"], row["model"]) == (name, model)]
         done = [row for row in own if "crps" in row]
@@ -259,7 +89,7 @@ def means(rows: list[dict[str, Any]], name: str) -> Iterator[dict[str, Any]]:
 
 
 def print_tables(rows: list[dict[str, Any]]) -> None:
-    """A table per set, the best CRPS marked, and what they come to."""
+    """Print a table per set, the best CRPS marked, and what they come to."""
     tally: dict[str, list[tuple[float, float]]] = {model: [] for model in MODELS}
     names = [name for name in SETS if any(row["set"] == name for row in rows)]
     for name in names:
@@ -292,7 +122,7 @@ def main() -> None:
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS, metavar="SET")
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS), metavar="MODEL")
-    parser.add_argument("--splits", type=int, help="of the paper's (default: 3; power 2, protein 1)")
+    parser.add_argument("--splits", type=int, help="how many of the paper's splits (default: 3; power 2, protein 1)")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("results/tabular.json"))
     options = parser.parse_args()
@@ -302,7 +132,7 @@ def main() -> None:
     report: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {"rows": []}
     rows: list[dict[str, Any]] = report["rows"]
     made_on = report.get("machine", {}) | machine() | {name: version(name) for name in packages}
-    report["machine"] = made_on | {"bayesnorm": bn.__version__, "threads": options.threads}
+    report["machine"] = made_on | {"threads": options.threads}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     have = {(row["set"], row["model"], row["split"]) for row in rows}
     units = (

@@ -1,6 +1,6 @@
 """How much faster is a stack of small networks trained than one after the other?
 
-    python benchmarks/training.py [--device cuda] [--out [results/training_cpu.json]]
+    python -m benchmarks.training [--device cuda] [--out [results/training_cpu.json]]
 
 Steps of single networks per second, at the size of the MCBN paper's regression benchmark (13 inputs, two hidden layers
 of 50, batches of 32): `train_stacked` with E networks beside `train` with one of them, medians of alternating repeats.
@@ -21,8 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-import bayesnorm as bn
-from bayesnorm.nets import paper_mlp
+from bayesnorm.nets import paper_dropout_mlp, paper_mlp
 from bayesnorm.stacked import Stack, StackedRows, train_stacked
 from bayesnorm.training import train
 from experiments.machine import machine
@@ -34,33 +33,26 @@ SECONDS = 2.0
 """Time that a measurement should take at least."""
 
 
-def batchnorm_network(seed: int) -> nn.Sequential:
-    return paper_mlp(INPUTS, seed=seed)
-
-
-def dropout_network(seed: int) -> nn.Sequential:
-    torch.manual_seed(seed)
-    layers: list[nn.Module] = [nn.Dropout(RATE)]
-    for inputs in (INPUTS, 50):
-        layers += [nn.Linear(inputs, 50), nn.ReLU(), nn.Dropout(RATE)]
-    return nn.Sequential(*layers, nn.Linear(50, 1))
-
-
-FAMILIES: dict[str, Callable[[int], nn.Sequential]] = {"batch norm": batchnorm_network, "dropout": dropout_network}
+FAMILIES: dict[str, Callable[[int], nn.Sequential]] = {
+    "batch norm": lambda seed: paper_mlp(INPUTS, seed=seed),
+    "dropout": lambda seed: paper_dropout_mlp(INPUTS, RATE, seed=seed),
+}
 
 
 def half_mse(f: Tensor, y: Tensor) -> Tensor:
+    """Return half the mean squared error, which `train_stacked` minimises."""
     return 0.5 * mse_loss(f, y)
 
 
 def data(device: str) -> tuple[Tensor, Tensor]:
+    """Return made-up inputs and targets."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(ROWS, INPUTS, generator=generator)
     return x.to(device), torch.sin(x[:, :1]).to(device)
 
 
 def alone(family: str, device: str, epochs: int) -> float:
-    """Steps per second of one network, in one thread: its operations are too small to share."""
+    """Return steps per second of one network, in one thread: its operations are too small to share."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     network = FAMILIES[family](0).to(device)
@@ -70,7 +62,7 @@ def alone(family: str, device: str, epochs: int) -> float:
 
 
 def stacked(family: str, device: str, networks: int, epochs: int) -> float:
-    """Steps of single networks per second, each with rows, a weight decay and a seed of its own."""
+    """Return steps of single networks per second, each with rows, a weight decay and a seed of its own."""
     stack = Stack.of([FAMILIES[family](i).to(device) for i in range(networks)])
     generator = torch.Generator().manual_seed(1)
     rows = [torch.randperm(ROWS, generator=generator) for _ in range(networks)]
@@ -88,12 +80,13 @@ def stacked(family: str, device: str, networks: int, epochs: int) -> float:
 
 
 def long_enough(run: Callable[[int], float], networks: int, seconds: float) -> int:
-    """Epochs that take about as long as asked for, found with a short run that also warms up."""
+    """Return epochs that take about as long as asked for, found with a short run that also warms up."""
     per_second = max(run(2), run(5))
     return max(2, round(seconds * per_second / (networks * (ROWS // BATCH_SIZE))))
 
 
 def measured(family: str, device: str, networks: int, repeats: int, seconds: float) -> dict:
+    """Return one line of the table: both speeds and their ratio, medians of alternating repeats."""
     one, many = (lambda n: alone(family, device, n)), (lambda n: stacked(family, device, networks, n))
     epochs_one, epochs_many = long_enough(one, 1, seconds), long_enough(many, networks, seconds)
     pairs = [(one(epochs_one), many(epochs_many)) for _ in range(repeats)]
@@ -111,8 +104,8 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--networks", type=int, nargs="+", default=[1, 10, 75, 375])
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="of a measurement")
-    parser.add_argument("--threads", type=int, help="of a CPU (default: torch's own)")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="least time of a measurement")
+    parser.add_argument("--threads", type=int, help="threads on a CPU (default: torch's own)")
     parser.add_argument("--out", type=Path, nargs="?", const=Path(), help="write JSON (default: to results/)")
     options = parser.parse_args()
     if options.threads:
@@ -130,8 +123,8 @@ def main() -> None:
     if options.out is not None:
         out = options.out if options.out != Path() else Path("results") / f"training_{options.device}.json"
         out.parent.mkdir(parents=True, exist_ok=True)
-        made_on = machine(options.device) | {"bayesnorm": bn.__version__, "load before": round(load, 2)}
-        made_on["command"] = " ".join(["python", *sys.argv])
+        made_on = machine(options.device) | {"load before": round(load, 2)}
+        made_on["command"] = " ".join(["python -m benchmarks.training", *sys.argv[1:]])
         out.write_text(json.dumps({"machine": made_on, "speed": rows}, indent=1))
         print(f"written: {out}")
 

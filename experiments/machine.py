@@ -9,16 +9,22 @@ from typing import Any
 
 import torch
 
+import bayesnorm
 from bayesnorm.cli.versions import cpu_name
 
 
 def machine(device: str = "cpu") -> dict[str, Any]:
-    """Hardware and versions, for the head of a results file."""
+    """Return hardware and versions, for the head of a results file.
+
+    Args:
+        device: Where it was computed, "cpu" or "cuda".
+    """
     return {
         "device": torch.cuda.get_device_name() if device == "cuda" else cpu_name(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "python": platform.python_version(),
+        "bayesnorm": bayesnorm.__version__,
         "date": date.today().isoformat(),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -44,6 +45,20 @@ def test_every_file_with_a_main_is_an_entry():
             found.add(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
     listed = {main.__module__ for main in (*TABLES_AND_FIGURES.values(), *BENCHMARK.values())}
     assert found == listed - {printing.__name__}
+
+
+def test_documents_name_what_exists():
+    """Every `python -m experiments NAME`, `NAME=...` and `python -m benchmarks.NAME` of a page or docstring."""
+    places = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "Makefile", *(ROOT / "docs").glob("*.md")]
+    places += [path for folder in ("src", "experiments", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+    for path in places:
+        text = path.read_text(encoding="utf-8")
+        named = re.findall(r"(?:python -m experiments|\bNAME=)[ ]?([a-z][\w-]+)(?![\w{-])", text)
+        assert set(named) <= set(ALL), path
+        for name in re.findall(r"python -m benchmarks\.(\w+)", text):
+            assert (ROOT / "benchmarks" / f"{name}.py").is_file(), f"{path}: {name}"
+        if path.name != "CHANGELOG.md":  # which says what they are now
+            assert not re.search(r"bayesnorm (bench|reproduce)\b|bayesnorm\.(bench|experiments)\b", text), path
 
 
 def test_figure1(experiments, tmp_path):

@@ -1,0 +1,1 @@
+"""Speed, cost and quality beside other libraries: `python -m benchmarks.inference` and the others, from a checkout."""

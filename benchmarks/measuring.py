@@ -1,0 +1,43 @@
+"""Time and memory of a call, for all benchmarks."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+
+def timed(call: Callable[[], Result]) -> tuple[float, Result]:
+    """Return the seconds that a call takes, and its result."""
+    start = time.perf_counter()
+    result = call()
+    return time.perf_counter() - start, result
+
+
+def median_seconds(call: Callable[[], Result], repeats: int) -> tuple[float, Result]:
+    """Return the median seconds of some calls, after one to warm up, and the result of the last."""
+    call()
+    runs = [timed(call) for _ in range(repeats)]
+    return statistics.median(seconds for seconds, _ in runs), runs[-1][1]
+
+
+def with_added_mib(call: Callable[[], Result]) -> tuple[Result, float]:
+    """Return a call's result, and the MiB that it adds to the process at its peak; NaN where the system is no Linux."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)  # what was freed must not hide what is taken
+        Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+        before = _status_mib("VmRSS")
+    except (OSError, AttributeError):
+        return call(), math.nan
+    result = call()
+    return result, max(0.0, _status_mib("VmHWM") - before)
+
+
+def _status_mib(field: str) -> float:
+    return float(Path("/proc/self/status").read_text().split(f"{field}:")[1].split()[0]) / 1024
