@@ -20,7 +20,7 @@ from ..likelihoods import Categorical, Gaussian, HeteroscedasticGaussian, Likeli
 from ..nets import Rescaled
 from ..predictive import ClassificationPredictive, RegressionPredictive
 from ..stacked import half_squared_error
-from ..stacked.block import RowLoss
+from ..stacked.training_block import RowLoss
 
 LARGEST = 1e100
 """Of targets, whose squares have to be numbers too."""
