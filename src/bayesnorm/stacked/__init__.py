@@ -10,4 +10,4 @@ from .moments import UnitMoments as UnitMoments, unit_moments as unit_moments
 from .rows import Scales as Scales, StackedRows as StackedRows
 from .stack import Stack as Stack
 from .train import train_stacked as train_stacked
-from .training_block import half_squared_error as half_squared_error
+from .training_block import RowLoss as RowLoss, half_squared_error as half_squared_error

@@ -36,7 +36,7 @@ ELEMENTWISE: tuple[type[nn.Module], ...] = (
 
 @dataclass(frozen=True)
 class Dense:
-    """`nn.Linear`."""
+    """An `nn.Linear`."""
 
     name: str
     inputs: int
@@ -45,14 +45,14 @@ class Dense:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of the weights of one network, by name in its state."""
+        """The shapes of one network's weights, by name in its state."""
         weight = {f"{self.name}.weight": (self.outputs, self.inputs)}
         return weight | ({f"{self.name}.bias": (self.outputs,)} if self.bias else {})
 
 
 @dataclass(frozen=True)
 class Norm:
-    """`nn.BatchNorm1d`."""
+    """An `nn.BatchNorm1d`."""
 
     name: str
     channels: int
@@ -66,7 +66,7 @@ class Norm:
 
 @dataclass(frozen=True)
 class Drop:
-    """`nn.Dropout`, of a rate that may be another in every network."""
+    """An `nn.Dropout`, of a rate that may be another in every network."""
 
     name: str
 
@@ -77,7 +77,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class Activation:
-    """A function of one number; two are the same if they print the same."""
+    """An activation; two are the same if they print the same."""
 
     name: str
     text: str
@@ -92,7 +92,7 @@ Layer = Dense | Norm | Drop | Activation
 
 
 def architecture(networks: Sequence[nn.Module]) -> tuple[Layer, ...]:
-    """The layers that all of `networks` have."""
+    """Return the layers that all of `networks` have, or refuse networks that make no stack."""
     found = [tuple(_layer(i, name, module) for name, module in leaves(i, n)) for i, n in enumerate(networks)]
     first = found[0]
     for i, other in enumerate(found):
@@ -137,7 +137,7 @@ def _require_joined(layers: tuple[Layer, ...]) -> None:
 
 
 def leaves(index: int, network: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Names and layers in running order, those of sequences inside sequences too."""
+    """Yield names and layers in running order, those of sequences inside sequences too."""
     if type(network) is not nn.Sequential:
         raise NetworkError(f"networks: entry {index} is {type(network).__name__}; an nn.Sequential would work.")
     for name, module in network._modules.items():
@@ -148,6 +148,7 @@ def leaves(index: int, network: nn.Module, prefix: str = "") -> Iterator[tuple[s
 
 
 def _layer(index: int, name: str, module: nn.Module) -> Layer:
+    """Return the layer that a module is, or refuse a kind that no stack can hold."""
     where = f"networks: layer {name!r} of entry {index}"
     if type(module) is nn.Linear:
         return Dense(name, module.in_features, module.out_features, module.bias is not None)
@@ -170,6 +171,7 @@ def _layer(index: int, name: str, module: nn.Module) -> Layer:
 
 
 def _difference(first: tuple[Layer, ...], other: tuple[Layer, ...]) -> str:
+    """Say in words where a network's layers differ from those of the first one."""
     if len(first) != len(other):
         return f"{len(other)} layers and entry 0 has {len(first)}"
     mine, theirs = next(pair for pair in zip(other, first, strict=True) if pair[0] != pair[1])

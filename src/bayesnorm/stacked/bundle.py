@@ -13,9 +13,9 @@ class Bundle:
     """`tensors[name]` is (networks, *shapes[name]), a contiguous part of `flat`, so that one operation can reach all.
 
     Args:
-        shapes: Of one network, by name.
-        networks: How many.
-        like: Gives device and dtype.
+        shapes: The shapes of one network's tensors, by name.
+        networks: How many networks there are.
+        like: A tensor of the device and dtype that is wanted.
     """
 
     @torch.inference_mode(False)
@@ -32,7 +32,7 @@ class Bundle:
         return self.tensors[name]
 
     def take(self, members: Tensor) -> Bundle:
-        """A copy of some networks' part, by their numbers."""
+        """Return a copy of some networks' part, by their numbers."""
         found = Bundle(self.shapes, len(members), self.flat)
         at = members.to(self.flat.device)
         for name, tensor in self.tensors.items():
@@ -40,7 +40,7 @@ class Bundle:
         return found
 
     def put(self, members: Tensor, values: Bundle) -> None:
-        """Overwrite some networks' part."""
+        """Overwrite some networks' part, by their numbers."""
         at = members.to(self.flat.device)
         for name, tensor in self.tensors.items():
             tensor.index_copy_(0, at, values[name])

@@ -19,12 +19,12 @@ def in_threads(
     device: torch.device,
     abandon: Callable[[], None] | None = None,
 ) -> list[Result]:
-    """`work` done on every task; on a CPU by as many threads as torch has, each of whose operations keep to it.
+    """Return what `work` makes of every task; on a CPU by as many threads as torch has, whose operations keep to them.
 
     Args:
-        work: What is done.
-        tasks: What it is done on.
-        device: Where.
+        work: The function that is called with each task.
+        tasks: The tasks, in the order of the results.
+        device: Where the work is done.
         abandon: Called when a task fails or the user interrupts, before tasks that are under way are waited for.
     """
     threads = min(torch.get_num_threads(), len(tasks)) if device.type == "cpu" else 1

@@ -24,7 +24,7 @@ class GraphedBlock(Block):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.failed = False
+        self.failed = False  # whether a step could not be recorded
 
     def epoch(self) -> Tensor:
         if self.graph is None and not self.failed:
@@ -39,12 +39,13 @@ class GraphedBlock(Block):
         return self.total / self.steps
 
     def _numbered_step(self) -> None:
-        """The step whose rows `at` points to, and on to the next."""
+        """Take the step whose rows `at` points to, and move `at` on to the next."""
         rows = self.numbers.index_select(0, self.at).squeeze(0)
         self.total += self.step(self.rows.inputs(rows), self.rows.targets(rows))
         self.at += 1
 
     def _record(self) -> None:
+        """Record a step, and leave networks and moments as they were before."""
         table = self.rows.table
         shape = self.steps, len(self.members), self.settings.batch_size
         # Any rows will do until an epoch's own are there.

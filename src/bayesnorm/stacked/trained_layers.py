@@ -16,21 +16,24 @@ from .bundle import Bundle
 
 
 class TrainedLayer(Protocol):
-    """`forward`, then `backward` with what the loss's gradient is at the output; gradients of weights are stored."""
+    """A layer that is run forwards, then backwards."""
 
-    def forward(self, h: Tensor) -> Tensor: ...
+    def forward(self, h: Tensor) -> Tensor:
+        """Return the layer's output, and remember what `backward` needs."""
 
-    def backward(self, d: Tensor) -> Tensor: ...
+    def backward(self, d: Tensor) -> Tensor:
+        """Return the loss's gradient at the input, of that at the output `d`; store the gradients of the weights."""
 
 
 class TrainedDense:
-    """h W^T + b, with lambda/2 |W|^2 in the loss.
+    """A linear layer, h W^T + b, with lambda/2 |W|^2 in the loss.
 
     Args:
-        layer: What it is.
-        weights, gradients: Of all networks.
+        layer: The layer's name and sizes.
+        weights: All networks' weights.
+        gradients: Where their gradients are written.
         decay: lambda, (networks, 1, 1); None where all are 0.
-        first: Whether nothing before it needs a gradient.
+        first: Whether no layer before it has weights, so that none needs a gradient.
     """
 
     def __init__(self, layer: Dense, weights: Bundle, gradients: Bundle, decay: Tensor | None, first: bool) -> None:
@@ -55,7 +58,14 @@ class TrainedDense:
 
 
 class TrainedNorm:
-    """Batch norm in training mode: by the batch's mean and biased variance; running ones follow (unbiased)."""
+    """Batch norm in training mode: by the batch's mean and biased variance; running ones follow (unbiased).
+
+    Args:
+        layer: The layer's name and constants.
+        weights: All networks' weights.
+        gradients: Where their gradients are written.
+        buffers: Their running statistics.
+    """
 
     def __init__(self, layer: Norm, weights: Bundle, gradients: Bundle, buffers: Bundle) -> None:
         self.gamma, self.beta = (weights[f"{layer.name}.{part}"].unsqueeze(1) for part in ("weight", "bias"))
@@ -85,7 +95,7 @@ class TrainedNorm:
 
 
 class TrainedDrop:
-    """Dropout; whoever trains sets `factors`, (networks, rows, channels): 0, or 1 / (1 - rate)."""
+    """Dropout, by `factors` that the block sets before every step: (networks, rows, channels), 0 or 1 / (1 - rate)."""
 
     def __init__(self, layer: Drop) -> None:
         self.name = layer.name
@@ -99,7 +109,7 @@ class TrainedDrop:
 
 
 class TrainedReLU:
-    """max(h, 0)."""
+    """The activation max(h, 0)."""
 
     def forward(self, h: Tensor) -> Tensor:
         self.out = torch.relu(h)
@@ -111,7 +121,7 @@ class TrainedReLU:
 
 
 class TrainedActivation:
-    """Any other function of one number, whose slope autograd finds."""
+    """Any other activation, whose slope autograd finds."""
 
     def __init__(self, layer: Activation) -> None:
         self.module = layer.module
@@ -126,5 +136,6 @@ class TrainedActivation:
         return torch.autograd.grad(self.out, self.h, d)[0]
 
 
-def activation(layer: Activation) -> TrainedLayer:
+def trained_activation(layer: Activation) -> TrainedLayer:
+    """Return the layer that trains an activation."""
     return TrainedReLU() if type(layer.module) is nn.ReLU else TrainedActivation(layer)

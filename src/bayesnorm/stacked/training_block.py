@@ -15,30 +15,30 @@ from .architecture import Activation, Dense, Norm
 from .bundle import Bundle
 from .rows import StackedRows
 from .stack import Stack
-from .trained_layers import TrainedDense, TrainedDrop, TrainedLayer, TrainedNorm, activation
+from .trained_layers import TrainedDense, TrainedDrop, TrainedLayer, TrainedNorm, trained_activation
 
 RowLoss = Callable[[Tensor, Tensor], Tensor]
-"""`loss(f, y)`, of outputs (networks, rows, outputs) and targets (networks, rows, ...): one for each row."""
+"""`loss(f, y)`, of outputs (networks, rows, outputs) and targets (networks, rows, ...): (networks, rows)."""
 
 GATHERED = 2**18
 """Most numbers of x that are fetched at once."""
 
 
 def half_squared_error(f: Tensor, y: Tensor) -> Tensor:
-    """Half the squared error of every row, averaged over outputs: (networks, rows)."""
+    """Return half the squared error of every row, averaged over outputs: (networks, rows)."""
     return 0.5 * (f - y).square().mean(-1)
 
 
 @dataclass
 class Settings:
-    """What all networks of a stack share in training, and what each has of its own.
+    """Settings that all networks of a stack share in training, and those that each has of its own.
 
     Args:
-        batch_size: M.
-        learning_rate: Adam's.
-        loss: Of each row.
-        decay: lambda of each network, (E,), on the CPU.
-        seeds: Of each network.
+        batch_size: M, rows per step.
+        learning_rate: Adam's step size.
+        loss: The loss of each row.
+        decay: The weight decay of each network, (E,), on the CPU.
+        seeds: The seed of each network.
     """
 
     batch_size: int
@@ -49,13 +49,18 @@ class Settings:
 
 
 class Streams:
-    """Generators by what they draw for; networks that would draw the same numbers share one."""
+    """Random generators by what they draw for; networks that would draw the same numbers share one.
+
+    Args:
+        states: States to begin with where training goes on, by key.
+    """
 
     def __init__(self, states: dict[tuple[object, ...], Tensor]) -> None:
         self.states = dict(states)
         self.used: dict[tuple[object, ...], torch.Generator] = {}
 
     def __call__(self, key: tuple[object, ...], seed: int) -> torch.Generator:
+        """Return the generator of a key, which begins with this seed."""
         if key not in self.used:
             self.used[key] = torch.Generator().manual_seed(seed)
             if key in self.states:
@@ -64,14 +69,16 @@ class Streams:
 
 
 class Block:
-    """Networks with the same number of steps in an epoch.
+    """Networks of a stack with the same number of steps in an epoch, while they are trained.
 
     Args:
-        members: Their numbers in the stack.
-        stack, first, second, steps_done: Their weights, Adam's moments and how many steps it took.
-        rows: Their training rows.
-        settings: Of the whole stack.
-        states: Of generators, where training goes on.
+        members: The networks' numbers in the stack.
+        stack: The stack, of which copies are trained.
+        first, second: Adam's moments of all networks in it, of which copies are used.
+        steps_done: Steps that these networks have been trained before.
+        rows: Training rows of all networks in the stack.
+        settings: Settings of all networks in the stack.
+        states: States of the generators, where training goes on.
     """
 
     def __init__(
@@ -97,11 +104,12 @@ class Block:
         self.backwards = self.layers[: trained - len(self.layers) - 1 : -1]  # nothing before them needs a gradient
         self.drops = [layer for layer in self.layers if isinstance(layer, TrainedDrop)]
         self.streams = Streams(states)
-        self.abandoned = False
+        self.abandoned = False  # whether no epoch is to begin any more
         self._plan_orders()
         self._plan_dropout()
 
     def _layers(self) -> list[TrainedLayer]:
+        """Return the layers that train on this block's weights."""
         weights, gradients = self.stack.weights, self.gradients
         decay = self.decay if bool((self.decay > 0).any()) else None
         found: list[TrainedLayer] = []
@@ -112,17 +120,19 @@ class Block:
             elif isinstance(layer, Norm):
                 found.append(TrainedNorm(layer, weights, gradients, self.stack.buffers))
             else:
-                found.append(activation(layer) if isinstance(layer, Activation) else TrainedDrop(layer))
+                found.append(trained_activation(layer) if isinstance(layer, Activation) else TrainedDrop(layer))
             trained_before = trained_before or bool(layer.shapes)
         return found
 
     def _plan_orders(self) -> None:
+        """Find out which networks take their rows in one order: those with the same seed and number of rows."""
         keys = list(zip(self.seeds, self.rows.lengths.tolist(), strict=True))
         self.orders = list(dict.fromkeys(keys))
         place = {key: i for i, key in enumerate(self.orders)}
         self.order_of = torch.tensor([place[key] for key in keys], device=self.stack.device)
 
     def _plan_dropout(self) -> None:
+        """Find out which networks have the same masks: those with the same seed and rates."""
         rates = [self.stack.rates[drop.name].tolist() for drop in self.drops]
         keys = [(seed, *own) for seed, *own in zip(self.seeds, *rates, strict=True)]
         self.masks = list(dict.fromkeys(keys)) if any(any(own) for own in rates) else []
@@ -134,14 +144,14 @@ class Block:
         self.keep = [(1 - self.stack.rates[d.name]).to(like.device, like.dtype)[:, None, None] for d in self.drops]
 
     def epoch_orders(self) -> list[Tensor]:
-        """Places in lists of rows, in the order of a new epoch, for each of `orders`."""
+        """Draw the order of a new epoch for each of `orders`: places in the networks' lists of rows."""
         size, stream = self.settings.batch_size, self.streams
         return [
             shuffled_batches(rows, size, stream(("order", seed, rows), seed)).flatten() for seed, rows in self.orders
         ]
 
     def epoch_rows(self) -> Tensor:
-        """Row numbers of a new epoch, (steps, networks, batch_size), drawn as `train` draws them."""
+        """Return the row numbers of a new epoch, (steps, networks, batch_size), drawn as `train` draws them."""
         size = self.settings.batch_size
         orders = torch.stack(self.epoch_orders())
         if self.stack.device.type == "cuda":  # from memory that the device can fetch while the host goes on
@@ -151,10 +161,10 @@ class Block:
         )
 
     def draw_masks(self) -> None:
-        """New dropout factors for a step.
+        """Draw new dropout factors for a step.
 
-        On a CPU those that `train` would draw for each network from its seed; elsewhere they come from the device's
-        generator, so that they are distributed alike but depend on which networks are trained together.
+        On a CPU they are those that `train` would draw for each network from its seed; elsewhere they come from the
+        device's generator, so that they are distributed alike but depend on which networks are trained together.
         """
         if not self.masks:
             return
@@ -173,7 +183,7 @@ class Block:
             drop.factors = factors[0] if len(self.masks) == 1 else torch.stack(factors)[self.mask_of]
 
     def step(self, x: Tensor, y: Tensor) -> Tensor:
-        """One step of Adam in every network: the loss before it without weight decay, (networks,)."""
+        """Take one step of Adam in every network, and return the loss before it without weight decay, (networks,)."""
         self.draw_masks()
         h = x
         for layer in self.layers:
@@ -200,7 +210,7 @@ class Block:
         return value
 
     def _loss(self, f: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Each network's mean over rows, (networks,), and its gradient at the outputs."""
+        """Return each network's mean loss over rows, (networks,), and its gradient at the outputs."""
         if self.settings.loss is half_squared_error:
             error = f - y
             return error.square().mean((1, 2)) / 2, error / (f.shape[1] * f.shape[2])
@@ -219,30 +229,32 @@ class Block:
 
     @torch.no_grad()
     def train(self, epochs: int) -> Tensor:
-        """Train for some epochs: mean losses of each, (networks, epochs)."""
+        """Train for some epochs, and return the mean losses of each, (networks, epochs)."""
         found = [self.epoch() for _ in range(epochs) if not self.abandoned]
         self.stack.tracked += epochs * self.steps
         return torch.stack(found, 1)
 
     def epoch(self) -> Tensor:
-        """One pass over the rows."""
+        """Train for one pass over the rows, and return each network's mean loss, (networks,)."""
         total = self.stack.weights.flat.new_zeros(len(self.members))
         for x, y in self._batches():
             total += self.step(x, y)
         return total / self.steps
 
     def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the inputs and targets of every step of a new epoch."""
         numbers = self.epoch_rows()
         at_once = max(1, GATHERED // max(1, numbers[0].numel() * self.rows.x.shape[1]))
         for part in numbers.split(at_once):
             yield from zip(self.rows.inputs(part), self.rows.targets(part), strict=True)
 
     def generator_states(self) -> dict[tuple[object, ...], Tensor]:
+        """Return the states that another block would go on from."""
         return {key: generator.get_state() for key, generator in self.streams.used.items()}
 
 
 def _factors(rows: int, units: int, rate: float, generator: torch.Generator, like: Tensor) -> Tensor:
-    """The draws of `nn.Dropout` in training mode, (rows, units)."""
+    """Draw the factors of `nn.Dropout` in training mode, (rows, units)."""
     if rate == 0:
         return like.new_ones(rows, units)
     if rate == 1:
@@ -251,7 +263,7 @@ def _factors(rows: int, units: int, rate: float, generator: torch.Generator, lik
 
 
 def blocks_of(members: Sequence[int], steps: Sequence[int], size: int) -> list[Tensor]:
-    """Networks with the same number of steps together, at most `size` in a block."""
+    """Part networks, by their numbers, into blocks of at most `size` with the same number of steps."""
     found: list[Tensor] = []
     for count in dict.fromkeys(steps[i] for i in members):
         same = [i for i in members if steps[i] == count]

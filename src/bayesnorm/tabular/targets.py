@@ -19,8 +19,7 @@ from ..errors import InputError
 from ..likelihoods import Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
 from ..nets import Rescaled
 from ..predictive import ClassificationPredictive, RegressionPredictive
-from ..stacked import half_squared_error
-from ..stacked.training_block import RowLoss
+from ..stacked import RowLoss, half_squared_error
 
 LARGEST = 1e100
 """Of targets, whose squares have to be numbers too."""

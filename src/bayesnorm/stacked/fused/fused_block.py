@@ -16,7 +16,7 @@ from .passes import units_of
 from .shape import Shape, block_rows, precision, shape_of
 
 ORDERED = 2**26
-"""Numbers of rows' orders that are held at once: epochs beyond wait for another launch."""
+"""Most row numbers of orders that are held at once: epochs beyond wait for another launch."""
 
 
 class FusedBlock(GraphedBlock):
@@ -26,14 +26,14 @@ class FusedBlock(GraphedBlock):
     """
 
     shape: Shape
-    fits = True
+    fits = True  # as far as is known: only a launch tells
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         shape = shape_of(self.stack)
         assert shape is not None
         self.shape = shape
-        self.done = int(self.steps_done)
+        self.done = int(self.steps_done)  # steps, counted here too because reading a tensor waits for the device
         rows, device = self.rows, self.stack.device
         self.table = rows.table.to(torch.int32).contiguous()
         scales = units_of(rows.scales, len(self.members), self.stack.weights.flat, shape.inputs)
@@ -44,7 +44,7 @@ class FusedBlock(GraphedBlock):
 
     @torch.no_grad()
     def train(self, epochs: int) -> Tensor:
-        """Train for some epochs: mean losses of each, (networks, epochs)."""
+        """Train for some epochs, and return the mean losses of each, (networks, epochs)."""
         from . import kernels
 
         at_once = max(1, ORDERED // (len(self.orders) * self.steps * self.settings.batch_size))
@@ -60,6 +60,7 @@ class FusedBlock(GraphedBlock):
         return super().train(epochs)
 
     def _launch(self, epochs: int) -> Tensor:
+        """Train for some epochs in one launch of the kernel, and return their losses, (networks, epochs)."""
         from . import kernels
 
         shape, device = self.shape, self.stack.device
@@ -126,21 +127,21 @@ class FusedBlock(GraphedBlock):
         return losses
 
     def _orders(self, epochs: int) -> Tensor:
-        """Places in the networks' tables, in the order in which rows are taken: (orders, epochs, rows)."""
+        """Draw places in the networks' tables, in the order in which rows are taken: (orders, epochs, rows)."""
         drawn = torch.stack([torch.stack(self.epoch_orders()) for _ in range(epochs)], 1).to(torch.int32)
         return (
             drawn.pin_memory().to(self.stack.device, non_blocking=True) if self.stack.device.type == "cuda" else drawn
         )
 
     def _corrections(self, epochs: int) -> Tensor:
-        """Adam's step size and the factor of its root, at every step."""
+        """Return Adam's step size and the factor of its root at every step, (steps, 2)."""
         t = np.arange(self.done + 1, self.done + epochs * self.steps + 1, dtype=np.float64)
         rate, root = self.settings.learning_rate / (1 - 0.9**t), 1 / np.sqrt(1 - 0.999**t)
         return torch.from_numpy(np.stack([rate, root], 1)).to(self.stack.device, torch.float32)
 
 
 def trains(stack: Any, settings: Any) -> bool:
-    """Whether `FusedBlock` can train these networks with these settings."""
+    """Say whether `FusedBlock` can train these networks with these settings."""
     shape = shape_of(stack)
     if shape is None or settings.loss is not half_squared_error or settings.decay.isnan().any():
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import nn
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 NORMALISED = (Dense, Norm, Activation, Dense, Norm, Activation, Dense)
 DROPPED = (Drop, Dense, Activation, Drop, Dense, Activation, Drop, Dense)
 
-WARPS, WIDE_WARPS = 8, 8
-"""Of 32 threads, for each program; where layers are wider than 64."""
-
 WIDEST = 128
 """Units of a hidden layer, and inputs, that a multiprocessor has room for."""
 
@@ -31,11 +28,11 @@ class Shape:
     """Two hidden layers of one width with ReLU, one output.
 
     Args:
-        inputs, width: Of the network.
+        inputs, width: Numbers that go in, and units of each hidden layer.
         dense: Names of the three linear layers.
-        norms: Of the two batch-norm layers; empty where there is dropout instead.
-        drops: Of the three dropout layers; empty where there is batch norm instead.
-        eps, momentum: Of batch norm.
+        norms: Names of the two batch-norm layers; empty where there is dropout instead.
+        drops: Names of the three dropout layers; empty where there is batch norm instead.
+        eps, momentum: Batch norm's constants.
     """
 
     inputs: int
@@ -46,22 +43,21 @@ class Shape:
     eps: float = 0.0
     momentum: float = 0.0
 
+    warps: ClassVar[int] = 8
+    """Groups of 32 threads that each program has."""
+
     @property
     def D(self) -> int:
-        """Inputs, padded."""
+        """The number of inputs, padded."""
         return max(16, _power_of_two(self.inputs))
 
     @property
     def H(self) -> int:
-        """Width, padded."""
+        """The width, padded."""
         return max(16, _power_of_two(self.width))
 
-    @property
-    def warps(self) -> int:
-        return WARPS if self.H <= 64 else WIDE_WARPS
-
     def places(self, weights: Bundle) -> dict[str, int]:
-        """Where the kernels' weights begin in a bundle's buffer."""
+        """Return where the kernels' weights begin in a bundle's buffer."""
         first, second, last = self.dense
         named = {"w1": f"{first}.weight", "w2": f"{second}.weight", "w3": f"{last}.weight", "b3": f"{last}.bias"}
         if self.norms:
@@ -72,7 +68,7 @@ class Shape:
         return {f"at_{short}": _offset(weights, name) for short, name in named.items()}
 
     def running_places(self, buffers: Bundle) -> dict[str, int]:
-        """Where running statistics begin in theirs."""
+        """Return where running statistics begin in theirs."""
         return {
             f"at_{part}{i}": _offset(buffers, f"{norm}.running_{part}")
             for i, norm in enumerate(self.norms, 1)
@@ -81,7 +77,7 @@ class Shape:
 
 
 def shape_of(stack: Stack) -> Shape | None:
-    """The shape of a stack on a GPU whose networks the kernels can run; None for others."""
+    """Return the shape of a stack on a GPU whose networks the kernels can run; None for others."""
     if stack.device.type != "cuda" or stack.dtype != torch.float32 or not _has_triton():
         return None
     shape = fitting(stack.layers)
@@ -90,7 +86,7 @@ def shape_of(stack: Stack) -> Shape | None:
 
 
 def fitting(layers: tuple[Layer, ...]) -> Shape | None:
-    """The shape of networks with these layers; None if the kernels are for others."""
+    """Return the shape of networks with these layers; None if the kernels are for others."""
     kinds = tuple(type(layer) for layer in layers)
     dense = [layer for layer in layers if isinstance(layer, Dense)]
     norms = [layer for layer in layers if isinstance(layer, Norm)]
@@ -115,12 +111,15 @@ def fitting(layers: tuple[Layer, ...]) -> Shape | None:
 
 
 def block_rows(batch_size: int) -> int | None:
-    """Rows that a program holds at once of a batch: 32 or 16, which must divide it; None where neither does."""
+    """Return how many rows of a batch a program holds at once: 32 or 16, which must divide it; None for neither."""
     return next((rows for rows in (32, 16) if batch_size % rows == 0), None)
 
 
 def precision() -> str:
-    """Of products on the tensor cores, as torch has been told: three parts are as exact as single precision, nearly."""
+    """Return how exact products on the tensor cores are, as torch has been told.
+
+    In three parts ("tf32x3") they are nearly as exact as single precision.
+    """
     return "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"
 
 
