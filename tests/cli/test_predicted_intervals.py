@@ -55,7 +55,7 @@ def test_the_report_judges_these_intervals(regression_run, model_and_inputs):
 def test_a_row_goes_through_the_network_once(bayesnorm, request, monkeypatch, tmp_path, kind):
     fitted = request.getfixturevalue(f"{kind}_run")
     seen = []
-    real = TabularEstimator._predictive
-    monkeypatch.setattr(TabularEstimator, "_predictive", lambda self, x: seen.append(len(x)) or real(self, x))
+    real = TabularEstimator._predictive_of
+    monkeypatch.setattr(TabularEstimator, "_predictive_of", lambda self, x: seen.append(len(x)) or real(self, x))
     assert bayesnorm("predict", fitted.run, fitted.data, "--out", tmp_path / "out.csv").code == 0
     assert seen == [80]

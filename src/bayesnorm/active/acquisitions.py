@@ -16,17 +16,17 @@ from ..predictive import MultiTaskPredictive, Predictive
 
 @runtime_checkable
 class BatchAcquisition(Protocol):
-    """Chooses rows together, so that they do not all ask the same."""
+    """What chooses rows together, so that they do not all ask the same."""
 
     def choose(
         self, predictive: Predictive, count: int, *, seed: int = 0, reference: Predictive | None = None
     ) -> Tensor:
-        """Row numbers, (count,), none twice.
+        """Return row numbers, (count,), none twice.
 
         Args:
             predictive: Predictions of the candidates.
-            count: How many to choose.
-            seed: Same seed, same rows.
+            count: Number of rows to choose.
+            seed: Seed of what is left to chance; the same seed gives the same rows.
             reference: Predictions, by the same draws, of rows that matter, where there are such.
         """
         ...
@@ -68,14 +68,14 @@ def choose(
     seed: int = 0,
     reference: Predictive | None = None,
 ) -> Tensor:
-    """The rows of a predictive that an acquisition wants labelled, (count,), the most wanted first.
+    """Return the rows of a predictive that an acquisition wants labelled, (count,), the most wanted first.
 
     Args:
         acquisition: A function of a predictive that gives one score per row, or a `BatchAcquisition`.
         predictive: Predictions of the candidates.
-        count: How many rows, at most as many as there are.
-        seed: Given to a batch acquisition.
-        reference: Likewise.
+        count: Number of rows, at most as many as there are.
+        seed: Seed for a batch acquisition.
+        reference: Predictions of rows that matter, for a batch acquisition that uses such.
     """
     require_acquisition(acquisition)
     count = require_count("count", count, row_count(predictive), "rows")
@@ -93,12 +93,12 @@ def choose(
 
 
 def row_count(predictive: Predictive) -> int:
-    """How many rows a predictive is of; the length of that of several tasks is how many tasks there are."""
+    """Return the number of rows of a predictive; the length of that of several tasks is the number of tasks."""
     return len(next(iter(predictive.values())) if isinstance(predictive, MultiTaskPredictive) else predictive)
 
 
 def require_acquisition(acquisition: Any) -> None:
-    """Better before the first labels are paid for."""
+    """Refuse what cannot choose rows, before the first labels are paid for."""
     is_class = isinstance(acquisition, type)
     if is_class or not (callable(acquisition) or isinstance(acquisition, BatchAcquisition)):
         given = f"the class {acquisition.__name__}" if is_class else type(acquisition).__name__
@@ -109,13 +109,13 @@ def require_acquisition(acquisition: Any) -> None:
 
 
 def require_count(name: str, count: Any, most: int | None = None, of: str = "") -> int:
-    """A whole number from 1, up to what there is."""
+    """Return a whole number from 1, up to what there is, or refuse it."""
     there, bound = ("", "") if most is None else (f" for {most} {of}", f" to {most}")
     return require_whole(name, count, 1, most, words=f"{there}; a whole number from 1{bound} would work.")
 
 
 def require_rows(name: str, rows: Tensor, most: int) -> None:
-    """Row numbers of a table with `most` rows, none twice."""
+    """Refuse row numbers outside a table with `most` rows, and those that stand twice."""
     if bool(((rows < 0) | (rows >= most)).any()):
         raise InputError(f"{name}: holds row {int(rows[(rows < 0) | (rows >= most)][0])}; 0 to {most - 1} would work.")
     found, counts = rows.unique(return_counts=True)
@@ -124,6 +124,7 @@ def require_rows(name: str, rows: Tensor, most: int) -> None:
 
 
 def _scores(acquisition: Callable[[Predictive], Tensor], predictive: Predictive) -> Tensor:
+    """Return one score per row, or say what is wrong with what the acquisition gave."""
     scores = torch.as_tensor(acquisition(predictive)).detach()
     rows = row_count(predictive)
     if scores.shape != (rows,):

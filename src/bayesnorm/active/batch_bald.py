@@ -23,7 +23,7 @@ from .acquisitions import GreedyBatch, require_count
 from .scores import require_classification
 
 LAZY_ROWS = 128
-"""Rows whose gain is brought up to date at a time."""
+"""Number of rows whose gain is brought up to date at a time."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ def batch_bald(
     seed: int = 0,
     block_bytes: int = 2**26,
 ) -> GreedyBatch:
-    """Rows whose labels together tell most about the posterior's draw, greedily; gains in nats.
+    """Choose rows whose labels together tell most about the posterior's draw, greedily; gains are in nats.
 
     Args:
         predictive: Class probabilities of the candidates under the draws, per row (not per pixel).
-        count: How many rows.
+        count: Number of rows to choose.
         configurations: Most label configurations that are kept; see `BatchBALD`.
-        seed: Of configurations that are drawn.
+        seed: Seed of the configurations that are drawn.
         block_bytes: Most memory of the intermediate probabilities.
     """
     predictive = require_classification(predictive)
@@ -105,7 +105,7 @@ class _Configurations:
     log_posterior: Tensor
 
     def extended(self, log_probs: Tensor, most: int, generator: torch.Generator) -> _Configurations:
-        """Each with every label of one more row, whose log probabilities under the draws are (n, class).
+        """Return each with every label of one more row, whose log probabilities under the draws are (n, class).
 
         Past `most` of them, that many are drawn by systematic sampling: in proportion to their shares, give or take 1.
         """
@@ -133,7 +133,7 @@ class _Pool:
         self.block_bytes = block_bytes
 
     def best(self, known: _Configurations, bounds: Tensor) -> int:
-        """The row that adds most. Replaces the bounds of the rows that had to be looked at by their gains."""
+        """Return the row that adds most, and replace the bounds of rows that had to be looked at by their gains."""
         draws, _, classes = self.probs.shape
         row_bytes = (len(known.share) + draws) * classes * self.probs.element_size()
         step = max(1, min(LAZY_ROWS, self.block_bytes // row_bytes))
@@ -150,7 +150,7 @@ class _Pool:
         return best
 
     def _gains(self, known: _Configurations, rows: Tensor) -> Tensor:
-        """I(y; w | configurations) of some rows, in full precision: it is a small difference of large numbers."""
+        """Return I(y; w | configurations) of some rows, in full precision: a small difference of large numbers."""
         if torch.is_autocast_enabled(self.probs.device.type):
             with torch.autocast(self.probs.device.type, enabled=False):
                 return self._gains(known, rows)

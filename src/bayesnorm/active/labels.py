@@ -42,7 +42,7 @@ class Labels:
         return [row for row in self.rows if row not in self.values]
 
     def labelled(self) -> tuple[Tensor, Tensor]:
-        """Rows with a label, (k,), and their labels, (k, ...), in the order in which they were chosen."""
+        """Return rows with a label, (k,), and their labels, (k, ...), in the order in which they were chosen."""
         rows = [row for row in self.rows if row in self.values]
         if not rows:
             return torch.zeros(0, dtype=torch.long), torch.zeros(0)
@@ -53,7 +53,7 @@ class Labels:
 
     @property
     def kept(self) -> str:
-        """Where the labels are, in words: also after a write that failed."""
+        """Where the labels are, in words, also after a write that failed."""
         known, written = len(self.values), self.written
         if self.path is None:
             return f"{known} labels are kept in memory"
@@ -62,7 +62,7 @@ class Labels:
         )
 
     def choose(self, rows: Sequence[int]) -> None:
-        """A new round: its rows wait for labels, also if the process dies now."""
+        """Begin a new round, whose rows wait for labels, also if the process dies now."""
         self.rows += rows
         self.rounds.append(len(rows))
         self.write()
@@ -89,8 +89,8 @@ class Labels:
         if len(kept) < len(rows):
             bad = [row for row in rows if row not in kept]
             raise InputError(
-                f"oracle: gave NaN or infinite labels for {len(bad)} of {len(rows)} rows, {_some(bad)}; finite labels "
-                f"would work. The other {len(kept)} are kept."
+                f"oracle: gave NaN or infinite labels for {len(bad)} of {len(rows)} rows, {_first_few(bad)}; finite "
+                f"labels would work. The other {len(kept)} are kept."
             )
 
     def write(self) -> None:
@@ -129,6 +129,7 @@ class Labels:
 
 
 def _as_labels(labels: Any) -> Tensor:
+    """Return an oracle's answer as a tensor of real numbers of its own."""
     try:
         found = torch.as_tensor(labels if isinstance(labels, Tensor) else np.array(labels)).detach().cpu()
     except (TypeError, ValueError, RuntimeError) as error:
@@ -141,11 +142,6 @@ def _as_labels(labels: Any) -> Tensor:
     return found.clone()
 
 
-def _some(rows: list[int]) -> str:
+def _first_few(rows: list[int]) -> str:
+    """Return the first row numbers in words."""
     return ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
-
-
-def require_writable(path: Path) -> None:
-    """Better now than after the first labels were paid for; what is there already may be there to be read alone."""
-    if not path.is_file():
-        files.require_writable(path)

@@ -16,10 +16,11 @@ from torch import Tensor
 from ..arguments import require_seed
 from ..engines import Engine
 from ..errors import BayesNormError, InputError
+from ..files import require_writable
 from ..network import Progress, as_tensor
 from ..posterior import Posterior
 from .acquisitions import Acquisition, BatchAcquisition, choose, require_acquisition, require_count, require_rows
-from .labels import Labels, require_writable
+from .labels import Labels
 
 Oracle = Callable[[Tensor, Tensor], Any]
 """`oracle(rows, x)`: row numbers in the pool, (k,), and their inputs; gives k labels, or yields them one by one."""
@@ -95,7 +96,8 @@ class ActiveLearner:
         self.initial = _initial(initial, self.batch, self.budget, len(self.x), _round_seed(self.seed, 0))
         self.on_fit, self.progress = on_fit, progress
         place = None if path is None else Path(path)
-        if place is not None:
+        # Refused before the first labels are paid for; a file that is there may be there only to be read.
+        if place is not None and not place.is_file():
             require_writable(place)
         self._labels = Labels(place, self._settings() if place else {})
         self._labels.resume()
@@ -116,7 +118,7 @@ class ActiveLearner:
         return self._labels.labelled()[1]
 
     def run(self) -> Posterior:
-        """Label until the budget is spent; gives the posterior of all labelled rows."""
+        """Label until the budget is spent, and return the posterior of all labelled rows."""
         while True:
             if self._labels.waiting:
                 self._ask()
@@ -157,10 +159,12 @@ class ActiveLearner:
             raise InputError(f"oracle: yielded more than {len(rows)} labels for that many rows; one each would work.")
 
     def _tell(self) -> None:
+        """Tell how many labels there are."""
         if self.progress is not None:
             self.progress(len(self._labels.values), self.budget)
 
     def _fitted(self) -> Posterior:
+        """Return the posterior of the rows that have a label."""
         rows, labels = self._labels.labelled()
         posterior = self.fit(self.x[rows.to(self.x.device)], labels.to(self.x.device))
         if not callable(getattr(posterior, "predict", None)):
@@ -170,7 +174,7 @@ class ActiveLearner:
         return posterior
 
     def _chosen(self, posterior: Posterior) -> list[int]:
-        """The next round's rows, from unlabelled candidates in random order, so that ties fall at random."""
+        """Return the next round's rows, from unlabelled candidates in random order, so that ties fall at random."""
         seed = _round_seed(self.seed, len(self._labels.rounds))
         free = np.setdiff1d(np.arange(len(self.x)), self._labels.rows)
         order = np.random.default_rng(seed).permutation(free)[: self.candidates]
@@ -182,7 +186,7 @@ class ActiveLearner:
         return candidates[found].tolist()
 
     def _settings(self) -> dict[str, str]:
-        """All that decides which rows are asked for, except `fit` and the budget."""
+        """Return all that decides which rows are asked for, except `fit` and the budget."""
         return {
             "x": _described_rows(self.x),
             "reference": "None" if self.reference is None else _described_rows(self.reference),
@@ -196,6 +200,7 @@ class ActiveLearner:
 
 
 def _pool(name: str, x: Any) -> Tensor:
+    """Return inputs as a tensor of finite numbers."""
     pool = as_tensor(x, name).detach()
     if not bool(torch.isfinite(pool).all()):
         bad = int((~torch.isfinite(pool)).sum())
@@ -204,7 +209,7 @@ def _pool(name: str, x: Any) -> Tensor:
 
 
 def _initial(initial: Any, batch: int, budget: int, rows: int, seed: int) -> list[int]:
-    """Rows of the first round; a whole batch of them also where the budget, which may grow later, is less."""
+    """Return rows of the first round; a whole batch also where the budget, which may grow later, is less."""
     if initial is None or isinstance(initial, int | np.integer):
         count = batch if initial is None else require_count("initial", initial, budget, "labels of budget")
         return np.random.default_rng(seed).permutation(rows)[:count].tolist()
@@ -221,15 +226,17 @@ def _initial(initial: Any, batch: int, budget: int, rows: int, seed: int) -> lis
 
 
 def _round_seed(seed: int, number: int) -> int:
+    """Return the seed of a round; rounds have seeds of their own, so that one that is gone over again is the same."""
     return int(np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)[0] >> np.uint64(2))
 
 
 def _parts(rows: list[int], size: int) -> list[list[int]]:
+    """Return rows in lists of at most `size`."""
     return [rows[i : i + size] for i in range(0, len(rows), size)]
 
 
 def _described(acquisition: Acquisition) -> str:
-    """An acquisition as text without addresses in memory."""
+    """Return an acquisition as text without addresses in memory."""
     if isinstance(acquisition, functools.partial):
         return f"partial {_described(acquisition.func)} {acquisition.args} {acquisition.keywords}"
     if isinstance(acquisition, BatchAcquisition):
@@ -238,5 +245,6 @@ def _described(acquisition: Acquisition) -> str:
 
 
 def _described_rows(x: Tensor) -> str:
+    """Return rows as text that is the same for the same rows."""
     content = x.cpu().contiguous().flatten().view(torch.uint8).numpy().data
     return f"{tuple(x.shape)} {x.dtype}, sha256 {hashlib.sha256(content).hexdigest()[:16]}"

@@ -16,26 +16,26 @@ from ..predictive import ClassificationPredictive, MultiTaskPredictive, Predicti
 
 
 def predictive_variance(predictive: Predictive) -> Tensor:
-    """Total variance, (batch,): epistemic + aleatoric. Also wanted where the noise is large, which no label mends."""
+    """Return the total variance, (batch,): epistemic + aleatoric; large also where noise is, which no label mends."""
     _checked(predictive)
     return _row_means(predictive.epistemic + finite_noise(predictive))
 
 
 def epistemic_variance(predictive: Predictive) -> Tensor:
-    """Variance of the draws' means, (batch,): the part of the variance that labels could take away."""
+    """Return the variance of the draws' means, (batch,): the part of the variance that labels could take away."""
     return _row_means(_checked(predictive).epistemic)
 
 
 def entropy(predictive: Predictive) -> Tensor:
-    """Entropy of the class probabilities, (batch,), in nats. Also wanted where classes overlap."""
+    """Return the entropy of the class probabilities, (batch,), in nats; large also where classes overlap."""
     return _row_means(require_classification(predictive).entropy)
 
 
 def bald(predictive: Predictive) -> Tensor:
-    """Bayesian active learning by disagreement (Houlsby et al. 2011): I(y; w), (batch,), in nats, never negative.
+    """Return I(y; w), (batch,), in nats: Bayesian active learning by disagreement (Houlsby et al. 2011).
 
-    What a row's label is expected to tell about the posterior's draw w. Exact over the draws for classes; in
-    regression that of Gaussians with the same moments, 1/2 log(1 + epistemic / aleatoric).
+    It is what a row's label is expected to tell about the posterior's draw w, and never negative: exact over the draws
+    for classes; in regression that of Gaussians with the same moments, 1/2 log(1 + epistemic / aleatoric).
     """
     if isinstance(predictive, ClassificationPredictive):
         return _row_means(require_classification(predictive).mutual_information)
@@ -45,12 +45,13 @@ def bald(predictive: Predictive) -> Tensor:
 
 
 def random_scores(predictive: Predictive, seed: int = 0) -> Tensor:
-    """The baseline that any acquisition should beat: uniform numbers, (batch,)."""
+    """Return uniform numbers, (batch,): the baseline that any acquisition should beat."""
     generator = torch.Generator().manual_seed(require_seed(seed))
     return torch.rand(len(_checked(predictive)), generator=generator, dtype=torch.float64)
 
 
 def require_classification(predictive: Any) -> ClassificationPredictive:
+    """Return a predictive of classes with finite means, or refuse it."""
     _checked(predictive)
     if not isinstance(predictive, ClassificationPredictive):
         raise InputError(
@@ -62,7 +63,7 @@ def require_classification(predictive: Any) -> ClassificationPredictive:
 
 
 def finite_noise(predictive: Predictive) -> Tensor:
-    """Variance of the noise; beside an infinite one, what draws disagree about would count for nothing."""
+    """Return the variance of the noise; beside an infinite one, what draws disagree about would count for nothing."""
     if isinstance(predictive, RegressionPredictive) and not bool(torch.isfinite(predictive.aleatoric).all()):
         raise InputError(
             f"predictive: {type(predictive.noise).__name__} has an infinite variance here, beside which all rows look "
@@ -72,6 +73,7 @@ def finite_noise(predictive: Predictive) -> Tensor:
 
 
 def _checked(predictive: Any) -> Predictive:
+    """Return a predictive of one task with rows and finite means, or refuse it."""
     if isinstance(predictive, MultiTaskPredictive):
         raise InputError(
             f"predictive: a MultiTaskPredictive was given, and its tasks have no unit in common; one of them, such as "
@@ -93,4 +95,5 @@ def _checked(predictive: Any) -> Predictive:
 
 
 def _row_means(values: Tensor) -> Tensor:
+    """Return the mean over a row's outputs or pixels, (batch,)."""
     return values.flatten(1).mean(1) if values.dim() > 1 else values

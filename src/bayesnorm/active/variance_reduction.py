@@ -39,10 +39,10 @@ class VarianceReduction:
 
 
 def variance_reduction(predictive: Predictive, reference: Predictive | None = None) -> Tensor:
-    """Expected fall of the mean variance over a reference set if the row were labelled, (batch,).
+    """Return the expected fall of the mean variance over a reference set if the row were labelled, (batch,).
 
-    In squared units of the targets; never negative. Exact where outputs and noise are Gaussian (a linear model, a
-    Gaussian process); else the best that a linear update of the draws gives.
+    It is in squared units of the targets and never negative. It is exact where outputs and noise are Gaussian (a linear
+    model, a Gaussian process); else the best that a linear update of the draws gives.
 
     Args:
         predictive: Predictions of the candidates in regression, by Monte Carlo draws.
@@ -54,12 +54,12 @@ def variance_reduction(predictive: Predictive, reference: Predictive | None = No
 
 
 def greedy_variance_reduction(predictive: Predictive, count: int, reference: Predictive | None = None) -> GreedyBatch:
-    """Rows that together make the reference's mean variance fall most, greedily: each counts what is left of it.
+    """Choose rows that together make the reference's mean variance fall most, greedily: each counts what is left.
 
     Args:
-        predictive: As in `variance_reduction`.
-        count: How many rows.
-        reference: As in `variance_reduction`.
+        predictive: Predictions of the candidates; see `variance_reduction`.
+        count: Number of rows to choose.
+        reference: Predictions of the rows that matter; see `variance_reduction`.
     """
     draws, wanted = _checked(predictive, reference)
     count = require_count("count", count, draws.rows, "rows")
@@ -80,7 +80,7 @@ class _CandidateDraws:
     """The candidates' outputs.
 
     Args:
-        deviations: Of each draw from the mean, times the root of its weight, (n, rows, outputs).
+        deviations: Deviation of each draw from the mean, times the root of its weight, (n, rows, outputs).
         noise: Variance of each output's noise, (rows, outputs).
     """
 
@@ -89,14 +89,21 @@ class _CandidateDraws:
 
     @property
     def n(self) -> int:
+        """Number of draws."""
         return len(self.deviations)
 
     @property
     def rows(self) -> int:
+        """Number of candidates."""
         return self.deviations.shape[1]
 
     def gains(self, inner: Tensor, wanted: Tensor) -> Tensor:
-        """Reduction by each row, (rows,), where covariances are a^T inner a and the reference's sum a a^T is given."""
+        """Return the reduction by each row, (rows,).
+
+        Args:
+            inner: The matrix M between deviations in covariances a^T M a, (n, n).
+            wanted: Mean of a a^T over reference outputs, (n, n).
+        """
         outputs = self.deviations.shape[2]
         side = min(outputs, self.n)
         step = max(1, BLOCK_BYTES // (8 * (3 * side * side + 3 * self.n * outputs)))
@@ -107,14 +114,14 @@ class _CandidateDraws:
             if outputs <= self.n:
                 covariance = a.mT @ (inner @ a) + torch.diag_embed(noise)
                 change = torch.linalg.solve(covariance, a.mT @ (goal @ a))
-            else:
+            else:  # the same by the matrix inversion lemma, with a system as small as the draws
                 told = (a / noise[:, None]) @ a.mT
                 change = torch.linalg.solve(torch.eye(self.n).to(a) + told @ inner, told @ goal)
             found.append(change.diagonal(dim1=1, dim2=2).sum(1))
         return torch.cat(found).clamp_min(0)
 
     def labelled(self, inner: Tensor, row: int) -> Tensor:
-        """`inner` once the row is labelled."""
+        """Return `inner` as it is once the row is labelled."""
         a, noise = self.deviations[:, row], self.noise[row]
         if a.shape[1] > self.n:
             return torch.linalg.solve(torch.eye(self.n).to(a) + inner @ (a / noise) @ a.T, inner)
@@ -123,7 +130,7 @@ class _CandidateDraws:
 
 
 def _checked(predictive: Any, reference: Any) -> tuple[_CandidateDraws, Tensor]:
-    """The candidates' draws, and the mean over reference outputs of a a^T, (n, n)."""
+    """Return the candidates' draws, and the mean over reference outputs of a a^T, (n, n)."""
     candidates = _deviations("predictive", predictive)
     others = candidates if reference is None else _deviations("reference", reference)
     if reference is not None and not torch.equal(reference.weights, predictive.weights):
@@ -139,6 +146,7 @@ def _checked(predictive: Any, reference: Any) -> tuple[_CandidateDraws, Tensor]:
 
 
 def _deviations(name: str, predictive: Any) -> Tensor:
+    """Return the draws' deviations from their mean, times the root of each weight, (n, rows, outputs)."""
     check_regression(predictive)
     assert isinstance(predictive, RegressionPredictive)
     if len(predictive.loc) < 2:

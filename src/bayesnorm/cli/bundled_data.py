@@ -14,16 +14,16 @@ BUNDLED = {
     "sklearn:wine": "load_wine",
     "sklearn:digits": "load_digits",
 }
-"""Names, and scikit-learn's loader of each; the last column is called "target", classes by their names."""
+"""Name of each table, and scikit-learn's function that loads it; the last column is called "target"."""
 
 
 def has_bundled() -> bool:
-    """Whether scikit-learn is installed."""
+    """Return whether scikit-learn is installed."""
     return importlib.util.find_spec("sklearn") is not None
 
 
 def load_bundled(name: str) -> Any:
-    """A data frame, in the units in which it was measured.
+    """Return a table as a data frame, in the units in which it was measured, with classes by their names.
 
     Args:
         name: One of `BUNDLED`.

@@ -47,6 +47,7 @@ def data_csv(
 
 
 def _load(name: str) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    """Return names of columns, and the rows."""
     if name in BUNDLED:
         frame = load_bundled(name)
         return [str(column) for column in frame.columns], frame.astype(object).values.tolist()

@@ -7,25 +7,16 @@ from typing import Annotated
 
 import typer
 
-from ..data import UCI_SETS, find
+from ..data import IMAGE_FILES, UCI_SETS, find, uci_file
 from ..errors import DataNotFoundError
 from .bundled_data import BUNDLED, has_bundled
 from .printing import show_json, show_table
 
-FILES: dict[str, tuple[str, ...]] = {
-    **{name: (f"uci/{name}.npz",) for name in UCI_SETS},
-    "cifar10": ("cifar10/labels.npz", "cifar10/test_first2000.webp", "cifar10/train_first5000.webp"),
-    "svhn": ("svhn/labels.npz", "svhn/test_0.webp"),
-    "camvid": (
-        "camvid/labels_180x240.npz",
-        *(f"camvid/{split}_180x240.webp" for split in ("train", "val", "test")),
-    ),
-    "notmnist": ("notmnist/notmnist_small.npz",),
-}
-"""Files of each set, within a data folder."""
+FILES: dict[str, tuple[str, ...]] = {**{name: (uci_file(name),) for name in UCI_SETS}, **IMAGE_FILES}
+"""Where the files of each set lie in a data folder."""
 
 
-def data_list(as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False) -> None:
+def data_list(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False) -> None:
     """List the data sets that this package can read, and where they were found.
 
     \b
@@ -40,7 +31,7 @@ def data_list(as_json: Annotated[bool, typer.Option("--json", help="For machines
 
 
 def _place(files: tuple[str, ...]) -> str | None:
-    """The folder that the set was found in; None where a file is missing."""
+    """Return the folder that a data set was found in; None where one of its files is missing."""
     places: list[Path] = []
     for file in files:
         try:

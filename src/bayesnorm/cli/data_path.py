@@ -10,7 +10,7 @@ from ..data import data_folders
 from .printing import show_json
 
 
-def data_path(as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False) -> None:
+def data_path(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False) -> None:
     """Print the folders where data is looked for, in order.
 
     They are those in the variable BAYESNORM_DATA, then the user's cache.

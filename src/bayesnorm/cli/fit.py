@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import math
 import shlex
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from .doubt_method import DoubtMethod
 from .fit_options import FitOptions
 from .fitting import fit_run
 from .printing import note, show_json, show_pairs
@@ -20,17 +20,7 @@ from .task import Task
 from .usage import UsageError
 
 LARGEST_SEED = 2**32 - 1
-"""That scikit-learn takes."""
-
-
-class Method(StrEnum):
-    """Where doubt comes from."""
-
-    mcbn = "mcbn"
-    gaussian = "gaussian"
-    stochastic = "stochastic"
-    dropout = "dropout"
-    ensemble = "ensemble"
+"""The largest seed that scikit-learn takes."""
 
 
 def fit(
@@ -42,8 +32,8 @@ def fit(
         Task | None, typer.Option(metavar="TASK", help="regression or classification; without, guessed.")
     ] = None,
     method: Annotated[
-        Method, typer.Option(metavar="NAME", help=f"Where doubt comes from: {', '.join(Method)}.")
-    ] = Method.mcbn,
+        DoubtMethod, typer.Option(metavar="NAME", help=f"Where doubt comes from: {', '.join(DoubtMethod)}.")
+    ] = DoubtMethod.mcbn,
     drop: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Leave out this column; may be repeated.")
     ] = None,
@@ -87,11 +77,11 @@ def fit(
         method=str(method),
         drop=tuple(drop or ()),
         categorical=tuple(categorical or ()),
-        test_fraction=_fraction(test_fraction),
+        test_fraction=_test_fraction(test_fraction),
         seed=seed,
         epochs=epochs,
         hidden=_units(hidden),
-        effective_batch_size=_batch_size(effective_batch_size),
+        effective_batch_size=_effective_batch_size(effective_batch_size),
         heteroscedastic=heteroscedastic,
         max_rows=max_rows,
     )
@@ -106,7 +96,7 @@ def fit(
 
 
 def _arguments(context: typer.Context) -> list[str]:
-    """The command as it could be given again, from what was parsed."""
+    """Return the command's arguments as they could be given again, from what was parsed."""
     found: list[str] = [str(context.params["data"])]
     for name, value in context.params.items():
         flag = {"as_json": "--json"}.get(name, f"--{name.replace('_', '-')}")
@@ -117,20 +107,23 @@ def _arguments(context: typer.Context) -> list[str]:
     return found
 
 
-def _fraction(value: float) -> float:
+def _test_fraction(value: float) -> float:
+    """Return the share of rows to test on, or refuse it."""
     if not 0 < value <= 0.5:
         raise UsageError(f"--test-fraction: {value:g} was given; more than 0 and at most 0.5 would work.")
     return value
 
 
 def _units(text: str) -> tuple[int, ...]:
+    """Return the units of hidden layers, such as 50,50, as numbers."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise UsageError(f"--hidden: {text!r} was given; units per hidden layer, such as 50,50, would work.")
     return tuple(int(part) for part in parts)
 
 
-def _batch_size(text: str | None) -> str | float | None:
+def _effective_batch_size(text: str | None) -> str | float | None:
+    """Return what the effective batch size is chosen by, or the number that it is."""
     if text is None or text in ("crps", "nll", "elbo"):
         return text
     with contextlib.suppress(ValueError):

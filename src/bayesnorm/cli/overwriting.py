@@ -12,8 +12,8 @@ def require_free(path: Path, force: bool) -> None:
     """Refuse, before any work, a file that cannot be written or would be overwritten.
 
     Args:
-        path: Of the file.
-        force: Whether to overwrite.
+        path: The file to write.
+        force: Whether to overwrite it.
     """
     require_writable(path, "--out")
     if path.exists() and not force:

@@ -22,7 +22,11 @@ from .tables import open_table, read_chunks
 from .usage import UsageError
 
 STDOUT = Path("-")
-MOST_MIB = 65536
+"""What stands for standard output."""
+
+MOST_MIB_IN_PARTS = 65536
+"""Size of a file above which it takes --max-size to read it part by part."""
+
 CHUNK = 2_000
 """Rows at a time: draws of more no longer fit into the processor's cache."""
 
@@ -32,7 +36,7 @@ def predict(
     data: Annotated[Path, typer.Argument(help="A CSV, TSV or Parquet file with the columns of training.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The CSV file to write; - for standard output.")] = STDOUT,
     level: Annotated[float, typer.Option(metavar="P", help="Probability of the interval from lower to upper.")] = 0.9,
-    max_size: Annotated[float, typer.Option(min=0, metavar="MIB", help="Refuse larger files.")] = MOST_MIB,
+    max_size: Annotated[float, typer.Option(min=0, metavar="MIB", help="Refuse larger files.")] = MOST_MIB_IN_PARTS,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a summary for machines.")] = False,
 ) -> None:
@@ -76,7 +80,7 @@ def predict(
 
 @contextlib.contextmanager
 def _opened(out: Path) -> Iterator[IO[str]]:
-    """Standard output, or a file that is there as a whole or not at all."""
+    """Give standard output, or a file that is there as a whole or not at all."""
     if out == STDOUT:
         yield sys.stdout
         return

@@ -10,13 +10,13 @@ from .tables import pandas
 
 
 def predict_rows(model: Any, inputs: Any, level: float) -> Any:
-    """Predictions for a table, as `rows_of` has them."""
+    """Return predictions for a table, as `rows_of` has them."""
     predictive, doubt = model.predict_with_doubt(inputs)
     return rows_of(model, inputs, predictive, doubt, level)
 
 
 def rows_of(model: Any, inputs: Any, predictive: Any, doubt: Any, level: float) -> Any:
-    """A data frame with a line for each row.
+    """Return a data frame with the prediction of each row.
 
     Regression: `mean`, `std`, `lower`, `upper`, `epistemic_std`, `aleatoric_std`; classification: `predicted`, a column
     `p(...)` for each class, `entropy`, `mutual_information`. Both: `row`, its number in the file, and `unlike`, whether
@@ -24,14 +24,14 @@ def rows_of(model: Any, inputs: Any, predictive: Any, doubt: Any, level: float) 
 
     Args:
         model: A fitted estimator of `bayesnorm.tabular`.
-        inputs: Typed columns, rows numbered as in their file.
+        inputs: Data frame of numbers and text, with its rows numbered as in their file.
         predictive, doubt: What `model.predict_with_doubt` said of them.
         level: Probability of the interval from `lower` to `upper`.
     """
     pd = pandas()
     found: dict[str, Any] = {"row": np.asarray(inputs.index)}
     if hasattr(model, "classes_"):
-        probs = (predictive.probs / predictive.probs.sum(1, keepdim=True)).numpy()
+        probs = model.proba_of(predictive)
         found["predicted"] = model.classes_[probs.argmax(1)]
         for number, label in enumerate(model.classes_):
             found[f"p({label})"] = probs[:, number]

@@ -12,6 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 DIGITS = 4
+"""Digits of a number."""
+
 LONG = 60
 """Characters of a list or dict above which only its length is shown."""
 
@@ -20,9 +22,9 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str
     """Print rows to standard output.
 
     Args:
-        columns: Their names.
-        rows: Values of any kind; numbers with four digits.
-        title: What stands above.
+        columns: Names of the columns.
+        rows: Values of any kind; numbers are shown with four digits.
+        title: Line above the table.
     """
     texts = [[cell(value) for value in row] for row in rows]
     right = [any(_is_number(row[i]) for row in rows) for i in range(len(columns))]
@@ -53,7 +55,14 @@ def show_pairs(pairs: Mapping[str, str]) -> None:
 
 
 def plain_table(columns: Sequence[str], texts: list[list[str]], right: list[bool], title: str) -> str:
-    """The same as lines of text."""
+    """Return a table as lines of text.
+
+    Args:
+        columns: Names of the columns.
+        texts: Cells of each row.
+        right: Which columns stand at the right, as numbers do.
+        title: Line above the table.
+    """
     widths = [max(map(len, [name, *(row[i] for row in texts)])) for i, name in enumerate(columns)]
     lines = [title] if title else []
     for row in ([*columns], ["-" * width for width in widths], *texts):
@@ -66,7 +75,7 @@ def plain_table(columns: Sequence[str], texts: list[list[str]], right: list[bool
 
 
 def cell(value: Any) -> str:
-    """A value in few characters, on one line."""
+    """Return a value in few characters, on one line."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -83,7 +92,7 @@ def show_json(value: Any) -> None:
 
 
 def note(text: str) -> None:
-    """A line for whoever waits, on standard error, so that it is no part of the answer."""
+    """Print a line for whoever waits, on standard error, so that it is no part of the answer."""
     print(text, file=sys.stderr)
 
 
@@ -92,6 +101,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _finite(value: Any) -> Any:
+    """Return a JSON value with None for NaN and infinities."""
     if isinstance(value, dict):
         return {name: _finite(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):

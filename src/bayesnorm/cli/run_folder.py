@@ -15,6 +15,7 @@ from ..files import left_behind, partial_name, require_writable_folder, write_by
 MODEL, FACTS, TEST, CONTENTS, PAGE = "model.bayesnorm", "run.json", "test_predictions.csv", "report.json", "report.html"
 FORMAT, VERSION = "bayesnorm-run", 1
 OLD = "-old"
+"""Ending of the name that a run has while another takes its place."""
 
 
 def require_run_free(folder: Path, force: bool) -> None:
@@ -38,7 +39,7 @@ def require_run_free(folder: Path, force: bool) -> None:
 
 @contextlib.contextmanager
 def new_run(folder: Path) -> Iterator[Path]:
-    """A folder to work in, beside the final one, which it becomes when the block ends well.
+    """Give a folder to work in, beside the final one, which it becomes when the block ends well.
 
     Args:
         folder: Where the run is to be.
@@ -78,10 +79,10 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """What is known about a run; anything else is an error.
+    """Return what is known about a run, or say why a folder is none.
 
     Args:
-        folder: What `bayesnorm fit --out` made.
+        folder: The folder that `bayesnorm fit --out` made.
     """
     if not (folder / FACTS).is_file():
         raise BayesNormError(f"RUN: {folder} is no run; a folder that `bayesnorm fit --out` made would work.")
@@ -94,7 +95,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> Any:
-    """JSON values of a file."""
+    """Return the JSON values in a file of a run."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -104,6 +105,7 @@ def read_json(path: Path) -> Any:
 
 
 def _clean_up(final: Path) -> None:
+    """Remove what killed runs of this machine left beside a folder, or put the old run back."""
     for left in left_behind(final):
         if left.name.endswith(OLD) and not final.exists():  # killed while the new run took the old one's place
             left.rename(final)

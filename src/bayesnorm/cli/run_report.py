@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..metrics import VARIANCE_FLOOR, constant_variance
+from .doubt_method import DoubtMethod
 from .report_json import json_value
 from .task import Task
 from .training_table import TrainingTable
@@ -20,14 +21,6 @@ if TYPE_CHECKING:
 
 LEVEL = 0.9
 """Probability of the intervals that the report judges."""
-
-METHODS = {
-    "mcbn": "Monte Carlo Batch Normalization: the doubt comes from the statistics of training batches",
-    "gaussian": "Gaussian batch statistics: the doubt comes from normal distributions of batch means and deviations",
-    "stochastic": "Stochastic Batch Normalization: the doubt comes from independent batch means and deviations",
-    "dropout": "Monte Carlo dropout: the doubt comes from switching units off at random",
-    "ensemble": "A deep ensemble: the doubt comes from networks that began differently",
-}
 
 
 @dataclass(frozen=True)
@@ -94,7 +87,7 @@ def make_report(
         test=_test(model, loaded, train, test, predictive, rows),
         choice=choice,
         provenance=Provenance(**provenance),
-        method=f"{METHODS[model.method]}. Hidden layers of {', '.join(map(str, model.hidden))} units.",
+        method=f"{DoubtMethod(model.method).words}. Hidden layers of {', '.join(map(str, model.hidden))} units.",
         warnings=loaded.warnings,
     )
     found = asdict(report.test.scores()["model"])

@@ -23,6 +23,8 @@ from ..errors import InputError, MissingExtraError
 
 DELIMITERS = (",", ";", "\t", "|")
 MOST_MIB = 1024
+"""Size of a file above which it takes --max-size to read it whole."""
+
 SNIFFED = 100
 """Lines that are looked at to find out how a file is written."""
 
@@ -35,10 +37,10 @@ class TableFile:
     """A file that looks like a table.
 
     Args:
-        path: Where it is.
-        names: Of the columns; those without a name are left out.
-        places: Where these stand in the file.
-        delimiter: Between cells; None for Parquet.
+        path: The file.
+        names: Names of the columns; columns without a name are left out.
+        places: Where these columns stand in the file, from 0.
+        delimiter: What stands between cells; None for Parquet.
         decimal: The decimal point.
         header: Number of the line with the names, from 0.
         blank_rows: Whether a blank line is a row with a missing value, as it is where there is one column only.
@@ -54,7 +56,7 @@ class TableFile:
 
 
 def open_table(path: Path, max_mib: float = MOST_MIB) -> TableFile:
-    """Look at a file without reading it whole.
+    """Return how a file holds a table, without reading it whole.
 
     Args:
         path: A CSV, TSV or Parquet file with names in its first line.
@@ -85,18 +87,18 @@ def open_table(path: Path, max_mib: float = MOST_MIB) -> TableFile:
 
 
 def read_table(file: TableFile) -> Any:
-    """The whole table as a data frame; rows are numbered from 1, as in the file after its first line."""
-    frames = [*read_chunks(file, None, None)]
-    return frames[0]
+    """Return the whole table as a data frame; rows are numbered from 1, as in the file after its first line."""
+    (frame,) = read_chunks(file, None, None)
+    return frame
 
 
 def read_chunks(file: TableFile, columns: Sequence[str] | None, rows: int | None) -> Generator[Any, None, None]:
-    """The table in parts.
+    """Give the table in parts, as data frames.
 
     Args:
-        file: What `open_table` gave.
-        columns: Only these, in this order; None for all.
-        rows: Of each part; None for one part with all of them.
+        file: What `open_table` returned.
+        columns: Names of the columns to read, in this order; None for all.
+        rows: Number of rows of each part; None for one part with all of them.
     """
     wanted = list(file.names if columns is None else columns)
     found = 0
@@ -113,7 +115,7 @@ def read_chunks(file: TableFile, columns: Sequence[str] | None, rows: int | None
 
 
 def pandas() -> Any:
-    """The package, which is an extra."""
+    """Return the package pandas, or say which extra brings it."""
     try:
         import pandas
     except ImportError as error:
@@ -126,7 +128,7 @@ def _open_text(path: Path, delimiter: str | None) -> TableFile:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = [*itertools.islice(file, SNIFFED)]
     except UnicodeDecodeError as error:
-        raise _encoding(path, error) from None
+        raise _not_utf8(path, error) from None
     if not any(line.strip() for line in lines):
         raise InputError(f"{path} holds nothing but blank lines; a table with names in its first line would work.")
     if "\0" in "".join(lines):
@@ -143,14 +145,14 @@ def _open_text(path: Path, delimiter: str | None) -> TableFile:
 
 
 def _regularity(lines: list[str], delimiter: str) -> tuple[bool, int]:
-    """Whether most lines have as many cells as the first one, more than one; and how many."""
+    """Return whether most lines have as many cells as the first one, and more than one; and how many."""
     counts = [len(record) for record in csv.reader(lines, delimiter=delimiter) if record]
     same = sum(count == counts[0] for count in counts)
     return counts[0] > 1 and 2 * same > len(counts), counts[0]
 
 
 def _has_decimal_commas(records: list[list[str]], delimiter: str) -> bool:
-    """Whether numbers have decimal commas; 1,234 alone says so only where the delimiter is that of such files."""
+    """Return whether numbers have decimal commas; 1,234 alone says so only where ";" stands between cells."""
     if _has(records, r"[+-]?\d+\.\d+"):
         return False
     thousands = "" if delimiter == ";" else r"(?![+-]?[1-9]\d{0,2}(,\d{3})+$)"
@@ -158,10 +160,12 @@ def _has_decimal_commas(records: list[list[str]], delimiter: str) -> bool:
 
 
 def _has(records: list[list[str]], pattern: str) -> bool:
+    """Return whether a cell has a pattern."""
     return any(re.fullmatch(pattern, cell.strip()) for record in records for cell in record)
 
 
 def _named(path: Path, header: list[str], delimiter: str | None, decimal: str) -> TableFile:
+    """Return a table file with the names in its header, or say what is wrong with them."""
     from ..tabular.column_types import read_numbers
 
     places = tuple(i for i, name in enumerate(header) if name)
@@ -182,7 +186,7 @@ def _read_text(file: TableFile, columns: Sequence[str], rows: int | None) -> Gen
     pd = pandas()
     place = dict(zip(file.names, file.places, strict=True))
     with contextlib.ExitStack() as opened:
-        with _told_kindly(file.path):
+        with _pandas_errors_in_one_line(file.path):
             reader = opened.enter_context(
                 pd.read_csv(
                     file.path,
@@ -200,7 +204,7 @@ def _read_text(file: TableFile, columns: Sequence[str], rows: int | None) -> Gen
             )
         more = True
         while more:
-            with _told_kindly(file.path):
+            with _pandas_errors_in_one_line(file.path):
                 try:
                     part = reader.read(rows)
                 except StopIteration:
@@ -212,15 +216,15 @@ def _read_text(file: TableFile, columns: Sequence[str], rows: int | None) -> Gen
 
 
 @contextlib.contextmanager
-def _told_kindly(path: Path) -> Iterator[None]:
-    """What pandas finds wrong with a file, in one line."""
+def _pandas_errors_in_one_line(path: Path) -> Iterator[None]:
+    """Turn what pandas finds wrong with a file into an error of one line."""
     pd = pandas()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             yield
     except UnicodeDecodeError as error:
-        raise _encoding(path, error) from None
+        raise _not_utf8(path, error) from None
     except pd.errors.ParserWarning:
         raise InputError(f"{path}: rows have more cells than the first line has names; mend the file.") from None
     except pd.errors.EmptyDataError:
@@ -235,7 +239,8 @@ def _told_kindly(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _encoding(path: Path, error: UnicodeDecodeError) -> InputError:
+def _not_utf8(path: Path, error: UnicodeDecodeError) -> InputError:
+    """Return the error of a file in another encoding, with the command that mends it."""
     with path.open("rb") as file:
         found = "utf-16" if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "latin1"
     return InputError(
@@ -244,7 +249,8 @@ def _encoding(path: Path, error: UnicodeDecodeError) -> InputError:
     )
 
 
-def _parquet() -> Any:
+def _pyarrow() -> Any:
+    """Return the package pyarrow with its Parquet reader, or say which extra brings it."""
     try:
         importlib.import_module("pyarrow.parquet")
         return importlib.import_module("pyarrow")
@@ -255,7 +261,7 @@ def _parquet() -> Any:
 
 
 def _open_parquet(path: Path) -> TableFile:
-    arrow = _parquet()
+    arrow = _pyarrow()
     try:
         names = arrow.parquet.read_schema(path).names
     except (arrow.ArrowException, OSError) as error:
@@ -264,7 +270,7 @@ def _open_parquet(path: Path) -> TableFile:
 
 
 def _read_parquet(file: TableFile, columns: Sequence[str]) -> Generator[Any, None, None]:
-    arrow = _parquet()
+    arrow = _pyarrow()
     try:
         yield arrow.parquet.read_table(file.path, columns=list(columns)).to_pandas(ignore_metadata=True)
     except (arrow.ArrowException, OSError) as error:

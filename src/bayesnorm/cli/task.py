@@ -16,16 +16,17 @@ if TYPE_CHECKING:
     from ..tabular.column_types import Kind
 
 FEW_VALUES = 10
-"""Whole numbers with at most so many different values are taken for classes."""
+"""Number of different values up to which whole numbers are taken for classes."""
 
 LEAST_ROWS = 12
+"""Rows below which there are too few to train on some and test on others."""
 
-LARGEST, LARGEST_INT = 1e100, 2**53
-"""Of numbers to predict, whose squares have to be numbers too; and of those that are all whole and exact."""
+EXACT = 2**53
+"""Size up to which floats hold all whole numbers exactly."""
 
 
 class Task(StrEnum):
-    """What kind of prediction."""
+    """What is predicted: a number or a class."""
 
     regression = "regression"
     classification = "classification"
@@ -33,18 +34,18 @@ class Task(StrEnum):
 
 @dataclass(frozen=True)
 class Guess:
-    """A task, and why."""
+    """The task that a target looks like, and why."""
 
     task: Task
     reason: str
 
 
 def guess_task(name: str, values: NDArray[Any], kind: Kind) -> Guess:
-    """Regression for numbers, classification for text and for few different whole numbers.
+    """Guess regression for numbers, classification for text and for few different whole numbers.
 
     Args:
-        name: Of the target.
-        values: Without missing ones.
+        name: Name of the target.
+        values: Its values, none of which is missing.
         kind: What the column holds.
     """
     different = len(np.unique(values.astype(str) if kind == "category" else values))
@@ -57,14 +58,14 @@ def guess_task(name: str, values: NDArray[Any], kind: Kind) -> Guess:
 
 
 def require_targets(path: Path, name: str, values: NDArray[Any], kind: Kind, task: Task) -> NDArray[Any]:
-    """Targets that can be learned: numbers, or labels in an order.
+    """Return targets that can be learned, numbers or labels, or say why there is nothing to learn.
 
     Args:
-        path: Of the table, for messages.
-        name: Of the target.
-        values: Without missing ones.
+        path: The table's file, for messages.
+        name: Name of the target.
+        values: Its values, none of which is missing.
         kind: What the column holds.
-        task: What they are for.
+        task: What is to be predicted.
     """
     if len(values) < LEAST_ROWS:
         raise InputError(f"{path}: {len(values)} rows have a {name!r}; at least {LEAST_ROWS} would work.")
@@ -73,9 +74,13 @@ def require_targets(path: Path, name: str, values: NDArray[Any], kind: Kind, tas
     if len(np.unique(values.astype(str))) == 1:
         raise InputError(f"--target: {name!r} is {values[0]!s} in every row; a column that differs would work.")
     if task is Task.regression:
-        far = np.abs(values) > LARGEST
+        from ..tabular.targets import LARGEST_TARGET
+
+        far = np.abs(values) > LARGEST_TARGET
         if far.any():
-            raise InputError(f"--target: {name!r} reaches {values[far][0]:g}; numbers up to {LARGEST:g} would work.")
+            raise InputError(
+                f"--target: {name!r} reaches {values[far][0]:g}; numbers up to {LARGEST_TARGET:g} would work."
+            )
         return values
     labels = np.unique(values.astype(str))
     if len(labels) > max(FEW_VALUES, len(values) / 2):
@@ -83,25 +88,25 @@ def require_targets(path: Path, name: str, values: NDArray[Any], kind: Kind, tas
             f"--target: {name!r} has {len(labels)} different values in {len(values)} rows, too many to be classes; "
             "another column, or --task regression for numbers, would work."
         )
-    if kind == "number" and bool(((values == np.round(values)) & (np.abs(values) < LARGEST_INT)).all()):
+    if kind == "number" and bool(((values == np.round(values)) & (np.abs(values) < EXACT)).all()):
         return values.astype(np.int64)
     return values.astype(str).astype(object)
 
 
 def split(values: NDArray[Any], fraction: float, seed: int, task: Task) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Row numbers for training and for testing, each in order; classes are in both as often as they are in all.
+    """Return row numbers for training and for testing, each in order; both have classes as often as all rows do.
 
     Args:
         values: Targets.
-        fraction: Of the rows, for testing; at most a half.
-        seed: Of the choice.
+        fraction: Share of the rows for testing, at most a half.
+        seed: Seed of the choice.
         task: Whether the targets are classes.
     """
     order = np.random.default_rng(seed).permutation(len(values))
     if task is Task.classification:
         _, numbers, counts = np.unique(values.astype(str), return_inverse=True, return_counts=True)
         order = order[np.argsort(numbers[order], kind="stable")]
-        order = order[counts[numbers[order]] > 1]  # what there is one of is needed for training
+        order = order[counts[numbers[order]] > 1]  # a class with one row is needed for training
     steps = np.floor(np.arange(len(order) + 1) * fraction + 0.5)
     test = order[np.diff(steps) > 0] if len(order) else order
     if not len(test):

@@ -1,4 +1,4 @@
-"""Commands that cannot be meant."""
+"""The error of commands that cannot be meant."""
 
 from ..errors import BayesNormError
 

@@ -10,18 +10,18 @@ from pathlib import Path
 
 
 def own_version() -> str:
-    """Of bayesnorm, which is loaded whenever this is called."""
+    """Return the version of bayesnorm, which is loaded whenever this is called."""
     return str(sys.modules["bayesnorm"].__version__)
 
 
 def all_versions() -> dict[str, str]:
-    """Of all that a trained model depends on."""
+    """Return the versions of all that a trained model depends on, by name."""
     others = {name: version(name) for name in ("torch", "numpy", "pandas", "scikit-learn")}
     return {"bayesnorm": own_version(), **others, "python": platform.python_version()}
 
 
 def cpu_name() -> str:
-    """The processor, in the words of the operating system."""
+    """Return the name of the processor, in the words of the operating system."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

@@ -5,6 +5,7 @@ from .images import (
     CAMVID_CLASSES as CAMVID_CLASSES,
     CAMVID_VOID as CAMVID_VOID,
     CIFAR10_CLASSES as CIFAR10_CLASSES,
+    IMAGE_FILES as IMAGE_FILES,
     IMAGENET_MEAN as IMAGENET_MEAN,
     IMAGENET_STD as IMAGENET_STD,
     NOTMNIST_CLASSES as NOTMNIST_CLASSES,
@@ -15,4 +16,4 @@ from .images import (
     to_network_input as to_network_input,
 )
 from .toy import toy_regression as toy_regression
-from .uci import UCI_SETS as UCI_SETS, load_uci as load_uci, paper_split as paper_split
+from .uci import UCI_SETS as UCI_SETS, load_uci as load_uci, paper_split as paper_split, uci_file as uci_file

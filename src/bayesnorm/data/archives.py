@@ -12,10 +12,10 @@ from ..errors import FileFormatError
 
 
 def read_npz(path: Path, *keys: str) -> tuple[NDArray[Any], ...]:
-    """The arrays called `keys` of the `.npz` file at `path`, in that order.
+    """Return the arrays called `keys` of the `.npz` file at `path`, in that order.
 
     Raises:
-        FileFormatError: the file is no readable archive, or has no such arrays.
+        FileFormatError: The file is no readable archive, or has no such arrays.
     """
     try:
         with path.open("rb") as file:  # np.load itself leaves a damaged file open

@@ -9,28 +9,28 @@ VARIABLE = "BAYESNORM_DATA"
 
 
 def cache_folder() -> Path:
-    """The user's own data folder, `$XDG_CACHE_HOME/bayesnorm` or `~/.cache/bayesnorm`; it need not exist."""
+    """Return the user's own data folder, `$XDG_CACHE_HOME/bayesnorm` or `~/.cache/bayesnorm`; it need not exist."""
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     # The XDG specification: an empty or relative value counts as not set.
     return (base if base.is_absolute() else _at_home("~/.cache")) / "bayesnorm"
 
 
 def data_folders() -> list[Path]:
-    """Folders in search order: those in `BAYESNORM_DATA` (joined by `os.pathsep`), then the cache folder."""
+    """Return folders in search order: those in `BAYESNORM_DATA` (joined by `os.pathsep`), then the cache folder."""
     named = [part.strip() for part in os.environ.get(VARIABLE, "").split(os.pathsep)]
     return [*(_at_home(part) for part in named if part), cache_folder()]
 
 
 def _at_home(path: str) -> Path:
-    """`~` as the home folder; as it is where nobody knows that one, as in a container without users."""
+    """Return a path with `~` as the home folder; as it is where nobody knows that one, as in a container."""
     return Path(os.path.expanduser(path))  # Path's own would raise there
 
 
 def find(relative_path: str | os.PathLike[str]) -> Path:
-    """The first file called `relative_path` (such as `"uci/boston.npz"`) in the data folders.
+    """Return the first file called `relative_path` (such as `"uci/boston.npz"`) in the data folders.
 
     Raises:
-        DataNotFoundError: no folder has it; the message lists the folders that were searched.
+        DataNotFoundError: No folder has it; the message lists the folders that were searched.
     """
     relative = Path(relative_path)
     if relative.is_absolute() or ".." in relative.parts:

@@ -36,12 +36,24 @@ CAMVID_VOID = 11
 IMAGENET_MEAN: tuple[float, float, float] = (0.485, 0.456, 0.406)
 IMAGENET_STD: tuple[float, float, float] = (0.229, 0.224, 0.225)
 
+_CIFAR10_LABELS = "cifar10/labels.npz"
 _CIFAR10_SHEETS = {"test": "test_first2000", "train": "train_first5000"}
-_CAMVID_SPLITS = ("train", "val", "test")
+_SVHN_LABELS, _SVHN_SHEET = "svhn/labels.npz", "svhn/test_0.webp"
+_CAMVID_LABELS = "camvid/labels_180x240.npz"
+_CAMVID_SHEETS = {split: f"camvid/{split}_180x240.webp" for split in ("train", "val", "test")}
+_NOTMNIST = "notmnist/notmnist_small.npz"
+
+IMAGE_FILES: dict[str, tuple[str, ...]] = {
+    "cifar10": (_CIFAR10_LABELS, *(f"cifar10/{sheet}.webp" for sheet in _CIFAR10_SHEETS.values())),
+    "svhn": (_SVHN_LABELS, _SVHN_SHEET),
+    "camvid": (_CAMVID_LABELS, *_CAMVID_SHEETS.values()),
+    "notmnist": (_NOTMNIST,),
+}
+"""Where the files of each image set lie in a data folder."""
 
 
 def load_cifar10(split: str = "test", rows: Rows = None) -> tuple[Images, Labels]:
-    """The first 2,000 test images (`split="test"`) or 5,000 training images (`"train"`) of CIFAR-10.
+    """Return the first 2,000 test images (`split="test"`) or 5,000 training images (`"train"`) of CIFAR-10.
 
     Returns:
         uint8 images (N, 32, 32, 3) and int64 labels (N,) into `CIFAR10_CLASSES`.
@@ -49,49 +61,49 @@ def load_cifar10(split: str = "test", rows: Rows = None) -> tuple[Images, Labels
     if split not in _CIFAR10_SHEETS:
         raise BayesNormError(f"split must be 'test' or 'train', got {split!r}")
     sheet = _CIFAR10_SHEETS[split]
-    (labels,) = read_npz(find("cifar10/labels.npz"), sheet)
+    (labels,) = read_npz(find(_CIFAR10_LABELS), sheet)
     return _load_sheet(find(f"cifar10/{sheet}.webp"), labels, rows, height=32, width=32, per_row=100)
 
 
 def load_svhn(rows: Rows = None) -> tuple[Images, Labels]:
-    """13,016 digits of SVHN's test set, cropped from its street photos.
+    """Return 13,016 digits of SVHN's test set, cropped from its street photos.
 
     Real SVHN, but not pixel-identical to the usual `test_32x32.mat`: say so beside any figure made from it.
 
     Returns:
         uint8 images (N, 32, 32, 3) and int64 labels (N,), the digit itself.
     """
-    (labels,) = read_npz(find("svhn/labels.npz"), "test_0")
-    return _load_sheet(find("svhn/test_0.webp"), labels, rows, height=32, width=32, per_row=100)
+    (labels,) = read_npz(find(_SVHN_LABELS), "test_0")
+    return _load_sheet(find(_SVHN_SHEET), labels, rows, height=32, width=32, per_row=100)
 
 
 def load_camvid(split: str, rows: Rows = None) -> tuple[Images, Labels]:
-    """CamVid road scenes at half size: 367 for `split="train"`, 101 for `"val"`, 233 for `"test"`.
+    """Return CamVid road scenes at half size: 367 for `split="train"`, 101 for `"val"`, 233 for `"test"`.
 
     CC BY-NC 4.0: research only.
 
     Returns:
         uint8 images (N, 180, 240, 3) and int64 labels (N, 180, 240) into `CAMVID_CLASSES`, or `CAMVID_VOID`.
     """
-    if split not in _CAMVID_SPLITS:
-        raise BayesNormError(f"split must be one of {', '.join(_CAMVID_SPLITS)}, got {split!r}")
-    (labels,) = read_npz(find("camvid/labels_180x240.npz"), split)
-    return _load_sheet(find(f"camvid/{split}_180x240.webp"), labels, rows, height=180, width=240, per_row=20)
+    if split not in _CAMVID_SHEETS:
+        raise BayesNormError(f"split must be one of {', '.join(_CAMVID_SHEETS)}, got {split!r}")
+    (labels,) = read_npz(find(_CAMVID_LABELS), split)
+    return _load_sheet(find(_CAMVID_SHEETS[split]), labels, rows, height=180, width=240, per_row=20)
 
 
 def load_notmnist(rows: Rows = None) -> tuple[Images, Labels]:
-    """notMNIST small: 18,724 grey letters A to J in many typefaces.
+    """Return notMNIST small: 18,724 grey letters A to J in many typefaces.
 
     Returns:
         uint8 images (N, 28, 28) and int64 labels (N,) into `NOTMNIST_CLASSES`.
     """
-    images, labels = read_npz(find("notmnist/notmnist_small.npz"), "x", "y")
+    images, labels = read_npz(find(_NOTMNIST), "x", "y")
     chosen = _row_numbers(rows, len(images))
     return images[chosen].astype(np.uint8, copy=False), labels[chosen].astype(np.int64)
 
 
 def to_network_input(images: Images) -> Tensor:
-    """uint8 images as the normalised float32 tensor (N, 3, H, W) that the CIFAR ResNets were trained on.
+    """Return uint8 images as the normalised float32 tensor (N, 3, H, W) that the CIFAR ResNets were trained on.
 
     Scaled to [0, 1], minus `IMAGENET_MEAN`, divided by `IMAGENET_STD`, per channel.
 
@@ -118,13 +130,14 @@ def to_network_input(images: Images) -> Tensor:
 def _load_sheet(
     path: Path, labels: NDArray[Any], rows: Rows, *, height: int, width: int, per_row: int
 ) -> tuple[Images, Labels]:
+    """Return the chosen images of a sheet with a label for each, and their labels."""
     chosen = _row_numbers(rows, len(labels))
     images = cut_sheet(path, chosen, count=len(labels), height=height, width=width, per_row=per_row)
     return images, labels[chosen].astype(np.int64)
 
 
 def cut_sheet(path: Path, rows: NDArray[np.intp], *, count: int, height: int, width: int, per_row: int) -> Images:
-    """Images number `rows` (n, height, width, 3) out of a sheet of `count` images, `per_row` to a row.
+    """Return images number `rows` (n, height, width, 3) out of a sheet of `count` images, `per_row` to a row.
 
     The picture's size is compared with the expected one before any pixel is decoded. Pillow's guard against
     decompression bombs stays as the program set it: the largest sheet (CamVid, 16 megapixels) is far below
@@ -151,7 +164,7 @@ def cut_sheet(path: Path, rows: NDArray[np.intp], *, count: int, height: int, wi
 
 
 def _row_numbers(rows: Rows, count: int) -> NDArray[np.intp]:
-    """`rows` as row numbers between 0 and `count` - 1."""
+    """Return `rows` as row numbers between 0 and `count` - 1."""
     if rows is None:
         return np.arange(count)
     if isinstance(rows, slice):
@@ -174,6 +187,7 @@ def _row_numbers(rows: Rows, count: int) -> NDArray[np.intp]:
 
 
 def _pillow() -> Any:
+    """Return Pillow's module of images, or say which extra brings it."""
     try:
         from PIL import Image
     except ImportError as error:

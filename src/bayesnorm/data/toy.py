@@ -11,7 +11,7 @@ _NOISE_STD = 0.3
 
 
 def toy_regression(seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Twenty noisy points of y = x sin(x) on [-5, 5] with two gaps, for a figure like the MCBN paper's first.
+    """Return twenty noisy points of y = x sin(x) on [-5, 5] with two gaps, for a figure like the MCBN paper's first.
 
     In the manner of Karpathy's ConvNetJS demo "toy 1d regression" (2015), which the paper follows; these are
     *not* the paper's own points, which were not published.

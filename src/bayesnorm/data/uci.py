@@ -12,11 +12,16 @@ UCI_SETS: tuple[str, ...] = ("boston", "concrete", "energy", "kin8nm", "power", 
 """Names that `load_uci` takes; energy is the heating load, wine is red wine."""
 
 
+def uci_file(name: str) -> str:
+    """Return where a regression set lies in a data folder."""
+    return f"uci/{name}.npz"
+
+
 def load_uci(name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """One regression set in its original row order and units: `X` (N, d) and `y` (N,), both float64."""
+    """Return a regression set in its original row order and units: `X` (N, d) and `y` (N,), both float64."""
     if name not in UCI_SETS:
         raise BayesNormError(f"name must be one of {', '.join(UCI_SETS)}, got {name!r}")
-    path = find(f"uci/{name}.npz")
+    path = find(uci_file(name))
     X, y = read_npz(path, "X", "y")
     if X.ndim != 2 or y.shape != X.shape[:1] or {X.dtype.kind, y.dtype.kind} - set("biuf"):
         raise FileFormatError(
@@ -27,7 +32,7 @@ def load_uci(name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def paper_split(n_rows: int, split: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The MCBN paper's split number `split` (1 to 5; larger ones go on in the same way) of `n_rows` rows.
+    """Return the MCBN paper's split number `split` (1 to 5; larger ones go on in the same way) of `n_rows` rows.
 
     NumPy's legacy generator, seeded with `split`, shuffles the row numbers; the first round(0.2 N) are the
     test rows. With the row order of `load_uci` these are the paper's own test sets.

@@ -45,9 +45,9 @@ class CifarResNet(nn.Module):
     average pool stands before `linear`, so 28x28 images run as well as 32x32 ones.
 
     Args:
-        depth: number of layers with weights: 20, 32, 44 or 56.
-        classes: number of outputs.
-        seed: of the weights (He initialisation, linear bias 0); the global generator is not touched.
+        depth: Number of layers with weights: 20, 32, 44 or 56.
+        classes: Number of outputs.
+        seed: Seed of the weights (He initialisation, linear bias 0); the global generator is not touched.
     """
 
     def __init__(self, depth: int = 32, classes: int = 10, seed: int = 0) -> None:
@@ -78,7 +78,7 @@ class CifarResNet(nn.Module):
 
 
 def load_cifar_resnet(depth: int = 32) -> CifarResNet:
-    """A trained CIFAR-10 ResNet in eval mode; file `resnet_cifar10/resnet{depth}.safetensors`.
+    """Return a trained CIFAR-10 ResNet in eval mode, from the file `resnet_cifar10/resnet{depth}.safetensors`.
 
     There are weights for depths 20 and 32 (test error 8.27 % and 7.37 %); `bayesnorm.data.to_network_input`
     makes the inputs that they were trained on.
@@ -96,7 +96,7 @@ def load_cifar_resnet(depth: int = 32) -> CifarResNet:
 
 
 def _without_prefix(state: Mapping[str, Tensor], prefix: str = "module.") -> dict[str, Tensor]:
-    """Names as the bare network has them (`nn.DataParallel` puts `module.` in front)."""
+    """Return a state with names as the bare network has them (`nn.DataParallel` puts `module.` in front)."""
     return {name.removeprefix(prefix): tensor for name, tensor in state.items()}
 
 

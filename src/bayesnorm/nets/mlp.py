@@ -21,17 +21,17 @@ def paper_mlp(
     eps: float = 1e-10,
     seed: int = 0,
 ) -> nn.Sequential:
-    """Perceptron of Teye et al. 2018: linear without bias -> BN -> ReLU for each hidden layer, then linear.
+    """Return the perceptron of Teye et al. 2018: linear without bias -> BN -> ReLU for each hidden layer, then linear.
 
     Weights are normal with standard deviation 0.1, cut off at 0.2; gamma 1, beta 0, output bias 0. In
     training mode, on the CPU, in torch's default dtype.
 
     Args:
-        in_features: columns of the input (batch, in_features).
-        out_features: columns of the output (batch, out_features).
-        hidden: units per hidden layer; the paper has (50, 50), and (100, 100) for protein.
-        eps: epsilon of the BN layers.
-        seed: of the weights; the global generator is not touched.
+        in_features: Columns of the input (batch, in_features).
+        out_features: Columns of the output (batch, out_features).
+        hidden: Units of each hidden layer; the paper has (50, 50), and (100, 100) for protein.
+        eps: Epsilon of the BN layers.
+        seed: Seed of the weights; the global generator is not touched.
     """
     widths = _widths(in_features, hidden, out_features)
     eps = require_number("eps", eps, least=0, words="; a number from 0, such as 1e-10, would work.")
@@ -50,12 +50,12 @@ def paper_mlp(
 def paper_dropout_mlp(
     in_features: int, rate: float, out_features: int = 1, hidden: Sequence[int] = (50, 50), seed: int = 0
 ) -> nn.Sequential:
-    """The same paper's network for dropout: dropout before every linear layer, the input's too, and no batch norm.
+    """Return the same paper's network with dropout before each linear layer, the input's too, and no batch norm.
 
     Weights as in `paper_mlp`, biases 0.
 
     Args:
-        in_features, out_features, hidden, seed: As in `paper_mlp`.
+        in_features, out_features, hidden, seed: The same as in `paper_mlp`.
         rate: Share of units that dropout drops.
     """
     rate = require_number("rate", rate, least=0, below=1, words="; a probability from 0 to below 1 would work.")
@@ -68,10 +68,10 @@ def paper_dropout_mlp(
 def plain_mlp(
     in_features: int, out_features: int = 1, hidden: Sequence[int] = (50, 50), seed: int = 0
 ) -> nn.Sequential:
-    """The same shape with neither batch norm nor dropout: linear layers with biases, which are 0, and ReLU.
+    """Return the same shape with neither batch norm nor dropout: linear layers with biases, which are 0, and ReLU.
 
     Args:
-        in_features, out_features, hidden, seed: As in `paper_mlp`.
+        in_features, out_features, hidden, seed: The same as in `paper_mlp`.
     """
     widths = _widths(in_features, hidden, out_features)
     generator = torch.Generator(device="cpu").manual_seed(require_seed(seed))
@@ -82,7 +82,7 @@ def plain_mlp(
 
 
 def _widths(in_features: Any, hidden: Any, out_features: Any) -> list[int]:
-    """Units of all layers, the input's too."""
+    """Return the units of all layers, the input's too, or refuse them."""
     given = [in_features, *(hidden if isinstance(hidden, Iterable) else [None]), out_features]
     widths = [width for width in map(as_whole, given) if width is not None and width >= 1]
     if len(widths) < len(given):
@@ -94,6 +94,7 @@ def _widths(in_features: Any, hidden: Any, out_features: Any) -> list[int]:
 
 
 def _linear(fan_in: int, fan_out: int, generator: torch.Generator, *, bias: bool) -> nn.Linear:
+    """Return a linear layer with the paper's weights and biases of 0."""
     # skip_init: the constructor's own initialisation would draw from the global generator.
     layer: nn.Linear = nn.utils.skip_init(nn.Linear, fan_in, fan_out, bias=bias, device="cpu")
     nn.init.trunc_normal_(layer.weight, std=WEIGHT_STD, a=-2 * WEIGHT_STD, b=2 * WEIGHT_STD, generator=generator)

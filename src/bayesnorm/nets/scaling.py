@@ -12,8 +12,8 @@ class Rescaled(nn.Module):
     """`network((x - x_mean) / x_std) * y_std + y_mean`; constant columns get a standard deviation of 1.
 
     Args:
-        network: Trained on standardised x and y.
-        x_mean, x_std, y_mean, y_std: Of the training rows, with the population's formula (ddof 0).
+        network: Network that was trained on standardised x and y.
+        x_mean, x_std, y_mean, y_std: Moments of the training rows, with the population's formula (ddof 0).
     """
 
     def __init__(self, network: nn.Module, x_mean: Tensor, x_std: Tensor, y_mean: Tensor, y_std: Tensor) -> None:
@@ -24,12 +24,12 @@ class Rescaled(nn.Module):
 
     @classmethod
     def of(cls, network: nn.Module, x: Tensor, y: Tensor) -> Self:
-        """With the means and standard deviations of training rows `x`, `y`."""
+        """Return the network with the means and standard deviations of training rows `x`, `y`."""
         (x_std, x_mean), (y_std, y_mean) = (torch.std_mean(value, dim=0, correction=0) for value in (x, y))
         return cls(network, x_mean, torch.where(x_std > 0, x_std, 1.0), y_mean, torch.where(y_std > 0, y_std, 1.0))
 
     def standardise(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Raw x and y in the inner network's units."""
+        """Return raw x and y in the inner network's units."""
         return (x - self.x_mean) / self.x_std, (y - self.y_mean) / self.y_std
 
     def forward(self, x: Tensor) -> Tensor:

@@ -25,32 +25,32 @@ from .training_rows import as_input_errors, require_rows
 class BayesNormClassifier(ClassifierMixin, TabularEstimator):
     """Bayesian classification on a table: probabilities that mean what they say.
 
-    As `BayesNormRegressor`, with a softmax: the temperature takes the place of the precision, and choices are made by
-    the held-out negative log-likelihood (NLL).
+    It works as `BayesNormRegressor` does, with a softmax: the temperature takes the place of the precision, and choices
+    are made by the held-out negative log-likelihood (NLL).
 
     Args:
         method: Where the doubt comes from: "mcbn", "gaussian", "stochastic", "dropout", or "ensemble".
         hidden: Units of each hidden layer.
-        weight_decay: lambda; None chooses, and so do several to choose from.
-        batch_size: M, rows per training step; None chooses, and so do several.
+        weight_decay: Weight decay lambda; None chooses, and so do several to choose from.
+        batch_size: Number of rows M per training step; None chooses, and so do several.
         epochs: Passes over the rows at the full learning rate; None chooses. A fifth as many follow at lower ones.
         temperature: What logits are divided by; None chooses.
-        effective_batch_size: M' of the doubt: "nll" chooses by held-out NLL, "elbo" by the evidence lower bound on
-            training rows, a number is taken as it is, and None is the training batch size.
-        dropout_rate: With method "dropout"; None chooses, and so do several.
-        learning_rate: Of Adam.
-        folds: Of cross-validation, with the classes spread evenly; None skips it, and then nothing may be left to
-            choose.
-        max_epochs: Most passes where the number is chosen; None decides by rows.
+        effective_batch_size: Batch size M' that sets the doubt: "nll" chooses by held-out NLL, "elbo" by the evidence
+            lower bound on training rows, a number is taken as it is, and None is the training batch size.
+        dropout_rate: Share of units that method "dropout" drops; None chooses, and so do several.
+        learning_rate: Step size of Adam.
+        folds: Number of folds of cross-validation, with the classes spread evenly; None skips it, and then nothing may
+            be left to choose.
+        max_epochs: Most passes where their number is chosen; None decides by rows.
         patience: Epochs without a better held-out score before training stops; None is a fifth of the most.
-        draws: Networks that a prediction is averaged over.
-        members: Networks of an ensemble.
-        random_state: Same number, same result.
-        verbose: 1 shows progress on standard error.
+        draws: Number of networks that a prediction is averaged over.
+        members: Number of networks of an ensemble.
+        random_state: Seed; the same number gives the same result.
+        verbose: Whether to show progress on standard error, 1 or 0.
 
     Attributes:
         classes_: The labels, in the order of probabilities.
-        posterior_, selection_, preprocessing_, likeness_, n_features_in_, feature_names_in_, seed_: As those of
+        posterior_, selection_, preprocessing_, likeness_, n_features_in_, feature_names_in_, seed_: The same as in
             `BayesNormRegressor`.
     """
 
@@ -115,17 +115,20 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
         return self._fit(X, labels, sample_weight)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable label of each row."""
-        best = self.predict_proba(X).argmax(1)
-        return self.classes_[best]
+        """Return the most probable label of each row."""
+        probs = self.predict_proba(X)
+        return self.classes_[probs.argmax(1)]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probabilities of the labels, (rows, labels), in the order of `classes_`."""
-        probs = self.predict_dist(X).probs
-        return (probs / probs.sum(1, keepdim=True)).numpy()
+        """Return probabilities of the labels, (rows, labels), in the order of `classes_`."""
+        return self.proba_of(self.predict_dist(X))
+
+    def proba_of(self, predictive: ClassificationPredictive) -> NDArray[np.float64]:
+        """Return the probabilities of `predict_proba` for what `predict_dist` gave; those of a row sum to 1."""
+        return (predictive.probs / predictive.probs.sum(1, keepdim=True)).numpy()
 
     def predict_dist(self, X: Any) -> ClassificationPredictive:
-        """The predictive distribution of the class numbers.
+        """Return the predictive distribution of the class numbers.
 
         Args:
             X: A table with the columns of training.
@@ -135,14 +138,14 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
         return found
 
     def doubt(self, X: Any) -> pd.DataFrame:
-        """What there is to doubt about each row.
+        """Return what there is to doubt about each row.
 
         `entropy` (all doubt) and `mutual_information` (what more rows could take away), in nats; `unlike`, whether the
         row is unlike those of training (`likeness.py`) or holds what they never did; and `unseen`, in which columns.
         """
         return self.predict_with_doubt(X)[1]
 
-    def _parts(self, predictive: ClassificationPredictive) -> dict[str, NDArray[np.float64]]:
+    def _doubt_columns(self, predictive: ClassificationPredictive) -> dict[str, NDArray[np.float64]]:
         return {
             "entropy": predictive.entropy.numpy(),
             "mutual_information": predictive.mutual_information.clamp_min(0).numpy(),

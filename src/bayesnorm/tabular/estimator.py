@@ -33,7 +33,7 @@ from .trainer import Trainer
 from .training_rows import as_input_errors, check_frame, row_weights
 
 LIKENESS_FOLDS = 5
-"""Where cross-validation was not wanted."""
+"""Number of folds that likeness is measured by where cross-validation was not wanted."""
 
 
 class TabularEstimator(BaseEstimator):
@@ -48,19 +48,20 @@ class TabularEstimator(BaseEstimator):
 
     @abstractmethod
     def _targets(self, y: Any, rows: NDArray[np.int64], weights: Tensor | None) -> Targets:
-        """What networks learn, from targets that have been checked."""
+        """Return what networks learn, from targets that have been checked, and note what predictions need of them."""
 
     @abstractmethod
     def _likelihood(self, targets: Targets) -> tuple[Likelihood, bool]:
-        """In standard units, and whether its noise is to be chosen."""
+        """Return the likelihood in standard units, and whether its noise is to be chosen."""
 
     @abstractmethod
-    def _parts(self, predictive: Any) -> dict[str, NDArray[np.float64]]:
-        """The doubt of every row, by name."""
+    def _doubt_columns(self, predictive: Any) -> dict[str, NDArray[np.float64]]:
+        """Return the parts of every row's doubt, by name."""
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
+        """Choose and train; `y` has been checked."""
         check_parameters(self.get_params(deep=False))
-        self._check_columns(X, reset=True)
+        self._check_table(X, reset=True)
         with as_input_errors():
             check_consistent_length(X, y)
         rows = len(y)
@@ -82,7 +83,7 @@ class TabularEstimator(BaseEstimator):
         return self
 
     def _chooser(self, features: NDArray[np.float64], targets: Targets, folds: list[NDArray[np.int64]]) -> Chooser:
-        """The constructor's parameters in the terms of cross-validation."""
+        """Return what fits and chooses the networks, with the constructor's parameters in its terms."""
         given = self.get_params(deep=False)
         rows = len(features)
         if self.folds is not None:
@@ -99,7 +100,11 @@ class TabularEstimator(BaseEstimator):
             raise InputError(
                 f"batch_size: {max(plan.batch_sizes)} for {rows} rows to train on; at most {rows - 1} would work."
             )
-        size = given["effective_batch_size"]
+        size: Any = given["effective_batch_size"]
+        if size in ("crps", "nll"):
+            size = "score"
+        elif size not in ("elbo", None):
+            size = float(size)
         likelihood, noise = self._likelihood(targets)
         trainer = Trainer(
             x=torch.from_numpy(features).float(),
@@ -116,28 +121,24 @@ class TabularEstimator(BaseEstimator):
             folds=tuple(torch.from_numpy(fold) for fold in folds) if self.folds is not None else (),
             likelihood=likelihood,
             noise=noise,
-            effective_batch_size="score"
-            if size in ("crps", "nll")
-            else size
-            if size in ("elbo", None)
-            else float(size),
+            effective_batch_size=size,
             members=given["members"],
             draws=given["draws"],
         )
 
     def predict_dist(self, X: Any) -> Predictive:
-        """The predictive distribution of the target, in its own units.
+        """Return the predictive distribution of the target, in its own units.
 
         Args:
             X: A table with the columns of training.
         """
-        return self._predictive(self._look(X)[0])
+        return self._predictive_of(self._features_of(X)[0])
 
     def predict_with_doubt(self, X: Any) -> tuple[Predictive, pd.DataFrame]:
-        """What `predict_dist` and `doubt` say of a table, with one pass of the network in place of two."""
-        features, unseen = self._look(X)
-        predictive = self._predictive(features)
-        frame = pd.DataFrame(self._parts(predictive), index=X.index if isinstance(X, pd.DataFrame) else None)
+        """Return what `predict_dist` and `doubt` say of a table, with one pass of the network in place of two."""
+        features, unseen = self._features_of(X)
+        predictive = self._predictive_of(features)
+        frame = pd.DataFrame(self._doubt_columns(predictive), index=X.index if isinstance(X, pd.DataFrame) else None)
         frame["unlike"] = self.likeness_.unlike(features) | (np.array(unseen, dtype=object) != "")
         frame["unseen"] = unseen
         return predictive, frame
@@ -149,23 +150,24 @@ class TabularEstimator(BaseEstimator):
         """
         write_estimator(self, path)
 
-    def _predictive(self, features: NDArray[np.float64]) -> Predictive:
+    def _predictive_of(self, features: NDArray[np.float64]) -> Predictive:
         # float32, as in training; the network's own arithmetic is in double precision.
         x = torch.from_numpy(features).float().double()
         return self.posterior_.predict(x, MonteCarlo(self._draws), seed=self.seed_)
 
     @property
     def _draws(self) -> int:
+        """Number of networks that a prediction is averaged over."""
         return self.posterior_.default_samples if self.method == "ensemble" else self.draws
 
-    def _look(self, X: Any) -> tuple[NDArray[np.float64], list[str]]:
-        """Features of a table, and the columns of each row that hold what training never did."""
+    def _features_of(self, X: Any) -> tuple[NDArray[np.float64], list[str]]:
+        """Return features of a table, and the columns of each row that hold what training never did."""
         check_is_fitted(self)
-        self._check_columns(X, reset=False)
+        self._check_table(X, reset=False)
         return self.preprocessing_.look(X)
 
-    def _check_columns(self, X: Any, *, reset: bool) -> None:
-        """Number and names of columns: noted, or compared with those of training."""
+    def _check_table(self, X: Any, *, reset: bool) -> None:
+        """Note number and names of a table's columns, or compare them with those of training."""
         with as_input_errors():
             check_frame(X)
             if isinstance(X, pd.DataFrame):

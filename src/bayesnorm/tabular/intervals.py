@@ -18,7 +18,10 @@ from ..predictive import RegressionPredictive
 from .column_types import Numbers
 
 STEPS = 1000
+"""Levels between 0 and 1 that are kept."""
+
 WIDEST = 1 - 1e-9
+"""Largest level that is taken; the interval of level 1 is infinite."""
 
 
 @dataclass(frozen=True)
@@ -26,14 +29,15 @@ class IntervalLevels:
     """Which level of the predictive's own interval to take for a level that is asked for.
 
     Args:
-        own: For each output, at the levels 0, 1 / 1000, ..., 1: (outputs, 1001).
+        own: Levels of the predictive's own interval, for each output at the levels 0, 1 / 1000, ..., 1 that are asked
+            for: (outputs, 1001).
     """
 
     own: Numbers
 
     @classmethod
     def fit(cls, predictive: RegressionPredictive, target: Numbers, weights: Numbers | None) -> Self:
-        """From predictions of held-out rows (rows, outputs), their targets and weights."""
+        """Learn from predictions of held-out rows (rows, outputs), their targets and weights."""
         needed = np.abs(2 * predictive.cdf(target).numpy() - 1)  # the level whose interval just holds the target
         counts = np.ones(len(needed)) if weights is None else weights
         levels = np.linspace(0, 1, STEPS + 1)
@@ -45,7 +49,7 @@ class IntervalLevels:
         return cls(np.minimum(np.stack(found), WIDEST))
 
     def interval(self, predictive: RegressionPredictive, level: float) -> tuple[Tensor, Tensor]:
-        """(lower, upper) of predictions (rows, outputs) at a level."""
+        """Return (lower, upper) of predictions (rows, outputs) at a level."""
         levels = np.linspace(0, 1, STEPS + 1)
         lower, upper = predictive.mean.clone(), predictive.mean.clone()
         for i, own in enumerate(self.own):
@@ -56,7 +60,7 @@ class IntervalLevels:
         return lower, upper
 
     def transform(self, own: Numbers) -> Numbers:
-        """The predictive's own probability of a target at or below y, (rows, outputs), as these intervals have it.
+        """Return probabilities of targets at or below y by these intervals, from the predictive's own, (rows, outputs).
 
         A target lies within the interval of a level where its transform is within level / 2 of a half.
         """

@@ -18,9 +18,10 @@ from sklearn.covariance import ledoit_wolf
 from .column_types import Numbers
 
 QUANTILE = 0.995
+"""Share of held-out training rows that are not unlike."""
 
 MOST_CORRELATED = 300
-"""Beyond so many features each counts for itself."""
+"""Number of features above which each counts for itself, without covariances."""
 
 RIDGE = 1e-6
 """Least variance of a direction, in standardised features: categories that exclude each other leave some with none."""
@@ -31,7 +32,7 @@ class Likeness:
     """Moments of training features, and how far from them is unlike.
 
     Args:
-        mean: (features,).
+        mean: Mean of each feature, (features,).
         root: A root of the inverse covariance, (features, features), or (features,) where each counts for itself.
         threshold: The distance above which a row is unlike.
     """
@@ -50,17 +51,18 @@ class Likeness:
         return cls(*_moments(features), float(np.quantile(np.concatenate(held_out), QUANTILE)))
 
     def distance(self, features: Numbers) -> Numbers:
-        """Root mean square of the deviations in uncorrelated directions: about 1 for rows like those of training."""
+        """Return root mean squares of deviations in uncorrelated directions: about 1 for rows like training rows."""
         z = features - self.mean
         z = z @ self.root if self.root.ndim == 2 else z * self.root
         return np.sqrt(np.square(z).mean(1))
 
     def unlike(self, features: Numbers) -> NDArray[np.bool_]:
-        """Which rows are unlike those of training."""
+        """Return which rows are unlike those of training."""
         return self.distance(features) > self.threshold
 
 
 def _moments(features: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the mean of features and a root of their inverse covariance; see `Likeness`."""
     if features.shape[1] > MOST_CORRELATED:
         return features.mean(0), 1 / np.sqrt(features.var(0) + RIDGE)
     covariance, _ = ledoit_wolf(features)

@@ -32,7 +32,7 @@ def write_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
     config = {
         "format": FORMAT,
         "estimator": type(estimator).__name__,
-        "parameters": {name: _plain(name, value) for name, value in estimator.get_params(deep=False).items()},
+        "parameters": {name: _json_parameter(name, value) for name, value in estimator.get_params(deep=False).items()},
         "preprocessing": estimator.preprocessing_.config(),
         "selection": estimator.selection_.config(),
         "threshold": likeness.threshold,
@@ -91,12 +91,12 @@ def _restored(tensors: dict[str, torch.Tensor], config: dict[str, Any], classes:
     return estimator
 
 
-def _plain(name: str, value: Any) -> Any:
-    """A parameter as a JSON value; a generator of random numbers is not kept, the seed that it gave is."""
+def _json_parameter(name: str, value: Any) -> Any:
+    """Return a parameter as a JSON value; a generator of random numbers is not kept, the seed that it gave is."""
     if name == "random_state" and not isinstance(value, int | np.integer):
         return None
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, list | tuple):
-        return [_plain("", each) for each in value]
+        return [_json_parameter("", each) for each in value]
     return value

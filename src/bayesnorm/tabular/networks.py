@@ -17,7 +17,7 @@ from ..posterior import Posterior
 METHODS = ("mcbn", "gaussian", "stochastic", "dropout", "ensemble")
 
 EPS = 1e-5
-"""Of batch norm: units that are constant on a batch stay finite."""
+"""Epsilon of batch norm; units that are constant on a batch stay finite."""
 
 RANK = 64
 """Directions that "gaussian" keeps of the batch statistics' covariance."""
@@ -26,7 +26,7 @@ RANK = 64
 def network_for(
     method: str, inputs: int, outputs: int, hidden: Sequence[int], dropout_rate: float | None, seed: int
 ) -> nn.Sequential:
-    """A network with fresh weights: the paper's with batch norm, or one with dropout after every hidden layer."""
+    """Return a network with fresh weights: the paper's with batch norm, or one with dropout after each hidden layer."""
     if method != "dropout":
         return paper_mlp(inputs, outputs, hidden, eps=EPS, seed=seed)
     layers: list[nn.Module] = []
@@ -45,16 +45,16 @@ def posterior_for(
     states: int,
     seed: int,
 ) -> Posterior:
-    """The method's posterior of one trained network, or of several members.
+    """Return the method's posterior of one trained network, or of several members.
 
     Args:
         method: One of `METHODS`.
-        networks: Trained on x; one, or the members of an ensemble.
+        networks: One network trained on x, or the members of an ensemble.
         x: Training inputs.
         likelihood: How outputs become distributions of targets.
-        batch_size: M, that of training.
-        states: Batches whose statistics are kept.
-        seed: Of these batches.
+        batch_size: M, the batch size of training.
+        states: Number of batches whose statistics are kept.
+        seed: Seed of the choice of these batches.
     """
     if method == "ensemble":
         return ensemble(networks, likelihood)

@@ -16,6 +16,7 @@ in a column that never changed) is told beside the features.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -29,14 +30,19 @@ NORMAL_RANGE = 1.3489795
 """Interquartile range of the standard normal distribution."""
 
 LINEAR = 10.0
-"""Up to which size z is left alone."""
+"""Size of z up to which it is left alone."""
 
 LARGEST = 1e300
 """Larger numbers are taken for this one, so that no difference overflows."""
 
 MOST_CATEGORIES = 30
+"""Categories of a column that have a feature of their own."""
+
 LEAST_ROWS = 2
+"""Rows below which a category is rare."""
+
 LEAST_STD = 0.1
+"""Least standard deviation that a feature which is on or off is divided by."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +50,8 @@ class NumericColumn:
     """How a column of numbers is read.
 
     Args:
-        name: The column's.
-        centre: The median of training; None where all values are missing.
+        name: Name of the column.
+        centre: Median of training; None where all values are missing.
         scale: What a deviation is divided by; 0 where all training values are the same.
         missing: Whether training has missing values.
     """
@@ -57,6 +63,7 @@ class NumericColumn:
 
     @classmethod
     def fit(cls, name: str, values: Numbers) -> Self:
+        """Learn from the column's training values."""
         known = np.clip(values[~np.isnan(values)], -LARGEST, LARGEST)
         if not len(known) or known.min() == known.max():
             return cls(name, float(known[0]) if len(known) else None, 0.0, bool(np.isnan(values).any()))
@@ -68,14 +75,16 @@ class NumericColumn:
 
     @property
     def features(self) -> list[str]:
-        return [self.name] * (self.scale > 0) + [f"{self.name} is missing"] * self._sometimes
+        """Names of the features that the column gives."""
+        return [self.name] * (self.scale > 0) + [f"{self.name} is missing"] * self._sometimes_missing
 
     @property
-    def _sometimes(self) -> bool:
+    def _sometimes_missing(self) -> bool:
+        """Whether some training values are missing, and some are not."""
         return self.missing and self.centre is not None
 
     def encode(self, column: ColumnValues) -> tuple[list[Numbers], NDArray[np.bool_]]:
-        """Features, and which rows hold what training never did."""
+        """Return features, and which rows hold what training never did."""
         values = np.clip(as_numbers(self.name, column), -LARGEST, LARGEST)
         absent = np.isnan(values)
         found: list[Numbers] = []
@@ -89,7 +98,7 @@ class NumericColumn:
             found.append(np.clip(z, -LINEAR, LINEAR) + np.sign(z) * np.log1p(over))
         else:
             unseen |= ~absent & (values != self.centre)
-        return found + [absent.astype(np.float64)] * self._sometimes, unseen
+        return found + [absent.astype(np.float64)] * self._sometimes_missing, unseen
 
 
 @dataclass(frozen=True)
@@ -97,9 +106,9 @@ class CategoricalColumn:
     """How a column of text is read.
 
     Args:
-        name: The column's.
-        categories: Those with a feature of their own.
-        rare: Those that share one.
+        name: Name of the column.
+        categories: Categories with a feature of their own.
+        rare: Categories that share one.
         missing: Whether training has missing values.
     """
 
@@ -110,6 +119,7 @@ class CategoricalColumn:
 
     @classmethod
     def fit(cls, name: str, values: ColumnValues) -> Self:
+        """Learn from the column's training values."""
         counts = Counter(value for value in as_texts(values) if value is not None)
         ranked = sorted(counts, key=lambda category: (-counts[category], category))
         own = [category for category in ranked[:MOST_CATEGORIES] if counts[category] >= LEAST_ROWS]
@@ -118,13 +128,14 @@ class CategoricalColumn:
 
     @property
     def features(self) -> list[str]:
+        """Names of the features that the column gives."""
         if len(self.categories) + bool(self.rare) + self.missing < 2:
             return []
         own = [f"{self.name} = {category}" for category in self.categories]
         return own + [f"{self.name} = another"] * bool(self.rare) + [f"{self.name} is missing"] * self.missing
 
     def encode(self, column: ColumnValues) -> tuple[list[Numbers], NDArray[np.bool_]]:
-        """Features, and which rows hold what training never did."""
+        """Return features, and which rows hold what training never did."""
         values = as_texts(column)
         place = {category: i for i, category in enumerate(self.categories)}
         known = {*self.categories, *self.rare, *([None] if self.missing else [])}
@@ -144,8 +155,8 @@ class Preprocessing:
     """What turns a table into a network's inputs; made by `fit`.
 
     Args:
-        columns: How each is read.
-        mean, std: Of the features in training.
+        columns: How each column is read.
+        mean, std: Mean and standard deviation of each feature in training.
     """
 
     columns: tuple[TableColumn, ...]
@@ -169,20 +180,20 @@ class Preprocessing:
 
     @property
     def names(self) -> list[str]:
-        """Of the table's columns."""
+        """Names of the table's columns."""
         return [column.name for column in self.columns]
 
     @property
     def feature_names(self) -> list[str]:
-        """Of the network's inputs."""
+        """Names of the network's inputs."""
         return [name for column in self.columns for name in column.features] or ["nothing"]
 
     def transform(self, X: Any) -> Numbers:
-        """The features of a table, (rows, features)."""
+        """Return the features of a table, (rows, features)."""
         return self.look(X)[0]
 
     def look(self, X: Any) -> tuple[Numbers, list[str]]:
-        """The features of a table, and for each row the columns that hold what training never did, or ""."""
+        """Return the features of a table, and for each row the columns that hold what training never did, or ""."""
         _, values = read_columns(X, self.names)
         if len(values) != len(self.columns):
             raise InputError(f"X: has {len(values)} columns; {len(self.columns)}, those of training, would work.")
@@ -194,13 +205,13 @@ class Preprocessing:
         return (features - self.mean) / self.std, told
 
     def config(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return what was learned as plain JSON values."""
         columns = [{"numeric": isinstance(column, NumericColumn), **asdict(column)} for column in self.columns]
         return {"columns": columns, "mean": self.mean.tolist(), "std": self.std.tolist()}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """What `config()` described."""
+        """Return the preprocessing that `config()` described."""
         columns: list[TableColumn] = []
         for fields in config["columns"]:
             parts: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
@@ -211,7 +222,8 @@ class Preprocessing:
         return found
 
 
-def _features(columns: Any, values: list[ColumnValues]) -> tuple[Numbers, list[NDArray[np.bool_]]]:
+def _features(columns: Sequence[TableColumn], values: list[ColumnValues]) -> tuple[Numbers, list[NDArray[np.bool_]]]:
+    """Return features before they are standardised, and for each column which rows hold what training never did."""
     found: list[Numbers] = []
     unseen = []
     for column, own in zip(columns, values, strict=True):

@@ -32,33 +32,33 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         method: Where the doubt comes from: "mcbn", "gaussian" (the same as a normal distribution of rank 64),
             "stochastic", "dropout", or "ensemble".
         hidden: Units of each hidden layer.
-        weight_decay: lambda; None chooses, and so do several to choose from.
-        batch_size: M, rows per training step; None chooses, and so do several.
+        weight_decay: Weight decay lambda; None chooses, and so do several to choose from.
+        batch_size: Number of rows M per training step; None chooses, and so do several.
         epochs: Passes over the rows at the full learning rate; None chooses. A fifth as many follow at lower ones.
         precision: Inverse noise variance in the target's own units; None chooses, one for each output.
-        effective_batch_size: M' of the doubt: "crps" chooses by held-out CRPS, "elbo" by the evidence lower bound on
-            training rows, a number is taken as it is, and None is the training batch size. Dropout and ensembles have
-            none.
+        effective_batch_size: Batch size M' that sets the doubt: "crps" chooses by held-out CRPS, "elbo" by the evidence
+            lower bound on training rows, a number is taken as it is, and None is the training batch size. Dropout and
+            ensembles have none.
         heteroscedastic: Whether the network also predicts the noise of every row.
-        dropout_rate: With method "dropout"; None chooses, and so do several.
-        learning_rate: Of Adam.
-        folds: Of cross-validation; None skips it, and then nothing may be left to choose.
-        max_epochs: Most passes where the number is chosen; None decides by rows.
+        dropout_rate: Share of units that method "dropout" drops; None chooses, and so do several.
+        learning_rate: Step size of Adam.
+        folds: Number of folds of cross-validation; None skips it, and then nothing may be left to choose.
+        max_epochs: Most passes where their number is chosen; None decides by rows.
         patience: Epochs without a better held-out score before training stops; None is a fifth of the most.
-        draws: Networks that a prediction is averaged over.
-        members: Networks of an ensemble.
-        random_state: Same number, same result.
-        verbose: 1 shows progress on standard error.
+        draws: Number of networks that a prediction is averaged over.
+        members: Number of networks of an ensemble.
+        random_state: Seed; the same number gives the same result.
+        verbose: Whether to show progress on standard error, 1 or 0.
 
     Attributes:
         posterior_: The fitted bayesnorm posterior, from preprocessed inputs to targets in their own units.
         selection_: What was chosen, from what, with held-out predictions for every training row.
-        preprocessing_: From tables to inputs.
+        preprocessing_: What turns tables into inputs of the network.
         interval_levels_: How wide intervals have to be, from held-out rows; None without cross-validation.
         likeness_: What rows are compared with to find those unlike training.
-        n_features_in_, feature_names_in_: The columns of training.
-        n_outputs_: Targets per row.
-        seed_: What all random numbers came from.
+        n_features_in_, feature_names_in_: Number and names of the columns of training.
+        n_outputs_: Number of targets per row.
+        seed_: Seed that all random numbers came from.
     """
 
     n_outputs_: int
@@ -123,13 +123,13 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predictive means in the shape of y, and with `return_std` the standard deviations (doubt and noise)."""
+        """Return predictive means in the shape of y, and with `return_std` standard deviations (doubt and noise)."""
         predictive = self.predict_dist(X)
         mean = self._like_y(predictive.mean)
         return (mean, self._like_y(predictive.std)) if return_std else mean
 
     def predict_dist(self, X: Any) -> RegressionPredictive:
-        """The predictive distribution of the target, (rows, outputs), in its own units.
+        """Return the predictive distribution of the target, (rows, outputs), in its own units.
 
         Args:
             X: A table with the columns of training.
@@ -139,7 +139,7 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         return found
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The central interval that holds a target with probability `level`: (lower, upper), each in the shape of y.
+        """Return the central interval that holds a target with probability `level`: (lower, upper), in the shape of y.
 
         As wide as held-out rows were found to need (`intervals.py`); without cross-validation, and as
         `predict_dist(X).interval(level)`, it is the predictive's own.
@@ -148,14 +148,14 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         return self._like_y(lower), self._like_y(upper)
 
     def interval_of(self, predictive: RegressionPredictive, level: float = 0.9) -> tuple[Tensor, Tensor]:
-        """As `predict_interval`, of what `predict_dist` gave: (lower, upper), each (rows, outputs)."""
+        """Return the interval of `predict_interval` for what `predict_dist` gave: two of (rows, outputs)."""
         if not isinstance(level, float | np.floating) or not 0 < level < 1:
             raise InputError(f"level: {level!r} was given; a probability strictly between 0 and 1 would work.")
         levels = self.interval_levels_
         return predictive.interval(float(level)) if levels is None else levels.interval(predictive, float(level))
 
     def doubt(self, X: Any) -> pd.DataFrame:
-        """What there is to doubt about each row.
+        """Return what there is to doubt about each row.
 
         `epistemic_std` (what more rows could take away) and `aleatoric_std` (noise), in the target's units and with a
         number behind for several outputs; `unlike`, whether the row is unlike those of training (`likeness.py`) or
@@ -163,7 +163,7 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         """
         return self.predict_with_doubt(X)[1]
 
-    def _parts(self, predictive: RegressionPredictive) -> dict[str, NDArray[np.float64]]:
+    def _doubt_columns(self, predictive: RegressionPredictive) -> dict[str, NDArray[np.float64]]:
         stds = {"epistemic_std": predictive.epistemic.sqrt(), "aleatoric_std": predictive.aleatoric.sqrt()}
         return {
             name if self.n_outputs_ == 1 else f"{name}_{i}": std[:, i].numpy()
@@ -185,5 +185,6 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         return targets.likelihood.with_noise(noise[0] if len(noise) == 1 else noise), False
 
     def _like_y(self, values: torch.Tensor) -> NDArray[np.float64]:
+        """Return values (rows, outputs) in the shape of the targets of training."""
         found = values.numpy()
         return found[:, 0] if self._flat else found

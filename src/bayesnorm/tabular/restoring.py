@@ -16,7 +16,7 @@ from .networks import network_for
 
 
 def posterior_parts(posterior: Posterior) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and JSON values from which `posterior_from` makes the same posterior."""
+    """Return tensors and JSON values from which `posterior_from` makes the same posterior."""
     network = tensors_of(posterior.model)
     weights = [tensor for name, tensor in network.items() if name.endswith("weight") and tensor.dim() == 2]
     tensors = {f"network.{name}": tensor.detach().clone() for name, tensor in network.items()}
@@ -34,7 +34,7 @@ def posterior_parts(posterior: Posterior) -> tuple[dict[str, Tensor], dict[str, 
 def posterior_from(
     tensors: dict[str, Tensor], config: dict[str, Any], method: str, hidden: Sequence[int], dropout_rate: float | None
 ) -> Posterior:
-    """The posterior that `posterior_parts` described."""
+    """Return the posterior that `posterior_parts` described."""
     own = under("network.", tensors)
     network = network_for(method, config["inputs"], config["outputs"], hidden, dropout_rate, 0).double()
     model = Rescaled(network, *(own[name] for name in ("x_mean", "x_std", "y_mean", "y_std"))).eval()

@@ -25,21 +25,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_FOLDED = 20_000
-"""Rows above which 3 folds are enough."""
+"""Number of rows above which 3 folds are enough."""
 
 ROWS_SEEN, MOST_ROWS_SEEN = 500_000, 2_500_000
-"""By one network of a small or a large table, in all its epochs."""
+"""Rows that one network of a small or a large table sees in all its epochs."""
 
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """Settings to train.
+    """Settings that cross-validation trains.
 
     Args:
-        batch_sizes, weight_decays, dropout_rates: To combine; a network without dropout has the one rate None.
-        epochs: How many, or the most where `search`.
+        batch_sizes, weight_decays, dropout_rates: Values to combine; a network without dropout has the one rate None.
+        epochs: Number of epochs, or the most where `search`.
         search: Whether the number of epochs is to be chosen.
-        evaluate_every: Epochs between scores.
+        evaluate_every: Epochs between two scores.
         patience: Scores without improvement before training stops.
     """
 
@@ -53,6 +53,7 @@ class SearchPlan:
 
     @property
     def settings(self) -> int:
+        """Number of settings, all values combined."""
         return len(self.batch_sizes) * len(self.weight_decays) * len(self.dropout_rates)
 
 
@@ -67,7 +68,7 @@ def plan_for(
     max_epochs: int | None = None,
     patience: int | None = None,
 ) -> SearchPlan:
-    """What to train on so many rows, as far as it is not given; see the module's text."""
+    """Return what to train on so many rows, as far as it is not given; see the module's text."""
     third = 2 ** max(1, int(np.log2(max(2, rows // 3))))
     sizes: tuple[int, ...]
     decays: tuple[float, ...]
@@ -84,13 +85,13 @@ def plan_for(
         sizes, decays, most = (128, 512), (1e-3, 1e-5), max(20, MOST_ROWS_SEEN // rows)
     rates: tuple[float | None, ...] = (None,)
     if dropout:
-        sizes, decays, rates = sizes[:1], (1e-4, 1e-6), _given(dropout_rate, (0.01, 0.05, 0.1))
+        sizes, decays, rates = sizes[:1], (1e-4, 1e-6), _given_or(dropout_rate, (0.01, 0.05, 0.1))
     most = max_epochs or most
     every = max(1, most // 100)
     waited = patience or max(1, most // 5)
     return SearchPlan(
-        batch_sizes=tuple(dict.fromkeys(_given(batch_size, sizes))),
-        weight_decays=_given(weight_decay, decays),
+        batch_sizes=tuple(dict.fromkeys(_given_or(batch_size, sizes))),
+        weight_decays=_given_or(weight_decay, decays),
         dropout_rates=rates,
         epochs=epochs or most,
         search=epochs is None,
@@ -102,7 +103,7 @@ def plan_for(
 def folds_for(
     rows: int, folds: int, generator: np.random.Generator, classes: NDArray[np.int64] | None = None
 ) -> list[NDArray[np.int64]]:
-    """Row numbers of each fold, of equal sizes; classes, where given, are spread evenly."""
+    """Return row numbers of folds of equal sizes; classes, where given, are spread evenly."""
     count = min(folds, rows // 2, 3 if rows > MOST_FOLDED else folds)
     order = generator.permutation(rows)
     if classes is not None:
@@ -110,7 +111,8 @@ def folds_for(
     return [np.sort(order[k::count]) for k in range(count)]
 
 
-def _given(value: Any, otherwise: tuple[Any, ...]) -> tuple[Any, ...]:
+def _given_or(value: Any, otherwise: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return one value or several as a tuple, or another tuple where None was given."""
     if value is None:
         return otherwise
     return tuple(value) if isinstance(value, Sequence | np.ndarray) else (value,)

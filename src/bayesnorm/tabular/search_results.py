@@ -20,10 +20,12 @@ class NetworkSetting:
         batch_size: M, rows per training step.
         weight_decay: lambda in lambda/2 |W|^2 over weight matrices, beside a loss in nats (classes) or half the squared
             error of standardised targets.
-        dropout_rate: Of networks with dropout, else None.
-        epochs: How many at the full learning rate were best.
-        point_score: Of the network without doubt: RMSE in the target's units, or NLL; NaN where it was not looked at.
-        score: With its doubt, noise and effective batch size the best for it: CRPS in the target's units, or NLL.
+        dropout_rate: Share of units that networks with dropout drop, else None.
+        epochs: Number of epochs at the full learning rate that was best.
+        point_score: Score of the network without doubt: RMSE in the target's units, or NLL; NaN where it was not looked
+            at.
+        score: Score with its doubt, at the best noise and effective batch size for it: CRPS in the target's units, or
+            NLL.
     """
 
     batch_size: int
@@ -42,9 +44,9 @@ class OutOfFold:
 
     Args:
         rows: Row numbers in X, those without weight left out.
-        fold: Which fold each was held out in.
-        target: In the target's units, (rows, outputs), or class numbers, (rows,).
-        weight: Of each row, with mean 1; None where all count the same.
+        fold: Which fold each row was held out in.
+        target: Targets in their own units, (rows, outputs), or class numbers, (rows,).
+        weight: Weight of each row, with mean 1; None where all count the same.
         predictive: The predictive distributions, in the order of `rows`.
     """
 
@@ -61,13 +63,13 @@ class Selection:
 
     Args:
         score: "crps" or "nll": what was compared, lower is better.
-        settings: All that were looked at.
-        chosen: The one with the lowest score.
+        settings: All settings that were looked at.
+        chosen: The setting with the lowest score.
         noise: What the likelihood says of the noise: {"precision": ...} in the target's units, {"scale": ...} on
             predicted noise, or {"temperature": ...}.
         effective_batch_size: M', or None for methods that have none.
-        folds: How many; 0 where nothing was left to choose.
-        seconds: What the whole fit took.
+        folds: Number of folds; 0 where nothing was left to choose.
+        seconds: Time that the whole fit took.
         out_of_fold: Honest predictions for the training rows; None without folds, and in a model read from a file.
     """
 
@@ -81,31 +83,33 @@ class Selection:
     out_of_fold: OutOfFold | None = field(default=None, repr=False)
 
     def table(self) -> pd.DataFrame:
-        """All settings, best first."""
+        """Return all settings as a data frame, best first."""
         frame = pd.DataFrame([asdict(setting) for setting in self.settings])
         return frame.sort_values("score", kind="stable", ignore_index=True)
 
     def config(self) -> dict[str, Any]:
-        """As plain JSON values, without predictions."""
+        """Return the selection as plain JSON values, without predictions."""
         fields = {name: getattr(self, name) for name in ("score", "noise", "effective_batch_size", "folds", "seconds")}
-        settings = [{name: _plain(value) for name, value in asdict(s).items()} for s in self.settings]
+        settings = [{name: _without_nan(value) for name, value in asdict(s).items()} for s in self.settings]
         return {**fields, "settings": settings, "chosen": self.settings.index(self.chosen)}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Selection:
-        """What `config()` described."""
+        """Return the selection that `config()` described."""
         fields = dict(config)
         settings = tuple(
-            NetworkSetting(**{name: _number(name, value) for name, value in each.items()})
+            NetworkSetting(**{name: _with_nan(name, value) for name, value in each.items()})
             for each in fields.pop("settings")
         )
         noise = {name: tuple(v) if isinstance(v, list) else v for name, v in fields.pop("noise").items()}
         return cls(settings=settings, chosen=settings[fields.pop("chosen")], noise=noise, **fields)
 
 
-def _plain(value: Any) -> Any:
+def _without_nan(value: Any) -> Any:
+    """Return a value with None for NaN, which JSON does not have."""
     return None if value is not None and np.isnan(value) else value
 
 
-def _number(name: str, value: Any) -> Any:
+def _with_nan(name: str, value: Any) -> Any:
+    """Return a value of `config()` as it was: only scores can have been NaN."""
     return float("nan") if value is None and name in ("point_score", "score") else value

@@ -21,11 +21,11 @@ from ..nets import Rescaled
 from ..predictive import ClassificationPredictive, RegressionPredictive
 from ..stacked import RowLoss, half_squared_error
 
-LARGEST = 1e100
-"""Of targets, whose squares have to be numbers too."""
+LARGEST_TARGET = 1e100
+"""Size up to which targets are taken; their squares have to be numbers too."""
 
 Affine = tuple[Tensor, Tensor]
-"""A mean and a standard deviation for each of some columns."""
+"""A mean and a standard deviation for each column, as a unit to measure in."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +33,8 @@ class Targets(ABC):
     """Targets of N training rows.
 
     Args:
-        values: In standard units, (N, columns), or class numbers, (N,).
-        weights: Of the rows, mean 1, (N,); None: all count the same.
+        values: Targets in standard units, (N, columns), or class numbers, (N,).
+        weights: Weights of the rows with mean 1, (N,); None where all count the same.
     """
 
     values: Tensor
@@ -43,71 +43,71 @@ class Targets(ABC):
     @property
     @abstractmethod
     def outputs(self) -> int:
-        """Of a network."""
+        """Number of outputs of a network."""
 
     @property
     @abstractmethod
     def likelihood(self) -> Likelihood:
-        """In standard units, its noise still open."""
+        """Likelihood in standard units, its noise still open."""
 
     @abstractmethod
     def losses(self, f: Tensor, y: Tensor) -> Tensor:
-        """Of every row, without weights: (networks, rows) of outputs (networks, rows, outputs)."""
+        """Return the loss of every row, without weights: (networks, rows) of outputs (networks, rows, outputs)."""
 
     @abstractmethod
     def scales_of(self, rows: Tensor) -> Affine:
-        """Mean and standard deviation of the targets of some rows, in standard units."""
+        """Return mean and standard deviation of the targets of some rows, in standard units."""
 
     @abstractmethod
     def outputs_in(self, unit: Affine) -> Affine:
-        """What a network's outputs are multiplied with and moved by, so that targets come out of `unit`."""
+        """Return what moves and multiplies outputs of a network that learned targets in `unit`: (shift, factor)."""
 
     @abstractmethod
     def own_units(self, unit: Affine) -> Affine:
-        """A unit inside standard units, as one inside the targets' own."""
+        """Return a unit given in standard units as one in the targets' own."""
 
     @abstractmethod
     def in_own_units(self, likelihood: Likelihood) -> Likelihood:
-        """A likelihood in standard units, in the targets' own."""
+        """Return a likelihood of standard units as one of the targets' own."""
 
     @abstractmethod
     def scores(self, predictive: Any, y: Tensor) -> Tensor:
-        """Score of every row, lower is better, (rows, targets)."""
+        """Return the score of every row, lower is better, (rows, targets)."""
 
     @abstractmethod
     def in_own_scores(self, scores: Tensor) -> float:
-        """Mean scores of the targets in standard units, (targets,), as one number in the targets' own."""
+        """Return mean scores of the targets in standard units, (targets,), as one number in the targets' own."""
 
     @property
     def columns(self) -> int:
-        """Of the targets."""
+        """Number of columns of the targets."""
         return 1 if self.values.dim() == 1 else self.values.shape[1]
 
     @property
     def trained(self) -> Tensor:
-        """What is learned from, (N, columns): targets, and the weight where there are some."""
+        """What networks learn from, (N, columns): targets, and behind them the weight where there are some."""
         values = self.values.float().view(len(self.values), -1)
         return values if self.weights is None else torch.cat([values, self.weights.float()[:, None]], 1)
 
     @property
     def loss(self) -> RowLoss:
-        """Of every row, for `train_stacked`."""
+        """Loss of every row, for `train_stacked`, which gives it columns of `trained`."""
         if self.weights is None:
             return self.losses
         return lambda f, y: y[..., -1] * self.losses(f, y[..., :-1])
 
     def in_units(self, network: torch.nn.Sequential, unit: Affine) -> Rescaled:
-        """A network in double precision that gives targets in `unit`."""
+        """Return a network that learned targets in `unit` as one that gives what `unit` is measured in, in float64."""
         none = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
         return Rescaled(network.double(), *none, *self.outputs_in(unit)).eval()
 
 
 @dataclass(frozen=True, eq=False)
 class NumberTargets(Targets):
-    """Numbers.
+    """Targets that are numbers.
 
     Args:
-        mean, std: Of each column, (columns,), in double precision.
+        mean, std: Mean and standard deviation of each column, (columns,), in double precision.
         heteroscedastic: Whether networks predict the noise as well.
     """
 
@@ -117,13 +117,15 @@ class NumberTargets(Targets):
 
     @classmethod
     def of(cls, y: NDArray[np.float64], weights: Tensor | None, heteroscedastic: bool) -> NumberTargets:
-        """Targets (N, columns) in their own units."""
+        """Return the targets of a regression, given (N, columns) in their own units."""
         peak = np.abs(y).max(0)
-        if (peak > LARGEST).any():
-            raise InputError(f"y: reaches {peak.max():g}, whose square is no number; up to {LARGEST:g} would work.")
+        if (peak > LARGEST_TARGET).any():
+            raise InputError(
+                f"y: reaches {peak.max():g}, whose square is no number; up to {LARGEST_TARGET:g} would work."
+            )
         part = y / np.where(peak > 0, peak, 1.0)
         mean, std = part.mean(0) * peak, part.std(0) * peak
-        constant = np.flatnonzero(~((part.std(0) > 1e-12) & (std > 1 / LARGEST)))
+        constant = np.flatnonzero(~((part.std(0) > 1e-12) & (std > 1 / LARGEST_TARGET)))
         if len(constant):
             which = f" in column {constant[0]}" if y.shape[1] > 1 else ""
             raise InputError(
@@ -180,10 +182,10 @@ class NumberTargets(Targets):
 
 @dataclass(frozen=True, eq=False)
 class LabelTargets(Targets):
-    """Class numbers.
+    """Targets that are class numbers.
 
     Args:
-        classes: How many there are.
+        classes: Number of classes.
     """
 
     classes: int

@@ -17,11 +17,12 @@ from torch import Tensor
 from ..errors import InputError
 
 LEAST_ROWS = 8
+"""Rows below which there are too few to train on some and check on others."""
 
 
 @contextlib.contextmanager
 def as_input_errors() -> Iterator[None]:
-    """What scikit-learn finds wrong with a table or its targets, as errors of this package."""
+    """Turn what scikit-learn finds wrong with a table or its targets into errors of this package."""
     try:
         yield
     except InputError:
@@ -31,7 +32,7 @@ def as_input_errors() -> Iterator[None]:
 
 
 def check_frame(X: Any) -> None:
-    """Refuse what no table may be, before anything is made of it."""
+    """Refuse sparse tables, columns of the same name, and tables without rows or columns."""
     if issparse(X):
         raise InputError("X: is sparse, and sparse data is not supported; X.toarray() would work.")
     if isinstance(X, pd.DataFrame):
@@ -39,11 +40,11 @@ def check_frame(X: Any) -> None:
         if len(twice):
             raise InputError(f"X: column {str(twice[0])!r} is there twice; rename one of them.")
         if not X.shape[1] or not len(X):
-            check_array(np.zeros(X.shape))  # scikit-learn's words
+            check_array(np.zeros(X.shape))  # refuses it in scikit-learn's words
 
 
 def real_targets(y: Any) -> NDArray[np.float64]:
-    """Targets as numbers, (rows,) or (rows, outputs)."""
+    """Return targets as numbers, (rows,) or (rows, outputs), or refuse them."""
     values = check_array(y, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0)
     try:
         found = values.astype(np.float64)
@@ -59,7 +60,7 @@ def real_targets(y: Any) -> NDArray[np.float64]:
 
 
 def row_weights(sample_weight: Any, rows: int) -> tuple[NDArray[np.int64], Tensor | None]:
-    """Numbers of the rows that count, and their weights with mean 1; None where all weigh the same."""
+    """Return numbers of the rows that count, and their weights with mean 1; None where all weigh the same."""
     if sample_weight is None:
         return np.arange(rows), None
     try:
@@ -80,7 +81,7 @@ def row_weights(sample_weight: Any, rows: int) -> tuple[NDArray[np.int64], Tenso
 
 
 def require_rows(rows: int) -> None:
-    """Enough of them to hold some out."""
+    """Refuse fewer rows than it takes to hold some out."""
     if rows < LEAST_ROWS:
         raise InputError(
             f"X: has n_samples={rows} rows (with a weight), too few to learn from some and check on others; at least "
