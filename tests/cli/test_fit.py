@@ -232,3 +232,11 @@ def test_parquet(fit, tmp_path):
 
     pd.read_csv(write_csv(tmp_path / "t.csv", houses(40))).to_parquet(tmp_path / "t.parquet")
     assert fit("--quiet", data=tmp_path / "t.parquet").code == 0
+
+
+def test_every_method_of_the_estimators_is_offered_and_explained():
+    from bayesnorm.cli.doubt_method import DoubtMethod
+    from bayesnorm.tabular.networks import METHODS
+
+    assert tuple(DoubtMethod) == METHODS
+    assert all("the doubt comes from" in method.words for method in DoubtMethod)

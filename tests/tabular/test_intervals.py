@@ -60,7 +60,7 @@ def test_predictions_and_doubt_of_one_pass(mixed, quick, estimator, monkeypatch)
     X, y = mixed
     model = estimator(**quick).fit(X, y if estimator is BayesNormRegressor else y > np.median(y))
     passes = []
-    real = type(model)._predictive
+    real = type(model)._predictive_of
     monkeypatch.setattr(type(model), "_predictive_of", lambda self, x: passes.append(1) or real(self, x))
     predictive, doubt = model.predict_with_doubt(X[:7])
     assert len(passes) == 1

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from .data_csv import data_csv
 from .data_list import data_list
@@ -14,9 +15,27 @@ from .ending import run_commands
 from .fit import fit
 from .predict import predict
 from .report import report
+from .usage import UsageError
 from .versions import own_version
 
-app = typer.Typer(name="bayesnorm", pretty_exceptions_enable=False, rich_markup_mode="rich")
+MOVED = {
+    "bench": "python -m experiments uci (or show, export)",
+    "reproduce": "python -m experiments teye-table1 (or another table or figure; --help lists them)",
+}
+"""Commands that `bayesnorm` no longer has, and what to run in their place."""
+
+
+class Commands(TyperGroup):
+    """Commands, with a word for those that have moved."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command of a name, None where there is none, or say where it has gone."""
+        if cmd_name in MOVED:
+            raise UsageError(f"{cmd_name}: is no command any more; in a checkout, {MOVED[cmd_name]} would work.")
+        return super().get_command(ctx, cmd_name)
+
+
+app = typer.Typer(cls=Commands, name="bayesnorm", pretty_exceptions_enable=False, rich_markup_mode="rich")
 data = typer.Typer(rich_markup_mode="rich", help="Data sets: which are here, where to put them, and one as CSV.")
 
 app.command("fit")(fit)
