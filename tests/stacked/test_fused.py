@@ -135,6 +135,20 @@ def test_training_goes_on_where_it_was(used, family):
 
 
 @KERNELS
+@pytest.mark.parametrize("family", ["batch norm", "dropout"])
+def test_each_network_stops_at_its_own_epoch(used, family):
+    """Launches end at the next limit, and networks that are over stay as they were."""
+    limits = [5, 2, 4, 4]
+    expected, _, _ = trained(family, 32, torch.float64, epochs=limits)
+    stack, _, history = trained(family, 32, torch.float32, device=DEVICE, epochs=limits)
+    assert used.train.count == 2 + 2 + 1, "all until epoch 2, three until 4, one until 5"
+    assert history.stopped.tolist() == history.epochs.tolist() == limits
+    assert torch.isfinite(history.losses).sum(1).tolist() == limits
+    assert same(stack.weights, expected.weights)
+    assert stack.tracked.tolist() == expected.tracked.tolist()
+
+
+@KERNELS
 @pytest.mark.parametrize("batch_size", [32, 64, 48])
 def test_statistics_are_those_of_plain_operations(used, batch_size):
     expected, rows, _ = trained("batch norm", batch_size, torch.float64)

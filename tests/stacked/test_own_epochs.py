@@ -180,6 +180,20 @@ def test_networks_that_are_over_stay_as_they_were_where_blocks_go_on(monkeypatch
     torch.testing.assert_close(history.losses, told.losses, equal_nan=True)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("capture", [True, False])
+def test_on_a_gpu(capture):
+    """The first network to leave does so from a block that stays, the others from one that is packed anew."""
+    networks, rows, _ = task("batch norm", torch.float64)
+    limits = [9, 9, 12, 4, 9]
+    expected, told = together(networks, rows, epochs=limits)
+    stack, history = together([each.cuda() for each in networks], rows, epochs=limits, capture=capture)
+    assert history.stopped.tolist() == limits
+    for i in range(5):
+        assert furthest(stack.network(i).cpu(), expected.network(i)) < 1e-8
+    torch.testing.assert_close(history.losses, told.losses, rtol=1e-8, atol=0, equal_nan=True)
+
+
 def test_progress_is_told_in_epochs_of_single_networks():
     networks, rows, _ = task(counts=COUNTS[:4])
     seen = []

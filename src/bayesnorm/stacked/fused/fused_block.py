@@ -11,7 +11,8 @@ from torch import Tensor
 
 from ...errors import BayesNormWarning
 from ..graphed_block import GraphedBlock
-from ..training_block import Streams, half_squared_error
+from ..stack import Stack
+from ..training_block import Settings, Streams, half_squared_error
 from .passes import units_of
 from .shape import Shape, block_rows, precision, shape_of
 
@@ -140,7 +141,7 @@ class FusedBlock(GraphedBlock):
         return torch.from_numpy(np.stack([rate, root], 1)).to(self.stack.device, torch.float32)
 
 
-def trains(stack: Any, settings: Any) -> bool:
+def trains(stack: Stack, settings: Settings) -> bool:
     """Say whether `FusedBlock` can train these networks with these settings."""
     shape = shape_of(stack)
     if shape is None or settings.loss is not half_squared_error or settings.decay.isnan().any():

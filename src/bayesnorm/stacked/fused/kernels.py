@@ -5,6 +5,9 @@ that are held at once, w1 (D, H), w2 (H, H) and w3 (H,) weights, a pre-activatio
 gives, d gradients before it. Tensors in memory are those of a `Stack`: weights (E, out, in), one behind the other in
 one buffer, at offsets `at_*`; Adam's moments lie at the same offsets of their own buffers. Numbers of networks, of
 their orders and batches, and of rows are 64-bit where an offset is counted from them.
+
+The file is long because all kernels share the functions at its top, and training repeats what `statistics` does: side
+by side, their arithmetic can be compared.
 """
 
 import triton
@@ -25,7 +28,7 @@ def _dot(a, b, PRECISION: tl.constexpr):
 
 @triton.jit
 def _rows(table, numbers, x, y, x_mean, x_std, y_mean, y_std, d, inputs, D: tl.constexpr):
-    """Standardised inputs (R, D) and targets (R,) of rows at places `numbers` in a network's table."""
+    """Load standardised inputs (R, D) and targets (R,) of rows at places `numbers` in a network's table."""
     row = tl.load(table + numbers).to(tl.int64)
     xb = tl.load(x + row[:, None] * inputs + d[None, :], mask=d[None, :] < inputs, other=0.0)
     xb = (xb - x_mean[None, :]) / x_std[None, :]
@@ -34,7 +37,7 @@ def _rows(table, numbers, x, y, x_mean, x_std, y_mean, y_std, d, inputs, D: tl.c
 
 @triton.jit
 def _scales(x_mean, x_std, y_mean, y_std, e, d, inputs):
-    """A network's units: means and standard deviations of its inputs and of its target."""
+    """Load a network's units: means and standard deviations of its inputs and of its target."""
     inside = d < inputs
     return (
         tl.load(x_mean + e * inputs + d, mask=inside, other=0.0),
@@ -46,20 +49,20 @@ def _scales(x_mean, x_std, y_mean, y_std, e, d, inputs):
 
 @triton.jit
 def _first(base, e, d, h, inputs, width: tl.constexpr):
-    """Where w1 lies, and which entries are real."""
+    """Return where w1 lies, and which entries are real."""
     at = base + e * width * inputs + h[None, :] * inputs + d[:, None]
     return at, (d[:, None] < inputs) & (h[None, :] < width)
 
 
 @triton.jit
 def _second(base, e, i, h, width: tl.constexpr):
-    """Where w2 lies: from unit i to unit h."""
+    """Return where w2 lies, from unit i to unit h, and which entries are real."""
     return base + e * width * width + h[None, :] * width + i[:, None], (i[:, None] < width) & (h[None, :] < width)
 
 
 @triton.jit
 def _adam(w, m, v, g, rate, root):
-    """A step: `rate` is the learning rate over 1 - beta1^t, `root` is 1 over the root of 1 - beta2^t."""
+    """Take a step: `rate` is the learning rate over 1 - beta1^t, `root` is 1 over the root of 1 - beta2^t."""
     m = BETA1 * m + (1 - BETA1) * g
     v = BETA2 * v + (1 - BETA2) * g * g
     return w - rate * m / (tl.sqrt(v) * root + TINY), m, v
@@ -67,7 +70,7 @@ def _adam(w, m, v, g, rate, root):
 
 @triton.jit
 def _step(first, second, at, real, w, g, rate, root):
-    """A step of weights whose moments stay in memory."""
+    """Take a step with weights whose moments stay in memory."""
     w, m, v = _adam(
         w, tl.load(first + at, mask=real, other=0.0), tl.load(second + at, mask=real, other=0.0), g, rate, root
     )
@@ -78,13 +81,13 @@ def _step(first, second, at, real, w, g, rate, root):
 
 @triton.jit
 def _transposed(base, e, i, h, width: tl.constexpr):
-    """Where the transpose of w2 lies."""
+    """Return where the transpose of w2 lies, and which entries are real."""
     return base + e * width * width + i[:, None] * width + h[None, :], (i[:, None] < width) & (h[None, :] < width)
 
 
 @triton.jit
 def _large_step(weights, first, second, at, real, g, decay, rate, root):
-    """A step of weights that stay in memory themselves: registers do not hold them beside their gradient."""
+    """Take a step with weights that stay in memory themselves: registers do not hold them beside their gradient."""
     w = tl.load(weights + at, mask=real, other=0.0)
     m, v = tl.load(first + at, mask=real, other=0.0), tl.load(second + at, mask=real, other=0.0)
     w, m, v = _adam(w, m, v, g + w * decay, rate, root)
@@ -95,7 +98,7 @@ def _large_step(weights, first, second, at, real, g, decay, rate, root):
 
 @triton.jit
 def _merge(mean, squares, count, a, R: tl.constexpr):
-    """Mean and sum of squared deviations of `count` rows, and of R more."""
+    """Return mean and sum of squared deviations of `count` rows and R more together."""
     part = tl.sum(a, 0) / R
     centred = a - part[None, :]
     shift = part - mean
@@ -111,7 +114,7 @@ def train_batchnorm(
     blocks, width: tl.constexpr, D: tl.constexpr, H: tl.constexpr, R: tl.constexpr,
     SINGLE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Some epochs of linear -> batch norm -> ReLU, twice, then linear, on batches of `count` times R rows."""
+    """Train for some epochs: linear -> batch norm -> ReLU, twice, then linear, on batches of `count` times R rows."""
     e = tl.program_id(0).to(tl.int64)
     count = 1 if SINGLE else blocks
     M = R * count
@@ -234,7 +237,7 @@ def train_dropout(
     at_w1, at_b1, at_w2, at_b2, at_w3, at_b3,
     width: tl.constexpr, D: tl.constexpr, H: tl.constexpr, R: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Some epochs of dropout -> linear -> ReLU, twice, then dropout -> linear, with batches of R rows."""
+    """Train for some epochs: dropout -> linear -> ReLU, twice, then dropout -> linear, with batches of R rows."""
     e = tl.program_id(0).to(tl.int64)
     d, h, i, r = tl.arange(0, D), tl.arange(0, H), tl.arange(0, H), tl.arange(0, R)
     unit = h < width
@@ -308,7 +311,7 @@ def statistics(
     blocks, width: tl.constexpr, D: tl.constexpr, H: tl.constexpr, R: tl.constexpr,
     SINGLE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Mean and biased variance of both batch-norm layers' inputs in one batch, in training mode."""
+    """Store mean and biased variance of both batch-norm layers' inputs in one batch, in training mode."""
     e, state = tl.program_id(0).to(tl.int64), tl.program_id(1)
     count = 1 if SINGLE else blocks
     M = R * count
@@ -350,7 +353,7 @@ def moments(
     at_w1, at_w2, at_w3, at_b3,
     width: tl.constexpr, D: tl.constexpr, H: tl.constexpr, R: tl.constexpr, THIN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Mean and variance over draws of the output, where a draw makes h = max(a * scale + shift, 0) of both layers.
+    """Store mean and variance over draws of the output; a draw makes h = max(a * scale + shift, 0) of both layers.
 
     x is (E, rows, inputs); scales and shifts are (E, draws, width); `thin`, (E, draws, inputs), multiplies inputs.
     """

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from ..architecture import Activation, Dense, Drop, Layer, Norm
+from ..bundle import Bundle
 
 if TYPE_CHECKING:
-    from ..bundle import Bundle
     from ..stack import Stack
 
 NORMALISED = (Dense, Norm, Activation, Dense, Norm, Activation, Dense)
