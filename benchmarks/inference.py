@@ -31,8 +31,8 @@ from bayesnorm.data import load_cifar10, to_network_input
 from bayesnorm.metrics import spearman
 from bayesnorm.nets import Rescaled, load_cifar_resnet, paper_mlp
 from bayesnorm.training import train
-from benchmarks.measuring import with_added_mib
 from experiments.machine import machine
+from experiments.measuring import with_added_mib
 from experiments.splits import paper_rows
 
 BATCH_SIZE, DRAWS = 32, 32

@@ -20,7 +20,7 @@ import torch
 from bayesnorm import metrics
 from bayesnorm.cli.versions import cpu_name
 from bayesnorm.predictive import RegressionPredictive
-from benchmarks.measuring import median_seconds, with_added_mib
+from experiments.measuring import median_seconds, with_added_mib
 
 
 def gaussian_log_score(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:

@@ -36,10 +36,10 @@ import torch
 from torch import Tensor
 
 from bayesnorm.cli.versions import cpu_name
-from benchmarks.measuring import timed, with_added_mib
 from benchmarks.peers_libraries import LIBRARIES, import_peers
 from benchmarks.peers_methods import METHODS, Method, Outputs, Task, boston, cifar, point
 from benchmarks.peers_probes import probe_table
+from experiments.measuring import timed, with_added_mib
 
 PACKAGES = (*LIBRARIES, "torch", "torchvision", "numpy", "curvlinops-for-pytorch")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bayesnorm.data import UCI_SETS
 from experiments import teye_tables, uci_luck
+from experiments.means import mean_and_error
 
 ROOT = Path(__file__).parent.parent
 
@@ -121,10 +122,7 @@ def methods() -> str:
         for method, runs in found.get(name, {}).items():
             columns = {key: [run[key] for run in runs] for key in runs[0]}
             mean = {key: statistics.fmean(values) for key, values in columns.items()}
-            gains = [
-                f"{mean[key]:.1f} ± {statistics.stdev(columns[key]) / len(runs) ** 0.5:.1f}"
-                for key in ("gain_crps", "gain_pll")
-            ]
+            gains = [mean_and_error(columns[key], 1) for key in ("gain_crps", "gain_pll")]
             shown = [f"{mean['rmse']:.3f}", f"{mean['crps']:.3f}", f"{mean['pll']:.2f}", *gains]
             shown += [f"{mean['coverage']:.2f}", f"{mean['growth']:.1f}", f"{mean['train_seconds']:.1f}"]
             rows.append([method, *shown, f"{mean['draws_per_second']:.0f}"])

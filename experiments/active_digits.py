@@ -75,7 +75,7 @@ def main(
 
 @dataclass(frozen=True)
 class LearningCurves:
-    """Scores of all acquisitions.
+    """Scores of all acquisitions over the number of labels.
 
     Args:
         labels: Numbers of labels, (k,).
@@ -88,18 +88,18 @@ class LearningCurves:
     nll: dict[str, np.ndarray]
 
     def area(self, score: str) -> dict[str, np.ndarray]:
-        """Mean of a score over the number of labels, by acquisition and seed."""
+        """Return the mean of a score over the number of labels, by acquisition and seed."""
         steps = np.diff(self.labels) / (self.labels[-1] - self.labels[0])
         return {name: (runs[:, 1:] + runs[:, :-1]) / 2 @ steps for name, runs in getattr(self, score).items()}
 
     def against_random(self, score: str) -> dict[str, Significance]:
-        """Each acquisition's area less random's, seed by seed, with a paired t-test."""
+        """Compare each acquisition's area with random's, seed by seed, by a paired t-test."""
         areas = self.area(score)
         gains = {name: runs - areas["random"] for name, runs in areas.items() if name != "random"}
         return {name: significance(gain.tolist()) for name, gain in gains.items()}
 
     def table(self) -> str:
-        """Curves at some numbers of labels, and areas, as text: mean ± standard error over seeds."""
+        """Return curves at some numbers of labels, and areas, as text: mean ± standard error over seeds."""
         seeds = len(self.accuracy["random"])
         shown = [i for i, count in enumerate(self.labels) if count in {50, 100} or i in {0, len(self.labels) - 1}]
         lines = []
@@ -118,7 +118,7 @@ class LearningCurves:
         return "\n".join(lines).rstrip()
 
     def draw(self) -> Axes:
-        """Accuracy and NLL side by side: means over seeds, bands of one standard error."""
+        """Draw accuracy and NLL side by side: means over seeds, bands of one standard error."""
         (axes,) = panels(1, 2)
         for ax, (score, title) in zip(axes, SCORES.items(), strict=True):
             for name, runs in getattr(self, score).items():
@@ -143,12 +143,12 @@ def learning_curves(
     steps: int = STEPS,
     progress: Callable[[str], None] | None = None,
 ) -> LearningCurves:
-    """Curves of every acquisition over seeds, each with its own split, first images and networks.
+    """Find the curves of every acquisition over seeds, each with its own split, first images and networks.
 
     Args:
-        seeds: How many.
+        seeds: Number of seeds.
         budget: Labels at the end.
-        acquisitions: By name, "random" among them; None for `ACQUISITIONS`.
+        acquisitions: Acquisitions by name, "random" among them; None for `ACQUISITIONS`.
         steps: Training steps per round.
         progress: Called with a line of text before every run.
     """
@@ -182,10 +182,10 @@ def learning_curve(
     budget: int = BUDGET,
     steps: int = STEPS,
 ) -> list[tuple[int, float, float]]:
-    """Labels, test accuracy and test NLL after every round of one run; the oracle reads `y`."""
-    curve = []
+    """Return labels, test accuracy and test NLL after every round of one run; the oracle reads `y`."""
+    curve: list[tuple[int, float, float]] = []
 
-    def look(labels: int, posterior: Posterior) -> None:
+    def score(labels: int, posterior: Posterior) -> None:
         predictive = posterior.predict(test_x, MonteCarlo(DRAWS), seed)
         assert isinstance(predictive, ClassificationPredictive)
         curve.append((labels, float(accuracy(predictive, test_y)), float(nll(predictive, test_y))))
@@ -200,13 +200,13 @@ def learning_curve(
         initial=INITIAL,
         engine=MonteCarlo(DRAWS),
         seed=seed,
-        on_fit=look,
+        on_fit=score,
     ).run()
     return curve
 
 
 def fit(x: Tensor, y: Tensor, *, seed: int, steps: int = STEPS) -> Posterior:
-    """A network trained from scratch, and MCBN's posterior of it."""
+    """Train a network from scratch, and return MCBN's posterior of it."""
     network = paper_mlp(x.shape[1], 10, HIDDEN, eps=1e-5, seed=seed)
     epochs = max(1, round(steps / (len(x) // TRAIN_BATCH)))
     train(
@@ -224,7 +224,7 @@ def fit(x: Tensor, y: Tensor, *, seed: int, steps: int = STEPS) -> Posterior:
 
 
 def load_digits() -> tuple[Tensor, Tensor]:
-    """All 1,797 digits: pixels from 0 to 1, (1797, 64), and classes, (1797,)."""
+    """Return all 1,797 digits: pixels from 0 to 1, (1797, 64), and classes, (1797,)."""
     try:
         from sklearn import datasets
     except ImportError as error:

@@ -37,6 +37,7 @@ from bayesnorm.training import train
 
 from .evidence import show_progress, write_numbers
 from .means import mean_and_error
+from .measuring import median_seconds
 from .options import OUT, OutFolder, require_known
 from .splits import Split, validated_split
 
@@ -71,16 +72,16 @@ def main(
 
 @dataclass(frozen=True)
 class Score:
-    """What one method reached on one split.
+    """The scores and costs of one method on one split.
 
     Args:
-        rmse, crps, pll: Of test rows, in the target's units.
+        rmse, crps, pll: Scores of test rows, in the target's units.
         gain_crps, gain_pll: Percent of the way from constant to perfect doubt.
         coverage: Share of test rows in 95 % intervals.
         growth: Epistemic standard deviation far from the data, over that at test rows; 0 where there is none.
-        train_seconds: Everything up to the posterior.
-        predict_ms: A prediction of the test rows.
-        draws_per_second: Draws for 256 rows.
+        train_seconds: Time of everything up to the posterior.
+        predict_ms: Time of a prediction of the test rows.
+        draws_per_second: Speed of draws for 256 rows.
     """
 
     rmse: float
@@ -95,8 +96,8 @@ class Score:
     draws_per_second: float
 
 
-class Workshop:
-    """Trains what methods need on one split, each network once, and notes how long it took."""
+class TrainedNetworks:
+    """The networks that methods need on one split, each trained once, and the seconds that took."""
 
     def __init__(self, split: Split, steps: int = STEPS) -> None:
         self.split = split
@@ -116,12 +117,12 @@ class Workshop:
 
     @cached_property
     def both(self) -> Rescaled:
-        """With batch norm and dropout."""
+        """The same shape with batch norm and dropout."""
         return self._trained("both", add_dropout(paper_mlp(self._features, seed=self.split.number), DROPOUT, "linear"))
 
     @cached_property
     def members(self) -> list[nn.Module]:
-        """Networks of a deep ensemble."""
+        """The networks of a deep ensemble."""
         seeds = [100 * self.split.number + number for number in range(MEMBERS)]
         made = [self._trained(f"member {seed}", paper_mlp(self._features, seed=seed), seed) for seed in seeds]
         self.seconds["members"] = sum(self.seconds[f"member {seed}"] for seed in seeds)
@@ -129,18 +130,18 @@ class Workshop:
 
     @cached_property
     def noise(self) -> Gaussian:
-        """What variational methods train with: the validation error of the deterministic network."""
+        """The noise that variational methods train with: the validation error of the deterministic network."""
         x, y = self.split.validation
         with torch.no_grad():
             return Gaussian(1 / float(mse_loss(self.normalised(x), y)))
 
     def weights(self, method: type[BayesByBackprop | MNF]) -> Posterior:
-        """A posterior over the weights of a network without batch norm."""
+        """Return a posterior over the weights of a network without batch norm."""
         network = Rescaled.of(self._plain(), *self.split.train)
         return method(epochs=self.epochs, batch_size=self.batch_size).fit(network, self.split.train, self.noise)
 
     def _plain(self) -> nn.Module:
-        """The same shape without batch norm, whose shifts are then biases."""
+        """Return the same shape without batch norm, whose shifts are then biases."""
         return plain_mlp(self._features, seed=self.split.number)
 
     @property
@@ -165,36 +166,36 @@ class Workshop:
         return network.eval()
 
 
-Maker = Callable[[Workshop], Posterior]
+Maker = Callable[[TrainedNetworks], Posterior]
 
 
 def makers() -> dict[str, tuple[tuple[str, ...], Maker]]:
-    """Methods by name: the networks that each needs trained, and how it makes its posterior of them."""
+    """Return methods by name: the networks that each needs trained, and how it makes its posterior of them."""
 
-    def of(method: Callable[..., object], **options: object) -> Maker:
-        return lambda shop: method(shop.batch_size, **options).fit(shop.normalised, shop.split.train)  # type: ignore[attr-defined]
+    def of_normalised(method: Callable[..., object], **options: object) -> Maker:
+        return lambda networks: method(networks.batch_size, **options).fit(networks.normalised, networks.split.train)  # type: ignore[attr-defined]
 
-    def with_dropout(shop: Workshop) -> Posterior:
-        statistics = MCBN(shop.batch_size).fit(shop.both, shop.split.train)
-        return combine(statistics, MCDropout().fit(shop.both, shop.split.train))
+    def with_dropout(networks: TrainedNetworks) -> Posterior:
+        statistics = MCBN(networks.batch_size).fit(networks.both, networks.split.train)
+        return combine(statistics, MCDropout().fit(networks.both, networks.split.train))
 
-    def of_members(shop: Workshop) -> Posterior:
-        return ensemble([MCBN(shop.batch_size).fit(member, shop.split.train) for member in shop.members])
+    def of_members(networks: TrainedNetworks) -> Posterior:
+        return ensemble([MCBN(networks.batch_size).fit(member, networks.split.train) for member in networks.members])
 
     return {
-        "constant": (("normalised",), lambda shop: point(shop.normalised, Gaussian())),
-        "MCBN (paper)": (("normalised",), of(MCBN, center="batch")),
-        "MCBN": (("normalised",), of(MCBN)),
-        "MCBN, M' chosen": (("normalised",), of(MCBN)),
-        "GaussianBN": (("normalised",), of(GaussianBN)),
-        "GaussianBN, rank 16": (("normalised",), of(GaussianBN, rank=16)),
-        "StochasticBN": (("normalised",), of(StochasticBN)),
-        "MC dropout": (("dropped",), lambda shop: MCDropout().fit(shop.dropped, shop.split.train)),
+        "constant": (("normalised",), lambda networks: point(networks.normalised, Gaussian())),
+        "MCBN (paper)": (("normalised",), of_normalised(MCBN, center="batch")),
+        "MCBN": (("normalised",), of_normalised(MCBN)),
+        "MCBN, M' chosen": (("normalised",), of_normalised(MCBN)),
+        "GaussianBN": (("normalised",), of_normalised(GaussianBN)),
+        "GaussianBN, rank 16": (("normalised",), of_normalised(GaussianBN, rank=16)),
+        "StochasticBN": (("normalised",), of_normalised(StochasticBN)),
+        "MC dropout": (("dropped",), lambda networks: MCDropout().fit(networks.dropped, networks.split.train)),
         "MCBN + dropout": (("both",), with_dropout),
-        "deep ensemble": (("members",), lambda shop: ensemble(shop.members, Gaussian())),
+        "deep ensemble": (("members",), lambda networks: ensemble(networks.members, Gaussian())),
         "ensemble of MCBN": (("members",), of_members),
-        "Bayes by Backprop": ((), lambda shop: shop.weights(BayesByBackprop)),
-        "MNF": ((), lambda shop: shop.weights(MNF)),
+        "Bayes by Backprop": ((), lambda networks: networks.weights(BayesByBackprop)),
+        "MNF": ((), lambda networks: networks.weights(MNF)),
     }
 
 
@@ -208,17 +209,17 @@ def splits(name: str, count: int) -> Iterator[Split]:
             yield validated_split(name, number)
 
 
-def score(name: str, shop: Workshop, needs: tuple[str, ...], maker: Maker) -> Score:
+def score(name: str, networks: TrainedNetworks, needs: tuple[str, ...], maker: Maker) -> Score:
     """Fit, calibrate on validation rows, and score test rows once."""
     for need in needs:
-        getattr(shop, need)
+        getattr(networks, need)
     started = time.perf_counter()
-    posterior = maker(shop)
-    seconds = time.perf_counter() - started + sum(shop.seconds[need] for need in needs)
+    posterior = maker(networks)
+    seconds = time.perf_counter() - started + sum(networks.seconds[need] for need in needs)
     if not needs:
-        shop.noise  # noqa: B018
-        seconds += shop.seconds["normalised"]
-    split = shop.split
+        networks.noise  # noqa: B018
+        seconds += networks.seconds["normalised"]
+    split = networks.split
     posterior = calibrate(posterior, *split.validation, batch_size=name.endswith("chosen"))
     draws = posterior.default_samples if posterior.default_samples < 64 else DRAWS
     engine = MonteCarlo(draws)
@@ -238,8 +239,8 @@ def score(name: str, shop: Workshop, needs: tuple[str, ...], maker: Maker) -> Sc
         coverage=float(coverage(predictive, y, 0.95)),
         growth=far / near if near else 0.0,
         train_seconds=seconds,
-        predict_ms=1e3 * _median_seconds(lambda: posterior.predict(split.test[0], engine).std),
-        draws_per_second=draws / _median_seconds(lambda: engine.outputs(posterior, many)),
+        predict_ms=1e3 * median_seconds(lambda: posterior.predict(split.test[0], engine).std, 5)[0],
+        draws_per_second=draws / median_seconds(lambda: engine.outputs(posterior, many), 5)[0],
     )
 
 
@@ -249,32 +250,22 @@ def far_inputs(split: Split) -> Tensor:
     return mean + FAR * (split.test[0] - mean)
 
 
-def _median_seconds(run: Callable[[], object], repeats: int = 5) -> float:
-    run()
-    times = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - started)
-    return statistics.median(times)
-
-
 def compare(
     name: str, count: int, steps: int = STEPS, progress: Callable[[str], None] | None = None
 ) -> dict[str, list[Score]]:
-    """Scores of all methods on some splits of a set."""
+    """Score all methods on some splits of a set."""
     found: dict[str, list[Score]] = {}
     for split in splits(name, count):
-        shop = Workshop(split, steps)
+        networks = TrainedNetworks(split, steps)
         for method, (needs, maker) in makers().items():
             if progress is not None:
                 progress(f"{name}, split {split.number}: {method}")
-            found.setdefault(method, []).append(score(method, shop, needs, maker))
+            found.setdefault(method, []).append(score(method, networks, needs, maker))
     return found
 
 
 def table(name: str, scores: dict[str, list[Score]]) -> str:
-    """Means over splits, gains with their standard errors."""
+    """Return means over splits, gains with their standard errors, as text."""
     lines = [
         f"{name}, mean of {len(next(iter(scores.values())))} splits",
         f"{'':20} {'RMSE':>7} {'CRPS':>7} {'PLL':>7} {'gain CRPS %':>14} {'gain PLL %':>16} {'95 %':>5} "

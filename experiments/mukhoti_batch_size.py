@@ -59,7 +59,7 @@ def main(
 
 @dataclass(frozen=True)
 class Comparison:
-    """One network under real and under effective batch sizes.
+    """A network under real and under effective batch sizes.
 
     Args:
         real: The curves with batches of every size.
@@ -72,13 +72,13 @@ class Comparison:
     variance_ratio: dict[float, float]
 
     def table(self) -> str:
-        """All three as text."""
+        """Return both curves and the ratios as text."""
         lines = ["real batches", self.real.table(), "", f"effective sizes, from batches of {FITTED}"]
         lines += [self.effective.table(), "", "logit variance, effective / real"]
         return "\n".join([*lines, *(f"{size:>8g} {ratio:8.3f}" for size, ratio in self.variance_ratio.items())])
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, for a results file."""
+        """Return plain values, for a results file."""
         return {
             "real": [asdict(row) for row in self.real.rows],
             "effective": [asdict(row) for row in self.effective.rows],
@@ -95,7 +95,16 @@ def compare(
     samples: int = 40,
     train_rows: int = TRAIN_ROWS,
 ) -> Comparison:
-    """Both families of posteriors of a classifier over the same batch sizes, as published (`center="batch"`)."""
+    """Compare real and effective batch sizes of a classifier's posterior, as published (`center="batch"`).
+
+    Args:
+        network: The trained classifier.
+        train: Training images that batches are taken from and the bound is estimated on, and their labels.
+        test: Images and labels that nothing is chosen on.
+        batch_sizes: Batch sizes to look at.
+        samples: Draws of every posterior.
+        train_rows: Rows that the network was trained on, of which `train` may be a part.
+    """
 
     def real(size: int) -> Any:
         return MCBN(size, states=max(samples, 64), center="batch").fit(network, train[0], Categorical())

@@ -28,14 +28,14 @@ class Fact:
 
     Args:
         paper: First author and year.
-        table: Its number in the paper.
+        table: Number of the table in the paper.
         dataset: Name of the data set, as `bayesnorm.data` spells it.
-        method: The paper's name for it.
-        metric: What was measured; normalised scores and errors in percent.
+        method: The paper's name of the method.
+        metric: The score that was measured; normalised scores and errors in percent.
         settings: What else the cell was measured under, such as {"batch_size": 32}; numbers as int.
-        value: As printed.
-        standard_error: As printed, or None.
-        p_value: As printed, or None.
+        value: The number that is printed.
+        standard_error: Its standard error as printed, or None.
+        p_value: Its p-value as printed, or None.
     """
 
     paper: str
@@ -50,7 +50,7 @@ class Fact:
 
 
 def paper_facts(paper: str | None = None, table: int | None = None) -> tuple[Fact, ...]:
-    """All facts, or those of one paper, or of one table of it, in the order of the paper."""
+    """Return all facts, or those of one paper, or of one table of it, in the order of the paper."""
     found = tuple(
         fact for fact in _all_facts() if (paper is None or fact.paper == paper) and table in (None, fact.table)
     )
@@ -64,15 +64,15 @@ def paper_facts(paper: str | None = None, table: int | None = None) -> tuple[Fac
 
 
 def fact(paper: str, table: int, dataset: str, method: str, metric: str, **settings: int | str) -> Fact | None:
-    """One cell, or None where the paper has none.
+    """Return one cell, or None where the paper has none.
 
     Args:
-        paper: See `Fact`, as all others.
+        paper: First author and year; see `Fact` for this and the others.
         table: Number of the table.
-        dataset: The row.
-        method: The paper's name for it.
-        metric: As in the file.
-        settings: Of those of the cell, as many as tell it from others.
+        dataset: Name of the data set.
+        method: The paper's name of the method.
+        metric: Name of the score in the file.
+        settings: Settings of the cell, as many as tell it from others.
     """
     found = [
         one

@@ -34,6 +34,7 @@ def main(
 
 
 def _list(store: Store, as_json: bool) -> None:
+    """Print how many results and failures each experiment has."""
     counts = [(name, len(store.rows(name)), len(store.failures(name))) for name in store.experiments()]
     if as_json:
         show_json([dict(zip(COLUMNS, row, strict=True)) for row in counts])
@@ -44,6 +45,7 @@ def _list(store: Store, as_json: bool) -> None:
 
 
 def _show(rows: list[dict[str, Any]], failures: list[Failure], experiment: str, as_json: bool) -> None:
+    """Print the results of an experiment, and its failures beneath."""
     if as_json:
         told = [{"parameters": f.parameters, "error": f.error, "attempts": f.attempts} for f in failures]
         show_json({"experiment": experiment, "results": rows, "failures": told})

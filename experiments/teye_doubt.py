@@ -25,7 +25,7 @@ from .uci.presets import preset_named
 from .uci.results import ROWS
 
 TRAINED_WITH = (32, 128, 512)
-"""Training batch sizes that are drawn."""
+"""The training batch sizes that are drawn."""
 
 LARGEST, LOWEST = 4096, -60.0
 """Effective batch size, and normalised score, beyond which nothing is drawn."""
@@ -57,7 +57,7 @@ def main(
 
 
 def doubt(header: dict[str, Any], family: str) -> dict[str, UncertaintyErrorPlot]:
-    """Test rows of the first split and seed at the chosen setting, by set."""
+    """Return plots of the test rows of the first split and seed at the chosen setting, by set."""
     return {
         unit["dataset"]: UncertaintyErrorPlot.of_arrays(
             np.array(unit["points"]["error"]), np.array(unit["points"]["std"]), unit["points"]["constant_std"][0]
@@ -68,7 +68,7 @@ def doubt(header: dict[str, Any], family: str) -> dict[str, UncertaintyErrorPlot
 
 
 def batch_sizes(header: dict[str, Any]) -> dict[str, SensitivityCurve]:
-    """Normalised CRPS of test rows over M', a line for each training batch size, by set."""
+    """Return the normalised CRPS of test rows over M', a line for each training batch size, by set."""
     curves = {(unit["dataset"], unit["setting"]): unit["curve"] for unit in header["curves"]}
     preset = preset_named(header["preset"])
     runs = len(preset.splits) * len(preset.seeds)
@@ -91,7 +91,7 @@ def _in_sight(point: dict[str, float]) -> bool:
 
 
 def draws(rows: list[dict[str, str]]) -> dict[str, SensitivityCurve]:
-    """Scores of MCBN trained with M = 128 over the number of draws T, by set."""
+    """Return the scores of MCBN trained with M = 128 over the number of draws T, by set."""
     found: dict[str, dict[str, dict[float, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for row in rows:
         if row["method"] == "MCBN" and row["setting"] in ("128", "128.0"):

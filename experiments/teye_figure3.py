@@ -77,7 +77,7 @@ class Figure3:
         }
 
     def verdict(self) -> str:
-        """What the numbers at `BATCH_SIZE` say, in words."""
+        """Say in words what the numbers at `BATCH_SIZE` mean."""
         size = self.trained.at(BATCH_SIZE)
         lines = [f"Trained network, M = {BATCH_SIZE}, {size.batches} batches:"]
         for layer in size.layers:
@@ -100,7 +100,7 @@ class Figure3:
         return "\n".join(lines)
 
     def _units(self) -> Axes:
-        """Layers by statistics: the closest, median and farthest unit of each, over all others."""
+        """Draw layers by statistics: the closest, median and farthest unit of each, over all others."""
         axes = panels(2, 2)
         for row, layer in zip(axes, LAYERS, strict=True):
             QQPlot.of_units(self.trained, layer, "mean", batch_size=BATCH_SIZE).draw(row[0])
@@ -108,7 +108,7 @@ class Figure3:
         return self._titled(axes[0][0], "Batch statistics after training")
 
     def _over(self, statistic: Statistic) -> Axes:
-        """Over batch sizes (above) and epochs (below): one unit of each layer, and all units' rejections."""
+        """Draw one unit of each layer, and all units' rejections, over batch sizes (above) and epochs (below)."""
         axes = panels(2, 3)
         for column, layer in enumerate(LAYERS):
             unit = _median_unit(statistic_of(self.trained.at(BATCH_SIZE), layer, statistic))
@@ -142,10 +142,10 @@ def figure3(
     Args:
         x: Training inputs, (N, d).
         y: Targets, (N, 1).
-        epochs: When to look; training ends with the last.
-        batch_sizes: To look at after training; `BATCH_SIZE` among them.
-        batches: Per look.
-        seed: Of the weights, of training and of the batches.
+        epochs: Epochs to look at; training ends with the last.
+        batch_sizes: Batch sizes to look at after training; `BATCH_SIZE` among them.
+        batches: Number of batches per look.
+        seed: Seed of the weights, of training and of the batches.
         progress: Called with (epoch, epochs).
     """
     network = named_mlp(x.shape[1], seed)
@@ -172,13 +172,13 @@ def figure3(
 
 
 def named_mlp(in_features: int, seed: int) -> nn.Sequential:
-    """`paper_mlp` with names that a reader of a picture understands."""
+    """Return `paper_mlp` with names that a reader of a picture understands."""
     names = ("linear_1", LAYERS[0], "relu_1", "linear_2", LAYERS[1], "relu_2", "linear_3")
     return nn.Sequential(OrderedDict(zip(names, paper_mlp(in_features, seed=seed), strict=True)))
 
 
 def _judged(found: Normality, fitted: bool) -> str:
-    """Whether a layer's units are normal (of any moments, or of theory's), and the numbers behind that."""
+    """Say whether a layer's units are normal (of any moments, or of theory's), with the numbers behind that."""
     share, distance = (found.fitted_rejected, found.fitted_distance) if fitted else (found.rejected, found.distance)
     chance, largest = found.by_chance(fitted), float(distance.nan_to_num(0).max())
     word = "holds" if share <= chance else "nearly holds" if largest < CLOSE else "does not hold"

@@ -10,6 +10,7 @@
 Stop it or kill it at any time: the same call goes on with the units that are missing.
 """
 
+from .csv_file import write_csv as write_csv
 from .existing import (
     DEFAULT_STORE as DEFAULT_STORE,
     open_store as open_store,

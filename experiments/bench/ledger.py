@@ -1,4 +1,4 @@
-"""What every runner keeps account of."""
+"""The account that every runner keeps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .unit import Unit, distinct
 
 @dataclass(frozen=True)
 class Tally:
-    """What a run did.
+    """How many units a run kept, finished and failed.
 
     Args:
         kept: Units whose results were in the store already.
@@ -31,7 +31,7 @@ class Tally:
 
 
 class Ledger:
-    """What is missing, what comes next, and what became of the rest.
+    """The units that are missing, the one that comes next, and what became of the others.
 
     Args:
         units: What to compute; repetitions count once.
@@ -51,13 +51,16 @@ class Ledger:
 
     @property
     def tally(self) -> Tally:
+        """The numbers so far."""
         return Tally(self.kept, self.finished, self.failed)
 
     def tell(self) -> None:
+        """Report progress."""
         if self._progress is not None:
             self._progress(self.kept + self.finished + self.failed, len(self.everything))
 
     def take(self) -> Unit | None:
+        """Return the next unit to compute, or None when there is none left."""
         for unit in self._waiting:
             if self._store.missing([unit]):
                 return unit
@@ -66,6 +69,7 @@ class Ledger:
         return None
 
     def record(self, unit: Unit, told: Answer) -> None:
+        """Write a unit's result, or how it failed, to the store."""
         if "error" in told:
             self._store.add_failure(unit, told["error"], told["seconds"], told["machine"])
             self.failed += 1
@@ -75,7 +79,7 @@ class Ledger:
 
 
 def require_count(name: str, value: int, least: int) -> int:
-    """Refuse what is no whole number, or too small."""
+    """Refuse a value that is no whole number, or too small."""
     return require_whole(name, value, least, words=f"; a whole number, at least {least}, would work.")
 
 

@@ -31,22 +31,24 @@ def work(
     """Have units computed by worker processes.
 
     Args:
-        take: Gives the next unit; None when there is none left.
+        take: Returns the next unit; None when there is none left.
         finished: Called in this thread with each unit and its worker's answer.
-        workers: How many processes at once.
-        threads: Threads of each.
+        workers: Number of processes at once.
+        threads: Number of threads of each process.
     """
     events: Events = queue.SimpleQueue()
     pool: set[_Worker] = set()
     leaving: set[_Worker] = set()
 
     def hire() -> None:
+        """Start a process for the next unit, if there is one."""
         if (unit := take()) is not None:
             worker = _Worker(threads, events)
             pool.add(worker)
             worker.give(unit)
 
     def handle(worker: _Worker, line: str) -> None:
+        """Report a worker's answer, or its death where the line has no end."""
         unit, worker.unit = worker.unit, None
         if unit is None:
             return
@@ -115,6 +117,7 @@ class _Worker:
         self._listener.start()
 
     def give(self, unit: Unit) -> None:
+        """Have it compute a unit."""
         self.unit = unit
         self._send({"function": unit.function, "parameters": unit.text, "key": unit.key})
 
@@ -135,7 +138,7 @@ class _Worker:
         self._listener.join(LOOK_SECONDS)
 
     def obituary(self) -> str:
-        """How it died; one that is still ending has the time to."""
+        """Return how it died, in words; one that is still ending has the time to."""
         self.close()
         code = self.process.returncode
         if code >= 0:

@@ -13,7 +13,7 @@ from bayesnorm.training.progress import progress_bar
 
 @contextlib.contextmanager
 def unit_bar(label: str = "units") -> Iterator[Progress]:
-    """A bar on standard error while the block lasts, rich's where that is installed.
+    """Show a bar on standard error while the block lasts, rich's where that is installed.
 
         with unit_bar("uci") as bar:
             run_local(units, store, progress=bar)
@@ -43,7 +43,7 @@ def unit_bar(label: str = "units") -> Iterator[Progress]:
 
 
 def pace(done: int, left: int, seconds: float) -> str:
-    """How fast it goes and how long it takes still, in words.
+    """Return how fast it goes and how long it takes still, in words.
 
     Args:
         done: Units since the start.

@@ -1,4 +1,4 @@
-"""Computes the units that a store is missing, with the machines of a Ray cluster."""
+"""Compute the units that a store is missing with the machines of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bayesnorm.network import Progress
 
 from .ledger import Ledger, Tally, require_count
 from .pool import THREADS, Answer
-from .runner import _cores
+from .runner import available_cores
 from .store import Store
 from .unit import Unit
 from .worker import answer
@@ -49,10 +49,11 @@ def run_ray(
     Args:
         units: What to compute; repetitions count once.
         store: Where results are and go.
-        address: A running cluster's, "auto" for one that `ray start` began on this machine; None for the connection
-            that this process has, or else a cluster of this machine's own, which is gone when the run is over.
+        address: Address of a running cluster, "auto" for one that `ray start` began on this machine; None for the
+            connection that this process has, or else a cluster of this machine's own, which is gone when the run is
+            over.
         workers: Units at once; None for one per `threads` cores of the cluster.
-        threads: Threads of each.
+        threads: Number of threads of each unit.
         progress: Called with (units dealt with, all units), first with those that were there.
     """
     workers = None if workers is None else require_count("workers", workers, 1)
@@ -61,7 +62,7 @@ def run_ray(
     ledger = Ledger(units, store, progress)
     ledger.tell()
     if ledger.missing:
-        cores = _cores() if workers is None else workers * threads
+        cores = available_cores() if workers is None else workers * threads
         with _connected(ray, address, cores):
             _work(ray, ledger, workers=workers, threads=threads)
     return ledger.tally
@@ -108,13 +109,13 @@ def _work(ray: Any, ledger: Ledger, *, workers: int | None, threads: int) -> Non
 
 
 def _compute(path: list[str], function: str, parameters: str, key: str, threads: int) -> Answer:
-    """On the cluster: the call itself, with what the driver can import within reach."""
+    """Make the call on the cluster, with what the driver can import within reach."""
     sys.path.extend(place for place in path if place not in sys.path)
     return answer(function, parameters, key, threads)
 
 
 def _fetch(ray: Any, reference: Any) -> Answer:
-    """A unit's answer, or how it came to have none."""
+    """Return a unit's answer, or how it came to have none."""
     try:
         told: Answer = ray.get(reference)
     except ray.exceptions.WorkerCrashedError:
@@ -127,17 +128,17 @@ def _fetch(ray: Any, reference: Any) -> Answer:
 
 
 def _machines(ray: Any) -> list[dict[str, float]]:
-    """What each machine of the cluster has."""
+    """Return the resources of each machine of the cluster."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def _capacity(machines: list[dict[str, float]], threads: int) -> int:
-    """How many units the cluster can compute at once."""
+    """Return how many units the cluster can compute at once."""
     return max(1, sum(int(machine.get("CPU", 0)) // threads for machine in machines))
 
 
 def _needs(machines: list[dict[str, float]], unit: Unit, threads: int) -> dict[str, float]:
-    """What the unit reserves; never more than some machine has, since Ray would wait for ever."""
+    """Return what the unit reserves; never more than some machine has, since Ray would wait for ever."""
     largest = max((machine.get("CPU", 0) for machine in machines), default=0)
     gpus = any(machine.get("GPU", 0) >= 1 for machine in machines)
     return {"num_cpus": min(threads, largest) or threads, "num_gpus": int(_wants_gpu(unit) and gpus)}
@@ -149,7 +150,7 @@ def _wants_gpu(unit: Unit) -> bool:
 
 @contextlib.contextmanager
 def _connected(ray: Any, address: str | None, cores: int) -> Iterator[None]:
-    """A connection to a cluster; one that was there stays, one that was made here ends."""
+    """Connect to a cluster; a connection that was there stays, one that was made here ends."""
     if ray.is_initialized():
         if address is not None:
             raise BayesNormError(
@@ -163,7 +164,7 @@ def _connected(ray: Any, address: str | None, cores: int) -> Iterator[None]:
     else:
         _require_reachable(address)
         asked = {"address": address}
-    with _handlers_as_before():
+    with _own_signal_handlers():
         try:
             with _quiet_settings(own=address is None):
                 ray.init(**asked, log_to_driver=False, logging_level="error")
@@ -183,7 +184,7 @@ _ADDRESSES = 'the address of a running cluster, "host:port", or None, for one of
 
 
 def _require_reachable(address: str) -> None:
-    """Ray itself would try for many minutes."""
+    """Refuse an address where nothing answers; Ray itself would try for many minutes."""
     if address == "auto":
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
@@ -197,7 +198,7 @@ def _require_reachable(address: str) -> None:
 
 @contextlib.contextmanager
 def _quiet_settings(own: bool) -> Iterator[None]:
-    """No word about this run to Ray's makers, and no secret of an own cluster in the user's home."""
+    """Tell Ray's makers nothing about this run, and leave no secret of an own cluster in the user's home."""
     settings = {"RAY_USAGE_STATS_ENABLED": "0"}
     told = any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
     if own and not told and not (Path.home() / ".ray" / "auth_token").exists():
@@ -215,13 +216,13 @@ def _quiet_settings(own: bool) -> Iterator[None]:
 
 @functools.cache
 def _secret() -> str:
-    """Of this process's own clusters; one for all, since Ray remembers the first."""
+    """Return the secret of this process's own clusters; one for all, since Ray remembers the first."""
     return secrets.token_hex(32)
 
 
 @contextlib.contextmanager
-def _handlers_as_before() -> Iterator[None]:
-    """Ray takes SIGTERM for itself while it is connected."""
+def _own_signal_handlers() -> Iterator[None]:
+    """Put back the handler of SIGTERM, which Ray takes for itself while it is connected."""
     main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM)
     try:

@@ -1,4 +1,4 @@
-"""Computes the units that a store is missing, with this machine's cores."""
+"""Compute the units that a store is missing with this machine's cores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .worker import answer
 
 
 class Runner(Protocol):
-    """Whatever computes units; results are in the store when it returns."""
+    """A function that computes units; results are in the store when it returns."""
 
     def __call__(self, units: Iterable[Unit], store: Store, *, progress: Progress | None = None) -> Tally:
         """Compute the units that the store has no results of; report (units dealt with, all units)."""
@@ -46,7 +46,7 @@ def run_local(
         units: What to compute; repetitions count once.
         store: Where results are and go.
         workers: Processes at once; None for one per `threads` cores, 0 to compute in this process.
-        threads: Threads of each.
+        threads: Number of threads of each process.
         progress: Called with (units dealt with, all units), first with those that were there.
     """
     workers = None if workers is None else require_count("workers", workers, 0)
@@ -59,22 +59,23 @@ def run_local(
 
     ledger.tell()
     if workers == 0:
-        with _as_before():
+        with _unchanged_globals():
             while (unit := ledger.take()) is not None:
                 record(unit, answer(unit.function, unit.text, unit.key, threads))
     elif ledger.missing:
-        count = max(1, _cores() // threads) if workers is None else workers
+        count = max(1, available_cores() // threads) if workers is None else workers
         work(ledger.take, record, workers=min(count, len(ledger.missing)), threads=threads)
     return ledger.tally
 
 
-def _cores() -> int:
+def available_cores() -> int:
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextlib.contextmanager
-def _as_before() -> Iterator[None]:
-    """Keeps this process's thread count and global generators as they were."""
+def _unchanged_globals() -> Iterator[None]:
+    """Keep this process's thread count and global generators as they were."""
     threads, plain, legacy = torch.get_num_threads(), random.getstate(), np.random.get_state()  # noqa: NPY002
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     try:

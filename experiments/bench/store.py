@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import hashlib
-import io
 import json
 import os
 import sqlite3
@@ -16,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from bayesnorm.errors import BayesNormError, FileFormatError
-from bayesnorm.files import require_place, write_bytes
+from bayesnorm.files import require_place
 
+from .csv_file import write_csv
 from .unit import Unit, distinct
 
 APPLICATION = 0x62_6E_62_31  # "bnb1", which SQLite keeps in the file's header
@@ -53,9 +52,9 @@ class Failure:
     """A unit without a result.
 
     Args:
-        parameters: Of the unit.
-        error: What its last attempt ended with.
-        attempts: How many there were.
+        parameters: Parameters of the unit.
+        error: What the last attempt ended with.
+        attempts: Number of attempts.
     """
 
     parameters: dict[str, Any]
@@ -104,10 +103,10 @@ class Store:
         """Keep a result, unless the unit has one.
 
         Args:
-            unit: What was computed.
+            unit: The unit that was computed.
             result: JSON values; a dict gives one column per name. NaN and infinities are kept.
-            seconds: How long it took.
-            machine: What it was made on.
+            seconds: Time that it took.
+            machine: Hardware and versions that it was made with.
         """
         try:
             text = json.dumps(result)
@@ -118,7 +117,7 @@ class Store:
     def add_result_text(
         self, unit: Unit, result: str, seconds: float | None = None, machine: dict[str, Any] | None = None
     ) -> None:
-        """`add_result` for a result that is JSON already."""
+        """Keep a result that is JSON already; see `add_result`."""
         self._write(unit, result, None, seconds, machine)
 
     def add_failure(
@@ -128,7 +127,7 @@ class Store:
         self._write(unit, None, error, seconds, machine)
 
     def missing(self, units: Iterable[Unit]) -> list[Unit]:
-        """The units without a result, in order, each once."""
+        """Return the units without a result, in order, each once."""
         query = "SELECT 1 FROM units WHERE key = ? AND result IS NOT NULL"
         return [unit for unit in distinct(units) if not self._query(query, unit.key)]
 
@@ -138,11 +137,11 @@ class Store:
         self._query("ROLLBACK")
 
     def experiments(self) -> list[str]:
-        """Names of the experiments that have results or failures."""
+        """Return the names of the experiments that have results or failures."""
         return [name for (name,) in self._query("SELECT DISTINCT experiment FROM units ORDER BY experiment")]
 
     def rows(self, experiment: str) -> list[dict[str, Any]]:
-        """Results as flat rows: parameters, result, `seconds` and `machine`, in the order of the parameters' values.
+        """Return results as flat rows: parameters, result, `seconds` and `machine`, in order of the parameters' values.
 
         A result that is no dict is called `result`. Where names clash, the result's is `result.name`.
         """
@@ -157,7 +156,7 @@ class Store:
         return [row for _, row in sorted(found, key=lambda pair: pair[0])]
 
     def failures(self, experiment: str) -> list[Failure]:
-        """Units that were tried and have no result, in the order of their parameters' values."""
+        """Return units that were tried and have no result, in the order of their parameters' values."""
         records = self._records(experiment, "result IS NULL")
         found = [Failure(given, error, attempts) for given, _, error, attempts, _, _ in records]
         return sorted(found, key=lambda failure: _order(failure.parameters))
@@ -170,8 +169,7 @@ class Store:
             raise BayesNormError(f"experiment: {experiment!r} has no results in {self.path}; it holds {known}.")
         last = [name for name in ("seconds", "machine") if all(name in row for row in rows)]
         columns = [*dict.fromkeys(name for row in rows for name in row if name not in last), *last]
-        lines = [_line(columns), *(_line([_cell(row.get(name)) for name in columns]) for row in rows)]
-        write_bytes(Path(path), "".join(lines).encode("utf-8", "backslashreplace"))
+        write_csv(path, columns, [[_cell(row.get(name)) for name in columns] for row in rows])
 
     def _open(self, timeout: float) -> None:
         """Make the table where the file is new; else see that it is a store, whole, and of this version."""
@@ -199,7 +197,7 @@ class Store:
         return not self._pragma("application_id") and not self._query("SELECT 1 FROM sqlite_master LIMIT 1")
 
     def _share(self, timeout: float) -> None:
-        """Write-ahead log: readers and a writer at once, and a killed writer leaves no part of a transaction."""
+        """Switch to a write-ahead log: readers and a writer at once, and a killed writer leaves no part of a write."""
         self._query("PRAGMA synchronous = FULL")
         end = time.monotonic() + timeout
         while self._pragma("journal_mode") != "wal":
@@ -226,7 +224,7 @@ class Store:
         self._query(WRITE, *identity, *outcome, _digest(*identity, *outcome))
 
     def _records(self, experiment: str, which: str) -> Iterator[tuple[dict[str, Any], str, str, int, float, str]]:
-        """Parameters, result, error, attempts, seconds and machine, just as they were written."""
+        """Yield parameters, result, error, attempts, seconds and machine, just as they were written."""
         for *fields, digest, attempts in self._query(
             "SELECT key, experiment, function, parameters, result, error, seconds, machine, digest, attempts "
             f"FROM units WHERE experiment = ? AND {which}",
@@ -248,6 +246,7 @@ class Store:
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
+        """Turn SQLite's errors into ours, which say what would work."""
         try:
             yield
         except (sqlite3.OperationalError, sqlite3.ProgrammingError) as error:
@@ -267,13 +266,14 @@ def _digest(*fields: Any) -> str:
 
 
 def _free(name: str, row: dict[str, Any], prefix: str) -> str:
+    """Return a name that the row does not have yet, with as many prefixes as that takes."""
     while name in row:
         name = f"{prefix}.{name}"
     return name
 
 
 def _order(value: Any) -> tuple[Any, ...]:
-    """Sorts JSON values of any kinds: numbers by size, text by letters."""
+    """Return a key that sorts JSON values of any kinds: numbers by size, text by letters."""
     if isinstance(value, dict):
         return (4, [(name, _order(entry)) for name, entry in sorted(value.items())])
     if isinstance(value, list):
@@ -281,12 +281,6 @@ def _order(value: Any) -> tuple[Any, ...]:
     if isinstance(value, str):
         return (2, value)
     return (0,) if value is None else (1, value, isinstance(value, float))
-
-
-def _line(cells: list[str]) -> str:
-    line = io.StringIO()
-    csv.writer(line).writerow(cells)  # it ends lines with "\r\n", and quotes a cell that holds either of the two
-    return line.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _cell(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""One unit of work: what it computes, as plain values, and a name that stays the same everywhere."""
+"""One unit of work: the call that computes it, as plain values, and a key that is the same everywhere."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ class Unit:
     randomness should come from its parameters.
 
     Args:
-        experiment: The table that the result goes to.
-        function: Where the function is, "package.module:name"; it gives plain JSON values, best a dict.
-        parameters: Its keyword arguments: None, booleans, finite numbers, text, and lists and dicts of them.
+        experiment: Name of the table that the result goes to.
+        function: Place of the function, "package.module:name"; it returns plain JSON values, best a dict.
+        parameters: Keyword arguments of the function: None, booleans, finite numbers, text, and lists and dicts of
+            them.
     """
 
     experiment: str = field(compare=False)
@@ -49,7 +50,7 @@ class Unit:
 
 
 def require_function(function: str) -> None:
-    """A function's name that another process can look up."""
+    """Refuse a function's name that another process cannot look up."""
     module, _, name = function.partition(":") if isinstance(function, str) else ("", "", "")
     if not all(part.isidentifier() for part in [*module.split("."), *name.split(".")]):
         raise BayesNormError(f'function: {function!r} was given; "package.module:name" would work.')
@@ -61,7 +62,7 @@ def require_function(function: str) -> None:
 
 
 def distinct(units: Iterable[Unit]) -> list[Unit]:
-    """The units without repetitions, in order."""
+    """Return the units without repetitions, in order."""
     found: dict[str, Unit] = {}
     for unit in units:
         if not isinstance(unit, Unit):
@@ -80,6 +81,7 @@ def _canonical(value: Any) -> str:
 
 
 def _plain(value: Any, where: str) -> Any:
+    """Return the value as JSON has it, or refuse it, naming the place where it stands."""
     if isinstance(value, Mapping):
         for name in value:
             if not isinstance(name, str):

@@ -1,4 +1,4 @@
-"""Makes a unit's call; as a script, a worker that takes units as JSON lines and answers with JSON lines.
+"""Make a unit's call; as a script, be a worker that takes units as JSON lines and answers with JSON lines.
 
 The script imports nothing but the standard library, so that a worker starts at once and loads only what its units need.
 """
@@ -53,11 +53,11 @@ def answer(function: str, parameters: str, key: str, threads: int) -> dict[str, 
         status = 0 if isinstance(error, SystemExit) and not error.code else 1
     if os.getpid() != own:  # a child that the unit forked must neither answer nor go on with what its parent does
         os._exit(status)
-    return {**outcome, "seconds": seconds, "machine": machine(threads)}
+    return {**outcome, "seconds": seconds, "machine": describe_machine(threads)}
 
 
-def machine(threads: int) -> dict[str, Any]:
-    """What a result was made on."""
+def describe_machine(threads: int) -> dict[str, Any]:
+    """Return hardware and versions that a result is made with, of what the unit has loaded."""
     torch, package = sys.modules.get("torch"), sys.modules.get("bayesnorm")
     return {
         "cpu": _cpu_name() if package else platform.processor() or platform.machine(),
@@ -92,7 +92,7 @@ def _seed(key: str) -> None:
 
 
 def _accelerator_lost() -> bool:
-    """Whether CUDA is broken in this process: after some errors every later call fails too, whoever makes it."""
+    """Return whether CUDA is broken in this process: after some errors every later call fails too, whoever makes it."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return False
@@ -104,13 +104,14 @@ def _accelerator_lost() -> bool:
 
 
 def _private(number: int, mode: str, instead: int) -> IO[str]:
-    """A standard stream for this module alone; the units' own reading or printing goes elsewhere."""
+    """Return a standard stream for this module alone; the units' own reading or printing goes elsewhere."""
     stream = os.fdopen(os.dup(number), mode, buffering=1, encoding="ascii")
     os.dup2(instead, number)
     return stream
 
 
 def _read(lines: IO[str], units: queue.SimpleQueue[dict[str, Any] | None]) -> None:
+    """Put units that come in into the queue, and None at the end; without an end, end the process."""
     for line in lines:
         if not line.endswith("\n"):  # the runner died while it wrote
             break

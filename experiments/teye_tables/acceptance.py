@@ -1,4 +1,4 @@
-"""What all tables together say of the reproduction."""
+"""The reproduction as a whole: what all tables together say of it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .rows import Run, main_runs, runs_of, scores
 LEVEL = 0.05
 CHOSEN_SIZE = "MCBN M' by CRPS"
 SIZE_BY_CRPS = "MCBN, M of training by CRPS"
-"""At the training batch size of the least cross-validated CRPS, where the paper takes that of the least RMSE."""
+"""MCBN at the training batch size of the least cross-validated CRPS; the paper takes that of the least RMSE."""
 HARD_SETS = ("concrete", "yacht")
-"""Where the paper's CRPS and PLL disagree about MCBN."""
+"""The sets where the paper's CRPS and PLL disagree about MCBN."""
 
 
 def verdicts(rows: Iterable[Mapping[str, Any]]) -> str:
-    """The reproduction in words: what holds on which sets, and what does not.
+    """Say in words which of the paper's claims hold on which sets.
 
     Args:
-        rows: See `compare`.
+        rows: Results, one row per run and method; see `compare`.
     """
     rows = list(rows)
     lines = ["MCBN against the paper's MCBN"]
@@ -44,7 +44,7 @@ def verdicts(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _at_or_below(claim: str, cells: Sequence[Cell]) -> list[str]:
-    """On which sets a claim holds: by the paper's own standard errors, and by the looser readings."""
+    """Say on which sets a claim holds: by the paper's own standard errors, and by the looser readings."""
     found = [cell for cell in cells if cell.ours is not None]
     holds = [cell for cell in found if cell.within_two_errors]
     looser = [cell for cell in found if cell not in holds and cell.verdict in ("same", "better")]
@@ -60,6 +60,7 @@ def _at_or_below(claim: str, cells: Sequence[Cell]) -> list[str]:
 
 
 def _significant(cells: Sequence[Cell]) -> list[str]:
+    """Say for each method on how many sets its score is significantly above 0."""
     lines = []
     for method in dict.fromkeys(cell.method for cell in cells):
         those = [cell for cell in cells if cell.method == method]
@@ -71,7 +72,7 @@ def _significant(cells: Sequence[Cell]) -> list[str]:
 
 
 def _signs(found: Sequence[tuple[str, float | None, float | None]]) -> str:
-    """On how many sets a mean is significantly above 0, and where it is not."""
+    """Say on how many sets a mean is significantly above 0, and where it is not."""
     tested = [(name, mean, p) for name, mean, p in found if mean is not None and p is not None]
     if not tested:
         return "no results"
@@ -84,7 +85,7 @@ def _signs(found: Sequence[tuple[str, float | None, float | None]]) -> str:
 
 
 def _size_by_crps(rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
-    """Whether another choice of M would do what another effective batch size does; nothing where rows cannot tell."""
+    """Return cells of MCBN with M chosen by CRPS, beside M' chosen so; none where rows do not tell."""
     runs = [run for run in main_runs(runs_of(rows)) if run.method == "MCBN" and run.cv_crps is not None]
     best: dict[tuple[str, int], tuple[float, float]] = {}
     for run in runs:
@@ -101,6 +102,7 @@ def _rank(run: Run) -> tuple[float, float]:
 
 
 def _against_dropout(rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
+    """Compare the CRPS of MCBN with M' chosen with that of the paper's MC dropout."""
     runs = [run for run in main_runs(runs_of(rows)) if run.chosen]
     return [
         make_cell(
@@ -111,6 +113,7 @@ def _against_dropout(rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
 
 
 def _hard_sets(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say what PLL is on `HARD_SETS`, with the precision chosen by CRPS and by PLL."""
     cells = {(cell.dataset, cell.method, cell.metric): cell for table in (5, 6) for cell in compare(table, rows)}
     lines = []
     for dataset in HARD_SETS:

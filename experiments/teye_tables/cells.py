@@ -61,12 +61,12 @@ class Cell:
         metric: Our name of the score; with "_own" at its end, our precision was chosen by PLL and the paper's by CRPS.
         ours: Mean over runs.
         our_error: Standard error of that; None with fewer than two runs.
-        our_p: Of a two-sided t-test against 0, for normalised scores.
-        runs: How many.
+        our_p: P-value of a two-sided t-test against 0, for normalised scores.
+        runs: Number of runs.
         theirs: The paper's mean.
         their_error: Its standard error, None where it prints none.
         their_p: Its p-value.
-        verdict: Of ours: "better", "same" (within two standard errors of the difference), "worse", or "-".
+        verdict: Verdict on ours: "better", "same" (within two standard errors of the difference), "worse", or "-".
         setting: What the cell was measured under, in tables 8 to 11: "M = 32", "T = 50".
     """
 
@@ -85,14 +85,14 @@ class Cell:
 
     @property
     def within_two_errors(self) -> bool:
-        """Ours is on the good side of the paper's mean plus (CRPS, RMSE) or less (PLL) two of its standard errors."""
+        """Whether ours is on the good side of the paper's mean plus (CRPS, RMSE) or less (PLL) two standard errors."""
         if self.ours is None or self.theirs is None or self.their_error is None:
             return False
         return gain(self.metric, self.ours, self.theirs) >= -2 * self.their_error
 
 
 def compare(table: int, rows: Iterable[Mapping[str, Any]]) -> list[Cell]:
-    """All cells of a table: the paper's methods on all sets, then methods of ours that it does not have.
+    """Return all cells of a table: the paper's methods on all sets, then methods of ours that it does not have.
 
     Tables 1 and 4 to 7 take the rows that cross-validation chose. Tables 8 and 9 take MCBN at every batch size: with
     `PASSES` draws at a size that has rows whose column `passes` says so, else the benchmark's own. Tables 10 and 11
@@ -101,7 +101,7 @@ def compare(table: int, rows: Iterable[Mapping[str, Any]]) -> list[Cell]:
 
     Args:
         table: A number out of `TABLES`.
-        rows: One per run and method; see `python -m experiments uci`.
+        rows: Results, one row per run and method; see `python -m experiments uci`.
     """
     if table not in TABLES:
         raise BayesNormError(f"table: {table!r} was given; one of {', '.join(map(str, TABLES))} would work.")
@@ -128,7 +128,7 @@ def compare(table: int, rows: Iterable[Mapping[str, Any]]) -> list[Cell]:
 
 
 def paper_fact(table: int, dataset: str, method: str, metric: str) -> Fact | None:
-    """The paper's cell for our names of method and metric, or None; table 1 has those of tables 4 and 5."""
+    """Return the paper's cell for our names of method and metric, or None; table 1 has those of tables 4 and 5."""
     printed = metric.removesuffix("_own")
     if table == 1:
         table = 4 if printed == "normalised_crps" else 5
@@ -145,9 +145,9 @@ def make_cell(
         dataset: Name of the set.
         method: Our name.
         metric: Our name of the score.
-        values: One per run.
-        theirs: The paper's, if it has one.
-        setting: See `Cell`.
+        values: Our scores, one per run.
+        theirs: The paper's cell, if it has one.
+        setting: What the cell was measured under; see `Cell`.
     """
     mean, error, p_value = _summary(values, test=metric.startswith("normalised"))
     verdict = "-"
@@ -173,12 +173,12 @@ def make_cell(
 
 
 def gain(metric: str, ours: float, theirs: float) -> float:
-    """By how much ours is better."""
+    """Return by how much ours is better."""
     return theirs - ours if metric in ("crps", "rmse") else ours - theirs
 
 
 def decimals(table: int) -> int:
-    """Digits behind the point that the paper prints."""
+    """Return the number of digits behind the point that the paper prints."""
     return 1 if table >= 8 else 2
 
 
@@ -191,6 +191,7 @@ def _verdict(better_by: float, error: float, digits: int) -> str:
 
 
 def _summary(values: Sequence[float], test: bool) -> tuple[float | None, float | None, float | None]:
+    """Return mean, standard error and, if asked for, the p-value of a t-test against 0."""
     if not values:
         return None, None, None
     if not all(map(math.isfinite, values)):
@@ -202,7 +203,7 @@ def _summary(values: Sequence[float], test: bool) -> tuple[float | None, float |
 
 
 def _sensitivity(table: int, runs: Sequence[Run]) -> list[Cell]:
-    """Cells of tables 8 to 11, in the paper's order."""
+    """Return the cells of tables 8 to 11, in the paper's order."""
     (metric,) = METRICS[table]
     over, letter = ("batch_size", "M") if table in (8, 9) else ("passes", "T")
     if table in (8, 9):

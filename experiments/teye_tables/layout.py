@@ -51,9 +51,9 @@ class Section:
     """A part of a table.
 
     Args:
-        title: What it shows.
+        title: Title above it, or nothing.
         columns: Head of each column; the first is for names.
-        rows: As many texts as columns each.
+        rows: Rows of as many texts as there are columns.
     """
 
     title: str
@@ -61,7 +61,7 @@ class Section:
     rows: tuple[tuple[str, ...], ...]
 
     def text(self) -> list[str]:
-        """Aligned lines; numbers end in one line, whatever stars follow them."""
+        """Return aligned lines; numbers end in one line, whatever stars follow them."""
         widths = [max(len(line[i]) for line in (self.columns, *self.rows)) for i in range(len(self.columns))]
         lines = [self.title] if self.title else []
         for line in (self.columns, *self.rows):
@@ -70,7 +70,7 @@ class Section:
         return lines
 
     def markdown(self) -> list[str]:
-        """The same as a Markdown table."""
+        """Return the lines of a Markdown table."""
         lines = [f"**{self.title}**", ""] if self.title else []
         rule = ["---", *["---:"] * (len(self.columns) - 1)]
         rows = [[entry.strip().replace("*", r"\*") for entry in line] for line in (self.columns, *self.rows)]
@@ -83,14 +83,14 @@ def render(
     store: Store | str | os.PathLike[str] | None = None,
     experiment: str | None = None,
 ) -> str:
-    """A table as text, at most 120 wide: ours, the paper's, a verdict for each cell, and counts.
+    """Return a table as text, at most 120 wide: ours, the paper's, a verdict for each cell, and counts.
 
     Args:
         table: A number out of `TABLES`.
         rows_path: CSV file of our results; by default results/uci_paper.csv. A JSON object beside it, of the same name
             with .json, is printed under the title.
         store: A `experiments.bench.Store`, or its path, to read them from instead.
-        experiment: Its name in the store, where that holds several.
+        experiment: Name of the run in the store, where that holds several.
     """
     rows = read_rows(rows_path, store, experiment)
     head = "" if store is not None else header_text(rows_path or ROWS)
@@ -106,11 +106,11 @@ def render(
 
 
 def markdown(table: int, rows: Iterable[Mapping[str, Any]]) -> str:
-    """A table as Markdown, with its counts and notes.
+    """Return a table as Markdown, with its counts and notes.
 
     Args:
         table: A number out of `TABLES`.
-        rows: See `compare`.
+        rows: Results, one row per run and method; see `compare`.
     """
     rows = list(rows)
     cells = compare(table, rows)
@@ -122,7 +122,7 @@ def markdown(table: int, rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def sections(table: int, cells: Sequence[Cell]) -> list[Section]:
-    """The parts of a table: one for each of the paper's methods, and one for each score of the others."""
+    """Return the parts of a table: one for each of the paper's methods, and one for each score of the others."""
     if table >= 8:
         return [_over_settings(table, cells)]
     known = list(dict.fromkeys(cell.method for cell in cells if cell.theirs is not None))
@@ -135,7 +135,7 @@ def sections(table: int, cells: Sequence[Cell]) -> list[Section]:
 
 
 def counts(cells: Sequence[Cell]) -> list[str]:
-    """How often ours is better, the same, worse; and how often within two of the paper's standard errors."""
+    """Say how often ours is better, the same, worse, and how often within two of the paper's standard errors."""
     found = []
     kinds = dict.fromkeys((cell.method, cell.metric) for cell in cells if cell.theirs is not None)
     for method, metric in kinds:
@@ -155,7 +155,7 @@ def counts(cells: Sequence[Cell]) -> list[str]:
 
 
 def notes(table: int, cells: Sequence[Cell]) -> list[str]:
-    """What a reader must know to read a table."""
+    """Return what a reader must know to read a table."""
     found = [VERDICTS]
     if table in (1, 4, 5):
         found.append(STARS)
@@ -165,7 +165,7 @@ def notes(table: int, cells: Sequence[Cell]) -> list[str]:
 
 
 def ours_shown(cell: Cell, error: bool = True) -> str:
-    """Our number: mean ± standard error and, for normalised scores, stars."""
+    """Return our number as text: mean ± standard error and, for normalised scores, stars."""
     if cell.ours is None:
         return f"-{_room(cell.metric)}"
     digits = 2 if cell.metric.startswith("normalised") else _digits(cell)
@@ -173,14 +173,14 @@ def ours_shown(cell: Cell, error: bool = True) -> str:
 
 
 def theirs_shown(cell: Cell, error: bool = True) -> str:
-    """The paper's number as it prints it; stars are those of its p-value."""
+    """Return the paper's number as it prints it; stars are those of its p-value."""
     if cell.theirs is None:
         return f"-{_room(cell.metric)}"
     return _number(cell.theirs, cell.their_error if error else None, decimals(4)) + _mark(cell, cell.their_p)
 
 
 def _digits(cell: Cell) -> int:
-    """One more than the paper's two, two more for small CRPS and RMSE, fewer for large numbers."""
+    """Return how many digits to show: one more than the paper, two more for small CRPS and RMSE, fewer for large."""
     size = abs(cell.ours or 0.0)
     if size < 0.1 and cell.metric in ("crps", "rmse"):
         return 4
@@ -197,7 +197,7 @@ def _mark(cell: Cell, p_value: float | None) -> str:
 
 
 def _side_by_side(table: int, method: str, cells: Sequence[Cell]) -> Section:
-    """A method of the paper: sets down, and for each score ours, theirs and the verdict."""
+    """Lay out a method of the paper: sets down, and for each score ours, theirs and the verdict."""
     metrics = [metric for metric in METRICS[table] if any(cell.metric == metric for cell in cells)]
     columns = ["", *(head for metric in metrics for head in _heads(metric)), "runs"]
     rows = []
@@ -221,12 +221,12 @@ def _heads(metric: str) -> tuple[str, ...]:
 
 
 def _room(metric: str) -> str:
-    """What stars take, so that numbers stand below each other with and without them."""
+    """Return the space that stars take, so that numbers stand below each other with and without them."""
     return " " * 5 if metric.startswith("normalised") else ""
 
 
 def _ours_alone(table: int, metric: str, cells: Sequence[Cell]) -> list[Section]:
-    """Methods that the paper has not: sets across, in two halves to stay within the width."""
+    """Lay out methods that the paper has not: sets across, in two halves to stay within the width."""
     methods = list(dict.fromkeys(cell.method for cell in cells))
     value = {(cell.method, cell.dataset): ours_shown(cell, error=table != 1) for cell in cells}
     shown = [name for name in UCI_SETS if any(cell.runs for cell in cells if cell.dataset == name)]
@@ -240,7 +240,7 @@ def _ours_alone(table: int, metric: str, cells: Sequence[Cell]) -> list[Section]
 
 
 def _over_settings(table: int, cells: Sequence[Cell]) -> Section:
-    """Tables 8 to 11: settings across, and three lines for each set."""
+    """Lay out tables 8 to 11: settings across, and three lines for each set."""
     settings = list(dict.fromkeys(cell.setting for cell in cells))
     at = {(cell.dataset, cell.setting): cell for cell in cells}
     rows = []
@@ -265,5 +265,5 @@ def _origin(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def wrapped(text: str) -> list[str]:
-    """A long line as several, of at most `WIDTH`."""
+    """Part a long line into several of at most `WIDTH`."""
     return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)

@@ -21,6 +21,8 @@ Experiment = Annotated[str | None, typer.Option(help="The name of the run in the
 
 
 def _table_command(number: int) -> Callable[..., None]:
+    """Return the command that prints a table of the paper."""
+
     def main(rows: RowsFile = None, store: StoreFile = None, experiment: Experiment = None) -> None:
         _require_one_source(rows, store)
         print(render(number, rows, store, experiment))

@@ -26,18 +26,18 @@ BY_NUMBER = ("bn", "dropout")
 
 @dataclass(frozen=True)
 class Run:
-    """One trained network and what one method made of it.
+    """The scores of one method on one trained network.
 
     Args:
         dataset: Name of the set.
-        method: Our name.
+        method: Our name of the method.
         setting: Training batch size, or dropout probability; None where there is none.
         split: Number of the split.
-        seed: Of the training.
+        seed: Seed of the training.
         chosen: Whether cross-validation picked `setting` for this method on this split.
         passes: Number of draws, where rows say so.
         cv_crps: Cross-validated CRPS of `setting` on this split, where rows say so.
-        scores: Of `SCORES` those that there are.
+        scores: The scores of `SCORES` that there are.
     """
 
     dataset: str
@@ -56,12 +56,12 @@ def read_rows(
     store: Store | str | os.PathLike[str] | None = None,
     experiment: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Rows of the benchmark, from a CSV file or from a store.
+    """Read rows of the benchmark from a CSV file or from a store.
 
     Args:
         rows_path: A CSV file with a header; by default `ROWS`.
         store: Read this instead: a `Store`, or the path of one that exists.
-        experiment: Its name in the store; needed where there are several. Those of the benchmark hold many rows each.
+        experiment: Name of the run in the store; needed where there are several.
     """
     if store is None:
         path = Path(rows_path or ROWS)
@@ -107,7 +107,7 @@ def header_text(rows_path: str | os.PathLike[str]) -> str:
 
 
 def runs_of(rows: Iterable[Mapping[str, Any]]) -> list[Run]:
-    """Rows as typed runs, in order; refuses rows of several presets, whose means would say nothing."""
+    """Return rows as typed runs, in order; refuse rows of several presets, whose means would say nothing."""
     rows = list(rows)
     presets = sorted({str(row.get("preset") or "") for row in rows})
     if len(presets) > 1:
@@ -116,14 +116,14 @@ def runs_of(rows: Iterable[Mapping[str, Any]]) -> list[Run]:
 
 
 def main_runs(runs: Sequence[Run]) -> list[Run]:
-    """Those of the benchmark itself: rows that do not say their draws, or else those of most draws."""
+    """Return the runs of the benchmark itself: those that do not say their draws, or else those of most draws."""
     most = max((run.passes or 0 for run in runs), default=0)
     unsaid = any(run.passes is None for run in runs)
     return [run for run in runs if run.passes is None or (not unsaid and run.passes == most)]
 
 
 def scores(runs: Iterable[Run], dataset: str, method: str, score: str) -> list[float]:
-    """A score of a method on a set, one number per split and seed that has one; refuses a run that is there twice.
+    """Return a score of a method on a set, a number per split and seed that has one; refuse a run that is there twice.
 
     A number that is no number (NaN) stays among the others, so that no failed run goes unseen, unless all are.
     """
@@ -154,6 +154,7 @@ def _stored_rows(store: Store, experiment: str | None) -> list[dict[str, Any]]:
 
 
 def _run(row: Mapping[str, Any]) -> Run:
+    """Return a row as a typed run, or refuse it where it lacks what every run has."""
     missing = [name for name in ("dataset", "method", "split", "seed", "chosen") if row.get(name) in (None, "")]
     if missing:
         raise BayesNormError(
@@ -175,6 +176,7 @@ def _run(row: Mapping[str, Any]) -> Run:
 
 
 def _number(row: Mapping[str, Any], name: str) -> float | None:
+    """Return a row's number, or None where it has none."""
     value = row.get(name)
     if value is None or value == "":
         return None
@@ -187,7 +189,7 @@ def _number(row: Mapping[str, Any], name: str) -> float | None:
 
 
 def _flat(head: Mapping[str, Any]) -> Iterator[str]:
-    """Names and values of a header; lists and tables of more than plain values are left out."""
+    """Yield names and values of a header; lists and tables of more than plain values are left out."""
     for name, value in head.items():
         if isinstance(value, Mapping):
             yield f"{name.replace('_', ' ')} ({', '.join(_flat(value))})"

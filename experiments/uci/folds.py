@@ -20,9 +20,9 @@ class Fold:
     """Rows of one split, or of one fold of it, by number.
 
     Args:
-        split: The split's number.
-        train: What a network learns from, and standardises with.
-        held: What it is scored on: validation rows, or the split's test rows.
+        split: Number of the split.
+        train: Rows that a network learns from, and standardises with.
+        held: Rows that it is scored on: validation rows, or the split's test rows.
     """
 
     split: int
@@ -32,7 +32,13 @@ class Fold:
 
 @dataclass(frozen=True)
 class Data:
-    """A data set, its splits, and their folds."""
+    """A data set, its splits, and their folds.
+
+    Args:
+        name: Name of the set.
+        splits: Numbers of the splits.
+        folds: Number of folds of each split's training rows.
+    """
 
     name: str
     splits: tuple[int, ...]
@@ -46,11 +52,12 @@ class Data:
 
     @property
     def inputs(self) -> int:
+        """Number of columns of x."""
         return self.table[0].shape[1]
 
     @property
     def width(self) -> int:
-        """Units of a hidden layer."""
+        """Number of units of a hidden layer."""
         return WIDTHS.get(self.name, 50)
 
     @cached_property
@@ -64,7 +71,7 @@ class Data:
 
     @cached_property
     def validated(self) -> list[Fold]:
-        """All folds of the first split, then those of the next."""
+        """Folds of the training rows: all of the first split, then those of the next."""
         found = []
         for whole in self.whole:
             parts = [torch.from_numpy(part) for part in np.array_split(whole.train.numpy(), self.folds)]
@@ -74,15 +81,15 @@ class Data:
         return found
 
     def train_rows(self, folds: list[Fold]) -> StackedRows:
-        """Training rows of one network for each fold, standardised with their own moments."""
+        """Return training rows of one network for each fold, standardised with their own moments."""
         return StackedRows.of(*self.table, [fold.train for fold in folds], standardise=True)
 
     def held_rows(self, folds: list[Fold], train: StackedRows) -> StackedRows:
-        """Held rows, standardised as the training rows are."""
+        """Return held rows, standardised as the training rows are."""
         assert train.scales is not None
         return StackedRows.of(*self.table, [fold.held for fold in folds], standardise=train.scales)
 
     @property
     def fewest(self) -> int:
-        """Training rows of the smallest fold: a batch must be smaller, or all batches would be the same."""
+        """Number of training rows of the smallest fold: a batch must be smaller, or all batches would be the same."""
         return min(len(fold.train) for fold in self.validated)

@@ -18,31 +18,32 @@ PRECISIONS = {
     "wine": (0.01, 10.0),
     "yacht": (0.01, 100.0),
 }
-"""Where the paper looks for the noise precision of a set, in the target's units."""
+"""The range in which the paper looks for the noise precision of a set, in the target's units."""
 
 WIDTHS = {"protein": 100}
-"""Units of both hidden layers, where they are not 50."""
+"""Number of units of both hidden layers, where they are not 50."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """What is tried, and how long.
+    """How much of the benchmark is run.
 
     Args:
         sets: Data sets that are run unless others are asked for.
         splits: Train/test splits, by the paper's numbers.
-        folds: Of cross-validation on the training rows.
-        seeds: Networks that are trained anew on all training rows of a split.
-        fold_seed: Of the first fold's networks; the other folds' have those that follow.
-        weight_decays: lambda, tried by cross-validation.
-        batch_sizes: M, of batch-norm networks.
-        rates: Of dropout networks, whose batches have `dropout_batch_size` rows.
-        epochs: At most.
+        folds: Number of folds of cross-validation on the training rows.
+        seeds: Seeds of the networks that are trained anew on all training rows of a split.
+        weight_decays: Values of lambda that cross-validation tries.
+        batch_sizes: Batch sizes M of batch-norm networks.
+        rates: Rates of dropout networks, whose batches have `dropout_batch_size` rows.
+        epochs: Epochs at most.
         evaluate_every: Epochs between validation scores.
         patience: Scores without improvement before the folds of a setting stop.
-        draws: T.
+        draws: Number of draws T.
         weight_steps: Steps of Adam of a network whose weights are random (BayesByBackprop, MNF).
-        weight_draws: T for those.
+        weight_draws: Number of draws T of such a network.
+        fold_seed: Seed of the first fold's networks; the other folds' have those that follow.
+        dropout_batch_size: Batch size of dropout networks.
     """
 
     sets: tuple[str, ...]
@@ -95,6 +96,7 @@ PRESETS: dict[str, Preset] = {
 
 
 def preset_named(name: str) -> Preset:
+    """Return a preset, or refuse a name that none has."""
     if name not in PRESETS:
         raise BayesNormError(f"preset: {name!r} was given; one of {', '.join(PRESETS)} would work.")
     return PRESETS[name]

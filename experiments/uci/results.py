@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import os
@@ -19,7 +17,8 @@ from bayesnorm.errors import BayesNormError
 from bayesnorm.files import write_bytes
 from bayesnorm.metrics import significance
 
-from ..bench import Store, Unit
+from ..bench import Store, Unit, write_csv
+from ..means import mean_and_error
 from .folds import Data
 from .presets import preset_named
 from .selection import settings_for
@@ -42,7 +41,7 @@ METHODS_OF: dict[str, tuple[str, ...]] = {
     "bbb": ("BayesByBackprop",),
     "mnf": ("MNF",),
 }
-"""By family of networks; all methods of a family are had from the same networks, in the same units."""
+"""The methods of each family of networks; all of a family are made of the same networks, in the same units of work."""
 
 METHODS: tuple[str, ...] = tuple(method for methods in METHODS_OF.values() for method in methods)
 
@@ -62,28 +61,27 @@ ROWS = Path("results") / "uci_paper.csv"
 """Where the committed results of the preset "paper" are, in a checkout."""
 
 EXPERIMENT = "uci-"
-"""What the names of its tables in a store begin with."""
-
+"""How the names of the benchmark's tables in a store begin."""
 
 RUNS = " runs"
-"""What the name of the table beside it ends with, which has the time that runs took."""
+"""How the name of the table beside it ends, which has the time that runs took."""
 
 
 def experiment(preset: str) -> str:
-    """The name of its table in a store."""
+    """Return the name of a preset's table in a store."""
     return f"{EXPERIMENT}{preset}"
 
 
 def units(
     preset: str, *, sets: Sequence[str] | None = None, methods: Sequence[str] | None = None, device: str = "cpu"
 ) -> list[Unit]:
-    """What there is to compute, smaller sets first.
+    """Return what there is to compute, smaller sets first.
 
     Args:
         preset: "quick" or "paper".
-        sets: Data sets; None takes the preset's own.
-        methods: Of `METHODS`; None takes all. A method brings the others of its family with it.
-        device: Where stacks are trained.
+        sets: Names of data sets; None takes the preset's own.
+        methods: Names out of `METHODS`; None takes all. A method brings the others of its family with it.
+        device: Device that stacks of networks are trained on.
     """
     chosen = preset_named(preset)
     names = tuple(sets) if sets else chosen.sets
@@ -111,9 +109,11 @@ def note_run(store: Store, preset: str, *, seconds: float, workers: int | None, 
     """Keep how long a run took, beside its results.
 
     Args:
-        seconds: Of the clock on the wall.
-        workers: How many units at once; None where that was left to the runner.
-        finished: Units that it computed.
+        store: Where the results are.
+        preset: "quick" or "paper".
+        seconds: Seconds from its start to its end.
+        workers: Number of units at once; None where that was left to the runner.
+        finished: Number of units that it computed.
     """
     at = datetime.now(UTC).isoformat(timespec="seconds")
     unit = Unit(f"{experiment(preset)}{RUNS}", f"{__name__}:note_run", {"preset": preset, "ended": at})
@@ -121,7 +121,7 @@ def note_run(store: Store, preset: str, *, seconds: float, workers: int | None, 
 
 
 def rows(store: Store, preset: str) -> list[dict[str, Any]]:
-    """One row for each run of each method at each setting; `chosen` where cross-validation chose the setting."""
+    """Return one row for each run of each method at each setting; `chosen` where cross-validation chose the setting."""
     found = []
     for unit in _results(store, preset):
         shared = {name: unit.get(name) for name in ("preset", "dataset", "family", "setting")}
@@ -138,28 +138,29 @@ def rows(store: Store, preset: str) -> list[dict[str, Any]]:
 
 
 def _results(store: Store, preset: str) -> list[dict[str, Any]]:
-    """What units gave; one that was computed on a CPU and on a GPU counts once, as on the GPU, which comes later."""
+    """Return the results of units; one computed on a CPU and on a GPU counts once, as on the GPU, which comes later."""
     names = ("dataset", "family", "setting", "split", "seed")
     return list({tuple(unit.get(name) for name in names): unit for unit in store.rows(experiment(preset))}.values())
 
 
 def computed_twice(store: Store, preset: str) -> str:
-    """A sentence about units with results of a CPU and of a GPU, or nothing where there are none."""
+    """Return a sentence about units with results of a CPU and of a GPU, or nothing where there are none."""
     count = len(store.rows(experiment(preset))) - len(_results(store, preset))
     return f"Units computed on a CPU and on a GPU: {count}; the GPU's results count." if count else ""
 
 
 def _rank(row: dict[str, Any]) -> tuple[float, float]:
-    """The least is chosen: networks that went astray last, and of the same RMSE one."""
+    """Return a key whose least is chosen: networks that went astray come last, and of the same RMSE one is first."""
     return math.inf if math.isnan(row["cv_rmse"]) else row["cv_rmse"], row["setting"]
 
 
 def _choice(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what one setting is chosen for: all rows of a set, family and split, by the same RMSE."""
     return row["dataset"], row["family"], row["split"], row["method"] in BY_POINT
 
 
 def summary(store: Store, preset: str) -> str:
-    """Means over runs with their standard errors, set by set; stars as in the paper."""
+    """Return means over runs with their standard errors as text, set by set; stars as in the paper."""
     by_set: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows(store, preset):
         if row["chosen"] and row["passes"] is None:
@@ -184,12 +185,10 @@ def summary(store: Store, preset: str) -> str:
 def _line(method: str, runs: list[dict[str, Any]]) -> str:
     def shown(column: str, digits: int, stars: bool = False) -> str:
         values = [float(row[column]) for row in runs]
-        text = f"{statistics.fmean(values):.{digits}f}"
-        if len(values) > 1 and all(map(math.isfinite, values)):
-            text += f" ± {statistics.stdev(values) / len(values) ** 0.5:.{digits}f}"
-            if stars and len(set(values)) > 1:
-                text += f" {significance(values).stars:4}"
-        return text
+        if not all(map(math.isfinite, values)):  # some network went astray
+            return f"{statistics.fmean(values):.{digits}f}"
+        marks = f" {significance(values).stars:4}" if stars and len(set(values)) > 1 else ""
+        return mean_and_error(values, digits) + marks
 
     return (
         f"{method:24} {len(runs):>4} {shown('rmse', 3):>15} {shown('crps', 3):>15} {shown('pll', 2):>15} "
@@ -205,7 +204,7 @@ def _without(preset: str) -> str:
 def export(store: Store, preset: str, path: str | os.PathLike[str]) -> None:
     """Write `rows` as CSV, and beside it, as JSON, what the run took and what its pictures need.
 
-    Of settings that were not chosen only the published methods are kept.
+    Of settings that were not chosen, only the published methods are kept.
     """
     target = Path(path)
     if target.suffix == ".json":
@@ -213,19 +212,13 @@ def export(store: Store, preset: str, path: str | os.PathLike[str]) -> None:
     found = rows(store, preset)
     if not found:
         raise BayesNormError(f"store: {_without(preset)}")
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for row in found:
-        if not row["chosen"] and row["method"] not in PUBLISHED:
-            continue
-        writer.writerow([_cell(row[name]) for name in COLUMNS])
-    write_bytes(target, table.getvalue().encode())
+    kept = [row for row in found if row["chosen"] or row["method"] in PUBLISHED]
+    write_csv(target, COLUMNS, [[_cell(row[name]) for name in COLUMNS] for row in kept])
     write_bytes(target.with_suffix(".json"), json.dumps(header(store, preset), indent=1).encode())
 
 
 def header(store: Store, preset: str) -> dict[str, Any]:
-    """Hardware, versions and steps of a run; the curves over M', and the points of the pictures of doubt."""
+    """Return hardware, versions and steps of a run, the curves over M', and the points of the pictures of doubt."""
     found = _results(store, preset)
     families = list(dict.fromkeys(unit["family"] for unit in found))
     machines = [unit["machine"] or {} for unit in found]
@@ -262,7 +255,7 @@ def _run(run: dict[str, Any]) -> str:
 
 
 def _pictured(row: dict[str, Any]) -> bool:
-    """Whether a row is of the first split and of a published method, whose points are kept."""
+    """Return whether a row is of the first split and of a published method, whose points are kept."""
     return row["split"] == 1 and row["method"] in PUBLISHED
 
 

@@ -9,7 +9,7 @@ import pytest
 from torch import nn
 
 from bayesnorm.methods import BayesByBackprop
-from experiments.compare_methods import SETS, Workshop, compare, makers, splits, table
+from experiments.compare_methods import SETS, TrainedNetworks, compare, makers, splits, table
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +54,8 @@ def test_splits_are_disjoint_and_the_papers():
 def test_networks_without_batch_norm_have_biases_for_its_shifts():
     """Without either they would be straight lines through the training mean, which no method could mend."""
     (split,) = splits("toy", 1)
-    shop = Workshop(split, steps=1)
-    for network in (shop.dropped, shop.weights(BayesByBackprop).model):
+    networks = TrainedNetworks(split, steps=1)
+    for network in (networks.dropped, networks.weights(BayesByBackprop).model):
         linear = [layer for layer in network.modules() if isinstance(layer, nn.Linear)]
         assert [tuple(layer.weight.shape) for layer in linear] == [(50, 1), (50, 50), (1, 50)]
         assert all(layer.bias is not None for layer in linear)

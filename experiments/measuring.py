@@ -1,4 +1,4 @@
-"""Time and memory of a call, for all benchmarks."""
+"""Time and memory of a call, for experiments and benchmarks."""
 
 from __future__ import annotations
 
