@@ -114,21 +114,23 @@ def train(
     objective = Objective(model, loss, penalties, weight_decay, trained, mixed_precision, device)
     made = new_optimiser(optimiser, learning_rate, trained)
     run = Run(model, trained, made, new_schedule(schedule, made), torch.Generator().manual_seed(seed), device, epochs)
-    settings = {
-        "seed": seed,
-        "data": batches.describe(),
-        "batch_size": batches.batch_size,
-        "weight_decay": weight_decay,
-        "penalties": len(objective.penalties),
-        "evaluate_every": evaluate_every if validation is not None or evaluate else None,
-        "patience": patience,
-        "mixed_precision": objective.half,
-    }
-    if validation is not None:
-        rows = validation_rows(validation, device, dtype)
+    rows = None if validation is None else validation_rows(validation, device, dtype)
+    if rows is not None:
         evaluate = partial(objective.validation_loss, rows, batches.batch_size or 1)
-        settings["validation"] = described_rows(*rows)
-    store = None if checkpoint is None else _store(checkpoint, run, settings)
+    store = None
+    if checkpoint is not None:
+        settings = {
+            "seed": seed,
+            "data": batches.describe(),
+            "batch_size": batches.batch_size,
+            "weight_decay": weight_decay,
+            "penalties": len(objective.penalties),
+            "evaluate_every": evaluate_every if evaluate else None,
+            "patience": patience,
+            "mixed_precision": objective.half,
+            "validation": None if rows is None else described_rows(*rows),
+        }
+        store = _store(checkpoint, run, settings)
 
     with isolated_randomness(seed, device), _frozen(model, trained):
         state = store.read() if store else None
