@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.selection.calibrate import mean_score
+from bayesnorm.selection.scored_outputs import mean_score
 
 SIGMAS = 4.5
 N = 2000

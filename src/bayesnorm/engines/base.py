@@ -32,6 +32,14 @@ class Passes:
     sources: Tensor | None = None
 
 
+@runtime_checkable
+class TakesMoments(Protocol):
+    """What runs a network, and can take the moments of its outputs without holding those of all draws."""
+
+    def moments(self, states: State, x: Any) -> tuple[Tensor, Tensor]:
+        """Mean and variance of the outputs over states."""
+
+
 class Drawable(Protocol):
     """A distribution over part of a network's state, seen by an engine."""
 

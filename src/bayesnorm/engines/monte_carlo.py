@@ -10,7 +10,8 @@ from torch import Tensor
 from ..arguments import hold_plain_numbers, require_seed, require_whole
 from ..errors import BayesNormError
 from ..predictive import Predictive
-from .base import Drawable, Engine, Passes
+from ..predictive.base import at_least_single
+from .base import Drawable, Engine, Passes, TakesMoments
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,19 @@ class MonteCarlo(Engine):
             outputs[part.places] = found.to(outputs)
         assert outputs is not None
         return outputs
+
+    def moments(self, posterior: Drawable, x: Any, seed: int = 0) -> tuple[Tensor, Tensor]:
+        """Mean and variance of the outputs over draws, (batch, *out) each.
+
+        Where the network can take them without holding the outputs of all draws, they are never held.
+        """
+        parts = posterior.passes(self.samples, require_seed(seed))
+        first = parts[0]
+        if len(parts) == 1 and first.states is not None and isinstance(first.executable, TakesMoments):
+            return first.executable.moments(first.states, x)
+        outputs = at_least_single(self.outputs(posterior, x, seed))
+        mean = outputs.mean(0)
+        return mean, (outputs - mean).square().mean(0)
 
     def _run(self, part: Passes, x: Any) -> Tensor:
         """Outputs of the draws that some passes give."""

@@ -23,8 +23,8 @@ class Gaussian(FixedScale):
         precision: Inverse noise *variance* (the papers' tau): one number, or one per entry of an output axis. The
             default of 1 is what a plain squared-error loss assumes; measure it on validation data for honest intervals,
             or learn it with the network (`LearnedNoise`).
-        axis: The axis of outputs (batch, *out) that several precisions lie along: the last, or 1 for the channels of
-            maps (batch, D, h, w).
+        axis: The axis of outputs (batch, *out) that several precisions lie along: the last, 1 for the channels of
+            maps (batch, D, h, w), or 0 for the networks of a stack, outputs (networks, rows, targets).
         missing: Whether NaN stands for a missing target, which then counts for nothing.
     """
 

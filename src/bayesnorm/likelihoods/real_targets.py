@@ -34,9 +34,12 @@ class RealTargets(Likelihood, ABC):
     axis: int = field(default=-1, kw_only=True)
     missing: bool = field(default=False, kw_only=True)
 
+    has_network_noise: ClassVar[bool] = False
+    """Whether the noise may be another for every network of a stack, along axis 0."""
+
     def __post_init__(self) -> None:
         hold_plain_numbers(self)
-        require_axis(self.axis)
+        require_axis(self.axis, networks=self.has_network_noise)
         require_flag("missing", self.missing)
 
     @property
@@ -95,6 +98,8 @@ class RealTargets(Likelihood, ABC):
 @dataclass(frozen=True)
 class FixedScale(RealTargets, ABC):
     """The base of likelihoods whose noise has one scale, or one per output, whatever the input."""
+
+    has_network_noise: ClassVar[bool] = True
 
     _name: ClassVar[str]
     """Name of the field that holds the noise."""

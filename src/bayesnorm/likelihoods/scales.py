@@ -33,9 +33,10 @@ def positive_numbers(name: str, given: Any) -> float | tuple[float, ...]:
     return numbers if several else numbers[0]
 
 
-def require_axis(axis: Any) -> None:
-    """Refuse what is no output axis: one of (batch, *out) that is not the batch's."""
-    if not as_whole(axis):  # 0 is the rows'
+def require_axis(axis: Any, *, networks: bool = False) -> None:
+    """Refuse what is no output axis of (batch, *out); `networks` allows the first, that of a stack's networks."""
+    number = as_whole(axis)
+    if number is None or (number == 0 and not networks):  # 0 is the rows' elsewhere
         raise BayesNormError(f"axis: {axis!r} was given; -1 (the last), or 1 (channels of maps), would work.")
 
 
@@ -67,8 +68,9 @@ def on_outputs(name: str, numbers: float | tuple[float, ...] | Tensor, f: Tensor
     tensor = torch.as_tensor(numbers).to(f)
     if not tensor.dim():
         return tensor
-    position = axis + 1 if axis > 0 else f.dim() + axis
-    if not 2 <= position < f.dim() or f.shape[position] != len(tensor):
+    position = axis + 1 if axis >= 0 else f.dim() + axis
+    least = 2 if axis else 1  # the first axis counts rows, unless networks of a stack are meant
+    if not least <= position < f.dim() or f.shape[position] != len(tensor):
         where = "the last axis" if axis == -1 else f"axis {axis}"
         raise InputError(
             f"{name}: {len(tensor)} numbers for outputs of shape {tuple(f.shape[1:])}; one number, or one per entry of "
@@ -109,7 +111,7 @@ def per_output(error: Tensor, axis: int, noise: Tensor) -> Tensor:
 
     Maps and sequences get one noise for all channels, unless there is one for each already.
     """
-    several = (error.dim() == 2 or noise.dim() > 0) and error.shape[axis] > 1
+    several = (error.dim() == 2 or noise.dim() > 0) and error.shape[axis] > 1 and (axis != 0 or noise.dim() > 0)
     others = [other for other in range(error.dim()) if other != axis % error.dim()]
     mean = (error.nanmean(others) if several else error.nanmean()).double()
     if bool(mean.isnan().any()):

@@ -43,6 +43,12 @@ def regression_targets(predictive: Any, y: Any) -> Tensor:
     return predictive.targets(y)
 
 
+def observed_targets(predictive: Any, y: Any) -> tuple[Tensor, Tensor | None]:
+    """As `regression_targets`, with the mean in place of targets that are missing, and which are there (None: all)."""
+    check_regression(predictive)
+    return predictive.observed(y)
+
+
 def finite_std(predictive: RegressionPredictive) -> Tensor:
     """Return the predictive's standard deviation; refuse families of noise that have none."""
     std = predictive.std

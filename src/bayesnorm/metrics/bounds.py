@@ -12,10 +12,10 @@ from ..errors import InputError
 from ..predictive import RegressionPredictive
 from ..predictive.base import at_least_single
 from ..predictive.regression import like_mean
-from .arguments import check_floor, check_regression, real_tensor, regression_targets, wide
+from .arguments import check_floor, check_regression, observed_targets, real_tensor, wide
 from .crps import crps
 from .pll import VARIANCE_FLOOR, gaussian_log_prob, pll
-from .points import MEMORY
+from .points import MEMORY, mean_over_points
 
 OPTIMAL_CRPS = math.erf(math.sqrt(math.log(2) / 2))
 """CRPS of the best Gaussian at distance 1 from the target, 0.594904."""
@@ -84,7 +84,7 @@ def constant_uncertainty(predictive: RegressionPredictive, variance: float | Ten
             f"variance: has shape {tuple(value.shape)}, but the predictions have {tuple(mean.shape)}; one number, or "
             "one per entry of the last axis, would work."
         ) from error
-    return RegressionPredictive(mean[None], scale[None])
+    return RegressionPredictive(mean[None], scale[None], missing=predictive.missing)
 
 
 def optimal_crps(error: Any) -> Tensor:
@@ -113,6 +113,7 @@ def normalised_crps(
     *,
     form: str = "gaussian",
     memory: int = MEMORY,
+    each: int = 0,
 ) -> Tensor:
     """Return 100 (CRPS - CRPS_constant) / (CRPS_optimal - CRPS_constant), every CRPS a mean over the test set.
 
@@ -125,10 +126,12 @@ def normalised_crps(
         constant_variance: What `constant_variance` found on validation data.
         form: Which CRPS is meant, as in `crps`.
         memory: Bytes that the mixture form may use, as in `crps`.
+        each: Leading axes that keep a score of their own, as in `crps`.
     """
-    error = regression_targets(predictive, y) - predictive.mean
-    constant = crps(constant_uncertainty(predictive, constant_variance), y)
-    return _percent(crps(predictive, y, form=form, memory=memory), constant, optimal_crps(error).mean())
+    target, seen = observed_targets(predictive, y)
+    constant = crps(constant_uncertainty(predictive, constant_variance), y, each=each)
+    optimum = mean_over_points(optimal_crps(target - predictive.mean), seen, each)
+    return _percent(crps(predictive, y, form=form, memory=memory, each=each), constant, optimum)
 
 
 def normalised_pll(
@@ -139,24 +142,25 @@ def normalised_pll(
     form: str = "mixture",
     floor: float = VARIANCE_FLOOR,
     memory: int = MEMORY,
+    each: int = 0,
 ) -> Tensor:
     """Return 100 (PLL - PLL_constant) / (PLL_optimal - PLL_constant), every PLL a mean over the test set.
 
     It is in percent, as `normalised_crps`; higher is better. The optimum is a Gaussian's about the same mean, so the
     mixture (the paper's form) can in principle pass 100. All three terms share one `floor`.
     """
-    error = regression_targets(predictive, y) - predictive.mean
-    constant = pll(constant_uncertainty(predictive, constant_variance), y, form="gaussian", floor=floor)
-    score = pll(predictive, y, form=form, floor=floor, memory=memory)
-    return _percent(score, constant, optimal_pll(error, floor=floor).mean())
+    target, seen = observed_targets(predictive, y)
+    constant = pll(constant_uncertainty(predictive, constant_variance), y, form="gaussian", floor=floor, each=each)
+    optimum = mean_over_points(optimal_pll(target - predictive.mean, floor=floor), seen, each)
+    return _percent(pll(predictive, y, form=form, floor=floor, memory=memory, each=each), constant, optimum)
 
 
 def _percent(score: Tensor, constant: Tensor, optimal: Tensor) -> Tensor:
     room = optimal - constant
     rounding = 8 * torch.finfo(room.dtype).eps * torch.maximum(optimal.abs(), constant.abs())
-    if bool(room.abs() <= rounding):
+    if bool((room.abs() <= rounding).any()):
         raise InputError(
-            f"y: constant uncertainty already scores the optimum ({float(constant)}) on these targets, which leaves "
+            f"y: constant uncertainty already scores the optimum ({constant.tolist()}) on these targets, which leaves "
             "nothing to normalise by; several points with different errors would work."
         )
     return 100 * (score - constant) / room

@@ -12,11 +12,13 @@ from ..predictive import RegressionPredictive
 from ..predictive.base import weighted_mean
 from ..predictive.noise import Noise
 from ..predictive.regression import gaussian_crps
-from .arguments import check_form, finite_std, regression_targets
-from .points import MEMORY, map_points
+from .arguments import check_form, finite_std, observed_targets
+from .points import MEMORY, map_points, mean_over_points, of_seen
 
 
-def crps(predictive: RegressionPredictive, y: Any, *, form: str = "gaussian", memory: int = MEMORY) -> Tensor:
+def crps(
+    predictive: RegressionPredictive, y: Any, *, form: str = "gaussian", memory: int = MEMORY, each: int = 0
+) -> Tensor:
     """Return the mean over points of CRPS(F, y) = integral of (F(u) - 1[u >= y])^2 du, F the predictive distribution.
 
     It is in the target's units, and |y - mean| where the variance is 0, so no floor is needed. Lower is better.
@@ -27,8 +29,11 @@ def crps(predictive: RegressionPredictive, y: Any, *, form: str = "gaussian", me
         form: "gaussian" (the MCBN paper's) takes F as the normal distribution with the mixture's mean and variance;
             "mixture" takes the mixture itself. n draws cost n (n + 1) / 2 times more.
         memory: Bytes that the mixture form may use on top of its arguments.
+        each: How many leading axes of the targets keep a score of their own: 0 gives one number for all points, 1 one
+            for each network of a stack, whose predictions are (networks, rows, outputs).
     """
-    return crps_points(predictive, y, form=form, memory=memory).mean()
+    _, seen = observed_targets(predictive, y)
+    return mean_over_points(crps_points(predictive, y, form=form, memory=memory), seen, each)
 
 
 def crps_points(predictive: RegressionPredictive, y: Any, *, form: str = "gaussian", memory: int = MEMORY) -> Tensor:
@@ -40,9 +45,9 @@ def crps_points(predictive: RegressionPredictive, y: Any, *, form: str = "gaussi
         A(d, s) = E|d + s noise|,  B(d, s, t) = E|d + s noise - t noise'|.
     """
     check_form(form)
-    target = regression_targets(predictive, y)
+    target, seen = observed_targets(predictive, y)
     if form == "gaussian":
-        return gaussian_crps(target, predictive.mean, finite_std(predictive))
+        return of_seen(gaussian_crps(target, predictive.mean, finite_std(predictive)), seen)
     noise, weights = predictive.noise, predictive.weights
     if not hasattr(noise, "distance_of_two"):
         raise InputError(
@@ -54,7 +59,7 @@ def crps_points(predictive: RegressionPredictive, y: Any, *, form: str = "gaussi
         to_target = weighted_mean(noise.distance(y - loc, scale), weights)
         return (to_target - _half_spread(loc, scale, weights, noise)).clamp_min(0)
 
-    return map_points(score, predictive, target, memory)
+    return of_seen(map_points(score, predictive, target, memory), seen)
 
 
 def _half_spread(loc: Tensor, scale: Tensor, weights: Tensor, noise: Noise) -> Tensor:

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from ..predictive import RegressionPredictive
 from ..predictive.base import mixture_log
-from .arguments import check_floor, check_form, finite_std, regression_targets
-from .points import MEMORY, map_points
+from .arguments import check_floor, check_form, finite_std, observed_targets
+from .points import MEMORY, map_points, mean_over_points, of_seen
 
 VARIANCE_FLOOR = 1e-12
 """Least variance that a log likelihood believes in, in squared target units. A density is unbounded at variance 0,
@@ -24,6 +24,7 @@ def pll(
     form: str = "mixture",
     floor: float = VARIANCE_FLOOR,
     memory: int = MEMORY,
+    each: int = 0,
 ) -> Tensor:
     """Return the predictive log likelihood, the mean over points of log p(y | x).
 
@@ -37,8 +38,11 @@ def pll(
         floor: Least variance, in squared target units: of the matched Gaussian, or of every draw (scales are raised
             to sqrt(floor)).
         memory: Bytes that the mixture form may use on top of its arguments.
+        each: How many leading axes of the targets keep a score of their own: 0 gives one number for all points, 1 one
+            for each network of a stack, whose predictions are (networks, rows, outputs).
     """
-    return pll_points(predictive, y, form=form, floor=floor, memory=memory).mean()
+    _, seen = observed_targets(predictive, y)
+    return mean_over_points(pll_points(predictive, y, form=form, floor=floor, memory=memory), seen, each)
 
 
 def gaussian_pll(predictive: RegressionPredictive, y: Any, *, floor: float = VARIANCE_FLOOR) -> Tensor:
@@ -60,15 +64,16 @@ def pll_points(
     """Return the log likelihood of every target, in the shape of the predictive mean; `pll` is their mean."""
     check_form(form)
     check_floor(floor)
-    target = regression_targets(predictive, y)
+    target, seen = observed_targets(predictive, y)
     if form == "gaussian":
-        return gaussian_log_prob(target - predictive.mean, finite_std(predictive).clamp_min(math.sqrt(floor)))
+        std = finite_std(predictive).clamp_min(math.sqrt(floor))
+        return of_seen(gaussian_log_prob(target - predictive.mean, std), seen)
 
     def score(loc: Tensor, scale: Tensor, y: Tensor) -> Tensor:
         scale = scale.clamp_min(math.sqrt(floor))
         return mixture_log(predictive.noise.log_prob((y - loc) / scale) - scale.log(), predictive.weights)
 
-    return map_points(score, predictive, target, memory)
+    return of_seen(map_points(score, predictive, target, memory), seen)
 
 
 def gaussian_log_prob(error: Tensor, std: Tensor) -> Tensor:

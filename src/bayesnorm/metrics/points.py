@@ -47,6 +47,33 @@ def map_points(
     return torch.cat(scores).view(y.shape)
 
 
+def mean_over_points(points: Tensor, seen: Tensor | None, each: int = 0) -> Tensor:
+    """Average scores over the points whose target is there.
+
+    Args:
+        points: One score for each target, (batch, *out), or (networks, rows, *out) for stacked networks.
+        seen: Which targets are there; None for all of them.
+        each: How many leading axes keep a score of their own: 0 gives one number, 1 one for each stacked network.
+    """
+    if seen is None and not each:
+        return points.mean()
+    if not 0 <= each < points.dim():
+        raise InputError(f"each: {each} was given for scores of shape {tuple(points.shape)}; 0 or 1 would work.")
+    flat = points.flatten(each) if each < points.dim() else points
+    if seen is None:
+        return flat.mean(-1)
+    there = seen.flatten(each)
+    count = there.sum(-1)
+    if not bool((count > 0).all()):
+        raise InputError("y: all targets are missing; at least one that is not would work.")
+    return torch.where(there, flat, 0).sum(-1) / count
+
+
+def of_seen(points: Tensor, seen: Tensor | None) -> Tensor:
+    """Return the scores of the targets that are there, and 0 for those that are missing."""
+    return points if seen is None else torch.where(seen, points, 0)
+
+
 def points_per_block(loc: Tensor, memory: int) -> int:
     """Return how many points' draws one block may hold."""
     bytes_per_point = ARRAYS * len(loc) * loc.element_size()

@@ -12,30 +12,39 @@ from ..errors import InputError
 from ..predictive import RegressionPredictive
 from ..predictive.base import weighted_mean
 from ..predictive.regression import require_level
-from .arguments import check_regression, finite_std, number_vector, regression_targets
-from .points import MEMORY, map_points
+from .arguments import check_regression, finite_std, number_vector, observed_targets
+from .points import MEMORY, map_points, mean_over_points
 
 LEVELS = tuple(percent / 100 for percent in range(1, 100))
 """The quantiles that `quantile_calibration_error` looks at: 1 % to 99 %."""
 
 
-def rmse(predictive: RegressionPredictive, y: Any) -> Tensor:
-    """Return the root mean squared error of the predictive mean, in the target's units. Lower is better."""
-    return (regression_targets(predictive, y) - predictive.mean).square().mean().sqrt()
+def rmse(predictive: RegressionPredictive, y: Any, *, each: int = 0) -> Tensor:
+    """Return the root mean squared error of the predictive mean, in the target's units. Lower is better.
+
+    Args:
+        predictive: Predictions.
+        y: One target per prediction, in the target's own units.
+        each: How many leading axes of the targets keep a score of their own: 0 gives one number for all points, 1 one
+            for each network of a stack, whose predictions are (networks, rows, outputs).
+    """
+    target, seen = observed_targets(predictive, y)
+    return mean_over_points((target - predictive.mean).square(), seen, each).sqrt()
 
 
-def mae(predictive: RegressionPredictive, y: Any) -> Tensor:
-    """Return the mean absolute error of the predictive mean, in the target's units. Lower is better."""
-    return (regression_targets(predictive, y) - predictive.mean).abs().mean()
+def mae(predictive: RegressionPredictive, y: Any, *, each: int = 0) -> Tensor:
+    """Return the mean absolute error of the predictive mean; units and arguments are those of `rmse`."""
+    target, seen = observed_targets(predictive, y)
+    return mean_over_points((target - predictive.mean).abs(), seen, each)
 
 
 def pit(predictive: RegressionPredictive, y: Any, *, memory: int = MEMORY) -> Tensor:
     """Return the probability integral transform F(y) of every target, in the shape of the predictive mean.
 
     It is uniform between 0 and 1 when the predictive is calibrated. A draw without noise counts as 0 below its value,
-    1/2 at it, and 1 above.
+    1/2 at it, and 1 above. A missing target counts as if it were the mean.
     """
-    target = regression_targets(predictive, y)
+    target, _ = observed_targets(predictive, y)
 
     def score(loc: Tensor, scale: Tensor, y: Tensor) -> Tensor:
         z = (y - loc) / scale.clamp_min(torch.finfo(scale.dtype).tiny)
@@ -44,10 +53,20 @@ def pit(predictive: RegressionPredictive, y: Any, *, memory: int = MEMORY) -> Te
     return map_points(score, predictive, target, memory)
 
 
-def coverage(predictive: RegressionPredictive, y: Any, level: float = 0.9) -> Tensor:
-    """Return the share of targets inside the central interval of probability `level`; closer to `level` is better."""
+def coverage(predictive: RegressionPredictive, y: Any, level: float = 0.9, *, each: int = 0) -> Tensor:
+    """Return the share of targets inside the central interval of probability `level`. Closer to `level` is better.
+
+    Args:
+        predictive: Predictions.
+        y: One target per prediction, in the target's own units.
+        level: Probability of the interval.
+        each: How many leading axes of the targets keep a score of their own: 0 gives one number for all points, 1 one
+            for each network of a stack, whose predictions are (networks, rows, outputs).
+    """
     require_level(level)
-    return ((pit(predictive, y) - 0.5).abs() <= level / 2).to(predictive.mean.dtype).mean()
+    _, seen = observed_targets(predictive, y)
+    inside = ((pit(predictive, y) - 0.5).abs() <= level / 2).to(predictive.mean.dtype)
+    return mean_over_points(inside, seen, each)
 
 
 def width(predictive: RegressionPredictive, level: float = 0.9) -> Tensor:

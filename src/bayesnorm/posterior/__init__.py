@@ -15,7 +15,7 @@ from .batch_size import (
 from .batchnorm import BatchNormPosterior as BatchNormPosterior, Center as Center, coordinates as coordinates
 from .combined import CombinedPosterior as CombinedPosterior, combine as combine
 from .dropout import DropoutPosterior as DropoutPosterior, mask_seeds as mask_seeds
-from .ensemble import EnsemblePosterior as EnsemblePosterior
+from .ensemble import EnsemblePosterior as EnsemblePosterior, shuffled_rounds as shuffled_rounds
 from .flow_weights import FlowWeights as FlowWeights
 from .fluctuations import (
     Empirical as Empirical,

@@ -102,7 +102,7 @@ class EnsemblePosterior(Posterior):
 
     def passes(self, n: int, seed: int) -> Sequence[Passes]:
         if self.certain and self._stackable:
-            chosen = self._allotted(n, seed)
+            chosen = shuffled_rounds(len(self.members), n, seed)
             used, sources = chosen.unique(return_inverse=True)
             return [
                 Passes(self.executable, {name: value[used] for name, value in self._stacked.items()}, None, sources)
@@ -126,16 +126,9 @@ class EnsemblePosterior(Posterior):
         parts = [_tensors(member) for member in self.members]
         return {name: torch.stack([part[name].detach() for part in parts]) for name in parts[0]}
 
-    def _allotted(self, n: int, seed: int) -> Tensor:
-        """Whose each of n draws is: rounds over all members, each in a random order."""
-        generator = torch.Generator().manual_seed(derived_seeds(seed, 1)[0])
-        count = len(self.members)
-        rounds = [torch.randperm(count, generator=generator) for _ in range(-(-require_draws(n) // count))]
-        return torch.cat(rounds)[:n]
-
     def _shares(self, n: int, seed: int) -> list[tuple[Posterior, Tensor, int]]:
         """Members with the positions of their draws and the seeds to draw them from."""
-        chosen, seeds = self._allotted(n, seed), derived_seeds(seed, len(self.members))
+        chosen, seeds = shuffled_rounds(len(self.members), n, seed), derived_seeds(seed, len(self.members))
         shares = [(member, (chosen == i).nonzero()[:, 0], seeds[i]) for i, member in enumerate(self.members)]
         return [share for share in shares if len(share[1])]
 
@@ -191,3 +184,10 @@ def _with_tensors(network: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
         for name, value in found.items():
             value.copy_(tensors[name])
     return own
+
+
+def shuffled_rounds(count: int, n: int, seed: int) -> Tensor:
+    """Say whose each of n draws is among `count` members: rounds over all of them, each in a random order."""
+    generator = torch.Generator().manual_seed(derived_seeds(seed, 1)[0])
+    rounds = [torch.randperm(count, generator=generator) for _ in range(-(-require_draws(n) // count))]
+    return torch.cat(rounds)[:n]

@@ -69,6 +69,12 @@ class RegressionPredictive(Predictive):
         found = mixture_log(self.noise.log_prob(z) - self.scale.log(), self.weights)
         return found if seen is None else torch.where(seen, found, 0)
 
+    def expected_log_prob(self, y: Any) -> Tensor:
+        """Mean over draws of each draw's own log density at `y`, in the shape of `mean`: what an ELBO sums."""
+        target, seen = self.observed(y)
+        found = weighted_mean(self.noise.log_prob((target - self.loc) / self.scale) - self.scale.log(), self.weights)
+        return found if seen is None else torch.where(seen, found, 0)
+
     def cdf(self, y: Any) -> Tensor:
         """Return the probability of a target at or below `y`, in the shape of `mean`."""
         return weighted_mean(self.noise.cdf((self.targets(y) - self.loc) / self.scale), self.weights)

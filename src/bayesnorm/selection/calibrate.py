@@ -11,40 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from ..engines import MonteCarlo
-from ..errors import BayesNormError, InputError
-from ..likelihoods import Likelihood
-from ..likelihoods.real_targets import RealTargets
-from ..metrics import crps_points
-from ..metrics.arguments import scored_labels
-from ..posterior import Posterior
-from ..predictive import ClassificationPredictive, Predictive, RegressionPredictive
-from ..predictive.base import as_targets, at_least_single
-from ..predictive.noise import NormalNoise
-from .search import minimise_on_log_scale
+from ..arguments import require_positive
+from ..errors import BayesNormError
+from ..posterior import Posterior, effective_batch_size, resized
+from .scored_outputs import Between, Case, Score, ScoredOutputs
 
-Score = Literal["crps", "pll", "nll"]
 P = TypeVar("P", bound=Posterior)
 
 LARGEST_LOG2_BATCH_SIZE = 12
 """Effective batch sizes from 1 to 4096 are looked at."""
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    batch_size: float | None
-    likelihood: Likelihood
-    score: float
-
-
-Case = tuple[Posterior, Any, Any]
-"""A posterior with the validation rows that its network was not trained on: (posterior, x, y)."""
 
 
 def calibrate(
@@ -53,15 +33,17 @@ def calibrate(
     y: Any = None,
     *,
     folds: Sequence[Case] | None = None,
-    batch_size: bool = True,
-    noise: bool = True,
+    batch_size: bool | Sequence[float] = True,
+    noise: bool | Between = True,
     score: Score | None = None,
     samples: int | None = None,
+    groups: Sequence[int] | Tensor | None = None,
+    refinements: int = 30,
     seed: int = 0,
 ) -> P:
     """A new posterior whose noise and effective batch size score best on validation data.
 
-    Never worse on that data, at the same draws, than the posterior it started from.
+    Never worse on that data, at the same draws, than the posterior it started from, unless you say where to look.
 
     Args:
         posterior: Any posterior; one without an effective batch size only gets its noise chosen.
@@ -70,38 +52,143 @@ def calibrate(
         folds: Instead of x and y, cross-validation: (posterior, x, y) of each fold, the posterior fitted without those
             rows. One noise and one batch size are chosen for all folds together, every row counting once, and given to
             `posterior`, which may then be that of a network trained on all rows.
-        batch_size: False leaves the effective batch size alone (the MCBN paper's way: noise only).
-        noise: False leaves the noise alone.
+        batch_size: False leaves the effective batch size alone (the MCBN paper's way: noise only); several numbers are
+            the only ones that are looked at.
+        noise: False leaves the noise alone; (low, high) says where to look for it: a variance, scale or temperature.
         score: What to minimise: "crps" (default for regression), "pll" (negative log density) or "nll" (the same for
             classes, their default).
         samples: Draws per candidate; None takes what a prediction takes.
+        groups: For a posterior over stacked networks, a number for each network: those with the same number, such as
+            the folds of one data set, get one noise and one batch size between them, every network counting the same.
+            The likelihood is one with a noise for each network, `Gaussian(precision=[...], axis=0, missing=True)`.
+        refinements: Golden-section steps in the search for the noise; 8 are enough to compare networks by their scores.
         seed: Same seed, same choice.
     """
     cases = _cases(posterior, x, y, folds)
-    draws = posterior.default_samples if samples is None else samples
-    look = partial(_candidate, likelihood=posterior.likelihood, score=score, samples=draws, seed=seed)
-    size = _batch_size(posterior)
-    started = cases if folds is None or size is None else _at_batch_size(cases, size)
-    candidates = [look(started, size, noise=False)]
-    if noise:
-        candidates.append(look(started, size, noise=True))
-    if batch_size and size is not None:
-        candidates += _over_batch_sizes(cases, partial(look, noise=noise))
-    best = min(candidates, key=lambda candidate: candidate.score)
-    calibrated: Any = posterior.with_likelihood(best.likelihood)
-    return calibrated if best.batch_size is None else calibrated.at_batch_size(best.batch_size)
+    search = _Search(posterior, samples, score, noise, refinements, seed, _groups(groups))
+    size = effective_batch_size(posterior)
+    found: list[_Candidate] = []
+    anywhere = isinstance(noise, bool) and isinstance(batch_size, bool)
+    if anywhere or size is None or batch_size is False:
+        started = cases if folds is None or size is None else [(resized(p, size), *rest) for p, *rest in cases]
+        if anywhere:
+            found.append(search.as_it_stands(started))
+        if noise is not False:
+            found.append(search.with_best_noise(started, None))
+    if size is not None and not isinstance(batch_size, bool):
+        found += [search.at(cases, torch.full(search.shape, require_positive("batch_size", s))) for s in batch_size]
+    elif size is not None and batch_size:
+        found += _over_batch_sizes(lambda log_size: search.at(cases, 2**log_size), search.shape)
+    if not found:
+        return posterior
+    return search.chosen(found)
 
 
-def mean_score(
-    posterior: Posterior, x: Tensor, y: Any, score: Score | None = None, samples: int = 64, seed: int = 0
-) -> float:
-    """The score that `calibrate` minimises, of a posterior as it stands: the mean over the targets that are there."""
-    predictive = posterior.likelihood.predictive(at_least_single(MonteCarlo(samples).outputs(posterior, x, seed)))
-    points = _score(predictive, y, score)
-    count = _present(predictive, y, points)
-    if count == 0:
-        raise InputError("y: all targets are missing; at least one that is not would work.")
-    return points.sum().item() / count
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    """A way to set the posterior's open numbers, or one for each group of stacked networks.
+
+    Args:
+        batch_size: The effective batch size; None leaves it.
+        noise: The noise; None leaves it.
+        score: How good it is, lower is better.
+    """
+
+    batch_size: Tensor | None
+    noise: Tensor | None
+    score: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """What all candidates of a search share; see `calibrate`."""
+
+    posterior: Any
+    samples: int | None
+    score: Score | None
+    noise: bool | Between
+    refinements: int
+    seed: int
+    groups: Tensor | None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of what is chosen: one number, or one for each group."""
+        return () if self.groups is None else (int(self.groups.max()) + 1,)
+
+    def as_it_stands(self, cases: Sequence[Case]) -> _Candidate:
+        """Score the noise and the batch sizes that the cases have."""
+        return _Candidate(None, None, self._scored(cases).score(self.posterior.likelihood).double())
+
+    def with_best_noise(self, cases: Sequence[Case], batch_size: Tensor | None) -> _Candidate:
+        """Find the best noise for the batch sizes that the cases have."""
+        between = None if isinstance(self.noise, bool) else self.noise
+        level, value = self._scored(cases).best_noise(between, self.refinements)
+        return _Candidate(batch_size, level, value if self.groups is not None else value.mean())
+
+    def at(self, cases: Sequence[Case], batch_size: Tensor) -> _Candidate:
+        """Look at other effective batch sizes."""
+        resized_cases = [(resized(case, self._spread(batch_size)), *rest) for case, *rest in cases]
+        if self.noise is not False:
+            return self.with_best_noise(resized_cases, batch_size)
+        return _Candidate(batch_size, None, self.as_it_stands(resized_cases).score)
+
+    def chosen(self, candidates: Sequence[_Candidate]) -> Any:
+        """Give the posterior what the best candidate has, group by group."""
+        best = torch.stack([candidate.score.cpu() for candidate in candidates]).argmin(0)
+        found = self.posterior
+        noises, sizes = (
+            _taken([getattr(candidate, name) for candidate in candidates], best) for name in ("noise", "batch_size")
+        )
+        if noises is not None:
+            likelihood = found.likelihood.with_noise(noises if self.groups is None else noises[self.groups])
+            found = found.with_likelihood(likelihood)
+        return found if sizes is None else resized(found, self._spread(sizes))
+
+    def _spread(self, sizes: Tensor) -> Any:
+        return float(sizes) if self.groups is None else sizes[self.groups]
+
+    def _scored(self, cases: Sequence[Case]) -> ScoredOutputs:
+        samples = self.posterior.default_samples if self.samples is None else self.samples
+        return ScoredOutputs(cases, self.posterior.likelihood, self.score, samples, self.seed, self.groups)
+
+
+def _taken(values: Sequence[Tensor | None], best: Tensor) -> Tensor | None:
+    """The best candidate's number, or those of each group's best; None where the best leaves it."""
+    if not best.dim():
+        return values[int(best)]
+    if any(value is None for value in values):
+        return None
+    return torch.stack([value.cpu() for value in values if value is not None]).gather(0, best[None])[0]
+
+
+def _over_batch_sizes(look: Callable[[Tensor], _Candidate], shape: tuple[int, ...]) -> list[_Candidate]:
+    """Look at every power of four; then, in steps of two and of the root of two, about the best so far."""
+    looked: list[tuple[Tensor, _Candidate]] = []
+    for power in range(0, LARGEST_LOG2_BATCH_SIZE + 1, 2):
+        log_size = torch.full(shape, float(power), dtype=torch.float64)
+        looked.append((log_size, look(log_size)))
+    for step in (1.0, 0.5):
+        scores = torch.stack([candidate.score.cpu() for _, candidate in looked])
+        best = torch.stack([log_size for log_size, _ in looked]).gather(0, scores.argmin(0)[None])[0]
+        for log_size in (best - step, best + step):
+            inside = (log_size >= 0) & (log_size <= LARGEST_LOG2_BATCH_SIZE)
+            if bool(inside.any()):
+                found = look(log_size.clamp(0, LARGEST_LOG2_BATCH_SIZE))
+                looked.append((log_size.clamp(0, LARGEST_LOG2_BATCH_SIZE), found))
+    return [candidate for _, candidate in looked]
+
+
+def _groups(groups: Sequence[int] | Tensor | None) -> Tensor | None:
+    if groups is None:
+        return None
+    try:
+        found = torch.as_tensor(groups).cpu()
+    except (TypeError, ValueError) as error:
+        raise BayesNormError(f"groups: {groups!r} was given; a whole number for each network would work.") from error
+    if found.dim() != 1 or found.is_floating_point() or len(found) == 0:
+        raise BayesNormError(f"groups: has shape {tuple(found.shape)}; a whole number for each network would work.")
+    return found.unique(return_inverse=True)[1]
 
 
 def _cases(posterior: Posterior, x: Any, y: Any, folds: Sequence[Case] | None) -> list[Case]:
@@ -122,94 +209,9 @@ def _cases(posterior: Posterior, x: Any, y: Any, folds: Sequence[Case] | None) -
     for number, fold in enumerate(folds):
         if not isinstance(fold, tuple | list) or len(fold) != 3 or not isinstance(fold[0], Posterior):
             raise BayesNormError(f"folds: entry {number} is {type(fold).__name__}; (posterior, x, y) would work.")
-        if (_batch_size(fold[0]) is None) != (_batch_size(posterior) is None):
+        if (effective_batch_size(fold[0]) is None) != (effective_batch_size(posterior) is None):
             raise BayesNormError(f"folds: entry {number} is another kind of posterior than the one to calibrate.")
         cases.append((fold[0], fold[0].executable.input(fold[1]), fold[2]))
     if not cases:
         raise BayesNormError("folds: is empty; one (posterior, x, y) per fold would work.")
     return cases
-
-
-def _batch_size(posterior: Posterior) -> float | None:
-    """The effective batch size, where a posterior has one."""
-    return getattr(posterior, "batch_size", None)
-
-
-def _at_batch_size(cases: Sequence[Case], batch_size: float) -> list[Case]:
-    return [(posterior.at_batch_size(batch_size), x, y) for posterior, x, y in cases]  # type: ignore[attr-defined]
-
-
-def _over_batch_sizes(cases: Sequence[Case], look: Callable[[Sequence[Case], float], _Candidate]) -> list[_Candidate]:
-    """Every power of four; then steps of two and of the root of two about the best so far."""
-    found: dict[float, _Candidate] = {}
-
-    def at(log_size: float) -> None:
-        if log_size not in found and 0 <= log_size <= LARGEST_LOG2_BATCH_SIZE:
-            found[log_size] = look(_at_batch_size(cases, 2**log_size), 2**log_size)
-
-    for power in range(0, LARGEST_LOG2_BATCH_SIZE + 1, 2):
-        at(float(power))
-    for step in (1.0, 0.5):
-        best = min(found, key=lambda log_size: found[log_size].score)
-        at(best - step)
-        at(best + step)
-    return list(found.values())
-
-
-def _candidate(
-    cases: Sequence[Case],
-    batch_size: float | None,
-    likelihood: Likelihood,
-    score: Score | None,
-    samples: int,
-    seed: int,
-    noise: bool,
-) -> _Candidate:
-    """Posteriors with their batch size as it stands, scored under the likelihood's own noise or the best."""
-    outputs = [at_least_single(MonteCarlo(samples).outputs(posterior, x, seed)) for posterior, x, _ in cases]
-    targets = [y for _, _, y in cases]
-
-    def points(likelihood: Likelihood) -> Tensor:
-        scored = [_score(likelihood.predictive(f), y, score) for f, y in zip(outputs, targets, strict=True)]
-        return torch.cat(scored)
-
-    if not noise:
-        return _Candidate(batch_size, likelihood, points(likelihood).mean().item())
-    ranges = [likelihood.noise_range(f, y) for f, y in zip(outputs, targets, strict=True)]
-    low = torch.stack([low for low, _ in ranges]).amin(0)
-    high = torch.stack([high for _, high in ranges]).amax(0)
-
-    def objective(level: Tensor) -> Tensor:
-        found = points(likelihood.with_noise(level))
-        if isinstance(likelihood, RealTargets) and level.dim():
-            found = found.movedim(likelihood.axis, -1)
-        return found.flatten(0, -2).mean(0) if level.dim() else found.mean()
-
-    level, value = minimise_on_log_scale(objective, low, high)
-    return _Candidate(batch_size, likelihood.with_noise(level), value.mean().item())
-
-
-def _present(predictive: Predictive, y: Any, points: Tensor) -> int:
-    """How many targets are not missing; the scores of those that are, are 0."""
-    if isinstance(predictive, RegressionPredictive) and predictive.missing:
-        return int((~as_targets(y, points.device).isnan()).sum())
-    if isinstance(predictive, ClassificationPredictive):
-        return int(scored_labels(predictive, as_targets(y, points.device), None).sum())
-    return points.numel()
-
-
-def _score(predictive: Predictive, y: Any, score: Score | None) -> Tensor:
-    """Score per target, lower is better."""
-    regression = isinstance(predictive, RegressionPredictive)
-    score = score or ("crps" if regression else "nll")
-    if score not in (("crps", "pll") if regression else ("nll",)):
-        works = '"crps" or "pll"' if regression else '"nll"'
-        raise BayesNormError(f"score: {score!r} was given for {type(predictive).__name__}; {works} would work.")
-    if isinstance(predictive, RegressionPredictive) and score == "crps":
-        # The paper's matched Gaussian would pass over the shape of noise that is not normal.
-        if isinstance(predictive.noise, NormalNoise):
-            return predictive.crps(y)
-        target, seen = predictive.observed(y)
-        found = crps_points(predictive, target, form="mixture")
-        return found if seen is None else torch.where(seen, found, 0)
-    return -predictive.log_prob(y)

@@ -14,7 +14,8 @@ from ..arguments import as_number
 from ..engines import MonteCarlo
 from ..errors import BayesNormError
 from ..posterior import BatchNormPosterior
-from .calibrate import Score, calibrate, mean_score
+from .calibrate import calibrate
+from .scored_outputs import Score, mean_score
 
 TIMED_ROWS, REPEATS = 64, 5
 

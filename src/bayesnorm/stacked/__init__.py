@@ -1,12 +1,21 @@
-"""Many small networks of one shape trained, and asked, as one: matrix products over a leading axis of networks."""
+"""Many small networks of one shape trained, and asked, as one: matrix products over a leading axis of networks.
 
-from .draws import (
-    StackedDraws as StackedDraws,
-    StackedMasks as StackedMasks,
-    StackedStatistics as StackedStatistics,
-)
+`train_stacked` trains them, `fit_stacked` fits a method on all of them; their outputs, (draws, networks, rows, outputs)
+in the targets' units, go through the same likelihoods, scores and choices as those of one network.
+"""
+
+from .collecting import stacked_moments as stacked_moments, stacked_statistics as stacked_statistics
+from .cores import in_threads as in_threads
+from .executable import StackedExecutable as StackedExecutable
 from .history import Kept as Kept, StackedHistory as StackedHistory
-from .moments import UnitMoments as UnitMoments, unit_moments as unit_moments
+from .passes import stacked_outputs as stacked_outputs
+from .posteriors import (
+    StackedBatchNormPosterior as StackedBatchNormPosterior,
+    StackedDropoutPosterior as StackedDropoutPosterior,
+    StackedEnsemble as StackedEnsemble,
+    fit_stacked as fit_stacked,
+    stacked_point as stacked_point,
+)
 from .rows import Scales as Scales, StackedRows as StackedRows
 from .stack import Stack as Stack
 from .train import train_stacked as train_stacked

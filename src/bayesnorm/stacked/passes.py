@@ -1,19 +1,18 @@
-"""Passes of all networks of a stack over rows in evaluation mode, in pieces that bound memory."""
+"""Push rows through all networks of a stack, under their own statistics or under drawn states."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..network import State
 from .architecture import Dense, Drop, Norm
 from .cores import in_threads
-
-if TYPE_CHECKING:
-    from .draws import StackedDraws
-    from .stack import Stack
+from .masks import Masks
+from .stack import Stack
 
 PIECE = {"cpu": 2**18, "cuda": 2**26}
 """Numbers in the largest activation of a piece: what a core's cache holds, or half a gigabyte."""
@@ -26,10 +25,11 @@ Thin = Callable[[Drop, Tensor], Tensor]
 
 
 def piece_size(stack: Stack) -> int:
+    """Return how many numbers the largest activation of a piece may hold."""
     return PIECE.get(stack.device.type, PIECE["cpu"])
 
 
-def run(stack: Stack, members: slice, h: Tensor, norm: Normalise, drop: Thin) -> Tensor:
+def run_layers(stack: Stack, members: slice, h: Tensor, norm: Normalise, drop: Thin) -> Tensor:
     """Push h, (networks, draws, rows, inputs), through some of the networks."""
     for layer in stack.layers:
         if isinstance(layer, Dense):
@@ -51,43 +51,54 @@ def run(stack: Stack, members: slice, h: Tensor, norm: Normalise, drop: Thin) ->
 
 
 def unchanged(_layer: Any, h: Tensor) -> Tensor:
+    """Return h as it is: what a dropout layer does in evaluation mode."""
     return h
 
 
-def by_running_statistics(stack: Stack, members: slice) -> Normalise:
-    """What batch norm does in evaluation mode."""
-
-    def normalise(layer: Norm, h: Tensor) -> Tensor:
-        mean, var = (stack.buffers[f"{layer.name}.running_{part}"][members] for part in ("mean", "var"))
-        return normalised(stack, members, layer, h, mean[:, None], torch.rsqrt(var + layer.eps)[:, None])
-
-    return normalise
-
-
 def normalised(stack: Stack, members: slice, layer: Norm, h: Tensor, mean: Tensor, inverse_std: Tensor) -> Tensor:
-    """Batch norm of h with statistics (networks, draws, channels)."""
+    """Normalise h with statistics (networks, draws, channels), then scale and shift as the layer learned."""
     gamma, beta = (stack.weights[f"{layer.name}.{part}"][members, None] for part in ("weight", "bias"))
     scale = gamma * inverse_std
     return torch.addcmul((beta - mean * scale).unsqueeze(2), h, scale.unsqueeze(2))
 
 
+def by_states(stack: Stack, states: State, members: slice, draws: slice) -> Normalise:
+    """Normalise some networks by drawn statistics, (draws, E, channels), or by their own where none are drawn."""
+
+    def normalise(layer: Norm, h: Tensor) -> Tensor:
+        names = [f"{layer.name}.running_{part}" for part in ("mean", "var")]
+        if names[0] in states:
+            mean, var = (states[name][draws, members].transpose(0, 1) for name in names)
+        else:
+            mean, var = (stack.buffers[name][members, None] for name in names)
+        return normalised(stack, members, layer, h, mean, torch.rsqrt(var + layer.eps))
+
+    return normalise
+
+
 @torch.no_grad()
-def outputs(stack: Stack, x: Tensor) -> Tensor:
-    """Outputs (E, n, outputs) of rows (n, inputs) or (E, n, inputs)."""
+def stacked_outputs(stack: Stack, x: Any) -> Tensor:
+    """Run all networks in evaluation mode: outputs (E, n, outputs) in the networks' own units.
+
+    Args:
+        stack: The networks.
+        x: (n, inputs) for all networks, (E, n, inputs), or `StackedRows`, padded to the longest list of rows.
+    """
+    x = stack.inputs(x)
     x = x.expand(len(stack), *x.shape[-2:])
     found = x.new_empty(*x.shape[:2], stack.widths[-1])
     for members, rows in pieces(stack, x.shape[1], 1):
-        norm = by_running_statistics(stack, members)
-        found[members, rows] = run(stack, members, x[members, None, rows], norm, unchanged)[:, 0]
+        norm = by_states(stack, {}, members, slice(None))
+        found[members, rows] = run_layers(stack, members, x[members, None, rows], norm, unchanged)[:, 0]
     return found
 
 
 def for_drawn_outputs(
-    stack: Stack, draws: StackedDraws, x: Tensor, see: Callable[[slice, slice, Tensor], None]
+    stack: Stack, states: State, masks: Masks | None, x: Tensor, see: Callable[[slice, slice, Tensor], None]
 ) -> None:
     """Show `see` which networks, which rows, and all draws of their outputs, (draws, networks, rows, outputs)."""
-    draws.require(stack)
     x = x.expand(len(stack), *x.shape[-2:])
+    count = len(next(iter(states.values())))
 
     @torch.no_grad()
     def work(piece: tuple[slice, slice]) -> None:
@@ -95,20 +106,25 @@ def for_drawn_outputs(
         inputs = x[members, None, rows]
         size = max(1, piece_size(stack) // (inputs.shape[0] * inputs.shape[2] * max(stack.widths)))
         parts = []
-        for start in range(0, draws.draws, size):
-            norm, drop = draws.changes(stack, members, rows, slice(start, min(start + size, draws.draws)))
-            f = run(stack, members, inputs, norm, drop)
-            parts.append(f.expand(f.shape[0], min(size, draws.draws - start), *f.shape[2:]))
+        for start in range(0, count, size):
+            draws = slice(start, min(start + size, count))
+            drop = unchanged if masks is None else masks.thinning(members, rows, draws)
+            f = run_layers(stack, members, inputs, by_states(stack, states, members, draws), drop)
+            parts.append(f.expand(f.shape[0], draws.stop - draws.start, *f.shape[2:]))
         see(members, rows, torch.cat(parts, 1).transpose(0, 1))
 
-    in_threads(work, list(pieces(stack, x.shape[1], draws.draws)), stack.device)
+    in_threads(work, list(pieces(stack, x.shape[1], count)), stack.device)
 
 
 def pieces(stack: Stack, rows: int, draws: int) -> Iterator[tuple[slice, slice]]:
-    """Networks and rows, as many as go together: all rows of several networks, or some rows of one."""
-    room, per_row = piece_size(stack), max(stack.widths)
-    members = max(1, min(len(stack), room // (rows * draws * per_row)))
-    at_once = max(1, min(rows, room // per_row))
-    for first in range(0, len(stack), members):
+    """Yield networks and rows, as many as go together: all rows of several networks, or some rows of one."""
+    at_once = max(1, min(rows, piece_size(stack) // max(stack.widths)))
+    for members in network_slices(stack, rows * draws):
         for start in range(0, rows, at_once):
-            yield slice(first, min(first + members, len(stack))), slice(start, min(start + at_once, rows))
+            yield members, slice(start, min(start + at_once, rows))
+
+
+def network_slices(stack: Stack, rows: int) -> list[slice]:
+    """Part the networks so that a piece holds `rows` rows of each of its networks."""
+    room = max(1, min(len(stack), piece_size(stack) // (rows * max(stack.widths))))
+    return [slice(first, min(first + room, len(stack))) for first in range(0, len(stack), room)]

@@ -164,19 +164,13 @@ class StackedRows:
             return y
         return y.sub_(self.scales.y_mean[:, None]).div_(self.scales.y_std[:, None])
 
-    def in_raw_units(self, f: Tensor) -> Tensor:
-        """Outputs (..., E, n, targets) of networks in the units of y."""
-        return f if self.scales is None else f * self.scales.y_std[:, None] + self.scales.y_mean[:, None]
-
-    def rmse(self, f: Tensor) -> Tensor:
-        """Root mean squared error, in the units of y, of outputs f (E, n, targets) for the padded rows: (E,)."""
-        targets = self.targets()
-        if f.shape != targets.shape:
-            raise InputError(f"f: has shape {tuple(f.shape)}; {tuple(targets.shape)}, as targets have, would work.")
-        error = f.double() - targets.double()
-        if self.scales is not None:
-            error = error * self.scales.y_std[:, None].double()
-        return _mean_over_rows(error.square().flatten(2).mean(2), self).sqrt()
+    @property
+    def own_targets(self) -> Tensor:
+        """Real targets in their own units, (E, n, targets), padded with NaN: missing ones, to a likelihood."""
+        if self.y is None or not self.y.is_floating_point():
+            raise InputError("y: these rows hold no real targets; StackedRows.of(x, y, ...) would work.")
+        y = self.y.index_select(0, self.table.reshape(-1)).view(*self.table.shape, -1)
+        return torch.where(self.mask.unsqueeze(-1), y, torch.nan)
 
     def mean(self, values: Tensor) -> Tensor:
         """Mean of values (E, n) over each network's own rows, in double precision: (E,)."""

@@ -13,9 +13,6 @@ from ..errors import InputError, NetworkError
 from ..network import as_input
 from .architecture import Dense, Drop, Layer, Norm, architecture, leaves
 from .bundle import Bundle
-from .draws import StackedDraws, StackedMasks, StackedStatistics, batch_statistics, dropout_masks
-from .fused.passes import moments as fused_moments
-from .passes import for_drawn_outputs, outputs
 from .rows import StackedRows
 
 
@@ -151,69 +148,6 @@ class Stack:
         for norm in self.norms:
             state[f"{norm.name}.num_batches_tracked"].fill_(int(self.tracked[index]))
 
-    def predict(self, x: Any) -> Tensor:
-        """Outputs in evaluation mode, (E, n, outputs).
-
-        Args:
-            x: (n, inputs) for all networks, (E, n, inputs), or `StackedRows`: then in the networks' units, padded to
-                the longest list of rows.
-        """
-        return outputs(self, self._inputs(x))
-
-    def batch_statistics(
-        self, rows: StackedRows, batch_size: int, states: int = 500, seed: int | Sequence[int] = 0
-    ) -> StackedStatistics:
-        """Batch-norm statistics of random mini-batches of each network's training rows, all layers from one pass.
-
-        The batches are those that `MCBN(batch_size, states).fit(network, rows, seed=seed)` draws.
-
-        Args:
-            rows: The training rows.
-            batch_size: M.
-            states: S, how many batches.
-            seed: One for all networks, or one for each.
-        """
-        return batch_statistics(self, self.placed(rows, "rows"), batch_size, states, seed)
-
-    def dropout_masks(
-        self, draws: int = 500, seed: int | Sequence[int] = 0, *, consistent: bool = True
-    ) -> StackedMasks:
-        """Random dropout masks, those that `MCDropout(consistent=consistent)` draws for each network from `seed`.
-
-        Args:
-            draws: T, how many.
-            seed: One for all networks, or one for each.
-            consistent: Whether all rows of a draw share its masks.
-        """
-        return dropout_masks(self, draws, seed, consistent)
-
-    def predict_under(self, draws: StackedDraws, x: Any) -> Tensor:
-        """Outputs under batch statistics or dropout masks, (draws, E, n, outputs); `x` as for `predict`."""
-        values = self._inputs(x)
-        found = values.new_empty(draws.draws, len(self), values.shape[-2], self.widths[-1])
-
-        def see(members: slice, rows: slice, f: Tensor) -> None:
-            found[:, members, rows] = f
-
-        for_drawn_outputs(self, draws, values, see)
-        return found
-
-    def moments_under(self, draws: StackedDraws, x: Any) -> tuple[Tensor, Tensor]:
-        """Mean and variance (ddof 0) over draws of the outputs, (E, n, outputs) each, without holding all outputs."""
-        values = self._inputs(x)
-        draws.require(self)
-        if (found := fused_moments(self, draws, values)) is not None:
-            return found
-        mean = values.new_empty(len(self), values.shape[-2], self.widths[-1])
-        var = torch.empty_like(mean)
-
-        def see(members: slice, rows: slice, f: Tensor) -> None:
-            mean[members, rows] = f.mean(0)
-            var[members, rows] = (f - mean[members, rows]).square().mean(0)
-
-        for_drawn_outputs(self, draws, values, see)
-        return mean, var
-
     def placed(self, rows: StackedRows, name: str) -> StackedRows:
         """Rows on the stack's device, refused under this name where they are for other networks."""
         if not isinstance(rows, StackedRows):
@@ -225,14 +159,21 @@ class Stack:
             )
         return rows.to(self.device, self.dtype)
 
-    def _inputs(self, x: Any) -> Tensor:
+    def inputs(self, x: Any, name: str = "x") -> Tensor:
+        """Return inputs on the stack's device, (n, inputs) for all networks or (E, n, inputs).
+
+        Args:
+            x: A tensor or array of either shape, or `StackedRows`: then in the networks' units, padded to the longest
+                list of rows.
+            name: What messages call it.
+        """
         if isinstance(x, StackedRows):
-            return self.placed(x, "x").inputs()
-        values = as_input(x, "x", self.device, self.dtype).to(self.dtype)
+            return self.placed(x, name).inputs()
+        values = as_input(x, name, self.device, self.dtype).to(self.dtype)
         fits = values.dim() == 2 or (values.dim() == 3 and len(values) == len(self))
         if not fits or values.shape[-1] != self.widths[0]:
             raise InputError(
-                f"x: has shape {tuple(values.shape)}; (n, {self.widths[0]}) or ({len(self)}, n, {self.widths[0]}) "
+                f"{name}: has shape {tuple(values.shape)}; (n, {self.widths[0]}) or ({len(self)}, n, {self.widths[0]}) "
                 "would work."
             )
         return values

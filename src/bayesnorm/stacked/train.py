@@ -12,8 +12,9 @@ from torch import Tensor
 from ..arguments import require_positive, require_whole
 from ..errors import BayesNormError, InputError
 from ..network import Progress, isolated_torch_randomness
-from .draws import per_network
+from .collecting import per_network
 from .history import StackedHistory
+from .passes import stacked_outputs
 from .rows import StackedRows
 from .stack import Stack
 from .training_block import RowLoss, Settings, half_squared_error
@@ -184,6 +185,6 @@ def _validation_loss(rows: StackedRows, loss: RowLoss) -> Evaluate:
 
     def evaluate(stack: Stack, members: Tensor) -> Tensor:
         own = rows.take(members)
-        return own.mean(loss(stack.predict(own), own.targets()))
+        return own.mean(loss(stacked_outputs(stack, own), own.targets()))
 
     return evaluate

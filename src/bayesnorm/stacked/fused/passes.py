@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
+from ...network import State
+from ..architecture import Dense
+from ..masks import Masks
+from ..rows import Scales, StackedRows
+from ..stack import Stack
 from .shape import block_rows, precision, shape_of
-
-if TYPE_CHECKING:
-    from ..draws import StackedDraws
-    from ..rows import Scales, StackedRows
-    from ..stack import Stack
 
 DRAWN = 2**29
 """Numbers of scales and shifts that are held at once."""
@@ -71,24 +69,26 @@ def statistics(
     return means, variances
 
 
-def moments(stack: Stack, draws: StackedDraws, x: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Mean and variance over draws of the outputs, (E, n, 1) each; None as for `statistics`."""
+def moments(stack: Stack, states: State, masks: Masks | None, x: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Mean and variance over drawn states of the outputs, (E, n, 1) each; None as for `statistics`.
+
+    Args:
+        states: Statistics of batch norm, or seeds of dropout.
+        masks: The masks that belong to the seeds.
+    """
     shape = shape_of(stack)
-    if shape is None:
+    if shape is None or (masks is not None and (not masks.consistent or bool(stack.norms))):
         return None
     from . import kernels
 
-    rows = x.shape[-2]
+    rows, draws = x.shape[-2], len(next(iter(states.values())))
     x = x.expand(len(stack), rows, shape.inputs)
     mean, var = (x.new_empty(len(stack), rows) for _ in range(2))
     places = shape.places(stack.weights)
-    at_once = max(1, min(PROGRAMS, DRAWN // (4 * draws.draws * shape.width)))
+    at_once = max(1, min(PROGRAMS, DRAWN // (4 * draws * shape.width)))
     for start in range(0, len(stack), at_once):
         members = slice(start, min(start + at_once, len(stack)))
-        found = draws.scales(stack, members)
-        if found is None:
-            return None
-        thin, scales = found[0], [part.contiguous() for part in found[1]]
+        thin, scales = _scales(stack, members, states, masks)
         part = stack.take(torch.arange(members.start, members.stop)) if at_once < len(stack) else stack
         own = shape.places(part.weights) if part is not stack else places
         block = 64
@@ -96,14 +96,14 @@ def moments(stack: Stack, draws: StackedDraws, x: Tensor) -> tuple[Tensor, Tenso
             kernels.moments[((rows + block - 1) // block, members.stop - members.start)](
                 part.weights.flat,
                 x[members].contiguous(),
-                *scales,
-                scales[0] if thin is None else thin.contiguous(),
+                *(part.contiguous() for part in scales),
+                scales[0].contiguous() if thin is None else thin.contiguous(),
                 mean[members],
                 var[members],
                 inputs=shape.inputs,
                 width=shape.width,
                 rows=rows,
-                draws=draws.draws,
+                draws=draws,
                 **{name: own[name] for name in ("at_w1", "at_w2", "at_w3", "at_b3")},
                 D=shape.D,
                 H=shape.H,
@@ -115,6 +115,24 @@ def moments(stack: Stack, draws: StackedDraws, x: Tensor) -> tuple[Tensor, Tenso
         except kernels.OutOfResources:
             return None
     return mean.unsqueeze(-1), var.unsqueeze(-1)
+
+
+def _scales(stack: Stack, members: slice, states: State, masks: Masks | None) -> tuple[Tensor | None, list[Tensor]]:
+    """All draws as factors of the inputs, (networks, draws, inputs) or None where there are none, and as scale and
+    shift of what each ReLU of some networks gets, (networks, draws, channels)."""
+    found: list[Tensor] = []
+    if masks is None:
+        for layer in stack.norms:
+            mean, var = (states[f"{layer.name}.running_{part}"][:, members].transpose(0, 1) for part in ("mean", "var"))
+            gamma, beta = (stack.weights[f"{layer.name}.{part}"][members, None] for part in ("weight", "bias"))
+            scale = gamma * torch.rsqrt(var + layer.eps)
+            found += [scale, beta - mean * scale]
+        return None, found
+    inputs, *hidden = (masks.of_networks(drop.name, members).squeeze(2) for drop in stack.drops)
+    dense = [layer.name for layer in stack.layers if isinstance(layer, Dense)]
+    for mask, name in zip(hidden, dense, strict=False):  # max(a + b, 0) * mask = max(a * mask + b * mask, 0)
+        found += [mask, mask * stack.weights[f"{name}.bias"][members, None]]
+    return inputs, found
 
 
 def units_of(scales: Scales | None, networks: int, like: Tensor, inputs: int) -> tuple[Tensor, ...]:

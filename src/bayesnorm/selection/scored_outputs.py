@@ -1,0 +1,153 @@
+"""What posteriors say of validation rows, drawn once and then scored under any noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ..engines import MonteCarlo
+from ..errors import BayesNormError
+from ..likelihoods import Gaussian, Likelihood
+from ..likelihoods.real_targets import RealTargets
+from ..metrics import crps_points, pll_points
+from ..metrics.arguments import scored_labels
+from ..metrics.points import mean_over_points
+from ..posterior import Posterior
+from ..predictive import ClassificationPredictive, Predictive, RegressionPredictive
+from ..predictive.base import as_targets, at_least_single
+from ..predictive.noise import NormalNoise
+from .search import minimise_on_log_scale
+
+Score = Literal["crps", "pll", "nll"]
+
+Case = tuple[Posterior, Any, Any]
+"""A posterior with validation rows that its network was not trained on: (posterior, x, y)."""
+
+Between = tuple[float, float]
+
+
+class ScoredOutputs:
+    """Outputs of posteriors for rows with known targets.
+
+    Where a score needs no more than the outputs' mean and variance, the outputs of all draws are not held.
+
+    Args:
+        cases: Posteriors with rows and their targets, one for each fold.
+        likelihood: What outputs mean; its noise may be changed afterwards.
+        score: What to take: "crps", "pll" (negative log density) or "nll"; None takes the likelihood's default.
+        samples: How many draws.
+        seed: Same seed, same draws.
+        groups: For posteriors over stacked networks, the group of each, (E,): every group has a noise and a score of
+            its own, in which its networks count the same. None: one score for all rows.
+    """
+
+    def __init__(
+        self,
+        cases: Sequence[Case],
+        likelihood: Likelihood,
+        score: Score | None,
+        samples: int,
+        seed: int,
+        groups: Tensor | None = None,
+    ) -> None:
+        self.likelihood, self.score_name, self.groups = likelihood, score, groups
+        self.targets = [y for _, _, y in cases]
+        engine = MonteCarlo(samples)
+        self.moments: list[tuple[Tensor, Tensor]] | None = None  # where these are enough
+        self.outputs: list[Tensor] = []
+        if score in (None, "crps") and isinstance(likelihood, Gaussian):
+            self.moments = [engine.moments(posterior, x, seed) for posterior, x, _ in cases]
+        else:
+            self.outputs = [at_least_single(engine.outputs(posterior, x, seed)) for posterior, x, _ in cases]
+
+    def score(self, likelihood: Likelihood, noise: Tensor | None = None) -> Tensor:
+        """Score under a likelihood: one number, one for each group, or one for each entry of several noises, (D,)."""
+        parts = [self._points(predictive, y) for predictive, y in self._predictives(likelihood)]
+        if self.groups is not None:
+            each = torch.stack([mean_over_points(points, seen, each=1).double() for points, seen in parts]).mean(0)
+            return _mean_of_groups(each, self.groups.to(each.device))
+        points = torch.cat([points for points, _ in parts])
+        if noise is not None and noise.dim():
+            points = points.movedim(likelihood.axis, -1) if isinstance(likelihood, RealTargets) else points
+            return points.flatten(0, -2).mean(0)
+        if parts[0][1] is None:
+            return points.mean()
+        return mean_over_points(points, torch.cat([seen for _, seen in parts if seen is not None]))
+
+    def best_noise(self, between: Between | None = None, refinements: int = 30) -> tuple[Tensor, Tensor]:
+        """Return the noise with the least score, and that score; both for each group where there are some.
+
+        Args:
+            between: Where to look; None asks the likelihood.
+            refinements: Golden-section steps after a first look at a grid.
+        """
+        low, high = self._range() if between is None else self._given_range(between)
+
+        def objective(level: Tensor) -> Tensor:
+            return self.score(self.with_noise(level), level)
+
+        level, value = minimise_on_log_scale(objective, low, high, refinements=refinements)
+        return level, value
+
+    def with_noise(self, level: Tensor) -> Likelihood:
+        """Return the likelihood with this noise, one number or one for each group."""
+        return self.likelihood.with_noise(level if self.groups is None else level[self.groups.to(level.device)])
+
+    def _predictives(self, likelihood: Likelihood) -> list[tuple[Any, Any]]:
+        if self.moments is None:
+            return [(likelihood.predictive(f), y) for f, y in zip(self.outputs, self.targets, strict=True)]
+        found = [likelihood.gaussian_predictive(mean, variance) for mean, variance in self.moments]
+        return list(zip(found, self.targets, strict=True))
+
+    def _range(self) -> tuple[Tensor, Tensor]:
+        outputs = self.outputs if self.moments is None else [mean[None] for mean, _ in self.moments]
+        ranges = [self.likelihood.noise_range(f, y) for f, y in zip(outputs, self.targets, strict=True)]
+        low = torch.stack([low for low, _ in ranges]).amin(0)
+        high = torch.stack([high for _, high in ranges]).amax(0)
+        if self.groups is None:
+            return low, high
+        groups, count = self.groups.to(low.device), int(self.groups.max()) + 1
+        least = low.new_full((count,), torch.inf).scatter_reduce(0, groups, low, "amin")
+        return least, high.new_zeros(count).scatter_reduce(0, groups, high, "amax")
+
+    def _given_range(self, between: Between) -> tuple[Tensor, Tensor]:
+        known = (self.outputs if self.moments is None else [mean for mean, _ in self.moments])[0]
+        shape = self.likelihood.noise.shape if self.groups is None else (int(self.groups.max()) + 1,)
+        low, high = (known.new_full(shape, end, dtype=torch.float64) for end in between)
+        return low, high
+
+    def _points(self, predictive: Predictive, y: Any) -> tuple[Tensor, Tensor | None]:
+        """Score of every target, lower is better, 0 for those that are missing; and which are there (None: all)."""
+        regression = isinstance(predictive, RegressionPredictive)
+        score = self.score_name or ("crps" if regression else "nll")
+        if score not in (("crps", "pll") if regression else ("nll",)):
+            works = '"crps" or "pll"' if regression else '"nll"'
+            raise BayesNormError(f"score: {score!r} was given for {type(predictive).__name__}; {works} would work.")
+        if isinstance(predictive, RegressionPredictive):
+            _, seen = predictive.observed(y)
+            if score == "pll":
+                return -pll_points(predictive, y), seen
+            # The paper's matched Gaussian would pass over the shape of noise that is not normal.
+            normal = isinstance(predictive.noise, NormalNoise)
+            return predictive.crps(y) if normal else crps_points(predictive, y, form="mixture"), seen
+        points = -predictive.log_prob(y)
+        if isinstance(predictive, ClassificationPredictive) and predictive.ignore_index is not None:
+            return points, scored_labels(predictive, as_targets(y, points.device), None)
+        return points, None
+
+
+def mean_score(
+    posterior: Posterior, x: Any, y: Any, score: Score | None = None, samples: int = 64, seed: int = 0
+) -> float:
+    """Score a posterior as it stands by what `calibrate` minimises: the mean over targets that are there."""
+    scored = ScoredOutputs([(posterior, x, y)], posterior.likelihood, score, samples, seed)
+    return float(scored.score(posterior.likelihood))
+
+
+def _mean_of_groups(values: Tensor, groups: Tensor) -> Tensor:
+    count = int(groups.max()) + 1
+    total = values.new_zeros(count).index_add_(0, groups, values)
+    return total / values.new_zeros(count).index_add_(0, groups, torch.ones_like(values))

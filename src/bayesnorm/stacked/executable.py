@@ -1,0 +1,111 @@
+"""All networks of a stack, ready to run under drawn states: what `network.Executable` is for one network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError, NetworkError
+from ..network import State
+from .fused.passes import moments as fused_moments
+from .masks import Masks
+from .passes import for_drawn_outputs, stacked_outputs
+from .rows import StackedRows
+from .stack import Stack
+
+
+class StackedExecutable:
+    """E networks that are asked as one; outputs have an axis of networks after that of draws.
+
+    Args:
+        stack: The networks.
+        scale: What each network's outputs are multiplied by, (E, outputs); None: by 1.
+        shift: What is then added, (E, outputs); None: 0. Both bring outputs into the targets' own units.
+        consistent: Whether all rows of a draw share its dropout masks.
+    """
+
+    def __init__(
+        self, stack: Stack, scale: Tensor | None = None, shift: Tensor | None = None, *, consistent: bool = True
+    ) -> None:
+        self.stack, self.consistent = stack, consistent
+        like = stack.weights.flat
+        self.scale, self.shift = (None if part is None else part.to(like)[:, None] for part in (scale, shift))
+
+    @classmethod
+    def of(cls, stack: Stack, rows: StackedRows | None = None, *, consistent: bool = True) -> StackedExecutable:
+        """Ask a stack for outputs in the units of the targets of some rows, which its networks were trained on."""
+        if rows is None or rows.scales is None:
+            return cls(stack, consistent=consistent)
+        return cls(stack, rows.scales.y_std, rows.scales.y_mean, consistent=consistent)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the networks are."""
+        return self.stack.device
+
+    def input(self, x: Any, name: str = "x") -> Any:
+        """Bring rows to the networks' device and dtype, or refuse them under this name."""
+        return self.stack.placed(x, name) if isinstance(x, StackedRows) else self.stack.inputs(x, name)
+
+    def point(self, x: Any) -> Tensor:
+        """Return the networks' outputs in evaluation mode, (E, n, outputs), in the targets' units."""
+        return self._in_units(stacked_outputs(self.stack, x))
+
+    def run(self, states: State, x: Any, **_: Any) -> Tensor:
+        """Return outputs under each state, (draws, E, n, outputs), in the targets' units.
+
+        Args:
+            states: Statistics of batch norm, `name.running_mean` and `name.running_var`, (draws, E, channels), or seeds
+                of dropout, `name.seed`, (draws, E).
+            x: `StackedRows`, (n, inputs) for all networks, or (E, n, inputs).
+            _: What `Executable.run` takes besides: networks of a stack choose the sizes of their pieces themselves.
+        """
+        masks, values = self._prepared(states), self.stack.inputs(x)
+        count = len(next(iter(states.values())))
+        found = values.new_empty(count, len(self.stack), values.shape[-2], self.stack.widths[-1])
+
+        def see(members: slice, rows: slice, f: Tensor) -> None:
+            found[:, members, rows] = f
+
+        for_drawn_outputs(self.stack, states, masks, values, see)
+        return self._in_units(found)
+
+    def moments(self, states: State, x: Any) -> tuple[Tensor, Tensor]:
+        """Return mean and variance (ddof 0) over states of the outputs, (E, n, outputs) each, without holding all."""
+        masks, values = self._prepared(states), self.stack.inputs(x)
+        found = fused_moments(self.stack, states, masks, values)
+        if found is None:
+            mean = values.new_empty(len(self.stack), values.shape[-2], self.stack.widths[-1])
+            var = torch.empty_like(mean)
+
+            def see(members: slice, rows: slice, f: Tensor) -> None:
+                mean[members, rows] = f.mean(0)
+                var[members, rows] = (f - mean[members, rows]).square().mean(0)
+
+            for_drawn_outputs(self.stack, states, masks, values, see)
+            found = mean, var
+        mean, var = found
+        return self._in_units(mean), var if self.scale is None else var * self.scale.square()
+
+    def derivable(self, state: State, x: Tensor) -> Tensor:
+        """Refuse engines that need derivatives by statistics."""
+        raise NetworkError("engine: the networks of a stack are asked by MonteCarlo(); stack.network(i) takes others.")
+
+    def _prepared(self, states: State) -> Masks | None:
+        """Check that states belong to the stack's networks, and make the dropout masks that they ask for."""
+        known = {f"{norm.name}.running_{part}" for norm in self.stack.norms for part in ("mean", "var")}
+        seeds = {f"{drop.name}.seed" for drop in self.stack.drops}
+        for name, value in states.items():
+            if name not in known | seeds or value.shape[1] != len(self.stack):
+                raise InputError(
+                    f"states: {name!r} of shape {tuple(value.shape)} does not fit a stack of {len(self.stack)} "
+                    "networks; a posterior fitted on this stack would work."
+                )
+        return Masks(self.stack, states, self.consistent) if seeds & states.keys() else None
+
+    def _in_units(self, f: Tensor) -> Tensor:
+        if self.scale is not None:
+            f = f * self.scale
+        return f if self.shift is None else f + self.shift

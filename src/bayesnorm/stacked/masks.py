@@ -1,0 +1,80 @@
+"""Dropout masks of all networks of a stack, from the seeds that a draw holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from ..network import State, seed_dropout
+from .architecture import Drop
+from .stack import Stack
+
+
+class Masks:
+    """Masks as functions of their seeds; networks of the same rate and seeds share theirs.
+
+    Args:
+        stack: The networks.
+        states: Seeds by dropout layer, `name.seed`, (draws, E); negative where a network drops nothing there.
+        consistent: Whether all rows of a draw share its masks.
+    """
+
+    def __init__(self, stack: Stack, states: State, consistent: bool) -> None:
+        self.drops = [drop for drop in stack.drops if f"{drop.name}.seed" in states]
+        self.consistent = consistent
+        widths = {layer.name: width for layer, width in zip(stack.layers, stack.widths, strict=False)}
+        like = stack.weights.flat
+        self.seeds: dict[str, Tensor] = {}  # by layer, of each set of networks that share masks, (U, draws)
+        self.rates: dict[str, list[float]] = {}  # by layer, of each set
+        self.which: dict[str, Tensor] = {}  # by layer, the set that each network is in, (E,)
+        self.shared: dict[str, Tensor] = {}  # by layer, the masks of all rows, (U, draws, 1, units)
+        for drop in self.drops:
+            seeds = states[f"{drop.name}.seed"].cpu()
+            keys = torch.cat([seeds, _bits(stack.rates[drop.name])[None]])
+            different, which = keys.unique(dim=1, return_inverse=True)
+            self.seeds[drop.name] = different[:-1].T.contiguous().to(like.device)
+            first = [int((which == u).nonzero()[0]) for u in range(different.shape[1])]
+            self.rates[drop.name] = stack.rates[drop.name][first].tolist()
+            self.which[drop.name] = which
+            if consistent:
+                one_row = like.new_ones(1, widths[drop.name])
+                found = [_masks(*pair, one_row, None) for pair in self._sets(drop.name)]
+                self.shared[drop.name] = torch.stack(found)
+
+    def _sets(self, name: str) -> list[tuple[float, Tensor]]:
+        return list(zip(self.rates[name], self.seeds[name], strict=True))
+
+    def of_networks(self, name: str, members: slice) -> Tensor:
+        """Return the masks that all rows of some networks share, (networks, draws, 1, units)."""
+        return self.shared[name][self.which[name][members].to(self.shared[name].device)]
+
+    def thinning(self, members: slice, rows: slice, draws: slice) -> Callable[[Drop, Tensor], Tensor]:
+        """Return what dropout layers do to some rows in some networks, under some of the draws."""
+
+        def drop(layer: Drop, h: Tensor) -> Tensor:
+            if layer.name not in self.seeds:
+                return h
+            if self.consistent:
+                return h * self.of_networks(layer.name, members)[:, draws]
+            used, inverse = self.which[layer.name][members].unique(return_inverse=True)
+            ones, sets = h.new_ones(h.shape[2:]), self._sets(layer.name)
+            found = [_masks(sets[u][0], sets[u][1][draws], ones, rows.start) for u in used.tolist()]
+            return h * torch.stack(found)[inverse.to(h.device)]
+
+        return drop
+
+
+def _bits(rates: Tensor) -> Tensor:
+    """Rates as whole numbers, so that they can stand beside seeds."""
+    return rates.double().contiguous().view(torch.int64)
+
+
+def _masks(rate: float, seeds: Tensor, ones: Tensor, first_row: int | None) -> Tensor:
+    """What a seeded dropout layer multiplies its input by, (draws, rows, units); no first row: the same for all."""
+    carrier = nn.Sequential(nn.Dropout(rate)).eval()
+    layer = seed_dropout(carrier, {"0": rate}, first_row is None, {}, ones.device)["0"]
+    layer.first_row = first_row or 0
+    return vmap(lambda seed: functional_call(carrier, {"0.seed": seed}, (ones,)))(seeds)

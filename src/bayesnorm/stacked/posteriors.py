@@ -1,0 +1,181 @@
+"""Posteriors over all networks of a stack: draws (n, E, ...), outputs (n, E, rows, outputs).
+
+What a draw is, the methods and their own posteriors say; here it only gets an axis of networks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from ..errors import BayesNormError, NetworkError
+from ..likelihoods import Gaussian, Likelihood
+from ..methods import MCDropout
+from ..methods.batchnorm_method import BatchNormMethod
+from ..network import State
+from ..posterior import BatchNormPosterior, Center, PointPosterior, Posterior, mask_seeds, shuffled_rounds
+from .collecting import stacked_moments, stacked_statistics
+from .executable import StackedExecutable
+from .rows import StackedRows
+from .stack import Stack
+
+
+def fit_stacked(
+    method: BatchNormMethod | MCDropout,
+    stack: Stack,
+    rows: StackedRows,
+    likelihood: Likelihood | None = None,
+    *,
+    seed: int | Sequence[int] = 0,
+) -> StackedBatchNormPosterior | StackedDropoutPosterior:
+    """Fit a method on every network of a stack, as `method.fit` would fit it on each.
+
+    Args:
+        method: Over batch statistics (all layers of `method.layers=None`), or MC dropout at the networks' own rates.
+        stack: The trained networks.
+        rows: Their training rows, whose units predictions are in.
+        likelihood: How outputs become distributions of targets; `Gaussian(precision=[...], axis=0)` has a noise for
+            each network. None means `Gaussian()`.
+        seed: One for all networks, or one for each: decides which rows make a batch.
+    """
+    likelihood = likelihood or Gaussian()
+    if isinstance(method, MCDropout):
+        executable = StackedExecutable.of(stack, rows, consistent=method.consistent)
+        return StackedDropoutPosterior(executable, likelihood)  # type: ignore[arg-type]
+    if method.batch_size is None or method.layers is not None:
+        raise BayesNormError(
+            f"method: {method!r} was given; for a stack, a batch_size and all layers (layers=None) would work."
+        )
+    if method.from_batches:
+        learned = method.learned(stacked_statistics(stack, rows, method.batch_size, method.states, seed))
+    else:
+        learned = method.learned(stacked_moments(stack, rows, method.batch_size, seed))
+    sizes = torch.full((len(stack),), learned.pop("batch_size"), dtype=torch.float64)
+    return StackedBatchNormPosterior(
+        executable=StackedExecutable.of(stack, rows),  # type: ignore[arg-type]
+        likelihood=likelihood,
+        batch_size=sizes,  # type: ignore[arg-type]
+        **learned,
+    )
+
+
+def stacked_point(stack: Stack, rows: StackedRows | None, likelihood: Likelihood) -> PointPosterior:
+    """Take the networks of a stack as they are, without doubt about them."""
+    return PointPosterior(StackedExecutable.of(stack, rows), likelihood)  # type: ignore[arg-type]
+
+
+class _OfManyNetworks:
+    """What posteriors over a stack refuse: they are in no file, and `model` is many."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        raise BayesNormError("save: a stack is not written to a file; a method fitted on stack.network(i) would work.")
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {}
+
+    def config(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def restored(cls, *_: Any) -> Any:
+        raise BayesNormError("path: a stack is in no file.")
+
+
+@dataclass(frozen=True, eq=False)
+class StackedBatchNormPosterior(_OfManyNetworks, BatchNormPosterior):
+    """`BatchNormPosterior` of E networks: coordinates (E, 2C), and an effective batch size of each, (E,)."""
+
+    @property
+    def spread(self) -> Tensor:  # type: ignore[override]
+        """What fluctuations are multiplied with for the effective batch sizes, (E, 1)."""
+        return (self.fitted_batch_size / self.batch_size).sqrt().to(self.running)[:, None]  # type: ignore[attr-defined]
+
+    def about(self, center: Center) -> Self:
+        """Return the same batches about another centre: "running" or "batch"."""
+        if center not in ("running", "batch"):
+            raise BayesNormError(f'center: {center!r} was given; "running" or "batch" would work.')
+        return dataclasses.replace(self, center=center)
+
+    def at_batch_size(self, batch_size: float | Sequence[float] | Tensor) -> Self:
+        """Return another effective batch size M', one for all networks or one for each."""
+        networks = len(self.running)
+        try:
+            sizes = torch.as_tensor(batch_size, dtype=torch.float64).cpu()
+        except (TypeError, ValueError):
+            sizes = torch.zeros(())
+        good = bool((torch.isfinite(sizes) & (sizes > 0)).all())
+        if sizes.dim() > 1 or sizes.numel() not in (1, networks) or not good:
+            raise BayesNormError(
+                f"batch_size: {batch_size!r} was given; a positive number, or one for each of {networks} networks, "
+                "would work."
+            )
+        return dataclasses.replace(self, batch_size=sizes.expand(networks))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, eq=False)
+class StackedDropoutPosterior(_OfManyNetworks, Posterior):
+    """Random masks in the dropout layers of E networks, at the rates that each has."""
+
+    def sample(self, n: int, seed: int = 0) -> State:
+        stack: Stack = self.executable.stack  # type: ignore[attr-defined]
+        names = [drop.name for drop in stack.drops]
+        if not names:
+            raise NetworkError("stack: its networks have no nn.Dropout, so there are no masks to draw.")
+        drawn: State = {f"{name}.seed": torch.full((n, len(stack)), -1) for name in names}
+        rates = torch.stack([stack.rates[name] for name in names], 1)
+        different, which = rates.unique(dim=0, return_inverse=True)
+        for number, own in enumerate(different.tolist()):
+            for name, seeds in mask_seeds(dict(zip(names, own, strict=True)), n, seed).items():
+                drawn[f"{name}.seed"][:, which == number] = seeds[:, None]
+        return drawn
+
+
+class _MembersExecutable(StackedExecutable):
+    """Runs of networks that make an ensemble together: a draw is one of its members."""
+
+    def __init__(self, stack: Stack, members: int, rows: StackedRows | None) -> None:
+        whole = StackedExecutable.of(stack, rows)
+        super().__init__(stack, *(None if part is None else part[:, 0] for part in (whole.scale, whole.shift)))
+        self.members = members
+
+    def run(self, states: State, x: Any, **_: Any) -> Tensor:
+        f = self.point(x)
+        return f.view(-1, self.members, *f.shape[1:]).movedim(1, 0)[states["member"]]
+
+    def moments(self, states: State, x: Any) -> tuple[Tensor, Tensor]:
+        f = self.run(states, x)
+        return f.mean(0), f.var(0, correction=0)
+
+
+@dataclass(frozen=True, eq=False)
+class StackedEnsemble(_OfManyNetworks, Posterior):
+    """Each `members` networks of a stack that follow one another as one ensemble: outputs (n, E / members, ...)."""
+
+    members: int = 2
+
+    @classmethod
+    def of(cls, stack: Stack, members: int, rows: StackedRows | None, likelihood: Likelihood) -> Self:
+        """Make ensembles of a stack's networks.
+
+        Args:
+            stack: The networks, those of an ensemble one after the other.
+            members: How many make one.
+            rows: Their training rows, whose units predictions are in.
+            likelihood: How outputs become distributions of targets.
+        """
+        if len(stack) % members:
+            raise BayesNormError(f"members: {members} was given for {len(stack)} networks; a divisor would work.")
+        return cls(_MembersExecutable(stack, members, rows), likelihood, members)  # type: ignore[arg-type]
+
+    @property
+    def default_samples(self) -> int:
+        return self.members
+
+    def sample(self, n: int, seed: int = 0) -> State:
+        return {"member": shuffled_rounds(self.members, n, seed).to(self.executable.device)}
