@@ -18,13 +18,14 @@ import torch
 import typer
 
 from bayesnorm.data import UCI_SETS
+from bayesnorm.stacked import fit_stacked
 
 from .evidence import write_numbers
 from .options import FastestDevice, fastest, require_known
+from .uci.cross_validation import DRAWN, Trial, cross_validate, settings_for
 from .uci.folds import Data
 from .uci.presets import PRECISIONS, PRESETS
-from .uci.scoring import Drawn, Noise, scores
-from .uci.selection import DRAWN, Setting, cross_validate, settings_for
+from .uci.scoring import Asked, Noise, scores
 from .uci.unit import Networks, Unit
 
 
@@ -71,16 +72,16 @@ def scores_at(dataset: str, batch_size: float, repeat: int, device: str) -> dict
     own = dataclasses.replace(
         paper, seeds=tuple(seed + repeat * count for seed in paper.seeds), fold_seed=paper.fold_seed * (1 + repeat)
     )
-    setting = Setting(own, Data(dataset, own.splits, own.folds), "bn", batch_size, device)
-    unit = Unit(setting)
-    validated = cross_validate(setting)
+    trial = Trial(own, Data(dataset, own.splits, own.folds), "bn", batch_size, device)
+    unit = Unit(trial)
+    validated = cross_validate(trial)
     chosen = validated.chosen[DRAWN]
 
-    def drawn(networks: Networks) -> Drawn:
-        return networks.moments(setting.draws(networks.stack, networks.train))
+    def asked(networks: Networks) -> Asked:
+        return networks.moments(fit_stacked(trial.method, networks.stack, networks.train), own.draws)
 
-    noise = Noise.chosen(drawn(unit.folds(validated, chosen)), PRECISIONS[dataset], len(own.splits))
-    found = scores(drawn(unit.final(chosen)), noise)
+    noise = Noise.chosen(asked(unit.folds(validated, chosen)), PRECISIONS[dataset], by_pll=False)
+    found = scores(asked(unit.final(chosen)), noise)
     return {
         "repeat": repeat,
         "batch size": batch_size,

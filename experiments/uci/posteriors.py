@@ -1,12 +1,28 @@
-"""The methods of the benchmark on stacks of networks: the draws of each."""
+"""The posteriors of the benchmark over the networks of a stack, as the package's methods make them."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from bayesnorm.posterior.fluctuations import LowRankGaussian
-from bayesnorm.stacked import Stack, StackedRows, StackedStatistics, UnitMoments
+from bayesnorm.engines import MonteCarlo
+from bayesnorm.likelihoods import Gaussian
+from bayesnorm.methods import MCBN, BatchNormMethod, GaussianBN, StochasticBN
+from bayesnorm.metrics import mean_over_points
+from bayesnorm.network import UnitMoments
+from bayesnorm.stacked import (
+    Stack,
+    StackedBatchNormPosterior,
+    StackedRows,
+    learned_posterior,
+    stacked_moments,
+    stacked_statistics,
+)
+from bayesnorm.theory import UnitGaussians, central_limit, kl_divergence, weight_decay_prior
+
+from .scoring import gaussian
 
 RANK = 16
 
@@ -19,65 +35,79 @@ BY_CRPS, CENTRED_BY_CRPS, BY_ELBO = "MCBN M' by CRPS", "MCBN centred M' by CRPS"
 MULTIPLES = tuple(2.0**k for k in range(-3, 9))
 """M' / M that are tried."""
 
+ELBO_ROWS = 1000
+"""Training rows, at most, that the likelihood is taken on."""
 
-def batchnorm_draws(statistics: StackedStatistics, units: UnitMoments, seed: int) -> dict[str, StackedStatistics]:
-    """Draws of the posteriors over batch-norm statistics, by method; as many as `statistics` has."""
-    published = statistics.about("batch")
-    eps = torch.cat([torch.full((layer.channels,), layer.eps) for layer in statistics.layers]).to(statistics.running)
-    relative = 2 * units.std_var.sqrt() * units.std_loc / (units.std_loc.square() + eps)
-    theory = torch.cat([units.mean_var.sqrt(), relative], -1).to(statistics.running.dtype)
-    own = statistics.deviations.double().square().mean(0).sqrt().to(statistics.deviations.dtype)
-    return {
-        "MCBN": published,
-        "MCBN centred": statistics.about("running"),
-        "GaussianBN": published.with_deviations(_normal(statistics, seed) * theory),
-        f"GaussianBN rank {RANK}": published.with_deviations(_correlated(statistics, seed)),
-        "StochasticBN": published.with_deviations(_normal(statistics, seed) * own),
+
+def batchnorm_posteriors(
+    stack: Stack, rows: StackedRows, batch_size: int, draws: int
+) -> tuple[dict[str, StackedBatchNormPosterior], UnitMoments]:
+    """Fit the methods over batch-norm statistics, all on the same batches; and the moments of single rows.
+
+    They lie about the mean of the batch statistics, as published, and `GaussianBN` about the same mean as the others,
+    so that methods differ in nothing but their fluctuations.
+    """
+    statistics = stacked_statistics(stack, rows, batch_size, draws, seed=0)
+    moments = stacked_moments(stack, rows, batch_size, seed=0)
+    methods: dict[str, BatchNormMethod] = {
+        "MCBN": MCBN(batch_size, draws, center="batch"),
+        "MCBN centred": MCBN(batch_size, draws, center="running"),
+        "GaussianBN": GaussianBN(batch_size, draws, center="batch"),
+        f"GaussianBN rank {RANK}": GaussianBN(batch_size, draws, center="batch", rank=min(RANK, draws - 1)),
+        "StochasticBN": StochasticBN(batch_size, draws, center="batch"),
     }
-
-
-def _normal(statistics: StackedStatistics, seed: int) -> Tensor:
-    shape = statistics.deviations.shape
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(statistics.deviations)
-
-
-def _correlated(statistics: StackedStatistics, seed: int) -> Tensor:
-    """Draws of the normal distribution whose covariance has the leading directions of each network's batches."""
-    draws = []
-    for e in range(statistics.deviations.shape[1]):
-        deviations = statistics.deviations[:, e]
-        gaussian = LowRankGaussian.of(deviations, min(RANK, len(deviations) - 1))
-        draws.append(gaussian.sample(len(deviations), torch.Generator().manual_seed(seed)))
-    return torch.stack(draws, 1)
+    found = {
+        name: learned_posterior(method, statistics if method.from_batches else moments, stack, rows, Gaussian())
+        for name, method in methods.items()
+    }
+    found["GaussianBN"] = replace(found["GaussianBN"], batch_mean=found["MCBN"].batch_mean)
+    return found, moments
 
 
 def elbos(
-    stack: Stack, rows: StackedRows, statistics: StackedStatistics, units: UnitMoments, weight_decay: Tensor,
+    posterior: StackedBatchNormPosterior,
+    rows: StackedRows,
+    moments: UnitMoments,
+    weight_decay: Tensor,
     precision: Tensor,
-) -> Tensor:  # fmt: skip
-    """ELBO less what is the same for all M', at every M' = M * MULTIPLES, (M', E).
-
-    E_q[log p] of training rows needs only the outputs' moments: -tau / 2 ((y - mean)^2 + variance), summed over rows.
-    The divergence is that of the central-limit Gaussians from the prior that weight decay implies; see
-    `selection.priors`.
+    draws: int,
+) -> Tensor:
+    """ELBO of every network at every M' = M * MULTIPLES, (M', E).
 
     Args:
+        posterior: MCBN's.
+        rows: Training rows, of which some are looked at.
+        moments: Of single rows, which the central-limit Gaussians come from.
         weight_decay: lambda of lambda/2 |W|^2, (E,).
         precision: tau in the target's units, (E,).
+        draws: T.
     """
     assert rows.scales is not None
-    raw = rows.scales.y_std.flatten().double()
-    tau = precision.to(raw) * raw.square()  # in the networks' units, where weight decay belongs
-    some = rows.thinned(1000)
-    n = rows.lengths.to(raw)
-    prior_var = 1 / (n * tau * weight_decay.to(raw))  # half of lambda, as the penalty is lambda / 2 |W|^2
+    some, lengths = rows.thinned(ELBO_ROWS), rows.lengths.tolist()
+    y, seen = some.own_targets, some.mask.unsqueeze(-1)
+    own_units = precision.cpu() * rows.scales.y_std.flatten().double().cpu().square()  # where weight decay belongs
+    networks = _unit_gaussians(moments)
+    priors = [  # of half of lambda, as the penalty is lambda / 2 |W|^2
+        weight_decay_prior(n, float(tau), float(decay) / 2)
+        for n, tau, decay in zip(lengths, own_units, weight_decay, strict=True)
+    ]
     found = []
     for multiple in MULTIPLES:
-        size = statistics.fitted_batch_size * multiple
-        mean, var = stack.moments_under(statistics.at_batch_size(size), some)
-        squares = some.mean((mean - some.targets()).double().square().squeeze(-1) + var.double().squeeze(-1))
-        mean_var, std_var = (v.double() / multiple for v in (units.mean_var, units.std_var))
-        divergence = -0.5 * mean_var.log().sum(-1) - 0.5 * std_var.log().sum(-1)
-        divergence = divergence + (std_var + units.std_loc.double().square()).sum(-1) / (2 * prior_var)
-        found.append(-0.5 * tau * n * squares - divergence)
+        size = posterior.fitted_batch_size * multiple
+        mean, variance = MonteCarlo(draws).moments(posterior.at_batch_size(size), some)
+        predictive = gaussian(precision).gaussian_predictive(mean, variance)
+        log_likelihood = mean_over_points(predictive.expected_log_prob(y), seen, each=1).cpu() * torch.tensor(lengths)
+        kl = [float(kl_divergence(q.at_batch_size(size), p).sum()) for q, p in zip(networks, priors, strict=True)]
+        found.append(log_likelihood - torch.tensor(kl))
     return torch.stack(found)
+
+
+def _unit_gaussians(moments: UnitMoments) -> list[UnitGaussians]:
+    """The central-limit Gaussians of each network's units."""
+    statistics = moments.statistics
+    parts = [
+        part.double().cpu()
+        for part in (statistics.mean[0], statistics.var[0], moments.mean_std.square(), moments.square_std.square())
+    ]
+    networks = zip(*parts, strict=True)
+    return [central_limit(statistics.layers, *own, batch_size=statistics.batch_size) for own in networks]

@@ -19,9 +19,9 @@ from bayesnorm.metrics import significance
 
 from ..bench import Store, Unit, write_csv
 from ..means import mean_and_error
+from .cross_validation import settings_for
 from .folds import Data
 from .presets import preset_named
-from .selection import settings_for
 
 METHODS_OF: dict[str, tuple[str, ...]] = {
     "bn": (

@@ -1,133 +1,126 @@
-"""Scores of many networks at once, in the target's units, and the noise precision that cross-validation picks."""
+"""Scores of many networks at once, in the target's units, with the noise precision that cross-validation picks.
+
+Both are the package's own: `calibrate`, with arguments that pin the paper's protocol (its range of precisions, every
+fold counting the same, no other batch size), and `bayesnorm.metrics` with one score for each network.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from bayesnorm.metrics import VARIANCE_FLOOR, optimal_crps, optimal_pll
-from bayesnorm.predictive.regression import gaussian_crps
-from bayesnorm.selection.search import minimise_on_log_scale
+from bayesnorm import metrics
+from bayesnorm.engines import MonteCarlo
+from bayesnorm.likelihoods import Gaussian
+from bayesnorm.posterior import Posterior
+from bayesnorm.predictive import GaussianPredictive, RegressionPredictive
+from bayesnorm.selection import calibrate
 from bayesnorm.stacked import StackedRows
 
-LEVEL_95 = 1.959963984540054
+from .asking import keeping_outputs, without_doubt
 
-AT_ONCE = 2**27
-"""Numbers of outputs that are looked at together."""
+LEVEL = 0.95
+
+
+def gaussian(precision: Tensor) -> Gaussian:
+    """Noise of each network, (E,), or of one, (), on rows of which shorter lists are padded."""
+    if not precision.dim():
+        return Gaussian(float(precision), missing=True)
+    return Gaussian(tuple(precision.tolist()), axis=0, missing=True)
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
-    """What E networks say of their rows under draws.
+class Asked:
+    """A posterior over networks with the rows that it is asked about.
 
     Args:
-        rows: The rows.
-        mean, var: Over draws, (E, n), in raw units.
-        f: Outputs under each draw, (S, E, n), in raw units; None where only moments were taken.
+        posterior: Over the networks of a stack, or over one network.
+        x: The rows; `StackedRows`, or inputs.
+        y: Their targets, (E, n, 1) padded with NaN, or (n, 1) for one network.
+        draws: T, how many it is asked for.
+        splits: How many splits the networks are of, each with as many networks.
+        seed: Decides which draws.
     """
 
-    rows: StackedRows
-    mean: Tensor
-    var: Tensor
-    f: Tensor | None = None
+    posterior: Posterior
+    x: Any
+    y: Tensor
+    draws: int
+    splits: int
+    seed: int = 0
 
     @classmethod
-    def of(cls, rows: StackedRows, f: Tensor) -> Drawn:
-        """Of outputs (S, E, n, 1) in the networks' units."""
-        raw = rows.in_raw_units(f).squeeze(-1)
-        parts = [torch.var_mean(part.double(), 0, correction=0) for part in raw.split(_at_once(raw), 1)]
-        var, mean = (torch.cat(part) for part in zip(*parts, strict=True))
-        return cls(rows, mean, var, raw)
-
-    @classmethod
-    def of_moments(cls, rows: StackedRows, mean: Tensor, var: Tensor) -> Drawn:
-        """Of moments (E, n, 1) in the networks' units."""
-        assert rows.scales is not None
-        scale = rows.scales.y_std.double()
-        return cls(rows, rows.in_raw_units(mean).squeeze(-1).double(), var.squeeze(-1).double() * scale.square())
+    def of_stack(cls, posterior: Posterior, rows: StackedRows, draws: int, splits: int) -> Asked:
+        """Ask for the outputs of rows whose targets are known; they are kept."""
+        return cls(keeping_outputs(posterior), rows, rows.own_targets.double(), draws, splits)
 
     @property
-    def y(self) -> Tensor:
-        """Targets, (E, n)."""
-        return self.rows.in_raw_units(self.rows.targets()).squeeze(-1).double()
+    def each(self) -> int:
+        """Leading axes with a score for each entry: that of networks, where there are several."""
+        return self.y.dim() - 2
 
     @property
-    def error(self) -> Tensor:
-        return self.y - self.mean
+    def networks(self) -> int:
+        """How many predictors there are."""
+        return len(self.y) if self.each else 1
 
-    def constant(self) -> Drawn:
-        """The same means, and no doubt but noise."""
-        return Drawn(self.rows, self.mean, torch.zeros_like(self.var), self.mean[None])
+    @property
+    def groups(self) -> Tensor | None:
+        """The split of every network; None for one network."""
+        return torch.arange(self.splits).repeat_interleave(self.networks // self.splits) if self.each else None
 
-    def rmse(self) -> Tensor:
-        """(E,)."""
-        return self.rows.mean(self.error.square()).sqrt()
+    def with_posterior(self, posterior: Posterior) -> Asked:
+        """Ask another posterior about the same rows."""
+        return Asked(posterior, self.x, self.y, self.draws, self.splits, self.seed)
 
-    def crps(self, precision: Tensor) -> Tensor:
-        """Mean CRPS of a Gaussian with the moments, and noise of this precision (E,) in it: (E,)."""
-        return self.rows.mean(gaussian_crps(self.y, self.mean, (self.var + 1 / precision[:, None]).sqrt()))
+    def constant(self) -> Asked:
+        """Ask for the mean alone."""
+        return self.with_posterior(without_doubt(self.posterior))
 
-    def pll(self, precision: Tensor) -> Tensor:
-        """Mean log likelihood of the mixture of draws, (E,)."""
-        assert self.f is not None
-        size = _at_once(self.f)
-        parts = zip(self.f.split(size, 1), self.y.split(size), precision.split(size), strict=True)
-        return self.rows.mean(torch.cat([_mixture(f.double(), y, p[:, None]) for f, y, p in parts]))
+    def predictive(self, precision: Tensor) -> RegressionPredictive:
+        """Return the mixture over draws with noise of this precision."""
+        engine = MonteCarlo(self.draws)
+        return gaussian(precision).predictive(engine.outputs(self.posterior, self.x, self.seed))
 
-    def coverage(self, precision: Tensor) -> Tensor:
-        """Share of rows in central 95 % intervals of the Gaussian, (E,)."""
-        std = (self.var + 1 / precision[:, None]).sqrt()
-        return self.rows.mean((self.error.abs() <= LEVEL_95 * std).double())
+    def matched(self, precision: Tensor) -> GaussianPredictive:
+        """Return the Gaussian with the moments of the draws and noise of this precision; no outputs are held."""
+        mean, variance = MonteCarlo(self.draws).moments(self.posterior, self.x, self.seed)
+        return gaussian(precision).gaussian_predictive(mean, variance)
 
-    def optimal_crps(self) -> Tensor:
-        return self.rows.mean(optimal_crps(self.error))
+    def calibrated(self, between: tuple[float, float], score: Any = "crps", sizes: Any = False) -> Any:
+        """Choose one precision for each split, and one of several effective batch sizes where these are given."""
+        start = torch.ones(self.networks).double() if self.each else torch.ones(())
+        return calibrate(
+            self.posterior.with_likelihood(gaussian(start)),
+            self.x,
+            self.y,
+            batch_size=sizes,
+            noise=(1 / between[1], 1 / between[0]),
+            score=score,
+            samples=self.draws,
+            groups=self.groups,
+            seed=self.seed,
+        )
 
-    def optimal_pll(self) -> Tensor:
-        return self.rows.mean(optimal_pll(self.error, floor=VARIANCE_FLOOR))
+    def best_precision(self, between: tuple[float, float], score: Any = "crps") -> Tensor:
+        """Choose the precision of every split that makes the mean score over its networks least, (splits,)."""
+        return self.per_split(1 / self.calibrated(between, score).likelihood.noise)
 
+    def per_split(self, values: Tensor) -> Tensor:
+        """Take the number that the networks of a split have in common."""
+        return values.reshape(self.splits, -1)[:, 0]
 
-def _at_once(f: Tensor) -> int:
-    """Networks whose outputs (S, E, n) are looked at in double precision together."""
-    return max(1, AT_ONCE // (f.shape[0] * f.shape[2]))
-
-
-def _mixture(f: Tensor, y: Tensor, precision: Tensor) -> Tensor:
-    size = torch.log(torch.as_tensor(float(len(f)), dtype=f.dtype, device=f.device))
-    exponents = torch.logsumexp(-0.5 * precision * (y - f).square(), 0)
-    return exponents - size + 0.5 * torch.log(precision / (2 * torch.pi))
-
-
-def best_precision(
-    score: Callable[[Tensor], Tensor], between: tuple[float, float], splits: int, like: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The precision of every split that makes the mean of `score` over its folds least, and that mean: (splits,) each.
-
-    Args:
-        score: One number for each fold's network, of one precision for each; lower is better.
-        between: Where to look.
-        splits: How many splits the networks are of, each with as many folds.
-        like: Gives the device.
-    """
-    low, high = (like.new_full((splits,), end, dtype=torch.float64) for end in between)
-
-    def objective(precision: Tensor) -> Tensor:
-        values = score(precision)
-        return values.view(splits, -1).mean(1)
-
-    return minimise_on_log_scale(objective, low, high)
-
-
-def each_fold(per_split: Tensor, networks: int) -> Tensor:
-    """One value for each split, repeated for its networks."""
-    return per_split.repeat_interleave(networks // len(per_split))
+    def each_network(self, per_split: Tensor) -> Tensor:
+        """Repeat one value of each split for its networks; one network has just its own."""
+        return per_split.repeat_interleave(self.networks // self.splits) if self.each else per_split[0]
 
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """Precisions that cross-validation chose for every split, (splits,) each; without draws, none by the likelihood.
+    """Precisions that cross-validation chose for every split, (splits,) each.
 
     Args:
         crps, pll: By CRPS, and by the likelihood of the mixture.
@@ -142,51 +135,56 @@ class Noise:
     cv_crps: Tensor
 
     @classmethod
-    def chosen(cls, drawn: Drawn, between: tuple[float, float], splits: int) -> Noise:
-        """By predictions for rows that the networks were not trained on."""
-        count, constant = len(drawn.mean), drawn.constant()
+    def chosen(cls, asked: Asked, between: tuple[float, float], by_pll: bool = True) -> Noise:
+        """Choose by predictions for rows that the networks were not trained on.
 
-        def search(score: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-            return best_precision(lambda p: score(each_fold(p, count)), between, splits, drawn.mean)
-
-        precision, reached = search(drawn.crps)
+        Args:
+            asked: The networks of the folds, and their held-out rows.
+            between: Where the paper looks for the precision.
+            by_pll: Whether to choose by the likelihood too, for which the outputs of all draws are held.
+        """
+        constant = asked.constant()
+        precision = asked.best_precision(between)
+        reached = metrics.crps(asked.matched(asked.each_network(precision)), asked.y, each=asked.each)
         return cls(
             crps=precision,
-            pll=None if drawn.f is None else search(lambda p: -drawn.pll(p))[0],
-            constant_crps=search(constant.crps)[0],
-            constant_pll=None if drawn.f is None else search(lambda p: -constant.pll(p))[0],
-            cv_crps=reached,
+            pll=asked.best_precision(between, "pll") if by_pll else None,
+            constant_crps=constant.best_precision(between),
+            constant_pll=constant.best_precision(between, "pll") if by_pll else None,
+            cv_crps=reached.reshape(asked.splits, -1).mean(1),
         )
 
 
-def scores(drawn: Drawn, noise: Noise) -> dict[str, Tensor]:
+def scores(asked: Asked, noise: Noise) -> dict[str, Tensor]:
     """Test scores of networks, (E,) each, with the precisions of their splits.
 
     `pll` and `normalised_pll` use the precision chosen by CRPS, as the paper does; `pll_own` and `normalised_pll_own`
     one chosen by the likelihood, for the method and for constant uncertainty alike.
     """
-    count, constant = len(drawn.mean), drawn.constant()
-    by_crps, constant_crps = (each_fold(p, count) for p in (noise.crps, noise.constant_crps))
-    crps, level, best = drawn.crps(by_crps), constant.crps(constant_crps), drawn.optimal_crps()
+    y, each = asked.y, asked.each
+    by_crps = asked.each_network(noise.crps)
+    matched, constant = asked.matched(by_crps), _variance(asked, noise.constant_crps)
     found = {
-        "rmse": drawn.rmse(),
-        "crps": crps,
-        "normalised_crps": _percent(crps, level, best),
-        "coverage_95": drawn.coverage(by_crps),
+        "rmse": metrics.rmse(matched, y, each=each),
+        "crps": metrics.crps(matched, y, each=each),
+        "normalised_crps": metrics.normalised_crps(matched, y, constant, each=each),
+        "coverage_95": metrics.coverage(matched, y, LEVEL, each=each),
         "precision": by_crps,
-        "cv_crps": each_fold(noise.cv_crps, count),
+        "cv_crps": asked.each_network(noise.cv_crps),
     }
-    if drawn.f is not None and noise.pll is not None and noise.constant_pll is not None:
-        best = drawn.optimal_pll()
-        pll, own = drawn.pll(by_crps), drawn.pll(each_fold(noise.pll, count))
+    if noise.pll is not None and noise.constant_pll is not None:
+        mixture, own = asked.predictive(by_crps), asked.predictive(asked.each_network(noise.pll))
+        own_constant = _variance(asked, noise.constant_pll)
         found |= {
-            "pll": pll,
-            "normalised_pll": _percent(pll, constant.pll(constant_crps), best),
-            "pll_own": own,
-            "normalised_pll_own": _percent(own, constant.pll(each_fold(noise.constant_pll, count)), best),
+            "pll": metrics.pll(mixture, y, each=each),
+            "normalised_pll": metrics.normalised_pll(mixture, y, constant, each=each),
+            "pll_own": metrics.pll(own, y, each=each),
+            "normalised_pll_own": metrics.normalised_pll(own, y, own_constant, each=each),
         }
-    return found
+    return {name: value.reshape(-1).cpu() for name, value in found.items()}
 
 
-def _percent(score: Tensor, constant: Tensor, optimal: Tensor) -> Tensor:
-    return 100 * (score - constant) / (optimal - constant)
+def _variance(asked: Asked, precision: Tensor) -> Tensor:
+    """Constant variances of the networks, of a shape that broadcasts over their predictions."""
+    variance = 1 / asked.each_network(precision).to(asked.y)
+    return variance[:, None, None] if asked.each else variance

@@ -9,19 +9,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bayesnorm.stacked import Stack, StackedDraws, StackedRows, StackedStatistics, unit_moments
+from bayesnorm.likelihoods import Gaussian
+from bayesnorm.network import UnitMoments
+from bayesnorm.posterior import Posterior
+from bayesnorm.stacked import (
+    Stack,
+    StackedBatchNormPosterior,
+    StackedEnsemble,
+    StackedRows,
+    fit_stacked,
+    stacked_point,
+)
 
+from .asking import keeping_outputs
+from .cross_validation import DRAWN, POINT, Chosen, Trial, Validated, cross_validate, retrain
 from .folds import Data
-from .posteriors import BY_CRPS, BY_ELBO, CENTRED_BY_CRPS, MULTIPLES, batchnorm_draws, elbos
+from .posteriors import BY_CRPS, BY_ELBO, CENTRED_BY_CRPS, MULTIPLES, batchnorm_posteriors, elbos
 from .presets import PRECISIONS, preset_named
-from .scoring import Drawn, Noise, scores
-from .selection import DRAWN, POINT, Chosen, Setting, Validated, cross_validate, retrain
+from .scoring import Asked, Noise, scores
 
 NAMES = {"bn": ("BN", "CUBN"), "dropout": ("DO", "CUDO")}
 """Of a family: the network alone, and constant uncertainty about the published method's mean."""
@@ -42,16 +53,24 @@ class Networks:
     stack: Stack
     train: StackedRows
     held: StackedRows
+    splits: int
 
-    def drawn(self, draws: StackedDraws) -> Drawn:
-        return Drawn.of(self.held, self.stack.predict_under(draws, self.held))
+    @classmethod
+    def placed(cls, stack: Stack, train: StackedRows, held: StackedRows, splits: int) -> Networks:
+        """Bring rows to where the networks are."""
+        return cls(stack, train.to(stack.device, stack.dtype), held.to(stack.device, stack.dtype), splits)
 
-    def moments(self, draws: StackedDraws) -> Drawn:
-        return Drawn.of_moments(self.held, *self.stack.moments_under(draws, self.held))
+    def asked(self, posterior: Posterior, draws: int) -> Asked:
+        """Ask for the outputs of all draws, which are kept."""
+        return Asked.of_stack(posterior, self.held, draws, self.splits)
 
-    def point(self) -> Drawn:
-        f = self.stack.predict(self.held)
-        return Drawn.of(self.held, f[None])
+    def moments(self, posterior: Posterior, draws: int) -> Asked:
+        """Ask for moments over draws alone."""
+        return Asked(posterior, self.held, self.held.own_targets.double(), draws, self.splits)
+
+    def point(self) -> Asked:
+        """Ask the networks as they are."""
+        return self.asked(stacked_point(self.stack, self.train, Gaussian()), 1)
 
 
 def run(preset: str, dataset: str, family: str, setting: float, device: str) -> dict[str, Any]:
@@ -67,7 +86,7 @@ def run(preset: str, dataset: str, family: str, setting: float, device: str) -> 
     started = time.perf_counter()
     chosen_preset = preset_named(preset)
     data = Data(dataset, chosen_preset.splits, chosen_preset.folds)
-    work = Unit(Setting(chosen_preset, data, family, setting, device))
+    work = Unit(Trial(chosen_preset, data, family, setting, device))
     with torch.no_grad():
         work.run()
     return {
@@ -84,8 +103,8 @@ def run(preset: str, dataset: str, family: str, setting: float, device: str) -> 
 class Unit:
     """What `run` does, step by step."""
 
-    def __init__(self, setting: Setting) -> None:
-        self.setting, self.data, self.preset = setting, setting.data, setting.preset
+    def __init__(self, trial: Trial) -> None:
+        self.trial, self.data, self.preset = trial, trial.data, trial.preset
         self.splits, self.seeds = len(self.data.splits), self.preset.seeds
         self.between = PRECISIONS[self.data.name]
         self.rows: list[dict[str, Any]] = []
@@ -94,15 +113,15 @@ class Unit:
         self.network_steps, self.training_seconds = 0, 0.0
 
     def run(self) -> None:
-        validated = cross_validate(self.setting)
+        validated = cross_validate(self.trial)
         self.network_steps += validated.network_steps
         self.training_seconds = validated.seconds
         final = {name: self.final(chosen) for name, chosen in validated.chosen.items()}
         folds = {name: self.folds(validated, chosen) for name, chosen in validated.chosen.items()}
         point, drawn = validated.chosen[POINT], validated.chosen[DRAWN]
-        alone, _ = NAMES[self.setting.family]
+        alone, _ = NAMES[self.trial.family]
         self._scored(alone, point, folds[POINT].point(), final[POINT].point())
-        if self.setting.family == "bn":
+        if self.trial.family == "bn":
             self._batchnorm(drawn, folds[DRAWN], final[DRAWN])
             self._ensemble(point, final[POINT])
         else:
@@ -110,54 +129,49 @@ class Unit:
 
     def folds(self, validated: Validated, chosen: Chosen) -> Networks:
         """The networks of cross-validation that were chosen."""
-        stack = chosen.stack
-        return Networks(stack, *(rows.to(stack.device, stack.dtype) for rows in (validated.train, validated.held)))
+        return Networks.placed(chosen.stack, validated.train, validated.held, self.splits)
 
     def final(self, chosen: Chosen) -> Networks:
         """Every split's networks, one for each seed, trained on all its training rows with what was chosen."""
         folds = [whole for whole in self.data.whole for _ in self.seeds]
         seeds = [seed for _ in self.data.whole for seed in self.seeds]
         decays, epochs = (_repeated(values, len(self.seeds)) for values in (chosen.weight_decay, chosen.epochs))
-        stack, train, steps = retrain(self.setting, folds, seeds, decays, [int(e) for e in epochs])
+        stack, train, steps = retrain(self.trial, folds, seeds, decays, [int(e) for e in epochs])
         self.network_steps += steps
         held = self.data.held_rows(folds, train)
-        return Networks(stack, *(rows.to(stack.device, stack.dtype) for rows in (train, held)))
+        return Networks.placed(stack, train, held, self.splits)
 
-    def _statistics(self, networks: Networks) -> StackedStatistics:
-        return networks.stack.batch_statistics(networks.train, self.setting.batch_size, self.preset.draws, seed=0)
+    def _posteriors(self, networks: Networks) -> tuple[dict[str, StackedBatchNormPosterior], UnitMoments]:
+        return batchnorm_posteriors(networks.stack, networks.train, self.trial.batch_size, self.preset.draws)
 
     def _batchnorm(self, chosen: Chosen, folds: Networks, final: Networks) -> None:
-        of_folds, of_final = self._statistics(folds), self._statistics(final)
-        units, final_units = (unit_moments(n.stack, n.train, self.setting.batch_size) for n in (folds, final))
-        draws, final_draws = batchnorm_draws(of_folds, units, seed=1), batchnorm_draws(of_final, final_units, seed=1)
+        (drawn, moments), (final_drawn, _) = self._posteriors(folds), self._posteriors(final)
         published = None
-        for name in draws:
-            of_rows, drawn = folds.drawn(draws[name]), final.drawn(final_draws[name])
-            noise = self._scored(name, chosen, of_rows, drawn)
+        for name in drawn:
+            of_folds, asked = (
+                folds.asked(drawn[name], self.preset.draws),
+                final.asked(final_drawn[name], self.preset.draws),
+            )
+            noise = self._scored(name, chosen, of_folds, asked)
             if name == "MCBN":
                 published = noise
-                self._beside_constant(chosen, of_rows, drawn, noise)
-                if self.setting.batch_size == PASSES_AT:
-                    self._fewer_passes(chosen, drawn, noise)
+                self._beside_constant(chosen, of_folds, asked, noise)
+                if self.trial.batch_size == PASSES_AT:
+                    self._fewer_passes(chosen, asked, noise)
         assert published is not None
-        centred = [(BY_CRPS, "MCBN"), (CENTRED_BY_CRPS, "MCBN centred")]
-        for name, base in centred:
-            self._resized(name, chosen, folds, final, draws[base], final_draws[base], self._by_crps(folds, draws[base]))
+        for name, base in ((BY_CRPS, "MCBN"), (CENTRED_BY_CRPS, "MCBN centred")):
+            asked = folds.moments(drawn[base], self.preset.draws)
+            calibrated = asked.calibrated(self.between, sizes=[m * self.trial.batch_size for m in MULTIPLES])
+            sizes = asked.per_split(calibrated.batch_size)
+            self._resized(name, chosen, folds, final, drawn[base], final_drawn[base], sizes)
         # Noise as if there were no other doubt: the precision beside MCBN's draws would depend on the M that is sought.
         precision = published.constant_crps.repeat_interleave(self.preset.folds)
         decays = torch.tensor([decay for decay in chosen.weight_decay for _ in range(self.preset.folds)])
-        found = elbos(folds.stack, folds.train, draws["MCBN"], units, decays, precision)
+        found = elbos(drawn["MCBN"], folds.train, moments, decays, precision, self.preset.draws)
         best = found.view(len(MULTIPLES), self.splits, -1).sum(2).argmax(0)
-        self._resized(BY_ELBO, chosen, folds, final, draws["MCBN"], final_draws["MCBN"], best)
-        self._sweep(folds, final, draws["MCBN"], final_draws["MCBN"])
-
-    def _by_crps(self, folds: Networks, draws: StackedStatistics) -> Tensor:
-        """The number of the multiple M' / M of every split with the least cross-validated CRPS."""
-        reached = [
-            Noise.chosen(folds.moments(self._at(draws, multiple)), self.between, self.splits).cv_crps
-            for multiple in MULTIPLES
-        ]
-        return torch.stack(reached).argmin(0)
+        sizes = torch.tensor(MULTIPLES)[best] * self.trial.batch_size
+        self._resized(BY_ELBO, chosen, folds, final, drawn["MCBN"], final_drawn["MCBN"], sizes)
+        self._sweep(folds, final, drawn["MCBN"], final_drawn["MCBN"])
 
     def _resized(
         self,
@@ -165,32 +179,36 @@ class Unit:
         chosen: Chosen,
         folds: Networks,
         final: Networks,
-        draws: StackedStatistics,
-        final_draws: StackedStatistics,
-        best: Tensor,
+        posterior: StackedBatchNormPosterior,
+        final_posterior: StackedBatchNormPosterior,
+        sizes: Tensor,
     ) -> None:
-        """Scores with an effective batch size of every split's own, by number in `MULTIPLES`."""
-        sizes = torch.tensor(MULTIPLES)[best.cpu()] * self.setting.batch_size
-        noise = Noise.chosen(folds.drawn(draws.at_batch_size(self._spread(sizes, folds))), self.between, self.splits)
-        drawn = final.drawn(final_draws.at_batch_size(self._spread(sizes, final)))
-        self._keep(name, chosen, drawn, noise, sizes=sizes.tolist())
+        """Keep scores with an effective batch size of every split's own, (splits,)."""
+        of_folds, asked = (
+            networks.asked(at.at_batch_size(self._spread(sizes, networks)), self.preset.draws)
+            for networks, at in ((folds, posterior), (final, final_posterior))
+        )
+        self._keep(name, chosen, asked, Noise.chosen(of_folds, self.between), sizes=sizes.tolist())
 
     def _spread(self, per_split: Tensor, networks: Networks) -> Tensor:
         return per_split.double().repeat_interleave(len(networks.stack) // self.splits)
 
-    def _at(self, draws: StackedStatistics, multiple: float) -> StackedStatistics:
-        return draws.at_batch_size(multiple * self.setting.batch_size)
-
     def _sweep(
-        self, folds: Networks, final: Networks, draws: StackedStatistics, final_draws: StackedStatistics
+        self,
+        folds: Networks,
+        final: Networks,
+        posterior: StackedBatchNormPosterior,
+        final_posterior: StackedBatchNormPosterior,
     ) -> None:
-        """Test scores of MCBN at every M', with the precision that cross-validation chooses there."""
+        """Keep test scores of MCBN at every M', with the precision that cross-validation chooses there."""
         for multiple in MULTIPLES:
-            noise = Noise.chosen(folds.moments(self._at(draws, multiple)), self.between, self.splits)
-            found = scores(final.moments(self._at(final_draws, multiple)), noise)
+            size = multiple * self.trial.batch_size
+            of_folds = folds.moments(posterior.at_batch_size(size), self.preset.draws)
+            noise = Noise.chosen(of_folds, self.between, by_pll=False)
+            found = scores(final.moments(final_posterior.at_batch_size(size), self.preset.draws), noise)
             self.curve.append(
                 {
-                    "effective_batch_size": multiple * self.setting.batch_size,
+                    "effective_batch_size": size,
                     "cv_crps": [round(float(v), 6) for v in noise.cv_crps],
                     **{
                         f"{name}_{part}": float(value)
@@ -200,50 +218,55 @@ class Unit:
                 }
             )
 
-    def _fewer_passes(self, chosen: Chosen, drawn: Drawn, noise: Noise) -> None:
-        assert drawn.f is not None
+    def _fewer_passes(self, chosen: Chosen, asked: Asked, noise: Noise) -> None:
         for passes in PASSES:
-            if passes < len(drawn.f):
-                f = drawn.f[:passes]
-                mean = f.double().mean(0)
-                some = Drawn(drawn.rows, mean, (f.double() - mean).square().mean(0), f)
-                self._keep("MCBN", chosen, some, noise, passes=passes)
+            if passes < asked.draws:
+                self._keep("MCBN", chosen, replace(asked, draws=passes), noise, passes=passes)
 
     def _ensemble(self, chosen: Chosen, final: Networks) -> None:
-        """Networks of all seeds together; the noise is chosen with ensembles that were trained on the folds."""
+        """Score networks of all seeds together; the noise is chosen with ensembles that were trained on the folds."""
         members = len(self.seeds)
         folds = [fold for fold in self.data.validated for _ in self.seeds]
         seeds = [seed for _ in self.data.validated for seed in self.seeds]
         each = self.preset.folds * members
         decays, epochs = (_repeated(values, each) for values in (chosen.weight_decay, chosen.epochs))
-        stack, train, steps = retrain(self.setting, folds, seeds, decays, [int(e) for e in epochs])
+        stack, train, steps = retrain(self.trial, folds, seeds, decays, [int(e) for e in epochs])
         self.network_steps += steps
         held = self.data.held_rows(folds, train).to(stack.device, stack.dtype)
-        of_folds = _together(held, stack.predict(held), members)
-        together = _together(final.held, final.stack.predict(final.held), members)
-        self._scored("DeepEnsemble", chosen, of_folds, together)
+        of_folds = self._together(stack, train, held, members)
+        self._scored("DeepEnsemble", chosen, of_folds, self._together(final.stack, final.train, final.held, members))
+
+    def _together(self, stack: Stack, train: StackedRows, held: StackedRows, members: int) -> Asked:
+        """Ask each `members` networks as one predictor."""
+        posterior = StackedEnsemble.of(stack, members, train, Gaussian())
+        y = held.take(torch.arange(0, len(stack), members)).own_targets.double()
+        return Asked(keeping_outputs(posterior), held, y, members, self.splits)
 
     def _dropout(self, chosen: Chosen, folds: Networks, final: Networks) -> None:
-        of_folds = folds.drawn(self.setting.draws(folds.stack, folds.train))
-        drawn = final.drawn(self.setting.draws(final.stack, final.train))
-        noise = self._scored("MCDropout", chosen, of_folds, drawn)
-        self._beside_constant(chosen, of_folds, drawn, noise)
+        of_folds, asked = (
+            networks.asked(fit_stacked(self.trial.method, networks.stack, networks.train), self.preset.draws)
+            for networks in (folds, final)
+        )
+        noise = self._scored("MCDropout", chosen, of_folds, asked)
+        self._beside_constant(chosen, of_folds, asked, noise)
 
-    def _scored(self, method: str, chosen: Chosen, of_folds: Drawn, drawn: Drawn) -> Noise:
+    def _scored(self, method: str, chosen: Chosen, of_folds: Asked, asked: Asked) -> Noise:
         """Keep test scores with the noise that is chosen on the folds' held rows."""
-        noise = Noise.chosen(of_folds, self.between, self.splits)
-        self._keep(method, chosen, drawn, noise)
+        noise = Noise.chosen(of_folds, self.between)
+        self._keep(method, chosen, asked, noise)
         return noise
 
-    def _beside_constant(self, chosen: Chosen, of_folds: Drawn, drawn: Drawn, noise: Noise) -> None:
-        """Constant uncertainty about the published method's mean; and, for a picture, errors and standard deviations of
-        the first network's test rows, sorted by doubt."""
-        _, constant = NAMES[self.setting.family]
-        self._scored(constant, chosen, of_folds.constant(), drawn.constant())
-        std = (drawn.var[0] + 1 / noise.crps[0]).sqrt()
+    def _beside_constant(self, chosen: Chosen, of_folds: Asked, asked: Asked, noise: Noise) -> None:
+        """Keep constant uncertainty about the published method's mean; and, for a picture, errors and standard
+        deviations of the first network's test rows, sorted by doubt."""
+        _, constant = NAMES[self.trial.family]
+        self._scored(constant, chosen, of_folds.constant(), asked.constant())
+        predictive = asked.matched(asked.each_network(noise.crps))
+        rows = ~asked.y[0].isnan().flatten()
+        std, error = predictive.std[0].flatten()[rows], (asked.y - predictive.mean)[0].flatten()[rows]
         order = std.argsort()[:: max(1, -(-len(std) // POINTS))]
         self.points = {
-            "error": [float(f"{v:.4g}") for v in drawn.error[0][order].tolist()],
+            "error": [float(f"{v:.4g}") for v in error[order].tolist()],
             "std": [float(f"{v:.5g}") for v in std[order].tolist()],
             "constant_std": [float(noise.constant_crps[0] ** -0.5)],
         }
@@ -252,14 +275,14 @@ class Unit:
         self,
         method: str,
         chosen: Chosen,
-        drawn: Drawn,
+        asked: Asked,
         noise: Noise,
         sizes: list[float] | None = None,
         passes: int | None = None,
     ) -> None:
-        found = {name: value.tolist() for name, value in scores(drawn, noise).items()}
-        each = len(drawn.mean) // self.splits
-        for i in range(len(drawn.mean)):
+        found = {name: value.tolist() for name, value in scores(asked, noise).items()}
+        each = asked.networks // self.splits
+        for i in range(asked.networks):
             split, seed = divmod(i, each)
             self.rows.append(
                 {
@@ -274,15 +297,6 @@ class Unit:
                     "cv_rmse": chosen.cv_rmse[split],
                 }
             )
-
-
-def _together(rows: StackedRows, f: Tensor, members: int) -> Drawn:
-    """Each `members` networks as one predictor that draws one of them."""
-    raw = rows.in_raw_units(f).squeeze(-1)
-    joint = raw.view(-1, members, raw.shape[-1]).transpose(0, 1)
-    first = rows.take(torch.arange(0, len(raw), members))
-    mean = joint.double().mean(0)
-    return Drawn(first, mean, (joint.double() - mean).square().mean(0), joint)
 
 
 def _repeated(values: Sequence[float], times: int) -> list[float]:

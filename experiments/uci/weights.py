@@ -10,16 +10,19 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import torch
+from torch import Tensor
 
+from bayesnorm import metrics
 from bayesnorm.likelihoods import Gaussian
 from bayesnorm.methods import MNF, BayesByBackprop
 from bayesnorm.nets import Rescaled, paper_mlp, plain_mlp
-from bayesnorm.stacked import Stack, StackedRows, train_stacked
+from bayesnorm.posterior import VariationalPosterior
+from bayesnorm.stacked import Stack, StackedExecutable, train_stacked
 
+from .asking import keeping_outputs
 from .folds import Data, Fold
 from .presets import PRECISIONS, preset_named
-from .scoring import Drawn, Noise, scores
+from .scoring import Asked, Noise, scores
 
 METHODS: dict[str, type[BayesByBackprop | MNF]] = {"bbb": BayesByBackprop, "mnf": MNF}
 NAMES = {"bbb": "BayesByBackprop", "mnf": "MNF"}
@@ -50,12 +53,11 @@ def run(preset: str, dataset: str, family: str, split: int, seed: int) -> dict[s
     method = METHODS[family](epochs=epochs, batch_size=batch)
     noise_level = _plain_error(data, fold, epochs, batch, seed)
     posterior = method.fit(network, train, Gaussian(1 / noise_level), seed=seed)
-    drawn = []
-    for rows in (fold.held, whole.held):
-        f = posterior.outputs(chosen.weight_draws, x[rows], seed).squeeze(-1)
-        drawn.append(_drawn(data, Fold(split, fold.train, rows), f))
-    noise = Noise.chosen(drawn[0], PRECISIONS[dataset], 1)
-    found = {name: float(value[0]) for name, value in scores(drawn[1], noise).items()}
+    of_fold, of_test = (
+        _asked(posterior, x[rows], y[rows], chosen.weight_draws, seed) for rows in (fold.held, whole.held)
+    )
+    noise = Noise.chosen(of_fold, PRECISIONS[dataset])
+    found = {name: float(value[0]) for name, value in scores(of_test, noise).items()}
     row = {"split": split, "seed": seed, "method": NAMES[family], **found, "epochs": epochs}
     return {
         "rows": [row],
@@ -69,21 +71,23 @@ def _plain_error(data: Data, fold: Fold, epochs: int, batch_size: int, seed: int
     stack = Stack.of([paper_mlp(data.inputs, hidden=(data.width,) * 2, seed=seed)])
     train = data.train_rows([fold])
     held = data.held_rows([fold], train)
+
+    def error(now: Stack) -> Tensor:
+        f = StackedExecutable.of(now, train).point(held)
+        return metrics.rmse(Gaussian().predictive(f[None]), held.own_targets, each=1)
+
     train_stacked(
         stack,
         train,
         epochs=epochs,
         batch_size=batch_size,
         weight_decay=WEIGHT_DECAY,
-        evaluate=lambda now, _: held.rmse(now.predict(held)),
+        evaluate=lambda now, _: error(now),
         evaluate_every=max(1, epochs // 20),
         seed=seed,
     )
-    return float(held.rmse(stack.predict(held))) ** 2
+    return float(error(stack)) ** 2
 
 
-def _drawn(data: Data, fold: Fold, f: torch.Tensor) -> Drawn:
-    """Outputs (S, n) in the target's units."""
-    mean = f.double().mean(0)
-    rows = StackedRows.of(*data.table, [fold.held])
-    return Drawn(rows, mean[None], (f.double() - mean).square().mean(0)[None], f[:, None])
+def _asked(posterior: VariationalPosterior, x: Tensor, y: Tensor, draws: int, seed: int) -> Asked:
+    return Asked(keeping_outputs(posterior), x, y[:, None].double(), draws, 1, seed)

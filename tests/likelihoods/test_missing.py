@@ -40,8 +40,10 @@ def test_missing_targets_count_for_nothing(alone_case):
     if not case.classes:
         crps = likelihood.predictive(f).crps(y)
         torch.testing.assert_close(crps, torch.where(seen, case.likelihood.predictive(f).crps(case.y()), 0))
+        expected = case.likelihood.predictive(f).log_prob(case.y())[seen].mean()
+        torch.testing.assert_close(metrics.pll(likelihood.predictive(f), y), expected)
         with pytest.raises(InputError, match=r"y: holds .* NaN or infinite"):
-            metrics.pll(likelihood.predictive(f), y)
+            metrics.pll(case.likelihood.predictive(f), y)
 
 
 def test_missing_targets_are_an_error_unless_it_was_said(alone_case):

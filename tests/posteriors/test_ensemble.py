@@ -41,7 +41,7 @@ def test_a_prediction_takes_every_member_once():
 def test_draws_are_as_balanced_as_their_number_allows(n):
     shares = shuffled_rounds(4, n, seed=1).bincount(minlength=4)
     assert int(shares.max() - shares.min()) <= 1
-    assert not torch.equal(posterior._allotted(64, 1), posterior._allotted(64, 2))
+    assert not torch.equal(shuffled_rounds(4, 64, 1), shuffled_rounds(4, 64, 2))
 
 
 @pytest.mark.parametrize("make", [mlp, convolutional])

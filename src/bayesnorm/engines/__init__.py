@@ -1,6 +1,6 @@
 """How a posterior goes through the network."""
 
-from .base import Drawable as Drawable, Engine as Engine, Passes as Passes
+from .base import Drawable as Drawable, Engine as Engine, Passes as Passes, TakesMoments as TakesMoments
 from .delta import Delta as Delta
 from .directions import OutputDirections as OutputDirections, rounded_for_files as rounded_for_files
 from .monte_carlo import MonteCarlo as MonteCarlo

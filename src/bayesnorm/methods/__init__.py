@@ -1,5 +1,6 @@
 """One file = one method; `fit(...)` returns a posterior."""
 
+from .batchnorm_method import BatchNormMethod as BatchNormMethod, Collected as Collected
 from .bayes_by_backprop import BayesByBackprop as BayesByBackprop
 from .deep_ensemble import DeepEnsemble as DeepEnsemble, ensemble as ensemble
 from .gaussian_bn import GaussianBN as GaussianBN

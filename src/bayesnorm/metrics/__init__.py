@@ -35,6 +35,7 @@ from .pll import (
     pll as pll,
     pll_points as pll_points,
 )
+from .points import mean_over_points as mean_over_points
 from .regression import (
     coverage as coverage,
     mae as mae,

@@ -14,6 +14,7 @@ from .posteriors import (
     StackedDropoutPosterior as StackedDropoutPosterior,
     StackedEnsemble as StackedEnsemble,
     fit_stacked as fit_stacked,
+    learned_posterior as learned_posterior,
     stacked_point as stacked_point,
 )
 from .rows import Scales as Scales, StackedRows as StackedRows

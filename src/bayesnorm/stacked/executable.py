@@ -30,8 +30,10 @@ class StackedExecutable:
         self, stack: Stack, scale: Tensor | None = None, shift: Tensor | None = None, *, consistent: bool = True
     ) -> None:
         self.stack, self.consistent = stack, consistent
-        like = stack.weights.flat
-        self.scale, self.shift = (None if part is None else part.to(like)[:, None] for part in (scale, shift))
+        # In double precision: a target's units may be far from those of the network.
+        self.scale, self.shift = (
+            None if part is None else part.to(stack.device, torch.float64)[:, None] for part in (scale, shift)
+        )
 
     @classmethod
     def of(cls, stack: Stack, rows: StackedRows | None = None, *, consistent: bool = True) -> StackedExecutable:
@@ -87,7 +89,7 @@ class StackedExecutable:
             for_drawn_outputs(self.stack, states, masks, values, see)
             found = mean, var
         mean, var = found
-        return self._in_units(mean), var if self.scale is None else var * self.scale.square()
+        return self._in_units(mean), var if self.scale is None else var.double() * self.scale.square()
 
     def derivable(self, state: State, x: Tensor) -> Tensor:
         """Refuse engines that need derivatives by statistics."""
@@ -107,5 +109,5 @@ class StackedExecutable:
 
     def _in_units(self, f: Tensor) -> Tensor:
         if self.scale is not None:
-            f = f * self.scale
+            f = f.double() * self.scale
         return f if self.shift is None else f + self.shift

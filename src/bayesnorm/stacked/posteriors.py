@@ -16,8 +16,7 @@ from torch import Tensor
 
 from ..errors import BayesNormError, NetworkError
 from ..likelihoods import Gaussian, Likelihood
-from ..methods import MCDropout
-from ..methods.batchnorm_method import BatchNormMethod
+from ..methods import BatchNormMethod, Collected, MCDropout
 from ..network import State
 from ..posterior import BatchNormPosterior, Center, PointPosterior, Posterior, mask_seeds, shuffled_rounds
 from .collecting import stacked_moments, stacked_statistics
@@ -46,16 +45,27 @@ def fit_stacked(
     """
     likelihood = likelihood or Gaussian()
     if isinstance(method, MCDropout):
+        if not stack.drops:
+            raise NetworkError("stack: its networks have no nn.Dropout, so there are no masks to draw.")
         executable = StackedExecutable.of(stack, rows, consistent=method.consistent)
-        return StackedDropoutPosterior(executable, likelihood)  # type: ignore[arg-type]
+        return StackedDropoutPosterior(executable, likelihood, dict(stack.rates))  # type: ignore[arg-type]
     if method.batch_size is None or method.layers is not None:
         raise BayesNormError(
             f"method: {method!r} was given; for a stack, a batch_size and all layers (layers=None) would work."
         )
+    collected: Collected
     if method.from_batches:
-        learned = method.learned(stacked_statistics(stack, rows, method.batch_size, method.states, seed))
+        collected = stacked_statistics(stack, rows, method.batch_size, method.states, seed)
     else:
-        learned = method.learned(stacked_moments(stack, rows, method.batch_size, seed))
+        collected = stacked_moments(stack, rows, method.batch_size, seed)
+    return learned_posterior(method, collected, stack, rows, likelihood)
+
+
+def learned_posterior(
+    method: BatchNormMethod, collected: Collected, stack: Stack, rows: StackedRows, likelihood: Likelihood
+) -> StackedBatchNormPosterior:
+    """Return the posterior that a method makes of what was collected, which several methods may share."""
+    learned = method.learned(collected)
     sizes = torch.full((len(stack),), learned.pop("batch_size"), dtype=torch.float64)
     return StackedBatchNormPosterior(
         executable=StackedExecutable.of(stack, rows),  # type: ignore[arg-type]
@@ -120,15 +130,17 @@ class StackedBatchNormPosterior(_OfManyNetworks, BatchNormPosterior):
 
 @dataclass(frozen=True, eq=False)
 class StackedDropoutPosterior(_OfManyNetworks, Posterior):
-    """Random masks in the dropout layers of E networks, at the rates that each has."""
+    """Random masks in the dropout layers of E networks.
+
+    Args:
+        rates: By dropout layer, the rate of each network, (E,).
+    """
+
+    rates: dict[str, Tensor]
 
     def sample(self, n: int, seed: int = 0) -> State:
-        stack: Stack = self.executable.stack  # type: ignore[attr-defined]
-        names = [drop.name for drop in stack.drops]
-        if not names:
-            raise NetworkError("stack: its networks have no nn.Dropout, so there are no masks to draw.")
-        drawn: State = {f"{name}.seed": torch.full((n, len(stack)), -1) for name in names}
-        rates = torch.stack([stack.rates[name] for name in names], 1)
+        names, rates = list(self.rates), torch.stack(list(self.rates.values()), 1)
+        drawn: State = {f"{name}.seed": torch.full((n, len(rates)), -1) for name in names}
         different, which = rates.unique(dim=0, return_inverse=True)
         for number, own in enumerate(different.tolist()):
             for name, seeds in mask_seeds(dict(zip(names, own, strict=True)), n, seed).items():

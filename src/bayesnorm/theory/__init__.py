@@ -14,4 +14,8 @@ from .priors import (
     kl_divergence as kl_divergence,
     weight_decay_prior as weight_decay_prior,
 )
-from .unit_gaussians import UnitGaussians as UnitGaussians, unit_gaussians as unit_gaussians
+from .unit_gaussians import (
+    UnitGaussians as UnitGaussians,
+    central_limit as central_limit,
+    unit_gaussians as unit_gaussians,
+)

@@ -10,8 +10,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from bayesnorm import metrics
+from bayesnorm.engines import MonteCarlo
+from bayesnorm.likelihoods import Gaussian
+from bayesnorm.methods import MCBN, MCDropout
 from bayesnorm.nets import paper_dropout_mlp, paper_mlp
-from bayesnorm.stacked import Stack, StackedDraws, StackedRows, train_stacked
+from bayesnorm.stacked import Stack, StackedRows, fit_stacked, train_stacked
 
 from .folds import Data, Fold
 from .presets import Preset
@@ -21,7 +25,7 @@ POINT, DRAWN = "point", "drawn"
 
 
 @dataclass(frozen=True)
-class Setting:
+class Trial:
     """What one unit of the benchmark is about.
 
     Args:
@@ -55,11 +59,12 @@ class Setting:
         made = Stack.of([self.network(seed) for seed in different]).to(self.device)
         return made.take(torch.tensor([different.index(seed) for seed in seeds]))
 
-    def draws(self, stack: Stack, rows: StackedRows) -> StackedDraws:
-        """The published draws of each network: batches of its training rows, or dropout masks; T of them."""
+    @property
+    def method(self) -> MCBN | MCDropout:
+        """The published method of the family."""
         if self.family == "bn":
-            return stack.batch_statistics(rows, self.batch_size, self.preset.draws, seed=0).about("batch")
-        return stack.dropout_masks(self.preset.draws, seed=0)
+            return MCBN(self.batch_size, states=self.preset.draws, center="batch")
+        return MCDropout()
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +84,7 @@ class Chosen:
 
 @dataclass(frozen=True, eq=False)
 class Validated:
-    """All that cross-validation of one setting gives.
+    """What cross-validation of one trial gives.
 
     Args:
         chosen: By criterion.
@@ -94,29 +99,31 @@ class Validated:
     seconds: float
 
 
-def cross_validate(setting: Setting) -> Validated:
+def cross_validate(trial: Trial) -> Validated:
     """Train every fold at every weight decay, folds in lockstep, and keep the best epoch by each criterion."""
-    preset, folds = setting.preset, setting.data.validated
+    preset, folds = trial.preset, trial.data.validated
     decays = preset.weight_decays
     every = [fold for _ in decays for fold in folds]
     seeds = [preset.fold_seed + i % preset.folds for i in range(len(every))]
-    train = setting.data.train_rows(every)
-    held = setting.data.held_rows(every, train)
-    stack = setting.stack(seeds)
+    train = trial.data.train_rows(every)
+    held = trial.data.held_rows(every, train)
+    stack = trial.stack(seeds)
     placed_train, placed_held = (rows.to(stack.device, stack.dtype) for rows in (train, held))
 
     def evaluate(now: Stack, members: Tensor) -> dict[str, Tensor]:
         own_train, own_held = placed_train.take(members), placed_held.take(members)
         with quick_products():
-            mean, _ = now.moments_under(setting.draws(now, own_train), own_held)
-            return {POINT: own_held.rmse(now.predict(own_held)), DRAWN: own_held.rmse(mean)}
+            drawn = fit_stacked(trial.method, now, own_train)
+            mean, _ = MonteCarlo(preset.draws).moments(drawn, own_held)
+            alone = drawn.executable.point(own_held)
+        return {POINT: _rmse(alone, own_held), DRAWN: _rmse(mean, own_held)}
 
-    with quick_products(setting.data.width > 64):  # the kernel of wide networks is for those alone
+    with quick_products(trial.data.width > 64):  # the kernel of wide networks is for those alone
         history = train_stacked(
             stack,
             placed_train,
             epochs=preset.epochs,
-            batch_size=setting.batch_size,
+            batch_size=trial.batch_size,
             weight_decay=[decay for decay in decays for _ in folds],
             evaluate=evaluate,
             evaluate_every=preset.evaluate_every,
@@ -126,16 +133,21 @@ def cross_validate(setting: Setting) -> Validated:
         )
     chosen = {}
     for name, kept in history.kept.items():
-        best = _best(kept.scores, kept.epochs, len(decays), len(setting.data.splits), preset.folds)
-        members = torch.cat([_members(decay, split, setting) for split, (decay, _) in enumerate(best)])
+        best = _best(kept.scores, kept.epochs, len(decays), len(trial.data.splits), preset.folds)
+        members = torch.cat([_members(decay, split, trial) for split, (decay, _) in enumerate(best)])
         chosen[name] = Chosen(
             cv_rmse=[rmse for _, rmse in best],
             weight_decay=[decays[decay] for decay, _ in best],
-            epochs=[int(kept.epochs[_members(decay, split, setting)[0]]) for split, (decay, _) in enumerate(best)],
+            epochs=[int(kept.epochs[_members(decay, split, trial)[0]]) for split, (decay, _) in enumerate(best)],
             stack=kept.stack.take(members),
         )
-    own = setting.data.train_rows(folds)
-    return Validated(chosen, own, setting.data.held_rows(folds, own), history.network_steps, history.seconds)
+    own = trial.data.train_rows(folds)
+    return Validated(chosen, own, trial.data.held_rows(folds, own), history.network_steps, history.seconds)
+
+
+def _rmse(f: Tensor, rows: StackedRows) -> Tensor:
+    """Root mean squared error of each network's outputs (E, n, 1), in the target's units."""
+    return metrics.rmse(Gaussian(missing=True).predictive(f[None]), rows.own_targets, each=1)
 
 
 def _best(
@@ -152,24 +164,24 @@ def _best(
     return found
 
 
-def _members(decay: int, split: int, setting: Setting) -> Tensor:
-    folds = setting.preset.folds
-    first = (decay * len(setting.data.splits) + split) * folds
+def _members(decay: int, split: int, trial: Trial) -> Tensor:
+    folds = trial.preset.folds
+    first = (decay * len(trial.data.splits) + split) * folds
     return torch.arange(first, first + folds)
 
 
 def retrain(
-    setting: Setting, folds: list[Fold], seeds: list[int], weight_decay: list[float], epochs: list[int]
+    trial: Trial, folds: list[Fold], seeds: list[int], weight_decay: list[float], epochs: list[int]
 ) -> tuple[Stack, StackedRows, int]:
     """Networks trained for their own numbers of epochs; their rows, and the steps it took."""
-    rows = setting.data.train_rows(folds)
-    stack = setting.stack(seeds)
-    with quick_products(setting.data.width > 64):
+    rows = trial.data.train_rows(folds)
+    stack = trial.stack(seeds)
+    with quick_products(trial.data.width > 64):
         history = train_stacked(
             stack,
             rows.to(stack.device, stack.dtype),
             epochs=epochs,
-            batch_size=setting.batch_size,
+            batch_size=trial.batch_size,
             weight_decay=weight_decay,
             seed=seeds,
         )
