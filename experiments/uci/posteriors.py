@@ -15,6 +15,7 @@ from bayesnorm.network import UnitMoments
 from bayesnorm.stacked import (
     Stack,
     StackedBatchNormPosterior,
+    StackedExecutable,
     StackedRows,
     learned_posterior,
     stacked_moments,
@@ -56,8 +57,9 @@ def batchnorm_posteriors(
         f"GaussianBN rank {RANK}": GaussianBN(batch_size, draws, center="batch", rank=min(RANK, draws - 1)),
         "StochasticBN": StochasticBN(batch_size, draws, center="batch"),
     }
+    executable = StackedExecutable.of(stack, rows)
     found = {
-        name: learned_posterior(method, statistics if method.from_batches else moments, stack, rows, Gaussian())
+        name: learned_posterior(method, statistics if method.from_batches else moments, executable, Gaussian())
         for name, method in methods.items()
     }
     found["GaussianBN"] = replace(found["GaussianBN"], batch_mean=found["MCBN"].batch_mean)
@@ -109,5 +111,7 @@ def _unit_gaussians(moments: UnitMoments) -> list[UnitGaussians]:
         part.double().cpu()
         for part in (statistics.mean[0], statistics.var[0], moments.mean_std.square(), moments.square_std.square())
     ]
-    networks = zip(*parts, strict=True)
-    return [central_limit(statistics.layers, *own, batch_size=statistics.batch_size) for own in networks]
+    return [
+        central_limit(statistics.layers, mean, var, mean_var, square_var, statistics.batch_size)
+        for mean, var, mean_var, square_var in zip(*parts, strict=True)
+    ]

@@ -111,3 +111,38 @@ class StackedExecutable:
         if self.scale is not None:
             f = f.double() * self.scale
         return f if self.shift is None else f + self.shift
+
+
+class OwnRowsExecutable:
+    """Asks every row of its own network, such as that of the fold which did not learn from it.
+
+    So the networks of a cross-validation are one predictor of all rows, and rows of different networks score together.
+
+    Args:
+        networks: The networks, which are asked about `StackedRows`.
+    """
+
+    def __init__(self, networks: StackedExecutable) -> None:
+        self.networks = networks
+
+    @property
+    def device(self) -> torch.device:
+        """Where the networks are."""
+        return self.networks.device
+
+    def input(self, x: Any, name: str = "x") -> StackedRows:
+        """Bring rows to the networks' device and dtype, or refuse them under this name."""
+        return self.networks.stack.placed(x, name)
+
+    def point(self, x: StackedRows) -> Tensor:
+        """Return the networks' outputs in evaluation mode, (all rows, outputs)."""
+        return _joined(self.networks.point(x)[None], x)[0]
+
+    def run(self, states: State, x: StackedRows, **options: Any) -> Tensor:
+        """Return outputs under each state, (draws, all rows, outputs)."""
+        return _joined(self.networks.run(states, x, **options), x)
+
+
+def _joined(f: Tensor, rows: StackedRows) -> Tensor:
+    """Outputs (draws, E, padded rows, outputs) of every network's own rows, one after the other."""
+    return f.flatten(1, 2)[:, rows.mask.flatten().to(f.device)]

@@ -9,7 +9,7 @@ import dataclasses
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,9 +20,11 @@ from ..methods import BatchNormMethod, Collected, MCDropout
 from ..network import State
 from ..posterior import BatchNormPosterior, Center, PointPosterior, Posterior, mask_seeds, shuffled_rounds
 from .collecting import stacked_moments, stacked_statistics
-from .executable import StackedExecutable
+from .executable import OwnRowsExecutable, StackedExecutable
 from .rows import StackedRows
 from .stack import Stack
+
+P = TypeVar("P", bound=Posterior)
 
 
 def fit_stacked(
@@ -31,6 +33,7 @@ def fit_stacked(
     rows: StackedRows,
     likelihood: Likelihood | None = None,
     *,
+    executable: StackedExecutable | None = None,
     seed: int | Sequence[int] = 0,
 ) -> StackedBatchNormPosterior | StackedDropoutPosterior:
     """Fit a method on every network of a stack, as `method.fit` would fit it on each.
@@ -41,14 +44,15 @@ def fit_stacked(
         rows: Their training rows, whose units predictions are in.
         likelihood: How outputs become distributions of targets; `Gaussian(precision=[...], axis=0)` has a noise for
             each network. None means `Gaussian()`.
+        executable: How networks are asked; None asks for outputs in the units of the rows' targets.
         seed: One for all networks, or one for each: decides which rows make a batch.
     """
     likelihood = likelihood or Gaussian()
     if isinstance(method, MCDropout):
         if not stack.drops:
             raise NetworkError("stack: its networks have no nn.Dropout, so there are no masks to draw.")
-        executable = StackedExecutable.of(stack, rows, consistent=method.consistent)
-        return StackedDropoutPosterior(executable, likelihood, dict(stack.rates))  # type: ignore[arg-type]
+        asked = executable or StackedExecutable.of(stack, rows, consistent=method.consistent)
+        return StackedDropoutPosterior(asked, likelihood, dict(stack.rates))  # type: ignore[arg-type]
     if method.batch_size is None or method.layers is not None:
         raise BayesNormError(
             f"method: {method!r} was given; for a stack, a batch_size and all layers (layers=None) would work."
@@ -58,21 +62,26 @@ def fit_stacked(
         collected = stacked_statistics(stack, rows, method.batch_size, method.states, seed)
     else:
         collected = stacked_moments(stack, rows, method.batch_size, seed)
-    return learned_posterior(method, collected, stack, rows, likelihood)
+    return learned_posterior(method, collected, executable or StackedExecutable.of(stack, rows), likelihood)
 
 
 def learned_posterior(
-    method: BatchNormMethod, collected: Collected, stack: Stack, rows: StackedRows, likelihood: Likelihood
+    method: BatchNormMethod, collected: Collected, executable: StackedExecutable, likelihood: Likelihood
 ) -> StackedBatchNormPosterior:
     """Return the posterior that a method makes of what was collected, which several methods may share."""
     learned = method.learned(collected)
-    sizes = torch.full((len(stack),), learned.pop("batch_size"), dtype=torch.float64)
+    sizes = torch.full((len(executable.stack),), learned.pop("batch_size"), dtype=torch.float64)
     return StackedBatchNormPosterior(
-        executable=StackedExecutable.of(stack, rows),  # type: ignore[arg-type]
+        executable=executable,  # type: ignore[arg-type]
         likelihood=likelihood,
         batch_size=sizes,  # type: ignore[arg-type]
         **learned,
     )
+
+
+def by_own_rows(posterior: P) -> P:
+    """Return the posterior whose rows are each asked of their own network: outputs (n, all rows, outputs)."""
+    return dataclasses.replace(posterior, executable=OwnRowsExecutable(posterior.executable))  # type: ignore[arg-type]
 
 
 def stacked_point(stack: Stack, rows: StackedRows | None, likelihood: Likelihood) -> PointPosterior:

@@ -31,9 +31,8 @@ from ..network import Progress, isolated_torch_randomness
 from ..posterior import Posterior, effective_batch_size, resized
 from ..predictive import RegressionPredictive
 from ..selection import calibrate, select_batch_size
-from ..stacked import Stack
-from ..stacked.cores import in_threads
-from .held_out import HeldOut
+from ..stacked import Stack, in_threads
+from .held_out import HeldOut, as_often_as_weights_want
 from .networks import posterior_for
 from .search_plan import SearchPlan
 from .search_results import NetworkSetting, OutOfFold, Selection
@@ -261,7 +260,7 @@ class Chooser:
         chosen = torch.randperm(len(trainer.x), generator=_generator(trainer.seed))[:ELBO_ROWS]
         y = trainer.targets.values[chosen]
         if isinstance(trainer.targets, NumberTargets):
-            y = y * trainer.targets.std + trainer.targets.mean
+            y = trainer.targets.in_own_values(y)
         rows = trainer.x[chosen].double(), y
         decay = max(setting.weight_decay, LEAST_DECAY)
         return select_batch_size(posterior, rows, weight_decay=decay, seed=trainer.seed).batch_size
@@ -269,13 +268,10 @@ class Chooser:
     def _representative(self, x: Tensor, held_out: Tensor) -> tuple[Tensor, Tensor]:
         """Held-out inputs and targets to calibrate on: at most so many rows, and each as often as its weight wants."""
         targets, most = self.trainer.targets, max(1, CALIBRATION_ROWS // len(self.folds))
-        weights = torch.ones(len(x)) if targets.weights is None else targets.weights[held_out]
         chosen = torch.arange(len(x))
         if targets.weights is not None or len(x) > most:
-            # Evenly spaced along the summed weights: a row is taken as often as its share of them says, give or take 1.
-            count = min(most, round(float(weights.sum()) * (1 if targets.weights is None else 4)))
-            ends = weights.double().cumsum(0)
-            chosen = torch.searchsorted(ends, (torch.arange(count) + 0.5) / count * ends[-1]).clamp_max(len(x) - 1)
+            weights = torch.ones(len(x)) if targets.weights is None else targets.weights[held_out]
+            chosen = as_often_as_weights_want(weights, most)
         return x[chosen], targets.values[held_out[chosen]]
 
     def _out_of_fold(
@@ -293,9 +289,7 @@ class Chooser:
         fold = torch.cat([torch.full((len(held_out),), k) for k, (_, _, held_out) in enumerate(cases)])
         target = targets.values[rows[order]]
         if isinstance(targets, NumberTargets) and isinstance(predictive, RegressionPredictive):
-            target = target * targets.std + targets.mean
-            loc, scale = predictive.loc * targets.std + targets.mean, predictive.scale * targets.std
-            predictive = RegressionPredictive(loc, scale, noise=predictive.noise)
+            target, predictive = targets.in_own_values(target), targets.in_own_predictive(predictive)
         weight = None if targets.weights is None else targets.weights[rows[order]].numpy()
         return OutOfFold(rows[order].numpy(), fold[order].numpy(), target.numpy(), weight, predictive)
 

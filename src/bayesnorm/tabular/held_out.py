@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..arguments import as_number
+from ..engines import MonteCarlo
 from ..likelihoods import Likelihood
-from ..selection.search import minimise_on_log_scale
-from ..stacked import Stack
-from .targets import Affine, NumberTargets
+from ..methods import MCDropout
+from ..posterior import PointPosterior, effective_batch_size, resized
+from ..selection import calibrate
+from ..stacked import Stack, StackedExecutable, StackedRows, by_own_rows, fit_stacked
+from .networks import batchnorm_method
+from .targets import Affine
 from .trainer import Trainer
 
 DRAWS = 32
+"""Draws that settings are compared with."""
+
+REFINEMENTS = 8
+"""Steps in the search for the noise, which need not be exact to compare settings."""
+
 MOST_ROWS = 5_000
+"""Held-out rows that a setting is scored on, of all folds together."""
 
 SIZES = (1.0, 4.0, 16.0)
 """Effective batch sizes that are looked at, times that of training."""
@@ -46,71 +57,65 @@ class HeldOut:
         return [torch.cat([f for k, f in enumerate(self.folds) if k != held]) for held in range(len(self.folds))]
 
     def scores(self, stack: Stack, batch_size: int) -> tuple[float, Tensor]:
-        """Of the folds' networks: RMSE (own units) or NLL without doubt, and the mean score of each target with it."""
+        """Score the folds' networks: RMSE (own units) or NLL without doubt, and each target's mean score with it."""
         trainer, targets = self.trainer, self.trainer.targets
-        most, generator = max(1, MOST_ROWS // len(self.folds)), torch.Generator().manual_seed(trainer.seed)
-        asked = [fold[torch.randperm(len(fold), generator=generator)[:most]] for fold in self.folds]
+        asked = [fold[self._representative(fold)] for fold in self.folds]
         units = [targets.scales_of(rows) for rows in self.others]
-        rows, held_out = trainer.rows(self.others, units), trainer.rows(asked, units)
-        outputs = [targets.outputs_in(unit) for unit in units]
-        numbers = torch.cat(asked)
-        y, weights = targets.values[numbers], None if targets.weights is None else targets.weights[numbers]
-        center = _joined(stack.predict(held_out)[None], asked, outputs)
-        drawn = [center]
-        if trainer.method == "dropout":
-            masks = stack.dropout_masks(DRAWS, trainer.seed)
-            drawn = [_joined(stack.predict_under(masks, held_out), asked, outputs)]
-        elif trainer.method != "ensemble":
-            statistics = stack.batch_statistics(rows, batch_size, DRAWS, trainer.seed)
-            drawn = [
-                _joined(stack.predict_under(statistics.at_batch_size(size), held_out), asked, outputs)
-                for size in self._sizes(batch_size)
-            ]
-        best = min((self._best(f, y, weights) for f in drawn), key=lambda scores: float(scores.mean()))
-        return self._point_score(center, y, weights), best
+        x, y = trainer.rows(asked, units), targets.values[torch.cat(asked)]
+        posterior = self._posterior(stack, trainer.rows(self.others, units), units, batch_size)
+        by_score = self.effective_batch_size == "score" and effective_batch_size(posterior) is not None
+        if self.noise or by_score:
+            sizes = [batch_size * factor for factor in SIZES] if by_score else False
+            posterior = calibrate(
+                posterior,
+                x,
+                y,
+                batch_size=sizes,
+                noise=self.noise,
+                samples=DRAWS,
+                refinements=REFINEMENTS,
+                seed=trainer.seed,
+            )
+        predictive = posterior.predict(x, MonteCarlo(DRAWS), trainer.seed)
+        point = targets.likelihood.predictive(posterior.executable.point(x)[None])
+        return targets.point_score(point, y), targets.scores(predictive, y).mean(0)
 
-    def _sizes(self, batch_size: int) -> list[float]:
-        if self.effective_batch_size == "score":
-            return [batch_size * factor for factor in SIZES]
+    def _posterior(self, stack: Stack, rows: StackedRows, units: Sequence[Affine], batch_size: int) -> Any:
+        """The method's posterior over the folds' networks, in standard units, each asked about its own rows."""
+        moved = [self.trainer.targets.outputs_in(unit) for unit in units]
+        shift, scale = (torch.stack(part) for part in zip(*moved, strict=True))
+        executable, method = StackedExecutable(stack, scale, shift), self.trainer.method
+        if method == "ensemble":
+            return by_own_rows(PointPosterior(executable, self.likelihood))  # type: ignore[arg-type]
+        if method == "dropout":
+            return by_own_rows(fit_stacked(MCDropout(), stack, rows, self.likelihood, executable=executable))
+        fitted = fit_stacked(
+            batchnorm_method(method, batch_size, DRAWS),
+            stack,
+            rows,
+            self.likelihood,
+            executable=executable,
+            seed=self.trainer.seed,
+        )
         given = as_number(self.effective_batch_size)
-        return [float(batch_size) if given is None else given]
+        return by_own_rows(fitted if given is None else resized(fitted, given))
 
-    def _best(self, f: Tensor, y: Tensor, weights: Tensor | None) -> Tensor:
-        """Mean score of each target with the best noise, of outputs (draws, rows, outputs) in standard units."""
-
-        def mean(likelihood: Likelihood) -> Tensor:
-            return _weighted(self.trainer.targets.scores(likelihood.predictive(f), y), weights)
-
-        if not self.noise:
-            return mean(self.likelihood)
-        low, high = self.likelihood.noise_range(f, y)
-
-        def objective(level: Tensor) -> Tensor:
-            found = mean(self.likelihood.with_noise(level))
-            return found if level.dim() else found.mean()
-
-        level, _ = minimise_on_log_scale(objective, low, high, grid=13, refinements=8)
-        return mean(self.likelihood.with_noise(level))
-
-    def _point_score(self, f: Tensor, y: Tensor, weights: Tensor | None) -> float:
-        targets = self.trainer.targets
-        if isinstance(targets, NumberTargets):
-            error = (f[0, :, : targets.columns] - y) * targets.std
-            return float(_weighted(error.square(), weights).mean().sqrt())
-        return float(_weighted(targets.scores(targets.likelihood.predictive(f), y), weights))
+    def _representative(self, fold: Tensor) -> Tensor:
+        """Places of some rows of a fold, at most so many."""
+        most = max(1, MOST_ROWS // len(self.folds))
+        weights = self.trainer.targets.weights
+        if weights is not None:
+            return as_often_as_weights_want(weights[fold], most)
+        return torch.randperm(len(fold), generator=torch.Generator().manual_seed(self.trainer.seed))[:most]
 
 
-def _joined(f: Tensor, asked: Sequence[Tensor], units: Sequence[Affine]) -> Tensor:
-    """Outputs (draws, folds, rows, outputs), padded, as (draws, all rows, outputs) in standard units."""
-    parts = [
-        f[:, k, : len(rows)].double() * std + mean
-        for k, (rows, (mean, std)) in enumerate(zip(asked, units, strict=True))
-    ]
-    return torch.cat(parts, 1)
+def as_often_as_weights_want(weights: Tensor, most: int) -> Tensor:
+    """Choose places of rows, evenly spaced along the summed weights: each as often as its share says, give or take 1.
 
-
-def _weighted(scores: Tensor, weights: Tensor | None) -> Tensor:
-    """Mean over rows of scores (rows, targets)."""
-    if weights is None:
-        return scores.mean(0)
-    return (scores * weights[:, None]).sum(0) / weights.sum()
+    Args:
+        weights: How much each row counts, (n,), mean about 1.
+        most: How many places to give at most; four for every row would be enough.
+    """
+    count = min(most, round(4 * float(weights.sum())))
+    ends = weights.double().cumsum(0)
+    return torch.searchsorted(ends, (torch.arange(count) + 0.5) / count * ends[-1]).clamp_max(len(weights) - 1)

@@ -8,8 +8,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 
 from ..likelihoods import Likelihood
-from ..methods import MCBN, GaussianBN, MCDropout, StochasticBN, ensemble
-from ..methods.batchnorm_method import BatchNormMethod
+from ..methods import MCBN, BatchNormMethod, GaussianBN, MCDropout, StochasticBN, ensemble
 from ..nets import paper_mlp
 from ..network import isolated_torch_randomness
 from ..posterior import Posterior
@@ -60,9 +59,13 @@ def posterior_for(
         return ensemble(networks, likelihood)
     if method == "dropout":
         return MCDropout().fit(networks[0], None, likelihood)
-    fitted: dict[str, BatchNormMethod] = {
-        "mcbn": MCBN(batch_size, states),
-        "gaussian": GaussianBN(batch_size, states, rank=min(RANK, states - 1)),
-        "stochastic": StochasticBN(batch_size, states),
-    }
-    return fitted[method].fit(networks[0], x, likelihood, seed=seed)
+    return batchnorm_method(method, batch_size, states).fit(networks[0], x, likelihood, seed=seed)
+
+
+def batchnorm_method(method: str, batch_size: int, states: int) -> BatchNormMethod:
+    """Return the method over batch statistics that goes by one of the names in `METHODS`."""
+    if method == "mcbn":
+        return MCBN(batch_size, states)
+    if method == "gaussian":
+        return GaussianBN(batch_size, states, rank=min(RANK, states - 1))
+    return StochasticBN(batch_size, states)

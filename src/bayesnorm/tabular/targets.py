@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..likelihoods import Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
+from ..metrics import crps_points, nll, rmse
 from ..nets import Rescaled
 from ..predictive import ClassificationPredictive, RegressionPredictive
 from ..stacked import RowLoss, half_squared_error
@@ -73,6 +74,10 @@ class Targets(ABC):
     @abstractmethod
     def scores(self, predictive: Any, y: Tensor) -> Tensor:
         """Return the score of every row, lower is better, (rows, targets)."""
+
+    @abstractmethod
+    def point_score(self, predictive: Any, y: Tensor) -> float:
+        """Return how good predictions without doubt are: RMSE in the targets' own units, or NLL of classes."""
 
     @abstractmethod
     def in_own_scores(self, scores: Tensor) -> float:
@@ -174,7 +179,19 @@ class NumberTargets(Targets):
         return likelihood.with_noise(noise[0] if len(noise) == 1 else noise)
 
     def scores(self, predictive: RegressionPredictive, y: Tensor) -> Tensor:
-        return predictive.crps(y)
+        return crps_points(predictive, y)
+
+    def point_score(self, predictive: RegressionPredictive, y: Tensor) -> float:
+        return float(rmse(self.in_own_predictive(predictive), self.in_own_values(y)))
+
+    def in_own_values(self, y: Tensor) -> Tensor:
+        """Return targets of standard units in their own."""
+        return y * self.std + self.mean
+
+    def in_own_predictive(self, predictive: RegressionPredictive) -> RegressionPredictive:
+        """Return a predictive of standard units in the targets' own."""
+        loc, scale = self.in_own_values(predictive.loc), predictive.scale * self.std
+        return RegressionPredictive(loc, scale, noise=predictive.noise)
 
     def in_own_scores(self, scores: Tensor) -> float:
         return float((scores * self.std).mean())
@@ -215,6 +232,9 @@ class LabelTargets(Targets):
 
     def scores(self, predictive: ClassificationPredictive, y: Tensor) -> Tensor:
         return -predictive.log_prob(y)[:, None]
+
+    def point_score(self, predictive: ClassificationPredictive, y: Tensor) -> float:
+        return float(nll(predictive, y))
 
     def in_own_scores(self, scores: Tensor) -> float:
         return float(scores.mean())

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..network import Progress
-from ..stacked import Scales, Stack, StackedRows, train_stacked
+from ..stacked import Scales, Stack, StackedRows, stacked_outputs, train_stacked
 from ..training import progress_bar
 from .networks import network_for
 from .search_plan import SearchPlan
@@ -132,7 +132,7 @@ class Trainer:
         def features(lists: Sequence[Tensor]) -> StackedRows:
             own = self.rows(lists, units)
             numbers = [torch.arange(len(numbers)) for numbers in lists]
-            return StackedRows.of(bodies.predict(own), own.targets(), numbers)
+            return StackedRows.of(stacked_outputs(bodies, own), own.targets(), numbers)
 
         history = train_stacked(
             heads,
