@@ -14,7 +14,7 @@ from bayesnorm.metrics import ece
 from bayesnorm.predictive import ClassificationPredictive, RegressionPredictive
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
-from bayesnorm.plots import EntropyCDF, ReliabilityDiagram, RetentionCurve
+from bayesnorm.plots import EntropyPlot, ReliabilityDiagram, RetentionPlot
 
 
 def predictions(seed, sharpness=2.0, rows=300, classes=4):
@@ -65,7 +65,7 @@ def test_reliability_of_pixels_leaves_void_ones_out():
 
 
 def test_entropy_cdf_by_counting():
-    plot = EntropyCDF.of({"known": KNOWN, "strange": STRANGE})
+    plot = EntropyPlot.of({"known": KNOWN, "strange": STRANGE})
     assert plot.most == pytest.approx(math.log(4))
     for name, predictive in (("known", KNOWN), ("strange", STRANGE)):
         entropy = stats.entropy(predictive.probs.numpy(), axis=1)
@@ -79,14 +79,14 @@ def test_entropy_cdf_by_counting():
 
 
 def test_entropy_of_one_set_alone():
-    plot = EntropyCDF.of({"known": KNOWN})
+    plot = EntropyPlot.of({"known": KNOWN})
     assert plot.summary == ""
     assert len(plot.draw().texts) == 1
 
 
 def test_retention_by_sorting():
     doubt = KNOWN.entropy.numpy()
-    plot = RetentionCurve.of(KNOWN, Y)
+    plot = RetentionPlot.of(KNOWN, Y)
     wrong = (~RIGHT)[np.argsort(doubt)].astype(float)
     kept = np.arange(1, 301)
     np.testing.assert_allclose(plot.curves["entropy"], wrong.cumsum() / kept)
@@ -104,7 +104,7 @@ def test_retention_of_regression():
     std = torch.linspace(0.1, 2, 50, dtype=torch.float64)
     predictive = RegressionPredictive(torch.zeros(1, 50, 1, dtype=torch.float64), std[None, :, None])
     y = std.flip(0) * torch.linspace(-1, 1, 50, dtype=torch.float64)
-    plot = RetentionCurve.of(predictive, y, unit="MW")
+    plot = RetentionPlot.of(predictive, y, unit="MW")
     expected = y.abs().numpy().cumsum() / np.arange(1, 51)
     np.testing.assert_allclose(plot.curves["standard deviation"], expected)
     assert plot.draw().get_ylabel() == "mean absolute error of the rest (MW)"
@@ -112,7 +112,7 @@ def test_retention_of_regression():
 
 def test_retention_of_several_kinds_of_doubt():
     error = np.array([0.0, 1.0, 2.0, 3.0])
-    plot = RetentionCurve.of_arrays({"perfect": error, "none": np.zeros(4), "worst": -error}, error)
+    plot = RetentionPlot.of_arrays({"perfect": error, "none": np.zeros(4), "worst": -error}, error)
     assert plot.ratio == {"perfect": pytest.approx(1), "none": pytest.approx(0), "worst": pytest.approx(-1)}
     np.testing.assert_allclose(plot.curves["none"], [1.5] * 4)
     assert plot.brief == "100 % of the possible gain"
@@ -120,9 +120,9 @@ def test_retention_of_several_kinds_of_doubt():
 
 def test_few_rows_and_equal_errors():
     one = ClassificationPredictive(KNOWN.log_probs[:, :1])
-    for plot in (ReliabilityDiagram.of(one, Y[:1]), EntropyCDF.of({"one": one}), RetentionCurve.of(one, Y[:1])):
+    for plot in (ReliabilityDiagram.of(one, Y[:1]), EntropyPlot.of({"one": one}), RetentionPlot.of(one, Y[:1])):
         plot.draw().get_figure().draw_without_rendering()
-    equal = RetentionCurve.of_arrays([1.0, 2.0], [0.0, 0.0])
+    equal = RetentionPlot.of_arrays([1.0, 2.0], [0.0, 0.0])
     assert equal.summary == "all errors are equal"
     assert equal.draw().get_ylim() == (0, 1)
 
@@ -131,25 +131,25 @@ def test_bad_arguments():
     with pytest.raises(InputError, match=r"predictive: a str was given"):
         ReliabilityDiagram.of("x", Y)
     with pytest.raises(BayesNormError, match=r"predictives: is empty"):
-        EntropyCDF.of({})
+        EntropyPlot.of({})
     with pytest.raises(InputError, match=r"predictives: are of \[3, 4\] classes"):
-        EntropyCDF.of({"a": KNOWN, "b": predictions(2, classes=3)})
+        EntropyPlot.of({"a": KNOWN, "b": predictions(2, classes=3)})
     with pytest.raises(InputError, match=r"predictive: a int was given"):
-        EntropyCDF.of({"a": 3})
+        EntropyPlot.of({"a": 3})
     with pytest.raises(InputError, match=r"error: the least is -1"):
-        RetentionCurve.of_arrays([1, 2], [1, -1])
+        RetentionPlot.of_arrays([1, 2], [1, -1])
     with pytest.raises(InputError, match=r"doubt and error: 2 and 3 numbers"):
-        RetentionCurve.of_arrays([1, 2], [1, 2, 3])
+        RetentionPlot.of_arrays([1, 2], [1, 2, 3])
     with pytest.raises(BayesNormError, match=r"doubt: is empty"):
-        RetentionCurve.of_arrays({}, [1.0])
+        RetentionPlot.of_arrays({}, [1.0])
     with pytest.raises(InputError, match=r"predictive: a float was given"):
-        RetentionCurve.of(1.0, [1.0])
+        RetentionPlot.of(1.0, [1.0])
 
 
 def test_a_line_through_few_points():
     """Two at the least, or there would be nothing to see."""
     for count in (2, 3, 5, 8):
-        plot = RetentionCurve.of_arrays(np.arange(count), np.arange(count) + 1.0)
+        plot = RetentionPlot.of_arrays(np.arange(count), np.arange(count) + 1.0)
         (line,) = (line for line in plot.draw().get_lines() if line.get_label() == "dropped by doubt")
         assert len(line.get_xdata()) >= 2
         assert line.get_ydata().max() == pytest.approx(plot.random)

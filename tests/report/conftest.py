@@ -18,8 +18,8 @@ from bayesnorm.report import (
     Provenance,
     RegressionTest,
     Report,
-    Setting,
     Table,
+    TriedSetting,
 )
 
 HOSTILE = "<script>window.stolen=1</script>"
@@ -69,7 +69,7 @@ def report_of(test: RegressionTest | ClassificationTest, **changes: Any) -> Repo
         (float(round(a)), None if place % 7 == 0 else float(b), towns[place % 3])
         for place, (a, b) in enumerate(zip(generator.uniform(1, 90, rows), generator.normal(size=rows), strict=True))
     ]
-    settings = tuple(Setting({"weight decay": decay}, 1 / decay, 0.1) for decay in (0.1, 0.2))
+    settings = tuple(TriedSetting({"weight decay": decay}, 1 / decay, 0.1) for decay in (0.1, 0.2))
     parts: dict[str, Any] = {
         "table": Table(f"data{HOSTILE}.csv", 1000, 700, 150, columns, target),
         "rows": HeldOutRows(NAMES, values, [3 * place + 1 for place in range(rows)]),

@@ -18,7 +18,7 @@ def answers(report):
 
 
 def levels(report):
-    return [verdict.level for verdict in verdicts(report)]
+    return [verdict.grade for verdict in verdicts(report)]
 
 
 def test_an_honest_informed_model(make_report, make_regression):
@@ -48,7 +48,7 @@ def test_the_sentence_on_intervals_that_hold_as_promised(make_report, make_regre
 )
 def test_intervals_that_do_not_hold_what_they_promise(make_report, make_regression, rows, scale, level, words):
     found = answers(make_report(make_regression(rows=rows, scale=scale)))["honesty"]
-    assert found.level == level
+    assert found.grade == level
     assert words in found.headline
 
 
@@ -57,21 +57,21 @@ def test_a_little_too_sure_is_no_scandal(make_report, make_regression):
     test = make_regression(rows=rows)
     lower = np.where(np.arange(rows) < 8800, test.y - 1, test.y + 1)  # 88 %, and chance alone is within 0.6 points
     report = make_report(dataclasses.replace(test, lower=lower, upper=lower + 2))
-    assert answers(report)["honesty"].level == "fair"
+    assert answers(report)["honesty"].grade == "fair"
     assert "a little too few" in answers(report)["honesty"].headline
     assert "somewhat too sure of itself" in advice(verdicts(report))[1]
 
 
 def test_honest_models_are_seldom_called_dishonest(make_report, make_regression):
     seeds = range(60)
-    bad = sum(answers(make_report(make_regression(seed=seed)))["honesty"].level != "good" for seed in seeds)
+    bad = sum(answers(make_report(make_regression(seed=seed)))["honesty"].grade != "good" for seed in seeds)
     assert bad <= binom.ppf(0.999, len(seeds), 0.05)
 
 
 def test_doubt_that_is_the_same_for_all_rows(make_report, make_regression):
     report = make_report(make_regression(noisy=False))
     found = answers(report)["usefulness"]
-    assert found.level in ("poor", "fair")
+    assert found.grade in ("poor", "fair")
     assert "constant error bar" in found.headline
     assert advice(verdicts(report))[0] == "fair"
 
@@ -88,7 +88,7 @@ def test_predictions_worth_nothing(make_report, make_regression):
     test = make_regression()
     shuffled = np.random.default_rng(0).permutation(test.y)
     report = make_report(dataclasses.replace(test, y=shuffled))
-    assert answers(report)["prediction"].level == "poor"
+    assert answers(report)["prediction"].grade == "poor"
     assert "no better than always answering the average" in answers(report)["prediction"].headline
     assert advice(verdicts(report)) == ("poor", "Do not rely on this model: it is not clearly better than a guess.")
 
@@ -102,14 +102,14 @@ def test_an_honest_classifier(make_report, make_classification):
 @pytest.mark.parametrize(("sharper", "level", "words"), [(4.0, "poor", "too sure"), (0.3, "fair", "too modest")])
 def test_dishonest_classifiers(make_report, make_classification, sharper, level, words):
     found = answers(make_report(make_classification(rows=500, sharper=sharper)))["honesty"]
-    assert found.level == level
+    assert found.grade == level
     assert words in found.headline
 
 
 def test_a_classifier_without_mistakes_cannot_show_that_it_doubts_them(make_report, make_classification):
     test = make_classification()
     report = make_report(dataclasses.replace(test, y=test.label))
-    assert answers(report)["usefulness"].level == "fair"
+    assert answers(report)["usefulness"].grade == "fair"
     assert "nobody can tell" in answers(report)["usefulness"].headline
 
 
@@ -119,8 +119,8 @@ def test_a_classifier_that_always_names_the_most_common_class(make_report):
     doubt = np.random.default_rng(0).random(100)
     test = ClassificationTest(y, probs, doubt, None, ("a", "b"), np.array([0.7, 0.3]))
     found = answers(make_report(test))
-    assert found["prediction"].level == "poor"
-    assert found["honesty"].level == "good"  # 70 % sure and 70 % right
+    assert found["prediction"].grade == "poor"
+    assert found["honesty"].grade == "good"  # 70 % sure and 70 % right
 
 
 def test_the_order_of_mistakes_is_twice_auroc_less_one():
@@ -135,7 +135,7 @@ def test_random_doubt_is_seldom_called_useful(make_report, make_classification):
     for seed in range(60):
         test = make_classification(seed=seed)
         doubt = np.random.default_rng(seed).random(len(test))
-        good += answers(make_report(dataclasses.replace(test, entropy=doubt)))["usefulness"].level == "good"
+        good += answers(make_report(dataclasses.replace(test, entropy=doubt)))["usefulness"].grade == "good"
     assert good <= binom.ppf(0.999, 60, 0.023)  # two standard errors to one side
 
 
@@ -171,7 +171,7 @@ def test_three_rows_prove_little(make_report, make_regression):
     assert gain.mean() > 2 * gain.std(ddof=1) / np.sqrt(3)
     assert report.test.scores()["model"].normalised_crps > 50
     found = answers(report)["usefulness"]
-    assert found.level == "fair"
+    assert found.grade == "fair"
     assert "which may be chance" in found.headline
 
 

@@ -37,18 +37,19 @@ def report_from_values(values: Any) -> Report:
         Provenance,
         RegressionTest,
         Report,
-        Setting,
         Table,
+        TriedSetting,
     )
 
     try:
         table, choice, test = dict(values["table"]), dict(values["choice"]), dict(values["test"])
         columns = tuple(_from_fields(Column, column) for column in table.pop("columns"))
+        settings = tuple(_from_fields(TriedSetting, each) for each in choice["settings"])
         return Report(
             table=Table(**{**table, "columns": columns, "target": _from_fields(Column, table["target"])}),
             rows=_from_fields(HeldOutRows, values["rows"]),
             test=_from_fields(ClassificationTest if "probs" in test else RegressionTest, test),
-            choice=Choice(**{**choice, "settings": tuple(_from_fields(Setting, each) for each in choice["settings"])}),
+            choice=Choice(**{**choice, "settings": settings}),
             provenance=_from_fields(Provenance, values["provenance"]),
             method=values["method"],
             title=values["title"],

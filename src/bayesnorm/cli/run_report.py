@@ -149,12 +149,12 @@ def _test(
 
 def _choice(model: Any) -> tuple[Any, dict[str, Any]]:
     """Return what was tried, and by name what was taken."""
-    from ..report import Choice, Setting
+    from ..report import Choice, TriedSetting
 
     found = model.selection_
     tried = [setting for setting in found.settings if np.isfinite(setting.score)]
     words = [
-        Setting(
+        TriedSetting(
             {
                 "batch size": setting.batch_size,
                 "weight decay": setting.weight_decay,

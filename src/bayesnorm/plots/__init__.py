@@ -1,4 +1,4 @@
-"""Pictures: each computes a small dataclass first, then draws it.
+"""Plots: each is a small dataclass that is computed first and then draws itself.
 
 `plot = UncertaintyErrorPlot.of(predictive, y)`, then `ax = plot.draw()` into a new figure, or `plot.draw(ax)`;
 `draw_grid` puts many into one. `with style.theme("dark"):` changes the colours, `save_figure` writes a PNG and
@@ -9,13 +9,13 @@ from . import style as style
 from .batch_size_curve import BatchSizeCurve as BatchSizeCurve
 from .calibration import CalibrationPlot as CalibrationPlot, PITHistogram as PITHistogram
 from .coverage import CoveragePlot as CoveragePlot
-from .entropy_cdf import EntropyCDF as EntropyCDF
+from .entropy_cdf import EntropyPlot as EntropyPlot
 from .function_bands import FunctionBands as FunctionBands
 from .grid import Plot as Plot, draw_grid as draw_grid
 from .qq import QQPlot as QQPlot
 from .rejections import RejectionPlot as RejectionPlot
 from .reliability import ReliabilityDiagram as ReliabilityDiagram
-from .retention import RetentionCurve as RetentionCurve
+from .retention import RetentionPlot as RetentionPlot
 from .saving import figure_svg as figure_svg, save_figure as save_figure
 from .segmentation_maps import SegmentationMaps as SegmentationMaps
 from .sensitivity import Scores as Scores, SensitivityCurve as SensitivityCurve

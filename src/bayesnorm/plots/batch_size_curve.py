@@ -1,4 +1,4 @@
-"""What the batch size does: the ELBO, its two parts, the doubt, and validation scores where there are any."""
+"""A plot of the ELBO, and of validation scores where there are any, over the batch size."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ TITLE = "The best batch size is where the bound is highest"
 
 @dataclass(frozen=True)
 class BatchSizeCurve:
-    """What is drawn, each (sizes,).
+    """ELBO and validation score by batch size, each (sizes,).
 
     Args:
-        batch_size: M.
+        batch_size: Batch sizes M.
         elbo: The bound less its best, in nats.
         validation: Mean validation score, lower is better, or None.
-        title: What one should see.
+        title: Title, which says what one should see.
     """
 
     batch_size: np.ndarray
@@ -34,7 +34,7 @@ class BatchSizeCurve:
 
     @classmethod
     def from_choice(cls, choice: BatchSizeChoice, *, title: str = TITLE) -> Self:
-        """The curves of `select_batch_size`."""
+        """Take the curves from what `select_batch_size` returned."""
         elbo = np.array([row.elbo for row in choice.rows])
         validation = [row.validation for row in choice.rows]
         return cls(
@@ -45,7 +45,7 @@ class BatchSizeCurve:
         )
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax` (or a new figure); the best size of each curve is marked."""
+        """Draw into `ax`, or into a new figure; the best size of each curve is marked."""
         ax, now = style.axes(ax), style.current()
         ax.set_xscale("log", base=2)
         ax.set_xticks(self.batch_size, [f"{size:g}" for size in self.batch_size])

@@ -1,4 +1,4 @@
-"""How far the share of rows that an honest probability holds for strays by chance alone."""
+"""How far a share of rows strays from its probability by chance alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do intervals of regression hold as many targets as they say?"""
+"""Plots of whether intervals of regression hold as many targets as they say."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ LEVELS = tuple(percent / 100 for percent in range(2, 100, 2))
 
 @dataclass(frozen=True)
 class CalibrationPlot:
-    """What is drawn: levels of central intervals, and how many targets those really hold, each (levels,).
+    """Levels of central intervals, and the share of targets that those really hold, each (levels,).
 
     Args:
         level: Probability that the predictive gives to its central interval.
         observed: Share of the targets inside.
         lower: Least share that chance alone explains (95 %, level by level).
         upper: Greatest such share.
-        count: How many targets.
-        title: What one should see.
+        count: Number of targets.
+        title: Title, which says what one should see.
     """
 
     level: np.ndarray
@@ -48,12 +48,12 @@ class CalibrationPlot:
     def of(
         cls, predictive: RegressionPredictive, y: Any, *, levels: Sequence[float] = LEVELS, title: str = TITLE
     ) -> Self:
-        """Of predictions and their targets."""
+        """Compare predictions with their targets."""
         return cls.of_pit(pit(predictive, y).detach().flatten(), levels=levels, title=title)
 
     @classmethod
     def of_pit(cls, transform: Any, *, levels: Sequence[float] = LEVELS, title: str = TITLE) -> Self:
-        """Of the probability integral transform F(y) of every target."""
+        """Take the probability integral transform F(y) of every target."""
         values = _transform(transform)
         level = number_vector("levels", levels).numpy()
         if not ((level > 0) & (level < 1)).all():
@@ -73,16 +73,16 @@ class CalibrationPlot:
 
     @property
     def summary(self) -> str:
-        """What was measured, in a line."""
+        """What was measured, as one line of text."""
         return f"{self.brief}, {self.count:,} targets"
 
     @property
     def brief(self) -> str:
-        """The least of what was measured."""
+        """The main number, as text for small panels."""
         return f"mean distance {100 * self.mean_gap:.1f} points"
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax` (or a new figure)."""
+        """Draw into `ax`, or into a new figure."""
         ax, now = style.axes(ax, style.SQUARE), style.current()
         ends = ([0.0], [1.0])
         level, observed, lower, upper = (
@@ -95,11 +95,7 @@ class CalibrationPlot:
         ax.plot(level, observed, color=now.model, linewidth=2.2, label="observed")
         for words, x, y, side in (("too much doubt", 0.03, 0.72, "left"), ("too little doubt", 0.97, 0.26, "right")):
             ax.text(x, y, words, color=now.faint, fontsize="small", fontstyle="italic", ha=side, va="center")
-        style.percent_axis(ax.xaxis)
-        style.percent_axis(ax.yaxis)
-        ax.set_xlim(0, 1)
-        ax.set_ylim(0, 1)
-        ax.set_aspect("equal", adjustable="box")
+        style.square_of_percents(ax)
         ax.set_xlabel("probability of the central interval")
         ax.set_ylabel("share of targets inside")
         style.headline(ax, self.title, self.summary)
@@ -109,14 +105,14 @@ class CalibrationPlot:
 
 @dataclass(frozen=True)
 class PITHistogram:
-    """What is drawn: how often targets fall into equally probable parts of their own predictive, each (bins,).
+    """Shares of targets that fall into equally probable parts of their own predictive, each (bins,).
 
     Args:
         share: Share of the targets in each part.
         lower: Least share that chance alone explains (95 %, bar by bar).
         upper: Greatest such share.
-        count: How many targets.
-        title: What one should see.
+        count: Number of targets.
+        title: Title, which says what one should see.
     """
 
     share: np.ndarray
@@ -127,12 +123,12 @@ class PITHistogram:
 
     @classmethod
     def of(cls, predictive: RegressionPredictive, y: Any, *, bins: int = 10, title: str = PIT_TITLE) -> Self:
-        """Of predictions and their targets."""
+        """Compare predictions with their targets."""
         return cls.of_pit(pit(predictive, y).detach().flatten(), bins=bins, title=title)
 
     @classmethod
     def of_pit(cls, transform: Any, *, bins: int = 10, title: str = PIT_TITLE) -> Self:
-        """Of the probability integral transform F(y) of every target."""
+        """Take the probability integral transform F(y) of every target."""
         bins = require_whole("bins", bins, 2)
         values = _transform(transform)
         number = np.histogram(values, bins=bins, range=(0, 1))[0]
@@ -141,11 +137,11 @@ class PITHistogram:
 
     @property
     def summary(self) -> str:
-        """What was measured, in a line."""
+        """What was measured, as one line of text."""
         return f"high at both ends: too little doubt; high in the middle: too much ({self.count:,} targets)"
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax` (or a new figure)."""
+        """Draw into `ax`, or into a new figure."""
         ax, now = style.axes(ax), style.current()
         bins = len(self.share)
         place = (np.arange(bins) + 0.5) / bins
@@ -165,6 +161,7 @@ class PITHistogram:
 
 
 def _transform(values: Any) -> np.ndarray:
+    """Check the transforms F(y), which lie between 0 and 1."""
     found = number_vector("transform", values).detach().cpu().numpy()
     if not ((found >= 0) & (found <= 1)).all():
         raise InputError(f"transform: goes from {found.min()} to {found.max()}; probabilities F(y) would work.")

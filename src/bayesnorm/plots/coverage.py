@@ -1,4 +1,4 @@
-"""Do intervals keep their word for easy and for hard points alike? Coverage by groups of doubt."""
+"""A plot of how many targets intervals hold, by groups of doubt: for easy points and for hard ones alike."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ TITLE = "Intervals should hold at any doubt, not only on average"
 
 @dataclass(frozen=True)
 class CoveragePlot:
-    """What is drawn of groups of points, from the least to the most doubtful, each (groups,).
+    """Coverage of groups of points, from the least to the most doubtful, each (groups,).
 
     Args:
         std: The groups' median predicted standard deviation.
         coverage: Share of each group's targets inside the interval.
-        count: How many points are in the group.
+        count: Number of points in the group.
         lower: Least coverage that chance alone explains (95 %, group by group).
         upper: Greatest such coverage.
         level: Probability of the central interval.
-        unit: Of the target.
-        title: What one should see.
+        unit: Unit of the target.
+        title: Title, which says what one should see.
     """
 
     std: np.ndarray
@@ -57,16 +57,16 @@ class CoveragePlot:
         unit: str | None = None,
         title: str = TITLE,
     ) -> Self:
-        """Of predictions and their targets.
+        """Compare predictions with their targets.
 
         Args:
             predictive: Predictions on test data.
             y: Test targets.
             level: Probability of the central interval to look at.
-            groups: How many groups of equally many points; None for up to ten, of 20 points or more. Points of equal
+            groups: Number of groups, of equally many points; None for up to ten, of 20 points or more. Points of equal
                 doubt stay together.
-            unit: Of the target.
-            title: What one should see.
+            unit: Unit of the target.
+            title: Title, which says what one should see.
         """
         require_level(level)
         regression_targets(predictive, y)
@@ -86,7 +86,7 @@ class CoveragePlot:
         unit: str | None = None,
         title: str = TITLE,
     ) -> Self:
-        """Of predicted standard deviations, and whether each target lies in its interval of that level."""
+        """Take predicted standard deviations, and whether each target lies in its interval of that level."""
         require_level(level)
         if groups is not None:
             groups = require_whole("groups", groups)
@@ -121,17 +121,17 @@ class CoveragePlot:
 
     @property
     def summary(self) -> str:
-        """What was measured, in a line."""
+        """What was measured, as one line of text."""
         off = int(((self.coverage < self.lower) | (self.coverage > self.upper)).sum())
         return f"{self.brief}; {off} of {len(self.count)} groups farther off than chance explains"
 
     @property
     def brief(self) -> str:
-        """The least of what was measured."""
+        """The main number, as text for small panels."""
         return f"overall {self.overall:.1%}".replace("%", " %")
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax` (or a new figure)."""
+        """Draw into `ax`, or into a new figure."""
         ax, now = style.axes(ax), style.current()
         place = np.arange(len(self.count))
         steps = np.arange(len(self.count) + 1) - 0.5
@@ -163,7 +163,7 @@ class CoveragePlot:
 
 
 def _told_apart(values: np.ndarray) -> list[str]:
-    """Numbers with as few digits as tell them apart."""
+    """Write numbers with as few digits as tell them apart."""
     texts = [f"{value:.2g}" for value in values]
     for digits in range(3, 6):
         if len({*texts}) == len(texts):

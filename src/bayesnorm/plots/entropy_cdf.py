@@ -1,4 +1,4 @@
-"""Is a classifier sure of what it knows and unsure of what it does not? Distributions of entropy (Atanov et al.)."""
+"""A plot of whether a classifier is sure of what it knows only: distributions of entropy (Atanov et al.)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ TITLE = "Known inputs should rise early, strange ones late"
 
 
 @dataclass(frozen=True)
-class EntropyCDF:
-    """What is drawn.
+class EntropyPlot:
+    """Distributions of the predictive entropy of several sets of inputs.
 
     Args:
         entropy: Entropies in nats from 0 to the greatest possible, (points,).
         share: Share of each set's points with at most this entropy, by name; the first set is the known one.
-        auroc: How well entropy tells each other set from the first (1: always, 1/2: not at all).
-        title: What one should see.
+        auroc: How well entropy tells each other set from the first one (1: always, 1/2: not at all), by name.
+        title: Title, which says what one should see.
     """
 
     entropy: np.ndarray
@@ -38,7 +38,7 @@ class EntropyCDF:
 
     @classmethod
     def of(cls, predictives: Mapping[str, ClassificationPredictive], title: str = TITLE) -> Self:
-        """Of predictions by name of their inputs, those from the training distribution first."""
+        """Compare predictions, by name of their inputs; those from the training distribution come first."""
         if not predictives:
             raise BayesNormError("predictives: is empty; at least one set of predictions would work.")
         found = {name: entropy_cdf(predictive) for name, predictive in predictives.items()}
@@ -61,13 +61,13 @@ class EntropyCDF:
 
     @property
     def summary(self) -> str:
-        """What was measured, in a line."""
+        """What was measured, as one line of text."""
         if not self.auroc:
             return ""
         return "AUROC of entropy: " + ", ".join(f"{name} {value:.3f}" for name, value in self.auroc.items())
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax` (or a new figure)."""
+        """Draw into `ax`, or into a new figure."""
         ax, now = style.axes(ax), style.current()
         for number, (name, share) in enumerate(self.share.items()):
             look = now.look(number)

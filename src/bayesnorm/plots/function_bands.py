@@ -1,4 +1,4 @@
-"""A function of one variable with its doubt: mean, 50 % and 95 % bands, training points, constant-doubt lines."""
+"""A plot of a function of one variable with its doubt: mean, bands, training points, constant-doubt lines."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Z95 = 1.959964
 
 @dataclass(frozen=True)
 class FunctionBands:
-    """What is drawn, each (points,).
+    """Predictive mean and bands of a function, each (points,).
 
     Args:
-        x: Where the function was looked at, in rising order.
+        x: Inputs at which the function was predicted, in rising order.
         mean: The predictive mean.
-        bands: (lower, upper) by level.
+        bands: Central intervals (lower, upper) by level.
         constant_std: Standard deviation of the constant-uncertainty baseline, or None.
-        title: What one should see.
+        title: Title, which says what one should see.
     """
 
     x: np.ndarray
@@ -52,16 +52,16 @@ class FunctionBands:
         seed: int = 0,
         title: str = TITLE,
     ) -> Self:
-        """Look at a posterior of a network with one input and one output.
+        """Predict with a posterior of a network with one input and one output.
 
         Args:
             posterior: A regression posterior.
-            x: Where to look, (points, 1) or (points,), in rising order.
-            levels: Central intervals to show.
+            x: Inputs to predict at, (points, 1) or (points,), in rising order.
+            levels: Levels of the central intervals to show.
             constant_std: The constant-uncertainty baseline's standard deviation, to draw its 95 % lines.
-            engine: How to predict; None for the default.
+            engine: The engine to predict with; None for the default.
             seed: Same seed, same picture.
-            title: What one should see.
+            title: Title, which says what one should see.
         """
         points = real_tensor("x", x).double().reshape(-1, 1)
         predictive = posterior.predict(points, engine, seed)
@@ -81,7 +81,7 @@ class FunctionBands:
         )
 
     def draw(self, ax: Axes | None = None, *, points: tuple[Any, Any] | None = None) -> Axes:
-        """Draw into `ax` (or a new figure); `points` are training inputs and targets."""
+        """Draw into `ax`, or into a new figure; `points` are training inputs and targets."""
         ax, now = style.axes(ax), style.current()
         for number, level in enumerate(sorted(self.bands, reverse=True)):
             lower, upper = self.bands[level]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Plot(Protocol):
-    """Whatever draws itself into axes."""
+    """Anything that draws itself into axes."""
 
     def draw(self, ax: Axes | None = None) -> Axes: ...
 
@@ -31,11 +31,11 @@ def draw_grid(
     """Draw plots side by side, row by row.
 
     Args:
-        plots: By name, which becomes the panel's title, with a plot's `brief` numbers below; or a sequence, where each
-            panel keeps its own title.
-        columns: How many beside each other.
-        title: Of the whole figure: what one should see.
-        size: Inches of one panel.
+        plots: Plots by name, which becomes the panel's title, with a plot's `brief` number below; or a sequence, where
+            each panel keeps its own title.
+        columns: Number of panels beside each other.
+        title: Title of the whole figure, which says what one should see.
+        size: Width and height of one panel in inches.
 
     One legend serves all panels, and axis labels that all panels share are said only at the figure's edge.
     """
@@ -62,13 +62,14 @@ def draw_grid(
 
 
 def _rename(ax: Axes, name: str, brief: str) -> None:
-    """The name as title, and below it fewer numbers than a plot alone has room for."""
+    """Replace the headline by the name and, below it, the main number alone: a panel has little room."""
     for text in [text for text in ax.texts if text.get_gid() == style.DETAIL]:
         text.remove()
     style.headline(ax, name, brief)
 
 
 def _share_legend(figure: Figure, panels: list[Axes]) -> None:
+    """Replace the panels' legends by one of the whole figure."""
     entries: dict[str, Artist] = {}
     for ax in panels:
         shown = ax.get_legend()
@@ -88,6 +89,7 @@ def _share_legend(figure: Figure, panels: list[Axes]) -> None:
 
 
 def _share_labels(panels: list[Axes], columns: int) -> None:
+    """Keep axis labels that all panels share at the figure's edge only."""
     if len({ax.get_xlabel() for ax in panels}) == 1:
         for ax in panels[:-columns]:
             ax.set_xlabel("")

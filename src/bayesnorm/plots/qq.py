@@ -24,13 +24,13 @@ NAMES = {"mean": "batch means", "std": "batch standard deviations"}
 
 @dataclass(frozen=True)
 class QQPlot:
-    """What is drawn; S batches.
+    """Quantiles of a batch statistic over S batches, against those of a normal.
 
     Args:
         theoretical: Quantiles of the standard normal, (S,).
         curves: Empirical quantiles by label, each (S,).
         critical: The Kolmogorov-Smirnov distance that is rejected at 5 %; a curve leaves the band where it is larger.
-        title: What the curves are of.
+        title: Title, which says what statistic the curves show.
         fitted: Whether values are standardised by their own moments, and not by those of theory.
         others: Curves in the background, (S, any number).
     """
@@ -53,15 +53,15 @@ class QQPlot:
         units: Sequence[int] | None = None,
         fitted: bool = False,
     ) -> Self:
-        """Units of a layer, over all the others.
+        """Show some units of a layer, over all the others.
 
         Args:
             diagnosis: What `diagnose` found.
             layer: The layer's name.
-            statistic: "mean" or "std".
-            batch_size: Which of the diagnosis; None where it has only one.
-            units: Their numbers; None takes those of the smallest, the median and the largest distance.
-            fitted: Against a normal of the values' own moments, and not of theory's.
+            statistic: "mean" or "std" of the batches.
+            batch_size: A batch size of the diagnosis; None where it has only one.
+            units: Numbers of the units; None takes those of the smallest, the median and the largest distance.
+            fitted: Whether to compare with a normal of the values' own moments, and not of theory's.
         """
         size = diagnosis.at(batch_size)
         found = statistic_of(size, layer, statistic)
@@ -88,7 +88,7 @@ class QQPlot:
     def over_batch_sizes(
         cls, diagnosis: Diagnosis, layer: str, unit: int, statistic: Statistic = "mean", *, fitted: bool = False
     ) -> Self:
-        """One unit at every batch size of a diagnosis."""
+        """Show one unit at every batch size of a diagnosis."""
         curves = {
             f"M = {size.batch_size}": statistic_of(size, layer, statistic).quantiles(unit, fitted)[1].numpy()
             for size in diagnosis.sizes
@@ -106,7 +106,7 @@ class QQPlot:
         batch_size: int | None = None,
         fitted: bool = False,
     ) -> Self:
-        """One unit at every epoch that was looked at: `found` of `diagnose_each`."""
+        """Show one unit at every diagnosed epoch, as `found` of `diagnose_each` holds them."""
         if not found:
             raise BayesNormError("found: is empty; diagnoses of at least one epoch would work.")
         sizes = {epoch: diagnosis.at(batch_size) for epoch, diagnosis in found.items()}
@@ -119,7 +119,7 @@ class QQPlot:
         return cls(**_common(first, title, fitted), curves=curves)
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax` (or a new figure)."""
+        """Draw into `ax`, or into a new figure."""
         ax, now = style.axes(ax, style.SQUARE), style.current()
         reach = float(self.theoretical[-1]) + 0.8
         lower, upper = self.band()
@@ -141,7 +141,7 @@ class QQPlot:
         return ax
 
     def band(self) -> tuple[np.ndarray, np.ndarray]:
-        """Between which every empirical quantile of a sample lies that is not rejected, each (S,)."""
+        """Return the band (lower, upper), each (S,), that holds every quantile of a sample that is not rejected."""
         batches = len(self.theoretical)
         middle = torch.special.ndtr(torch.as_tensor(self.theoretical))
         half = self.critical - 0.5 / batches  # a step of the empirical distribution has its quantile in its middle
@@ -151,7 +151,7 @@ class QQPlot:
 
 
 def statistic_of(size: BatchSizeDiagnosis, layer: str, statistic: Statistic) -> Normality:
-    """One statistic of a layer."""
+    """Return what was found of one statistic of a layer."""
     if statistic not in NAMES:
         raise BayesNormError(f'statistic: {statistic!r} was given; "mean" or "std" would work.')
     found: Normality = getattr(size.layer(layer), statistic)
@@ -159,6 +159,7 @@ def statistic_of(size: BatchSizeDiagnosis, layer: str, statistic: Statistic) -> 
 
 
 def _common(size: BatchSizeDiagnosis, title: str, fitted: bool) -> dict[str, Any]:
+    """Return the fields that all three kinds of Q-Q plots share."""
     return {
         "theoretical": normal_quantiles(size.batches).numpy(),
         "critical": (fitted_critical_distance if fitted else critical_distance)(size.batches),

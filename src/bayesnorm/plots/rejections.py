@@ -1,4 +1,4 @@
-"""Share of units whose batch statistics are rejected as normal, over batch sizes or epochs."""
+"""A plot of the share of units whose batch statistics are rejected as normal, over batch sizes or epochs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RejectionPlot:
-    """What is drawn.
+    """Shares of rejected units by layer, over batch sizes or epochs.
 
     Args:
         at: Batch sizes or epochs.
-        axis: What `at` are.
+        axis: Name of what `at` holds.
         theory: Share of units rejected against the normal of theory, by layer, each as long as `at`.
         fitted: The same against a normal of the values' own moments.
-        title: What the shares are of.
+        title: Title, which says what statistic the shares belong to.
     """
 
     at: tuple[int, ...]
@@ -38,7 +38,7 @@ class RejectionPlot:
 
     @classmethod
     def over_batch_sizes(cls, diagnosis: Diagnosis, statistic: Statistic = "mean") -> Self:
-        """Every batch size of a diagnosis."""
+        """Show every batch size of a diagnosis."""
         sizes = {size.batch_size: size for size in diagnosis.sizes}
         return cls._of(sizes, "batch size M", statistic, "all units")
 
@@ -46,7 +46,7 @@ class RejectionPlot:
     def over_epochs(
         cls, found: Mapping[int, Diagnosis], statistic: Statistic = "mean", *, batch_size: int | None = None
     ) -> Self:
-        """Every epoch that was looked at: `found` of `diagnose_each`."""
+        """Show every diagnosed epoch, as `found` of `diagnose_each` holds them."""
         if not found:
             raise BayesNormError("found: is empty; diagnoses of at least one epoch would work.")
         sizes = {epoch: diagnosis.at(batch_size) for epoch, diagnosis in found.items()}
@@ -66,7 +66,7 @@ class RejectionPlot:
         )
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax` (or a new figure): a colour per layer, filled for theory's normal, hollow for the fitted."""
+        """Draw into `ax`, or into a new figure: a colour per layer, hollow marks for the fitted normal."""
         ax, now = style.axes(ax, style.SQUARE), style.current()
         places = np.arange(len(self.at))
         for number, layer in enumerate(self.theory):

@@ -1,4 +1,4 @@
-"""Is a classifier right as often as it is confident?"""
+"""A plot of whether a classifier is right as often as it is confident."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 TITLE = "Accuracy should equal confidence"
 ROOM = 0.035
-"""Of confidence that a bar's number takes."""
+"""Width in confidence that the number above a bar takes."""
 
 
 @dataclass(frozen=True)
 class ReliabilityDiagram:
-    """What is drawn, of the bins that are not empty, each (bins,).
+    """Accuracy against confidence in the bins that are not empty, each (bins,).
 
     Args:
         confidence: Mean probability of the chosen class.
         accuracy: Share of the bin's points whose chosen class is right.
-        count: How many points are in the bin.
+        count: Number of points in the bin.
         lower: Least accuracy that chance alone explains (95 %, bin by bin) if confidence is right.
         upper: Greatest such accuracy.
         ece: Expected calibration error.
-        title: What one should see.
+        title: Title, which says what one should see.
     """
 
     confidence: np.ndarray
@@ -54,15 +54,15 @@ class ReliabilityDiagram:
         ignore_index: int | None = None,
         title: str = TITLE,
     ) -> Self:
-        """Of predictions and their classes, per row or per pixel.
+        """Compare predictions with the true classes, per row or per pixel.
 
         Args:
-            predictive: Predictions.
-            y: Class numbers.
-            bins: How many bins.
-            adaptive: Bins of equally many points, and not of equal width.
+            predictive: Predictions of classes.
+            y: Class numbers, one per point.
+            bins: Number of bins.
+            adaptive: Whether bins hold equally many points, rather than have equal width.
             ignore_index: Label of points to leave out.
-            title: What one should see.
+            title: Title, which says what one should see.
         """
         curve = reliability_curve(predictive, y, bins=bins, adaptive=adaptive, ignore_index=ignore_index)
         points = int(classification_targets(predictive, y, ignore_index)[1].sum())
@@ -76,18 +76,18 @@ class ReliabilityDiagram:
 
     @property
     def summary(self) -> str:
-        """What was measured, in a line."""
+        """What was measured, as one line of text."""
         total = self.count.sum()
         right, sure = (float((part * self.count).sum() / total) for part in (self.accuracy, self.confidence))
         return f"{self.brief}; accuracy {right:.1%}, confidence {sure:.1%}".replace("%", " %")
 
     @property
     def brief(self) -> str:
-        """The least of what was measured."""
+        """The main number, as text for small panels."""
         return f"ECE {self.ece:.3f}"
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax` (or a new figure)."""
+        """Draw into `ax`, or into a new figure."""
         ax, now = style.axes(ax, style.SQUARE), style.current()
         share = self.count / self.count.sum()
         width = 0.8 * np.minimum(np.diff(self.confidence, prepend=-1.0), np.diff(self.confidence, append=2.0))
@@ -122,11 +122,7 @@ class ReliabilityDiagram:
                 color=now.faint,
                 bbox={"facecolor": now.background, "edgecolor": "none", "pad": 0.6},
             )
-        style.percent_axis(ax.xaxis)
-        style.percent_axis(ax.yaxis)
-        ax.set_xlim(0, 1.02)
-        ax.set_ylim(0, 1.02)
-        ax.set_aspect("equal", adjustable="box")
+        style.square_of_percents(ax, reach=1.02)
         ax.set_xlabel("confidence: probability of the chosen class")
         ax.set_ylabel("share of points that are right")
         style.headline(ax, self.title, self.summary)

@@ -1,4 +1,4 @@
-"""How much error is left when the most doubtful points are dropped?"""
+"""A plot of the error that is left when the most doubtful points are dropped."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 TITLE = "Dropping the most doubtful points should lower the error"
 POINTS = 400
-"""Points of a line that are drawn at most."""
+"""Most points of a line that are drawn."""
 
 FEWEST = 5
-"""Points kept at the least that are drawn, besides a hundredth of all: a mean of fewer is noise. (Of few, half.)"""
+"""Fewest points kept that a line begins with, or a hundredth of all: a mean of fewer is noise. (Half, of very few.)"""
 
 
 @dataclass(frozen=True)
-class RetentionCurve:
-    """What is drawn of N points.
+class RetentionPlot:
+    """Mean error of the points kept, by kind of doubt, of N points.
 
     Args:
         kept: Shares 1/N, 2/N, ..., 1.
@@ -36,9 +36,9 @@ class RetentionCurve:
         oracle: The same, had the largest errors been dropped first.
         random: The same, had points been dropped at random: the mean error.
         ratio: Prediction-rejection ratio by kind of doubt (1: oracle, 0: random), or None where all errors are equal.
-        score: What the error is.
-        unit: Of the error; "%" where it is a share.
-        title: What one should see.
+        score: Name of the error.
+        unit: Unit of the error; "%" where it is a share.
+        title: Title, which says what one should see.
     """
 
     kept: np.ndarray
@@ -60,14 +60,17 @@ class RetentionCurve:
         ignore_index: int | None = None,
         title: str = TITLE,
     ) -> Self:
-        """Standard deviation and absolute error of regression; entropy and error rate of classification.
+        """Compare predictions with their targets.
+
+        Doubt and error are standard deviation and absolute error in regression, entropy and error rate in
+        classification.
 
         Args:
             predictive: Predictions on test data.
             y: Test targets.
-            unit: Of the target of regression.
+            unit: Unit of the target of regression.
             ignore_index: Class number of points to leave out.
-            title: What one should see.
+            title: Title, which says what one should see.
         """
         if isinstance(predictive, ClassificationPredictive):
             target, scored = classification_targets(predictive, y, ignore_index)
@@ -88,14 +91,14 @@ class RetentionCurve:
         unit: str | None = None,
         title: str = TITLE,
     ) -> Self:
-        """Of one error per point, and one doubt, or several kinds of doubt by name.
+        """Take one error per point, and one doubt or several kinds of doubt by name.
 
         Args:
-            doubt: Grows with uncertainty, (N,); or several such by name.
-            error: Any loss, not negative, (N,).
-            score: What its mean is called.
-            unit: Of the error; "%" shows shares as percents.
-            title: What one should see.
+            doubt: Numbers that grow with uncertainty, (N,); or several such arrays by name.
+            error: Any loss that is not negative, (N,).
+            score: Name of the mean error.
+            unit: Unit of the error; "%" shows shares as percents.
+            title: Title, which says what one should see.
         """
         kinds = doubt if isinstance(doubt, Mapping) else {"doubt": doubt}
         if not kinds:
@@ -122,7 +125,7 @@ class RetentionCurve:
 
     @property
     def summary(self) -> str:
-        """What was measured, in a line."""
+        """What was measured, as one line of text."""
         parts = [f"{name}: {value:.0%}" for name, value in self.ratio.items() if value is not None]
         if not parts:
             return "all errors are equal"
@@ -130,12 +133,12 @@ class RetentionCurve:
 
     @property
     def brief(self) -> str:
-        """The least of what was measured."""
+        """The main number, as text for small panels."""
         ratios = [value for value in self.ratio.values() if value is not None]
         return f"{max(ratios):.0%} of the possible gain".replace("%", " %") if ratios else ""
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax` (or a new figure)."""
+        """Draw into `ax`, or into a new figure."""
         ax, now = style.axes(ax), style.current()
         first = min(max(FEWEST, len(self.kept) // 100), (len(self.kept) + 1) // 2) - 1
         shown = first + spread_out(len(self.kept) - first, POINTS)

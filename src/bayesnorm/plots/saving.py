@@ -21,7 +21,7 @@ FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 
 SVG = "{http://www.w3.org/2000/svg}"
 XLINK = "{http://www.w3.org/1999/xlink}"
 LONG = re.compile(r"-?\d+\.\d{3,}")
-"""Numbers to more than a hundredth of a point, which nobody sees."""
+"""Numbers with more digits than a hundredth of a point, which nobody sees."""
 REFERENCE = re.compile(r"#([\w.-]+)")
 
 
@@ -33,15 +33,15 @@ def save_figure(picture: Axes | Figure, path: Path | str, dpi: int = 150) -> Non
 
 
 def figure_svg(picture: Axes | Figure, *, prefix: str | None = None) -> str:
-    """The picture as an `<svg>` element to put into a web page.
+    """Return the picture as an `<svg>` element to put into a web page.
 
     The same picture always gives the same text: no header, date or maker. Words stay words, in the reader's own font;
     nothing in it changes the page around it.
 
     Args:
         picture: Axes, whose whole figure is meant, or a figure.
-        prefix: How its ids begin; None takes a digest of the picture, so that different pictures never share an id.
-            Give one where the same picture comes twice in a page.
+        prefix: Text that its ids begin with; None takes a digest of the picture, so that different pictures never share
+            an id. Give one where the same picture comes twice in a page.
     """
     if prefix is not None and not re.fullmatch(r"[A-Za-z][\w-]*", prefix):
         raise BayesNormError(f"prefix: {prefix!r} was given; a letter, then letters, digits and - would work.")
@@ -60,10 +60,11 @@ def figure_svg(picture: Axes | Figure, *, prefix: str | None = None) -> str:
 
 
 PLACEHOLDER = "bayesnorm-id"
-"""In place of the prefix until the text, and so its digest, is known."""
+"""Stands for the prefix until the text, and so its digest, is known."""
 
 
 def _figure(picture: Axes | Figure) -> Figure:
+    """Return the figure that axes belong to, or the figure itself."""
     get_figure = getattr(picture, "get_figure", None)
     figure = get_figure(root=True) if get_figure else None
     if figure is None:
@@ -73,7 +74,7 @@ def _figure(picture: Axes | Figure) -> Figure:
 
 
 def _make_inline(root: ElementTree.Element, figure: Figure) -> None:
-    """Give the root what a page needs, and take away the style sheet, which would rule all of the page."""
+    """Give the root what a page needs, and remove the style sheet, which would apply to the whole page."""
     for parent in root.iter():
         for child in [child for child in parent if child.find(f"{SVG}style") is not None]:
             parent.remove(child)
@@ -96,12 +97,13 @@ def _make_inline(root: ElementTree.Element, figure: Figure) -> None:
 
 
 def _titles(figure: Figure) -> list[str]:
+    """Return the titles of the figure and of its axes."""
     titles = [figure.get_suptitle(), *(ax.get_title() for ax in figure.axes)]
     return [title.replace("\n", " ") for title in titles if title]
 
 
 def _number_ids(root: ElementTree.Element) -> None:
-    """Keep only the ids that are referred to, in the order in which they appear."""
+    """Keep only the ids that are referred to, numbered in the order in which they appear."""
     used = {
         name
         for element in root.iter()

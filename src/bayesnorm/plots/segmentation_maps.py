@@ -1,4 +1,4 @@
-"""A segmented image with its doubt: image, label, prediction and doubt of every pixel, side by side."""
+"""A plot of a segmented image with its doubt: image, label, prediction and doubt of every pixel, side by side."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ COLOURS = (
     "#44AA99",
     "#AA4499",
 )
-"""Of the classes: Okabe and Ito's, then Tol's muted ones; the class's name stands beside each."""
+"""Colours of the classes: Okabe and Ito's, then Tol's muted ones; the class's name stands beside each."""
 
 VOID = "#808080"
 BOX = (0.18, 0.74)
-"""Where panels stand in the axes: their foot, and their height."""
+"""Foot and height of the panels within the axes."""
 
 
 @dataclass(frozen=True)
 class SegmentationMaps:
-    """What is drawn of one image.
+    """Maps of one image.
 
     Args:
         image: Red, green and blue from 0 to 1, (height, width, 3).
         label: True class of every pixel, -1 for none, (height, width); or None.
         prediction: Most probable class, (height, width).
         doubt: Doubt of every pixel in nats, (height, width).
-        doubt_name: What the doubt is.
+        doubt_name: Name of the kind of doubt.
         most: The greatest doubt that there can be.
         classes: Names of the classes.
-        title: What one should see.
+        title: Title, which says what one should see.
     """
 
     image: np.ndarray
@@ -78,18 +78,18 @@ class SegmentationMaps:
         ignore_index: int | None = None,
         title: str = TITLE,
     ) -> Self:
-        """Of one image of a batch.
+        """Take one image of a batch.
 
         Args:
-            image: As a person sees it: (height, width, 3), (height, width) or (3, height, width); whole numbers
-                to 255 or fractions to 1.
+            image: The image as a person sees it: (height, width, 3), (height, width) or (3, height, width); whole
+                numbers to 255 or fractions to 1.
             predictive: Predictions of a batch of images, (batch, class, height, width).
             y: True classes of the batch, (batch, height, width), or of this image, (height, width).
-            row: Which image of the batch.
+            row: Number of the image in the batch.
             doubt: "entropy" (all doubt) or "mutual_information" (what more data could take away).
             classes: Names of the classes.
-            ignore_index: Label of pixels that belong to no class, besides the likelihood's own.
-            title: What one should see.
+            ignore_index: Label of pixels that belong to no class, beside the likelihood's own.
+            title: Title, which says what one should see.
         """
         if not isinstance(predictive, ClassificationPredictive) or predictive.probs.dim() != 4:
             raise InputError(
@@ -116,12 +116,12 @@ class SegmentationMaps:
 
     @property
     def wrong(self) -> np.ndarray | None:
-        """Which pixels are labelled and wrong; None without labels."""
+        """Mask of the pixels that are labelled and wrong; None without labels."""
         return None if self.label is None else (self.label >= 0) & (self.label != self.prediction)
 
     @property
     def summary(self) -> str:
-        """What was measured, in a line."""
+        """What was measured, as one line of text."""
         if self.label is None or self.wrong is None:
             return f"mean {self.doubt_name} {self.doubt.mean():.2f} nats"
         right = (self.label >= 0) & ~self.wrong
@@ -134,7 +134,7 @@ class SegmentationMaps:
         )
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax` (or a new figure): panels beside each other inside of it."""
+        """Draw into `ax`, or into a new figure: panels beside each other inside of it."""
         panels = ["image", *(["label"] if self.label is not None else []), "prediction", self.doubt_name]
         height, width = self.prediction.shape
         inch = 3.0
@@ -161,10 +161,11 @@ class SegmentationMaps:
         return ax
 
     def _scale(self) -> float:
-        """Doubt that gets the brightest colour."""
+        """Return the doubt that gets the brightest colour."""
         return float(self.doubt.max()) or self.most
 
     def _panel(self, name: str) -> np.ndarray:
+        """Return the image, or the classes of a panel as colours."""
         from matplotlib.colors import to_rgb
 
         if name == "image":
@@ -177,6 +178,7 @@ class SegmentationMaps:
         return colours[shown]  # -1, no class, is the last
 
     def _name_classes(self, ax: Axes) -> None:
+        """Draw a legend of the classes that occur."""
         from matplotlib.patches import Patch
 
         found = set(np.unique(self.prediction)) | (set() if self.label is None else set(np.unique(self.label)))
@@ -197,6 +199,7 @@ class SegmentationMaps:
 
 
 def _picture(image: Any, height: int, width: int) -> np.ndarray:
+    """Return the image as (height, width, 3) fractions, or raise an error."""
     try:
         values = image.detach().cpu().numpy() if isinstance(image, torch.Tensor) else np.asarray(image)
         found = values.astype(float)
@@ -221,6 +224,7 @@ def _picture(image: Any, height: int, width: int) -> np.ndarray:
 
 
 def _label(y: Any, row: int, predictive: ClassificationPredictive, ignore_index: int | None) -> np.ndarray:
+    """Return the true classes of one image, -1 where a pixel has none, or raise an error."""
     shape, classes = tuple(predictive.label.shape), predictive.probs.shape[1]
     label = np.asarray(y.cpu() if isinstance(y, torch.Tensor) else y)
     if label.shape == shape:

@@ -1,4 +1,4 @@
-"""How a score depends on a batch size or a number of draws: means over runs, with standard errors."""
+"""A plot of a score over the batch size or the number of draws: means over runs, with standard errors."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_LABELS = 8
-"""Places on the axis that are named."""
+"""Most places on the axis that are labelled."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """One series, each (points,).
+    """One series of a `SensitivityCurve`, each (points,).
 
     Args:
         at: Batch sizes or numbers of draws, rising.
         mean: Mean score over runs.
-        standard_error: Of that mean; NaN where there is one run only.
-        runs: How many runs.
+        standard_error: Standard error of that mean; NaN where there is one run only.
+        runs: Number of runs.
     """
 
     at: np.ndarray
@@ -37,16 +37,16 @@ class Scores:
 
 @dataclass(frozen=True)
 class SensitivityCurve:
-    """What is drawn.
+    """Scores over batch sizes or numbers of draws, with what they are compared with.
 
     Args:
         series: Scores by name.
-        axis: What the scores are over.
-        score: What is scored, with its unit.
+        axis: Name of what the scores are over.
+        score: Name of the score, with its unit.
         reference: Published values at some places, by name.
-        baseline: Score of what is compared with, or None.
-        baseline_name: What that is.
-        title: What one should see; empty for the axes' names.
+        baseline: Score of a baseline, or None.
+        baseline_name: Name of the baseline.
+        title: Title, which says what one should see; empty for the axes' names.
     """
 
     series: dict[str, Scores]
@@ -69,16 +69,17 @@ class SensitivityCurve:
         baseline_name: str = "constant uncertainty",
         title: str = "",
     ) -> Self:
-        """Of the scores of all runs.
+        """Take the scores of all runs.
 
         Args:
-            runs: By name of the series, then by batch size or number of draws: one score per run.
-            axis: What the inner keys are.
-            score: What is scored, with its unit.
-            reference: Published values by name, then by place: hollow marks. Named as a series, they take its colour.
-            baseline: Score of what is compared with: a dashed line.
-            baseline_name: What that is.
-            title: What one should see.
+            runs: Scores, one per run, by name of the series and then by batch size or number of draws.
+            axis: Name of what the inner keys are.
+            score: Name of the score, with its unit.
+            reference: Published values by name and then by place, drawn as hollow marks; in the colour of the series of
+                the same name.
+            baseline: Score of a baseline, drawn as a dashed line.
+            baseline_name: Name of the baseline.
+            title: Title, which says what one should see.
         """
         if not runs:
             raise BayesNormError("runs: is empty; at least one series would work.")
@@ -90,7 +91,7 @@ class SensitivityCurve:
         return cls(series, axis, score, published, baseline, baseline_name, title)
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax` (or a new figure): lines with bars of one standard error."""
+        """Draw into `ax`, or into a new figure: lines with bars of one standard error."""
         ax, now = style.axes(ax), style.current()
         ax.set_xscale("log", base=2)
         looks = {name: now.look(number) for number, name in enumerate(self.series)}
@@ -137,10 +138,12 @@ class SensitivityCurve:
         return ax
 
     def _published(self) -> set[float]:
+        """Return the places of all published values."""
         return {place for values in self.reference.values() for place in values}
 
 
 def _scores(name: str, by_place: Mapping[float, Sequence[float]]) -> Scores:
+    """Check the scores of one series, and average them over runs."""
     if not by_place:
         raise BayesNormError(f"runs: {name!r} has no scores; at least one place with one run would work.")
     places = sorted(by_place, key=float)
@@ -160,6 +163,7 @@ def _scores(name: str, by_place: Mapping[float, Sequence[float]]) -> Scores:
 
 
 def _place(name: str, place: float) -> float:
+    """Check a place on the logarithmic axis."""
     if not float(place) > 0:
         raise BayesNormError(f"runs: {name!r} has scores at {place}; positive sizes would work on a log axis.")
     return float(place)

@@ -33,14 +33,14 @@ BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, YELLOW, BLACK = (
 )
 
 FIGURE = (7.0, 4.6)
-"""Inches of a plot alone."""
+"""Width and height in inches of a plot alone."""
 
 SQUARE = (5.6, 5.2)
-"""Inches of a plot alone whose axes share one scale."""
+"""Width and height in inches of a plot alone whose axes share one scale."""
 
 
 class Look(NamedTuple):
-    """How one of several series looks: colour, stroke and marker all tell it from the others."""
+    """Colour, stroke and marker of one of several series: each of the three tells it from the others."""
 
     colour: str
     stroke: str
@@ -49,18 +49,18 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True)
 class Theme:
-    """What is drawn in which colour.
+    """The colours of everything that is drawn.
 
     Args:
         name: "light" or "dark".
-        paper: The background.
-        ink: Text.
-        faint: Axes, ticks and words of less weight.
-        grid: Grid lines.
-        dots: Single observations.
-        model: What the predictive says: means, bands, doubt.
-        backdrop: Many thin lines behind the model's.
-        rival: What the model is compared with, and what is wrong.
+        paper: Colour of the background.
+        ink: Colour of text.
+        faint: Colour of axes, ticks and words of less weight.
+        grid: Colour of grid lines.
+        dots: Colour of single observations.
+        model: Colour of what the predictive says: means, bands, doubt.
+        backdrop: Colour of many thin lines behind the model's.
+        rival: Colour of what the model is compared with, and of what is wrong.
         series: Colours of named series, the model's first.
         transparent: Whether pictures have no background of their own.
     """
@@ -78,7 +78,7 @@ class Theme:
     transparent: bool = False
 
     def look(self, number: int) -> Look:
-        """Of the series with this number."""
+        """Return the look of the series with this number."""
         colour = self.series[number % len(self.series)]
         return Look(colour, STROKES[number % len(STROKES)], MARKERS[number % len(MARKERS)])
 
@@ -123,17 +123,17 @@ _CURRENT: ContextVar[Theme] = ContextVar("bayesnorm_theme", default=THEMES["ligh
 
 
 def current() -> Theme:
-    """The theme that a plot drawn now takes."""
+    """Return the theme that a plot drawn now takes."""
     return _CURRENT.get()
 
 
 @contextmanager
 def theme(name: str = "light", *, transparent: bool = False) -> Iterator[Theme]:
-    """What is drawn inside the `with` takes these colours.
+    """Use these colours for what is drawn inside the `with` block.
 
     Args:
         name: "light" or "dark".
-        transparent: No background, for a page that has its own.
+        transparent: Whether to leave out the background, for a page that has its own.
     """
     if name not in THEMES:
         raise BayesNormError(f"name: {name!r} was given; {' or '.join(map(repr, THEMES))} would work.")
@@ -158,7 +158,7 @@ def theme(name: str = "light", *, transparent: bool = False) -> Iterator[Theme]:
 
 
 def matplotlib() -> Any:
-    """The package, or an error that says how to get it."""
+    """Import and return matplotlib, or raise an error that says how to get it."""
     try:
         import matplotlib.figure
         import matplotlib.ticker
@@ -169,14 +169,14 @@ def matplotlib() -> Any:
 
 
 def new_figure(size: tuple[float, float]) -> Figure:
-    """A figure of so many inches that belongs to no window."""
+    """Make a figure of this width and height in inches that belongs to no window."""
     figure: Figure = matplotlib().figure.Figure(figsize=size)
     figure.set_layout_engine("constrained", w_pad=0.09, h_pad=0.09)
     return figure
 
 
 def axes(ax: Axes | None, size: tuple[float, float] = FIGURE) -> Axes:
-    """The given axes, or those of a new figure, in the current theme and cleaned of needless lines."""
+    """Return the given axes, or those of a new figure, in the current theme and without needless lines."""
     now = current()
     if ax is None:
         ax = new_figure(size).add_subplot()
@@ -195,7 +195,7 @@ def axes(ax: Axes | None, size: tuple[float, float] = FIGURE) -> Axes:
 
 
 def headline(ax: Axes, title: str, detail: str = "") -> None:
-    """What one should see, and below it, smaller, what was measured."""
+    """Write what one should see and, below it in smaller type, what was measured."""
     now = current()
     small = 0.833 * matplotlib().rcParams["font.size"]
     ax.set_title(title, color=now.ink, fontsize="medium", fontweight="bold", pad=7 + 1.5 * small if detail else 7)
@@ -216,18 +216,18 @@ def headline(ax: Axes, title: str, detail: str = "") -> None:
 
 
 DETAIL = "detail"
-"""By which a figure of many panels finds the line below a headline."""
+"""Mark by which a figure of many panels finds the line below a headline."""
 
 
 def legend(ax: Axes, **options: Any) -> None:
-    """A legend in the theme's ink, without a frame but not to be confused with what lies behind it."""
+    """Draw a legend in the theme's ink, without a frame, and before what lies behind it."""
     now = current()
     settings = {"fontsize": "small", "labelcolor": now.ink, "facecolor": now.paper, "edgecolor": "none", **options}
     ax.legend(framealpha=0.0 if now.transparent else 0.8, **settings).set_zorder(6)
 
 
 def legend_below(ax: Axes, columns: int, **options: Any) -> None:
-    """A legend under the axis label, for axes that data may fill to any corner."""
+    """Draw a legend under the axis label, for axes that data may fill to any corner."""
     figure = ax.get_figure(root=True)
     assert figure is not None
     shift = matplotlib().transforms.ScaledTranslation(0, -38 / 72, figure.dpi_scale_trans)
@@ -236,15 +236,24 @@ def legend_below(ax: Axes, columns: int, **options: Any) -> None:
 
 
 def with_unit(what: str, unit: str | None) -> str:
-    """An axis label: "absolute error (MPa)"."""
+    """Write an axis label, such as "absolute error (MPa)"."""
     return f"{what} ({unit})" if unit else what
 
 
 def percent_axis(axis: Any) -> None:
-    """Shares shown as percents."""
+    """Show the shares along an axis as percents."""
     axis.set_major_formatter(lambda share, _: percent(share))
 
 
+def square_of_percents(ax: Axes, reach: float = 1.0) -> None:
+    """Show shares along both axes, at the same scale, from 0 up to `reach`."""
+    for axis in (ax.xaxis, ax.yaxis):
+        percent_axis(axis)
+    ax.set_xlim(0, reach)
+    ax.set_ylim(0, reach)
+    ax.set_aspect("equal", adjustable="box")
+
+
 def percent(share: float) -> str:
-    """A share as people write it: 0.95 is 95 %."""
+    """Write a share as people do: 0.95 is 95 %."""
     return f"{round(100 * share, 6):g} %"

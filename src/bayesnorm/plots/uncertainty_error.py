@@ -1,4 +1,4 @@
-"""Do errors grow with the doubt? Test points sorted by predicted standard deviation (Teye et al., 2018)."""
+"""A plot of whether errors grow with the doubt: test points by predicted standard deviation (Teye et al., 2018)."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ QUANTILES = {0.5: 0.6744897501960817, 0.95: 1.959963984540054}
 """Standard deviations from a normal's mean to the edges of its central intervals."""
 
 BAND_POINTS = 300
-"""Points at which bands and lines are drawn at most; the running mean at each is still that of all rows."""
+"""Most points at which bands and lines are drawn; the running mean at each is still that of all rows."""
 
 DOTS = 800
-"""Single errors that are drawn at most."""
+"""Most single errors that are drawn."""
 
 
 @dataclass(frozen=True)
 class UncertaintyErrorPlot:
-    """What is drawn of N test points, sorted by predicted standard deviation.
+    """Errors and doubt of N test points, sorted by predicted standard deviation.
 
     Args:
         std: Predicted standard deviations, rising, (N,).
         error: Target less predictive mean, in that order, (N,).
         running: Running mean of the absolute errors, (N,).
-        window: How many points each running mean is of; fewer near the ends.
+        window: Number of points in each running mean; fewer near the ends.
         at: Places in that order at which the bands are known, (P,).
         bands: Central intervals about the mean by level: (lower, upper), each (P,).
         inside: Share of all targets inside the interval, by level.
         constant_std: Standard deviation of the constant-uncertainty baseline, or None.
         target: What is predicted.
-        unit: Its unit.
-        title: What one should see.
+        unit: Unit of the target.
+        title: Title, which says what one should see.
     """
 
     std: np.ndarray
@@ -73,7 +73,7 @@ class UncertaintyErrorPlot:
         window: int | None = None,
         title: str = TITLE,
     ) -> Self:
-        """Of predictions and their targets; of several outputs per row, each counts as a point.
+        """Compare predictions with their targets; of several outputs per row, each counts as a point.
 
         Args:
             predictive: Predictions on test data.
@@ -81,9 +81,9 @@ class UncertaintyErrorPlot:
             constant_std: The baseline's standard deviation: the root of what `metrics.constant_variance` finds on
                 validation data.
             target: What is predicted, for the axis.
-            unit: Its unit.
-            window: Points in a running mean; None for a fifteenth of all, at least 9.
-            title: What one should see.
+            unit: Unit of the target.
+            window: Number of points in a running mean; None for a fifteenth of all, at least 9.
+            title: Title, which says what one should see.
         """
         targets = regression_targets(predictive, y)
         std = finite_std(predictive).flatten()
@@ -121,7 +121,7 @@ class UncertaintyErrorPlot:
         window: int | None = None,
         title: str = TITLE,
     ) -> Self:
-        """Of errors (target less mean) and predicted standard deviations, with a Gaussian's bands."""
+        """Take errors (target less mean) and predicted standard deviations, with a Gaussian's bands."""
         errors = number_vector("error", error, infinite=False)
         stds = number_vector("std", std, infinite=False)
         if errors.shape != stds.shape:
@@ -146,6 +146,7 @@ class UncertaintyErrorPlot:
 
     @classmethod
     def _of(cls, std: np.ndarray, error: np.ndarray, window: int | None, **rest: Any) -> Self:
+        """Check what both ways to make a plot share, and average the errors."""
         constant_std = rest["constant_std"]
         if constant_std is not None:
             rest["constant_std"] = require_positive("constant_std", constant_std)
@@ -157,7 +158,7 @@ class UncertaintyErrorPlot:
 
     @property
     def rank_correlation(self) -> float | None:
-        """Spearman's, of doubt and absolute error; None where either never varies."""
+        """Spearman's rank correlation of doubt and absolute error; None where either never varies."""
         try:
             return float(spearman(self.std, np.abs(self.error)))
         except InputError:
@@ -165,19 +166,19 @@ class UncertaintyErrorPlot:
 
     @property
     def summary(self) -> str:
-        """What was measured, in a line."""
+        """What was measured, as one line of text."""
         held = ", ".join(f"{level:.0%} band holds {self.inside[level]:.0%}" for level in LEVELS).replace("%", " %")
         return f"{held}; {self.brief}"
 
     @property
     def brief(self) -> str:
-        """The least of what was measured."""
+        """The main number, as text for small panels."""
         found = self.rank_correlation
         points = f"{len(self.std):,} points"
         return points if found is None else f"rank correlation {found:.2f} ({points})"
 
     def draw(self, ax: Axes | None = None, *, signed: bool = False) -> Axes:
-        """Draw into `ax` (or a new figure): absolute errors, or signed ones."""
+        """Draw into `ax`, or into a new figure: absolute errors, or signed ones."""
         ax, now = style.axes(ax), style.current()
         place = self.at + 1
         edges = {level: self._edges(level, signed) for level in LEVELS}
@@ -221,18 +222,19 @@ class UncertaintyErrorPlot:
         return "error" if signed else "absolute error"
 
     def _edges(self, level: float, signed: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Return the band of a level, about 0 for signed errors and from 0 up for absolute ones."""
         lower, upper = self.bands[level]
         return (lower, upper) if signed else (np.zeros_like(upper), (upper - lower) / 2)
 
     def _top(self, edges: dict[float, tuple[np.ndarray, np.ndarray]]) -> float:
-        """Where the axis ends: a few huge errors or doubts must not flatten the rest; they lie on the edge."""
+        """Return where the axis ends: a few huge errors or doubts must not flatten the rest; they lie on the edge."""
         band, error = np.quantile(edges[0.95][1], 0.98), np.quantile(np.abs(self.error), 0.995)
         constant = QUANTILES[0.95] * (self.constant_std or 0.0)
         return float(max(band, error, constant) * 1.12) or 1.0
 
 
 def running_mean(values: np.ndarray, window: int) -> np.ndarray:
-    """Mean of the `window` values about each; near the ends, of those that there are."""
+    """Return the mean of the `window` values about each; near the ends, of those that there are."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     place = np.arange(len(values))
     first = np.maximum(place - window // 2, 0)

@@ -1,4 +1,4 @@
-"""One HTML page that says whether a model can be trusted: no network, no other file.
+"""One HTML page that says whether a model can be trusted, and needs nothing but itself.
 
 write_report(Report(...), "report.html")
 """
@@ -10,8 +10,8 @@ from .contents import (
     HeldOutRows as HeldOutRows,
     Provenance as Provenance,
     Report as Report,
-    Setting as Setting,
     Table as Table,
+    TriedSetting as TriedSetting,
 )
 from .headlines import advice as advice, verdicts as verdicts
 from .page import render as render, write_report as write_report

@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 
 def per_row(name: str, values: Any, rows: int) -> Array:
-    """`values` as (rows,) finite numbers."""
+    """Return `values` as (rows,) finite numbers, or raise an error."""
     array = np.asarray(values, dtype=np.float64)
     if array.shape != (rows,) or not np.isfinite(array).all():
         bad = int((~np.isfinite(array)).sum())
@@ -25,7 +25,7 @@ def per_row(name: str, values: Any, rows: int) -> Array:
 
 
 def flags(name: str, values: Any, rows: int) -> NDArray[np.bool_]:
-    """`values` as (rows,) booleans."""
+    """Return `values` as (rows,) booleans, or raise an error."""
     array = np.asarray(values)
     if array.shape != (rows,) or array.dtype != np.bool_:
         raise InputError(f"{name}: has shape {array.shape} and {array.dtype}; ({rows},) and bool would work.")
@@ -33,5 +33,5 @@ def flags(name: str, values: Any, rows: int) -> NDArray[np.bool_]:
 
 
 def flat(values: Tensor) -> Array:
-    """A tensor of one value per row, (N,) or (N, 1), as an array."""
+    """Return a tensor of one value per row, (N,) or (N, 1), as an array."""
     return np.asarray(values.detach().reshape(-1).double().cpu().numpy())

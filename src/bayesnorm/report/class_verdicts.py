@@ -1,4 +1,4 @@
-"""The three answers where a class is predicted."""
+"""The three verdicts where a class is predicted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from ..metrics import prediction_rejection_ratio
 from .classification import ClassificationTest
 from .standard_errors import CLEAR, standard_errors_from_zero
-from .verdict import CLOSE, FEW, HALF, NEAR, Level, Verdict, on_line
+from .verdict import CLOSE, FEW, HALF, NEAR, Grade, Verdict, on_line
 from .words import count, percent
 
 NORMAL_95 = 1.959963984540054
@@ -17,12 +17,12 @@ NORMAL_95 = 1.959963984540054
 
 
 def prediction(test: ClassificationTest) -> Verdict:
-    """Against the most common class in training."""
+    """Judge whether it predicts better than the most common class in training."""
     guessed = test.y == test.majority
     right, guess = float(test.right.mean()), float(guessed.mean())
     clear = standard_errors_from_zero(test.right.astype(float) - guessed) > CLEAR
     gain = (right - guess) / (1 - guess) if guess < 1 else 0.0
-    level: Level = "poor" if not clear else "good" if gain >= HALF else "fair"
+    grade: Grade = "poor" if not clear else "good" if gain >= HALF else "fair"
     name = test.classes[test.majority]
     if clear:
         headline = f"It is right on {percent(right)} of rows; always answering “{name}” is right on {percent(guess)}."
@@ -35,7 +35,7 @@ def prediction(test: ClassificationTest) -> Verdict:
     detail += f": {percent(gain)} of those mistakes are gone." if clear else "."
     return Verdict(
         topic="prediction",
-        level=level,
+        grade=grade,
         headline=headline,
         detail=detail,
         place=on_line(gain),
@@ -46,7 +46,7 @@ def prediction(test: ClassificationTest) -> Verdict:
 
 
 def honesty(test: ClassificationTest) -> Verdict:
-    """Is it right as often as its probabilities say, as far as chance allows one to tell?
+    """Judge whether it is right as often as its probabilities say, as far as chance allows one to tell.
 
     If they are honest, the number of right rows has mean sum p and variance sum p (1 - p), p the confidences.
     """
@@ -58,19 +58,19 @@ def honesty(test: ClassificationTest) -> Verdict:
         max(math.ceil(expected), math.floor(expected + spread)),
     )
     off = (right - expected) / rows
-    level: Level
+    grade: Grade
     caution = ""
     if right < least and -off > NEAR:
-        level, say = "poor", "it is too sure of itself."
+        grade, say = "poor", "it is too sure of itself."
     elif right < least:
-        level, say, caution = "fair", "it is somewhat too sure.", "it is somewhat too sure of itself"
+        grade, say, caution = "fair", "it is somewhat too sure.", "it is somewhat too sure of itself"
     elif right > most:
-        level, say, caution = "fair", "it is too modest.", "it is better than its probabilities say"
+        grade, say, caution = "fair", "it is too modest.", "it is better than its probabilities say"
     elif rows < FEW:
-        level, say = "fair", "as it should be, but so few rows prove little."
+        grade, say = "fair", "as it should be, but so few rows prove little."
         caution = "too few rows were held out to tell whether its doubt is honest"
     else:
-        level = "good"
+        grade = "good"
         say = "as it should be" + ("." if abs(off) <= CLOSE else ", as far as so many rows can tell.")
     headline = (
         f"By its own probabilities it should be right on {percent(expected / rows)} of rows, and it was on "
@@ -83,12 +83,12 @@ def honesty(test: ClassificationTest) -> Verdict:
     low = max(0.0, min(right, least) / rows - 0.05)
     place, start, end = (on_line((value / rows - low) / (1 - low)) for value in (right, least, most))
     return Verdict(
-        "honesty", level, headline, detail, place, (start, end), (f"{percent(low)} right", "all right"), caution
+        "honesty", grade, headline, detail, place, (start, end), (f"{percent(low)} right", "all right"), caution
     )
 
 
 def usefulness(test: ClassificationTest) -> Verdict:
-    """Does it doubt its mistakes more than the rest?"""
+    """Judge whether it doubts its mistakes more than the rest."""
     rows, wrong = len(test), ~test.right
     mistakes = int(wrong.sum())
     ends = ("no order", "perfect order")
@@ -100,7 +100,7 @@ def usefulness(test: ClassificationTest) -> Verdict:
     share = float(prediction_rejection_ratio(test.doubt, wrong.astype(float)))
     # For right and wrong the ratio is 2 AUROC - 1, whose variance in a random order is Mann and Whitney's.
     clear = share > CLEAR * math.sqrt((rows + 1) / (3 * mistakes * (rows - mistakes)))
-    level: Level = "poor" if share <= 0 else "good" if clear else "fair"
+    grade: Grade = "poor" if share <= 0 else "good" if clear else "fair"
     headline = (
         "It does not doubt its mistakes more than the rest."
         if share <= 0
@@ -113,4 +113,4 @@ def usefulness(test: ClassificationTest) -> Verdict:
         "fifth that it doubts most."
     )
     caution = "what it doubts more is not clearly what it gets wrong more"
-    return Verdict("usefulness", level, headline, detail, on_line(share), (0.0, 1.0), ends, caution)
+    return Verdict("usefulness", grade, headline, detail, on_line(share), (0.0, 1.0), ends, caution)

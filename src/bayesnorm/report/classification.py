@@ -1,4 +1,4 @@
-"""Class probabilities for held-out rows, their scores, and those of the classes' shares alone."""
+"""Class probabilities for held-out rows, with their scores and the scores of a guess."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .arrays import Array, flags, flat, per_row
 
 @dataclass(frozen=True)
 class ClassificationScores:
-    """Means over the test rows.
+    """Scores over the test rows.
 
     Args:
         accuracy: Share of rows whose most probable class is right; higher is better.
@@ -36,16 +36,16 @@ class ClassificationScores:
 
 @dataclass(frozen=True)
 class ClassificationTest:
-    """What was predicted for N held-out rows of C classes, and what came.
+    """Predictions for N held-out rows of C classes, and their true classes.
 
     Args:
         y: Class numbers, (N,).
         probs: Predictive probabilities, (N, C).
-        entropy: Of the predictive, in nats, (N,).
+        entropy: Entropy of the predictive in nats, (N,).
         mutual_information: The part of it that is the draws' disagreement, (N,); None where there are no draws.
-        classes: Their names.
-        class_shares: Of the training rows, (C,): all that a guess needs.
-        unlike: Rows unlike the training data, bool; None where nobody looked.
+        classes: Names of the classes.
+        class_shares: Shares of the classes in the training rows, (C,): all that a guess needs.
+        unlike: Mask of the rows that are unlike the training data, (N,); None where nobody looked.
     """
 
     y: NDArray[np.int64]
@@ -83,14 +83,14 @@ class ClassificationTest:
     def of(
         cls, predictive: ClassificationPredictive, y: Any, *, classes: Sequence[str], train_y: Any, unlike: Any = None
     ) -> Self:
-        """From predictions on test rows.
+        """Take predictions on test rows.
 
         Args:
             predictive: One distribution over classes per row.
             y: Test classes, as numbers.
             classes: The classes' names.
             train_y: Training classes, as numbers.
-            unlike: Rows unlike the training data, (N,) bool, if somebody looked.
+            unlike: Mask of the rows that are unlike the training data, (N,), if somebody looked.
         """
         target, scored = classification_targets(predictive, y, None)
         if not bool(scored.all()):
@@ -116,12 +116,12 @@ class ClassificationTest:
 
     @property
     def confidence(self) -> Array:
-        """Its probability."""
+        """The probability of the most probable class of every row."""
         return np.asarray(self.probs.max(1))
 
     @property
     def right(self) -> NDArray[np.bool_]:
-        """Where the most probable class is the true one."""
+        """Mask of the rows whose most probable class is the true one."""
         return self.label == self.y
 
     @property
@@ -131,15 +131,15 @@ class ClassificationTest:
 
     @property
     def doubt(self) -> Array:
-        """What rows are ordered by: the predictive entropy."""
+        """The doubt that rows are ordered by: the predictive entropy."""
         return self.entropy
 
     def predictive(self) -> ClassificationPredictive:
-        """The probabilities as one draw."""
+        """Return the probabilities as a predictive of one draw."""
         return one_draw(self.probs)
 
     def scores(self) -> dict[str, ClassificationScores]:
-        """Of the "model", and of the "class_shares" in training as everybody's probabilities."""
+        """Return scores of the "model", and of the "class_shares" in training as probabilities for every row."""
         # A class that training never saw would make the guess infinitely wrong.
         shares = np.clip(self.class_shares, 1e-6, None)
         guess = np.tile(shares / shares.sum(), (len(self), 1))
@@ -147,10 +147,11 @@ class ClassificationTest:
 
 
 def one_draw(probs: Array) -> ClassificationPredictive:
-    """Class probabilities (N, C) as a predictive."""
+    """Return class probabilities (N, C) as a predictive of one draw."""
     return ClassificationPredictive(torch.from_numpy(np.log(np.clip(probs, 1e-300, None)))[None])
 
 
 def _scores(predictive: ClassificationPredictive, y: NDArray[np.int64]) -> ClassificationScores:
+    """Compute all scores of a predictive."""
     target = torch.from_numpy(y)
     return ClassificationScores(*(float(score(predictive, target)) for score in (accuracy, nll, brier, ece)))

@@ -1,4 +1,4 @@
-"""Which classes are taken for which."""
+"""Counts of which classes are taken for which."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from .classification import ClassificationTest
 
 MOST_CLASSES = 12
-"""Beyond, a table of all pairs says less than a list of the worst."""
+"""Most classes in a table of all pairs; of more, a list of the worst says more."""
 
 MOST_PAIRS = 15
 """Length of that list."""
@@ -21,7 +21,7 @@ class Confusions:
     """Held-out rows by true and predicted class.
 
     Args:
-        classes: Names.
+        classes: Names of the classes.
         matrix: Rows of counts by true class, then predicted class; None where there are too many classes.
         most_frequent: Mistakes as (true, predicted, rows), the most frequent first.
     """
@@ -32,7 +32,7 @@ class Confusions:
 
     @classmethod
     def of(cls, test: ClassificationTest) -> Self:
-        """Counted over the test rows."""
+        """Count over the test rows."""
         counts = np.zeros((len(test.classes), len(test.classes)), dtype=int)
         np.add.at(counts, (test.y, test.label), 1)
         names = test.classes

@@ -1,4 +1,4 @@
-"""What a report is made of: plain values, as whoever trained the model knows them."""
+"""The contents of a report: plain values, as whoever trained the model knows them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Column:
     """One column of the table, as its training rows have it.
 
     Args:
-        name: As in the file's first line.
+        name: Name of the column in the file's first line.
         kind: "number" or "category".
-        low, median, high: Of a number.
-        categories: Those of a category.
-        missing: How many of the file's rows lack it.
+        low, median, high: Least, median and greatest value of a column of numbers.
+        categories: The categories of a column of these.
+        missing: Number of the file's rows that lack it.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Column:
             raise InputError(f'kind: {self.kind!r} was given for {self.name!r}; "number" or "category" would work.')
 
     def outside(self, value: object) -> str:
-        """Why a value was never seen in training, in words; "" where it was, or where nobody knows."""
+        """Say in words why a value was never seen in training; "" where it was, or where nobody knows."""
         if value is None:
             return ""
         if self.kind == "category":
@@ -54,15 +54,15 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """What the model was trained on.
+    """The table that the model was trained on.
 
     Args:
         file: Name of the file.
-        rows: All rows that were used, test rows too.
-        train_rows: Rows that the network was trained on.
-        validation_rows: Rows kept for choosing alone; 0 where choices were made by cross-validation.
+        rows: Number of all rows that were used, test rows too.
+        train_rows: Number of rows that the network was trained on.
+        validation_rows: Number of rows kept for choosing alone; 0 where choices were made by cross-validation.
         columns: The inputs, in the file's order.
-        target: What is predicted.
+        target: The column that is predicted.
     """
 
     file: str
@@ -78,9 +78,9 @@ class HeldOutRows:
     """The inputs of all test rows, in the order of the test's arrays.
 
     Args:
-        names: Columns.
-        values: One sequence per row: a number, a text, or None where it is missing.
-        numbers: Where each row stands in the file; the first after the header is 1.
+        names: Names of the columns.
+        values: One sequence per row, which holds a number, a text, or None where it is missing, for every column.
+        numbers: Number of each row in the file; the first after the header is 1.
     """
 
     names: tuple[str, ...]
@@ -96,12 +96,12 @@ class HeldOutRows:
 
 
 @dataclass(frozen=True)
-class Setting:
-    """One way of training that was tried.
+class TriedSetting:
+    """One way of training that was tried, with its score.
 
     Args:
-        values: By name, such as {"weight decay": 0.01}.
-        score: What it scored.
+        values: Values by name, such as {"weight decay": 0.01}.
+        score: Its score.
         error: Standard error of the score over folds, if there is one.
     """
 
@@ -115,16 +115,16 @@ class Choice:
     """How the model was chosen.
 
     Args:
-        settings: All that were tried; none where nothing was to choose.
-        chosen: Place of the one that was taken.
-        score: What was compared, in words: "mean CRPS".
-        better: Which scores are better.
-        folds: Of the cross-validation.
-        seconds: How long it took.
-        also: What was settled afterwards, by name.
+        settings: All settings that were tried; none where nothing was to choose.
+        chosen: Place of the chosen one among them.
+        score: Name of the score that was compared, such as "mean CRPS".
+        better: Whether "lower" or "higher" scores are better.
+        folds: Number of folds of the cross-validation.
+        seconds: Time that it took.
+        also: Values that were settled afterwards, by name.
     """
 
-    settings: tuple[Setting, ...]
+    settings: tuple[TriedSetting, ...]
     chosen: int
     score: str
     better: Literal["lower", "higher"]
@@ -144,11 +144,11 @@ class Provenance:
     """Where the model comes from.
 
     Args:
-        versions: Of the software, by name.
-        hardware: What it was trained on.
-        date: When.
-        command: What to run to get it again.
-        seconds: How long everything took.
+        versions: Versions of the software, by name.
+        hardware: The machine that it was trained on.
+        date: Date of the training.
+        command: Command that makes it again.
+        seconds: Time that everything took.
     """
 
     versions: Mapping[str, str]
@@ -163,13 +163,13 @@ class Report:
     """Everything that the page shows.
 
     Args:
-        table: What the model was trained on.
+        table: The table that the model was trained on.
         rows: Inputs of the test rows.
-        test: Predictions for them; its class says whether this is regression or classification.
+        test: Predictions for the test rows; its class says whether this is regression or classification.
         choice: How the model was chosen.
-        provenance: Versions, machine, date.
-        method: How it predicts, in a sentence or two.
-        title: None for "<target> from <file>".
+        provenance: Versions, machine and date.
+        method: A sentence or two about how it predicts.
+        title: Title of the page; None for "<target> from <file>".
         warnings: Sentences that the reader must see.
     """
 

@@ -1,4 +1,4 @@
-"""Sentences about the doubt that no score says."""
+"""Sentences about the doubt, beside the scores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .words import count, number, percent
 
 
 def doubt_words(test: RegressionTest | ClassificationTest) -> str:
-    """Where the doubt comes from, in the mean over the test rows."""
+    """Say where the doubt comes from, in the mean over the test rows."""
     if isinstance(test, RegressionTest):
         total = float((test.std**2).mean())
         share = float((test.epistemic_std**2).mean()) / total if total > 0 else 0.0
@@ -33,7 +33,7 @@ def doubt_words(test: RegressionTest | ClassificationTest) -> str:
 
 
 def unlike_words(test: RegressionTest | ClassificationTest) -> str:
-    """How many rows are unlike the training data, and how they fare; "" where nobody looked."""
+    """Say how many rows are unlike the training data, and how they fare; "" where nobody looked."""
     if test.unlike is None:
         return ""
     rows = int(test.unlike.sum())

@@ -13,27 +13,27 @@ from .regression import RegressionTest
 from .words import column_of_numbers, number, percent
 
 MOST_ROWS, FEWEST_ROWS, MOST_CELLS = 300, 50, 9000
-"""Rows of the table, and how many cells it may have before it gets shorter."""
+"""Most and fewest rows of the table, and how many cells it may have before it gets shorter."""
 
 MOST_COLUMNS = 60
-"""Input columns shown."""
+"""Most input columns that are shown."""
 
 LONGEST = 60
-"""Characters of a cell."""
+"""Most characters in a cell."""
 
 LARGEST_WHOLE = 1e15
-"""Up to which whole numbers are written in full."""
+"""Size up to which whole numbers are written in full."""
 
 
 @dataclass(frozen=True)
-class Cell:
-    """Text with what the eye gets beside it.
+class TableCell:
+    """One cell of the table: text, and perhaps a bar or a mark.
 
     Args:
-        text: What is written.
-        note: Why it is marked; "" where it is not.
+        text: The text.
+        note: Reason why it is marked; "" where it is not.
         bar: Length of a bar from 0 to 1, or None.
-        numeric: Whether it stands on the right.
+        numeric: Whether the text stands on the right.
     """
 
     text: str
@@ -44,33 +44,33 @@ class Cell:
 
 @dataclass(frozen=True)
 class DoubtedRows:
-    """The table.
+    """The table of the most doubted rows.
 
     Args:
         answers: Names of the columns that the model fills.
-        inputs: Names of those that come after, from the file.
-        rows: Cells, the most doubted row first.
-        left_out_columns: How many inputs are not shown.
-        also_unlike: How many of the rows are there only because they are unlike the training data.
+        inputs: Names of the columns from the file, which come after.
+        rows: Cells of every row, the most doubted row first.
+        left_out_columns: Number of input columns that are not shown.
+        also_unlike: Number of the rows that are there only because they are unlike the training data.
     """
 
     answers: tuple[str, ...]
     inputs: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[TableCell, ...], ...]
     left_out_columns: int
     also_unlike: int
 
     @classmethod
     def of(cls, report: Report) -> DoubtedRows:
-        """The most doubted rows of a report, the most doubted first."""
+        """Make the table of a report."""
         test = report.test
         shown = report.table.columns[:MOST_COLUMNS]
         most = min(MOST_ROWS, max(FEWEST_ROWS, MOST_CELLS // (len(shown) + 8)))
         order, also = _chosen(test, most)
         answers = _regression(test, order) if isinstance(test, RegressionTest) else _classification(test, order)
-        answers = {"Row": [Cell(str(report.rows.numbers[at])) for at in order], **answers}
+        answers = {"Row": [TableCell(str(report.rows.numbers[at])) for at in order], **answers}
         if test.unlike is not None:
-            answers["Flag"] = [Cell("⚠ unlike" if test.unlike[at] else "", numeric=False) for at in order]
+            answers["Flag"] = [TableCell("⚠ unlike" if test.unlike[at] else "", numeric=False) for at in order]
         inputs = [[_input(column, report.rows.values[at][place]) for at in order] for place, column in enumerate(shown)]
         return cls(
             tuple(answers),
@@ -82,7 +82,10 @@ class DoubtedRows:
 
 
 def _chosen(test: RegressionTest | ClassificationTest, most: int) -> tuple[list[int], int]:
-    """Rows from the most doubted on; a third of the places is kept for strange rows that are not doubted much."""
+    """Choose the most doubted rows, and for up to a third of the places strange rows that are doubted less.
+
+    Returns their numbers, the most doubted first, and how many are there for their strangeness alone.
+    """
     order = np.argsort(-test.doubt, kind="stable")
     if test.unlike is None or len(order) <= most:
         return order[:most].tolist(), 0
@@ -94,45 +97,49 @@ def _chosen(test: RegressionTest | ClassificationTest, most: int) -> tuple[list[
     return order[taken].tolist(), int((taken != ranks[:most]).sum())
 
 
-def _regression(test: RegressionTest, order: list[int]) -> dict[str, list[Cell]]:
-    def cells(values: Array) -> list[Cell]:
+def _regression(test: RegressionTest, order: list[int]) -> dict[str, list[TableCell]]:
+    """Make the columns of predicted numbers, by name."""
+
+    def cells(values: Array) -> list[TableCell]:
         # The doubt says how many decimals of a prediction mean anything.
-        return [Cell(text) for text in column_of_numbers(values[order].tolist(), 3, test.std.tolist())]
+        return [TableCell(text) for text in column_of_numbers(values[order].tolist(), 3, test.std.tolist())]
 
     greatest = float(test.std.max()) or 1.0
     bars = [float(test.std[at]) / greatest for at in order]
     return {
         "Predicted": cells(test.mean),
-        "Doubt (±)": [Cell(cell.text, bar=bar) for cell, bar in zip(cells(test.std), bars, strict=True)],
+        "Doubt (±)": [TableCell(cell.text, bar=bar) for cell, bar in zip(cells(test.std), bars, strict=True)],
         f"{percent(test.level)} from": cells(test.lower),
         "to": cells(test.upper),
         "True": cells(test.y),
         "Error": cells(test.y - test.mean),
-        "Held": [Cell("yes" if test.inside[at] else "✗ no", numeric=False) for at in order],
+        "Held": [TableCell("yes" if test.inside[at] else "✗ no", numeric=False) for at in order],
     }
 
 
-def _classification(test: ClassificationTest, order: list[int]) -> dict[str, list[Cell]]:
+def _classification(test: ClassificationTest, order: list[int]) -> dict[str, list[TableCell]]:
+    """Make the columns of predicted classes, by name."""
     most = float(np.log(len(test.classes))) or 1.0
     doubt = column_of_numbers(test.entropy[order].tolist(), 3)
     return {
-        "Predicted": [Cell(_short(test.classes[test.label[at]]), numeric=False) for at in order],
-        "Probability": [Cell(f"{100 * test.confidence[at]:.1f} %") for at in order],
+        "Predicted": [TableCell(_short(test.classes[test.label[at]]), numeric=False) for at in order],
+        "Probability": [TableCell(f"{100 * test.confidence[at]:.1f} %") for at in order],
         "Doubt (entropy)": [
-            Cell(text, bar=min(1.0, float(test.entropy[at]) / most)) for text, at in zip(doubt, order, strict=True)
+            TableCell(text, bar=min(1.0, float(test.entropy[at]) / most)) for text, at in zip(doubt, order, strict=True)
         ],
-        "True": [Cell(_short(test.classes[test.y[at]]), numeric=False) for at in order],
-        "Right": [Cell("yes" if test.right[at] else "✗ no", numeric=False) for at in order],
+        "True": [TableCell(_short(test.classes[test.y[at]]), numeric=False) for at in order],
+        "Right": [TableCell("yes" if test.right[at] else "✗ no", numeric=False) for at in order],
     }
 
 
-def _input(column: Column, value: object) -> Cell:
+def _input(column: Column, value: object) -> TableCell:
+    """Make the cell of an input, marked where training never saw such a value."""
     shown = value
     if isinstance(value, float) and value.is_integer() and abs(value) < LARGEST_WHOLE:
         shown = int(value)  # in full: it may be an id
     # Without the thousands' marks: 2,019 is no year.
     text = shown if isinstance(shown, str) else number(shown, 6).replace(",", "")
-    return Cell(_short(text), column.outside(value), numeric=column.kind == "number")
+    return TableCell(_short(text), column.outside(value), numeric=column.kind == "number")
 
 
 def _short(text: str) -> str:

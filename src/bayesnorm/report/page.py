@@ -24,24 +24,24 @@ from .verdict import SYMBOLS
 from .words import count, duration, number, percent, unbroken
 
 MOST_CATEGORIES = 6
-"""Categories named in the list of columns."""
+"""Most categories that are named in the list of columns."""
 
 MOST_COLUMNS = 200
-"""Columns in that list."""
+"""Most columns in that list."""
 
 
 def write_report(report: Report, path: str | os.PathLike[str]) -> None:
     """Write the page, whole or not at all.
 
     Args:
-        report: What it shows.
+        report: What the page shows.
         path: The HTML file; its folder must exist.
     """
     write_bytes(Path(path), render(report).encode())
 
 
 def render(report: Report) -> str:
-    """The page as HTML."""
+    """Return the page as HTML."""
     try:
         from jinja2 import Environment, StrictUndefined
     except ImportError as error:
@@ -53,9 +53,10 @@ def render(report: Report) -> str:
 
 
 def _context(report: Report) -> dict[str, Any]:
+    """Return all that the template uses, by name."""
     test, table = report.test, report.table
     found = verdicts(report)
-    level, headline = advice(found)
+    grade, headline = advice(found)
     script = _text("page.js")
     rows = len(test)
     return {
@@ -67,8 +68,8 @@ def _context(report: Report) -> dict[str, Any]:
         "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         "regression": isinstance(test, RegressionTest),
         "verdicts": found,
-        "level": level,
-        "symbol": SYMBOLS[level],
+        "grade": grade,
+        "symbol": SYMBOLS[grade],
         "headline": headline,
         "test_rows": rows,
         "columns": [(column, _summary(column)) for column in table.columns[:MOST_COLUMNS]],
@@ -86,6 +87,7 @@ def _context(report: Report) -> dict[str, Any]:
 
 
 def _summary(column: Column) -> str:
+    """Say in words what a column holds."""
     if column.kind == "category":
         named = ", ".join(name if len(name) <= 30 else name[:29] + "…" for name in column.categories[:MOST_CATEGORIES])
         more = ", …" if len(column.categories) > MOST_CATEGORIES else ""
@@ -97,6 +99,7 @@ def _summary(column: Column) -> str:
 
 
 def _css() -> str:
+    """Return the style sheet with the pictures' colours of both themes."""
     css = _text("page.css")
     for theme in ("light", "dark"):
         css = css.replace(f"/* {theme} pictures */", colour_variables(theme))
@@ -104,4 +107,5 @@ def _css() -> str:
 
 
 def _text(name: str) -> str:
+    """Read a file that lies beside this one."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")

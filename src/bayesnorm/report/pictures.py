@@ -1,4 +1,4 @@
-"""The pictures of a report, each with its words."""
+"""The pictures of a report, each with its title and caption."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 from ..plots import (
     CalibrationPlot,
     CoveragePlot,
-    EntropyCDF,
+    EntropyPlot,
     Plot,
     ReliabilityDiagram,
-    RetentionCurve,
+    RetentionPlot,
     UncertaintyErrorPlot,
     style,
 )
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SIZE = (4.7, 3.9)
-"""Inches: small enough that words stay legible on a phone."""
+"""Width and height in inches: small enough that words stay legible on a phone."""
 
 MANY = 500
-"""Rows from which on classes' confidence is looked at more finely."""
+"""Number of rows from which the confidence of classes is parted into ten bins rather than five."""
 
 GROUP = 25
-"""Rows in a group of doubt at the least."""
+"""Fewest rows in a group of doubt."""
 
 
 @dataclass(frozen=True)
-class Picture:
+class PagePicture:
     """One of the page's pictures.
 
     Args:
         group: The section that it belongs to.
-        title: What one should see.
-        svg: The picture.
-        caption: What it shows, and what was measured.
+        title: Title, which says what one should see.
+        svg: The picture as an `<svg>` element.
+        caption: Text that says what it shows, and what was measured.
     """
 
     group: Literal["prediction", "doubt"]
@@ -53,12 +53,12 @@ class Picture:
     caption: str
 
 
-def pictures(test: RegressionTest | ClassificationTest) -> tuple[Picture, ...]:
-    """All pictures, in the order of the page."""
+def pictures(test: RegressionTest | ClassificationTest) -> tuple[PagePicture, ...]:
+    """Draw all pictures, in the order of the page."""
     return _regression(test) if isinstance(test, RegressionTest) else _classification(test)
 
 
-def _regression(test: RegressionTest) -> tuple[Picture, ...]:
+def _regression(test: RegressionTest) -> tuple[PagePicture, ...]:
     level = percent(test.level)
     shown = f" {MOST_POINTS} of {len(test):,} rows are drawn." if len(test) > MOST_POINTS else ""
     error = test.y - test.mean
@@ -66,7 +66,7 @@ def _regression(test: RegressionTest) -> tuple[Picture, ...]:
     groups = max(2, min(6, len(test) // GROUP))
     coverage = CoveragePlot.of_arrays(test.std, test.inside, level=test.level, groups=groups)
     doubt = UncertaintyErrorPlot.of_arrays(error, test.std, test.constant_std)
-    retention = RetentionCurve.of_arrays({"doubt": test.std}, np.abs(error), score="mean absolute error")
+    retention = RetentionPlot.of_arrays({"doubt": test.std}, np.abs(error), score="mean absolute error")
     return (
         _picture(
             "prediction",
@@ -110,15 +110,15 @@ def _regression(test: RegressionTest) -> tuple[Picture, ...]:
     )
 
 
-def _classification(test: ClassificationTest) -> tuple[Picture, ...]:
+def _classification(test: ClassificationTest) -> tuple[PagePicture, ...]:
     predictive = test.predictive()
     wrong = ~test.right
     reliability = ReliabilityDiagram.of(predictive, test.y, bins=10 if len(test) >= MANY else 5)
-    retention = RetentionCurve.of_arrays({"doubt": test.entropy}, wrong.astype(float), score="error rate", unit="%")
+    retention = RetentionPlot.of_arrays({"doubt": test.entropy}, wrong.astype(float), score="error rate", unit="%")
     parts = {
         name: one_draw(test.probs[which]) for name, which in (("right", test.right), ("wrong", wrong)) if which.any()
     }
-    entropy = EntropyCDF.of(parts, title="Mistakes should be doubted more")
+    entropy = EntropyPlot.of(parts, title="Mistakes should be doubted more")
     return (
         _picture(
             "doubt",
@@ -143,18 +143,19 @@ def _classification(test: ClassificationTest) -> tuple[Picture, ...]:
     )
 
 
-def _gain(curve: RetentionCurve) -> str:
+def _gain(curve: RetentionPlot) -> str:
+    """Say how much of the possible gain the doubt has."""
     ratio = curve.ratio["doubt"]
     return "" if ratio is None else f"Now: {percent(ratio)} of what a perfect order would gain."
 
 
-def _picture(group: Literal["prediction", "doubt"], title: str, plot: Plot, caption: str) -> Picture:
+def _picture(group: Literal["prediction", "doubt"], title: str, plot: Plot, caption: str) -> PagePicture:
     prefix = type(plot).__name__
-    return Picture(group, title, themed_svg(lambda: _draw(plot), f"{title}. {caption}", prefix), caption)
+    return PagePicture(group, title, themed_svg(lambda: _draw(plot), f"{title}. {caption}", prefix), caption)
 
 
 def _draw(plot: Plot) -> Axes:
-    """The plot without its own headline, which the page says in words that wrap, and with its legend below."""
+    """Draw the plot without its own headline, which the page says in words that wrap, and with its legend below."""
     figure = style.matplotlib().figure.Figure(figsize=SIZE, layout="constrained")
     ax = plot.draw(figure.add_subplot())
     ax.set_title("")

@@ -1,4 +1,4 @@
-"""Predictions against what came, and what was left over."""
+"""Plots of predictions against targets, and of what was left over."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_POINTS, MOST_INTERVALS = 600, 150
-"""What a picture can show before it is a blot."""
+"""Most points and intervals that a picture can show before it is a blot."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class PredictedTruePlot:
     """Targets against predictions, (points,), of rows evenly spaced over the predictions' order.
 
     Args:
-        mean, lower, upper: Of the predictives.
-        y: Targets.
-        all_rows: How many rows they were taken from.
+        mean, lower, upper: Means and intervals of the predictives.
+        y: The targets.
+        all_rows: Number of rows that they were taken from.
     """
 
     mean: Array
@@ -37,17 +37,17 @@ class PredictedTruePlot:
 
     @classmethod
     def from_test(cls, test: RegressionTest) -> Self:
-        """A selection of the test rows."""
+        """Take a selection of the test rows."""
         order = np.argsort(test.mean, kind="stable")[spread_out(len(test), MOST_POINTS)]
         return cls(test.mean[order], test.lower[order], test.upper[order], test.y[order], len(test))
 
     @property
     def inside(self) -> np.ndarray:
-        """Whose interval holds the target."""
+        """Mask of the points whose interval holds the target."""
         return (self.lower <= self.y) & (self.y <= self.upper)
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax` (or a new figure): a point where prediction and truth meet, its interval drawn sideways."""
+        """Draw into `ax`, or into a new figure: a point for every row, its interval drawn sideways."""
         now = style.current()
         ax = style.axes(ax, style.SQUARE)
         ends = [min(self.y.min(), self.mean.min()), max(self.y.max(), self.mean.max())]
@@ -65,12 +65,12 @@ class PredictedTruePlot:
 
 @dataclass(frozen=True)
 class ResidualPlot:
-    """What predictions missed by, (points,), of rows evenly spaced over the predictions' order.
+    """Errors of predictions, (points,), of rows evenly spaced over the predictions' order.
 
     Args:
         mean: Predictions.
         error: Target less prediction.
-        inside: Whose interval holds the target.
+        inside: Mask of the points whose interval holds the target.
     """
 
     mean: Array
@@ -79,12 +79,12 @@ class ResidualPlot:
 
     @classmethod
     def from_test(cls, test: RegressionTest) -> Self:
-        """A selection of the test rows."""
+        """Take a selection of the test rows."""
         order = np.argsort(test.mean, kind="stable")[spread_out(len(test), MOST_POINTS)]
         return cls(test.mean[order], (test.y - test.mean)[order], test.inside[order])
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax` (or a new figure)."""
+        """Draw into `ax`, or into a new figure."""
         now = style.current()
         ax = style.axes(ax, style.SQUARE)
         ax.axhline(0.0, color=now.ink, linewidth=1.0, linestyle="--")
@@ -98,6 +98,7 @@ class ResidualPlot:
 
 
 def _points(ax: Axes, x: Array, y: Array, inside: np.ndarray) -> None:
+    """Draw points, and crosses where an interval does not hold its target."""
     now = style.current()
     ax.plot(x[inside], y[inside], "o", ms=4, mew=0, alpha=0.75, color=now.model, label="held by its interval")
     ax.plot(x[~inside], y[~inside], "x", ms=5, mew=1.4, color=now.rival, label="not held")

@@ -1,20 +1,30 @@
-"""Predictions of a number for held-out rows, their scores, and those of what needs no model."""
+"""Predictions of a number for held-out rows, with their scores and the scores of guesses."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from statistics import NormalDist
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..arguments import require_positive
 from ..errors import InputError
-from ..metrics import VARIANCE_FLOOR, optimal_crps, pit, pll_points
+from ..metrics import (
+    VARIANCE_FLOOR,
+    coverage,
+    crps,
+    crps_points,
+    gaussian_pll,
+    normalised_crps,
+    pit,
+    pll_points,
+    rmse,
+)
 from ..metrics.arguments import finite_std, regression_targets
 from ..predictive import RegressionPredictive
-from ..predictive.regression import gaussian_crps, require_level
+from ..predictive.regression import require_level
 from .arrays import Array, flags, flat, per_row
 
 VECTORS = ("y", "mean", "std", "epistemic_std", "aleatoric_std", "lower", "upper", "pit", "log_density")
@@ -22,7 +32,7 @@ VECTORS = ("y", "mean", "std", "epistemic_std", "aleatoric_std", "lower", "upper
 
 @dataclass(frozen=True)
 class RegressionScores:
-    """Means over the test rows, in the target's units where they have any.
+    """Scores over the test rows, in the target's units where they have any.
 
     Args:
         rmse: Root mean squared error; lower is better.
@@ -44,20 +54,20 @@ class RegressionScores:
 
 @dataclass(frozen=True)
 class RegressionTest:
-    """What was predicted for N held-out rows, and what came; every array (N,), in the target's units.
+    """Predictions for N held-out rows, and their targets; every array is (N,), in the target's units.
 
     Args:
-        y: Targets.
-        mean, std: Of the predictive distributions.
-        epistemic_std, aleatoric_std: Its two parts: the draws' disagreement, and noise.
-        lower, upper: Central intervals.
+        y: The targets.
+        mean, std: Means and standard deviations of the predictive distributions.
+        epistemic_std, aleatoric_std: The two parts of the latter: the draws' disagreement, and noise.
+        lower, upper: Ends of the central intervals.
         pit: Predictive probability of a target at or below y; by the intervals, where these are not the predictive's
             own.
         log_density: Log of the predictive density at y.
-        train_mean, train_std: Of the training targets: all that a guess needs.
+        train_mean, train_std: Mean and standard deviation of the training targets: all that a guess needs.
         constant_std: The one error bar for all rows about the same means, from validation rows.
         level: Probability of the intervals.
-        unlike: Rows unlike the training data, bool; None where nobody looked.
+        unlike: Mask of the rows that are unlike the training data; None where nobody looked.
     """
 
     y: Array
@@ -85,8 +95,7 @@ class RegressionTest:
             object.__setattr__(self, "unlike", flags("unlike", self.unlike, rows))
         require_level(self.level)
         for name in ("train_std", "constant_std"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise InputError(f"{name}: {getattr(self, name)} was given; a positive number would work.")
+            require_positive(name, getattr(self, name), error=InputError)
         if (self.std < 0).any() or (self.lower > self.upper).any():
             raise InputError("std or lower: negative, or above upper, in some rows; proper intervals would work.")
 
@@ -105,16 +114,16 @@ class RegressionTest:
         interval: tuple[Any, Any] | None = None,
         unlike: Any = None,
     ) -> Self:
-        """From predictions on test rows.
+        """Take predictions on test rows.
 
         Args:
-            predictive: One output per row.
+            predictive: Predictions of one output per row.
             y: Test targets.
             train_y: Training targets.
             constant_variance: What `metrics.constant_variance` found on validation rows.
             level: Probability of the intervals.
             interval: Lower and upper ends, each (N,); None for the predictive's own.
-            unlike: Rows unlike the training data, (N,) bool, if somebody looked.
+            unlike: Mask of the rows that are unlike the training data, (N,), if somebody looked.
         """
         target = regression_targets(predictive, y)
         if predictive.mean.numel() != len(predictive.mean):
@@ -140,51 +149,57 @@ class RegressionTest:
 
     @property
     def inside(self) -> NDArray[np.bool_]:
-        """Which targets lie within their intervals."""
+        """Mask of the targets that lie within their intervals."""
         return (self.lower <= self.y) & (self.y <= self.upper)
 
     @property
     def doubt(self) -> Array:
-        """What rows are ordered by: the predictive standard deviation."""
+        """The doubt that rows are ordered by: the predictive standard deviation."""
         return self.std
 
     def crps_points(self) -> Array:
-        """CRPS of every row."""
-        return _crps(self.y, self.mean, self.std)
+        """Return the CRPS of every row."""
+        return flat(crps_points(_gaussians(self.mean, self.std), self.y))
 
     def constant_crps_points(self) -> Array:
-        """CRPS of every row with the one error bar about the same means."""
-        return _crps(self.y, self.mean, np.full_like(self.std, self.constant_std))
+        """Return the CRPS of every row with the one error bar about the same means."""
+        return flat(crps_points(self._one_error_bar, self.y))
 
     def scores(self) -> dict[str, RegressionScores]:
-        """Of the "model", of "one_error_bar" for all rows about its means, and of the "training_mean"."""
-        constant = np.full_like(self.y, self.constant_std)
-        guess = np.full_like(self.y, self.train_mean), np.full_like(self.y, self.train_std)
-        crps, worse = float(self.crps_points().mean()), float(self.constant_crps_points().mean())
-        best = float(optimal_crps(self.y - self.mean).mean())
-        room = worse - best
-        known = room > 1e-9 * worse
-        rmse, r2 = _errors(self.y, self.mean)
-        share = 100 * (worse - crps) / room if known else None
+        """Return scores of the "model", of "one_error_bar" for all rows about its means, and of the "training_mean"."""
+        model = _gaussians(self.mean, self.std)
+        guess = _gaussians(np.full_like(self.y, self.train_mean), np.full_like(self.y, self.train_std))
+        try:
+            share = float(normalised_crps(model, self.y, self.constant_std**2))
+        except InputError:  # one error bar is as good as the best for every row
+            share = None
         return {
-            "model": RegressionScores(rmse, r2, crps, share, float(self.log_density.mean()), float(self.inside.mean())),
-            "one_error_bar": self._gaussian(self.mean, constant, 0.0 if known else None),
-            "training_mean": self._gaussian(*guess, None),
+            "model": replace(
+                self._scores(model, share), pll=float(self.log_density.mean()), coverage=float(self.inside.mean())
+            ),
+            "one_error_bar": self._scores(self._one_error_bar, None if share is None else 0.0),
+            "training_mean": self._scores(guess, None),
         }
 
-    def _gaussian(self, mean: Array, std: Array, normalised: float | None) -> RegressionScores:
-        z = (self.y - mean) / std
-        pll = float((-0.5 * z**2 - np.log(std) - 0.5 * np.log(2 * np.pi)).mean())
-        reach = NormalDist().inv_cdf((1 + self.level) / 2)
-        crps = float(_crps(self.y, mean, std).mean())
-        return RegressionScores(*_errors(self.y, mean), crps, normalised, pll, float((np.abs(z) <= reach).mean()))
+    @property
+    def _one_error_bar(self) -> RegressionPredictive:
+        """The same means with one error bar for all rows."""
+        return _gaussians(self.mean, np.full_like(self.std, self.constant_std))
+
+    def _scores(self, predictive: RegressionPredictive, share: float | None) -> RegressionScores:
+        """Compute all scores of Gaussians; `share` is their normalised CRPS."""
+        error, spread = float(rmse(predictive, self.y)), float(self.y.var())
+        return RegressionScores(
+            rmse=error,
+            r2=1 - error**2 / spread if spread > 0 else float("nan"),
+            crps=float(crps(predictive, self.y)),
+            normalised_crps=share,
+            pll=float(gaussian_pll(predictive, self.y, floor=VARIANCE_FLOOR * self.train_std**2)),
+            coverage=float(coverage(predictive, self.y, self.level)),
+        )
 
 
-def _crps(y: Array, mean: Array, std: Array) -> Array:
-    return flat(gaussian_crps(*(torch.from_numpy(np.ascontiguousarray(value)) for value in (y, mean, std))))
-
-
-def _errors(y: Array, mean: Array) -> tuple[float, float]:
-    square = float(((y - mean) ** 2).mean())
-    spread = float(y.var())
-    return square**0.5, 1 - square / spread if spread > 0 else float("nan")
+def _gaussians(mean: Array, std: Array) -> RegressionPredictive:
+    """Return Gaussians of one output per row as a predictive."""
+    loc, scale = (torch.from_numpy(np.ascontiguousarray(part))[None] for part in (mean, std))
+    return RegressionPredictive(loc, scale)

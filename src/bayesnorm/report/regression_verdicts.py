@@ -1,4 +1,4 @@
-"""The three answers where a number is predicted."""
+"""The three verdicts where a number is predicted."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import scipy
 from ..plots.binomial import CHANCE
 from .regression import RegressionTest
 from .standard_errors import CLEAR, standard_errors_from_zero
-from .verdict import CLOSE, FEW, HALF, LITTLE, NEAR, Level, Verdict, on_line
+from .verdict import CLOSE, FEW, HALF, LITTLE, NEAR, Grade, Verdict, on_line
 from .words import count, number, percent
 
 
 def prediction(test: RegressionTest) -> Verdict:
-    """Against the average of the training targets."""
+    """Judge whether it predicts better than the average of the training targets."""
     scores = test.scores()
     model, guess = scores["model"], scores["training_mean"]
     clear = standard_errors_from_zero((test.y - test.train_mean) ** 2 - (test.y - test.mean) ** 2) > CLEAR
     left = model.rmse / guess.rmse if guess.rmse > 0 else 1.0
-    level: Level = "poor" if not clear else "good" if left**2 <= 1 - HALF else "fair"
+    grade: Grade = "poor" if not clear else "good" if left**2 <= 1 - HALF else "fair"
     if clear:
         headline = f"Its errors are {percent(1 - left)} smaller than those of always answering the average."
     else:
@@ -30,7 +30,7 @@ def prediction(test: RegressionTest) -> Verdict:
     )
     return Verdict(
         topic="prediction",
-        level=level,
+        grade=grade,
         headline=headline,
         detail=detail,
         place=on_line(1 - left),
@@ -41,31 +41,31 @@ def prediction(test: RegressionTest) -> Verdict:
 
 
 def honesty(test: RegressionTest) -> Verdict:
-    """Do intervals hold as many targets as they say, as far as chance allows one to tell?"""
+    """Judge whether intervals hold as many targets as they say, as far as chance allows one to tell."""
     rows, held = len(test), int(test.inside.sum())
     least, most = (int(bound) for bound in scipy.stats.binom.interval(CHANCE, rows, test.level))
     share = held / rows
-    level: Level
+    grade: Grade
     caution = ""
     if held < least and test.level - share > NEAR:
-        level, say = "poor", ", too few: it is too sure of itself."
+        grade, say = "poor", ", too few: it is too sure of itself."
     elif held < least:
-        level, say, caution = (
+        grade, say, caution = (
             "fair",
             ", a little too few: it is somewhat too sure.",
             "it is somewhat too sure of itself",
         )
     elif held > most:
-        level, say, caution = (
+        grade, say, caution = (
             "fair",
             ", more than promised: it is too cautious.",
             "its intervals are wider than need be",
         )
     elif rows < FEW:
-        level, say = "fair", ": as they should, but so few rows prove little."
+        grade, say = "fair", ": as they should, but so few rows prove little."
         caution = "too few rows were held out to tell whether its doubt is honest"
     else:
-        level = "good"
+        grade = "good"
         say = ": as they should" + ("." if abs(share - test.level) <= CLOSE else ", as far as so many rows can tell.")
     headline = f"{percent(test.level)} intervals held {percent(share)} of {count(rows, 'held-out row')}{say}"
     detail = (
@@ -75,11 +75,11 @@ def honesty(test: RegressionTest) -> Verdict:
     low = max(0.0, min(2 * test.level - 1, share - 0.05))
     place, start, end = (on_line((value - low) / (1 - low)) for value in (share, least / rows, most / rows))
     ends = (f"{percent(low)} held", "all held")
-    return Verdict("honesty", level, headline, detail, place, (start, end), ends, caution)
+    return Verdict("honesty", grade, headline, detail, place, (start, end), ends, caution)
 
 
 def usefulness(test: RegressionTest) -> Verdict:
-    """Is doubt for each row better than one error bar for all of them?"""
+    """Judge whether doubt for each row is better than one error bar for all of them."""
     share = test.scores()["model"].normalised_crps
     own, constant = test.crps_points(), test.constant_crps_points()
     clear = standard_errors_from_zero(constant - own) > CLEAR
@@ -87,16 +87,16 @@ def usefulness(test: RegressionTest) -> Verdict:
         f"CRPS {number(float(own.mean()), 3)}, against {number(float(constant.mean()), 3)} with one error bar for all "
         "rows. Nobody reaches 100 %: that takes knowing every error beforehand."
     )
-    level: Level = "fair"
+    grade: Grade = "fair"
     caution = "its doubt hardly tells one row from another"
     if share is None or share <= 0:
-        level, headline = "poor", "Its doubt is no better than a constant error bar."
+        grade, headline = "poor", "Its doubt is no better than a constant error bar."
     elif share < LITTLE:
         headline = "Its doubt is hardly better than a constant error bar."
         detail = f"It is {percent(share / 100, 1)} of the way from there to perfect. {detail}"
     else:
         headline = f"Its doubt is {percent(share / 100)} of the way from one-size-fits-all to perfect"
-        level = "good" if clear else "fair"
+        grade = "good" if clear else "fair"
         if not clear:
             headline += ", which may be chance"
             detail += " The difference is less than two standard errors."
@@ -104,7 +104,7 @@ def usefulness(test: RegressionTest) -> Verdict:
         headline += "."
     return Verdict(
         topic="usefulness",
-        level=level,
+        grade=grade,
         headline=headline,
         detail=detail,
         place=on_line((share or 0.0) / 100),

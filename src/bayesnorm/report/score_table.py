@@ -1,4 +1,4 @@
-"""The model's scores beside those of what needs no model."""
+"""The table of the model's scores, beside those of guesses that need no model."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ REPEATS = 100
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """The scores as texts.
+    """The table of scores, as texts.
 
     Args:
-        names: Who is scored, the model first.
-        rows: Per score its name, what it means, and one text for each of them.
-        note: Who the others are.
+        names: Names of those that are scored, the model first.
+        rows: For every score its name, what it means, and one text for each of those names.
+        note: A sentence that says who the others are.
     """
 
     names: tuple[str, ...]
@@ -33,7 +33,7 @@ class ScoreTable:
 
 
 def score_table(test: RegressionTest | ClassificationTest) -> ScoreTable:
-    """All scores of the test rows."""
+    """Make the table of all scores of the test rows."""
     return _regression(test) if isinstance(test, RegressionTest) else _classification(test)
 
 
@@ -112,12 +112,13 @@ def _classification(test: ClassificationTest) -> ScoreTable:
 
 
 def _texts(values: Iterable[float]) -> tuple[str, ...]:
+    """Write the scores of all, with as many decimals as the model's needs."""
     given = list(values)
     return tuple(column_of_numbers(given, like=given[:1]))
 
 
 def ece_by_chance(test: ClassificationTest) -> float:
-    """Mean ECE that the model's probabilities would get, if labels really came with these probabilities."""
+    """Return the mean ECE that the model's probabilities would get if labels really came with them."""
     generator = np.random.default_rng(0)
     predictive = test.predictive()
     edges = test.probs.cumsum(1)

@@ -16,12 +16,12 @@ COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
 
 
 def themed_svg(draw: Callable[[], Axes], label: str, prefix: str) -> str:
-    """The picture as an `<svg>` element whose colours are CSS variables, which `colour_variables` sets.
+    """Return the picture as an `<svg>` element whose colours are CSS variables, which `colour_variables` sets.
 
     Args:
-        draw: Draws it in the current theme.
-        label: What it shows, for those who cannot see it.
-        prefix: How its ids begin.
+        draw: Function that draws it in the current theme.
+        label: Text that says what it shows, for those who cannot see it.
+        prefix: Text that its ids begin with.
     """
     with style.theme("light", transparent=True):
         text = figure_svg(draw(), prefix=prefix)
@@ -31,7 +31,7 @@ def themed_svg(draw: Callable[[], Axes], label: str, prefix: str) -> str:
 
 
 def colour_variables(theme: str) -> str:
-    """CSS declarations of the variables for "light" or "dark"."""
+    """Return CSS declarations of the variables for "light" or "dark"."""
     pairs = _light_to_dark().items()
     return "".join(f"--{light[1:]}:{light if theme == 'light' else dark};" for light, dark in pairs)
 

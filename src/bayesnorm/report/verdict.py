@@ -1,4 +1,4 @@
-"""One answer in plain words, and how strict answers are.
+"""Verdicts in plain words, and how strict they are.
 
 Every judgement allows for chance: what few rows cannot show is called neither good nor poor.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Level = Literal["good", "fair", "poor"]
+Grade = Literal["good", "fair", "poor"]
 Topic = Literal["prediction", "honesty", "usefulness"]
 
 HALF = 0.5
-"""Share of a guess's errors (variance, or wrong rows) that a good model takes away."""
+"""Share of a guess's errors (variance, or wrong rows) that a good model has to take away."""
 
 NEAR = 0.03
 """A share that is off by more than chance, but by no more than this, is only fairly wrong."""
@@ -31,27 +31,27 @@ QUESTIONS: dict[Topic, str] = {
     "honesty": "Is its doubt honest?",
     "usefulness": "Is its doubt useful?",
 }
-WORDS: dict[Level, str] = {"good": "Yes", "fair": "With care", "poor": "No"}
-SYMBOLS: dict[Level, str] = {"good": "✓", "fair": "!", "poor": "✗"}
+WORDS: dict[Grade, str] = {"good": "Yes", "fair": "With care", "poor": "No"}
+SYMBOLS: dict[Grade, str] = {"good": "✓", "fair": "!", "poor": "✗"}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One answer.
+    """One of the three verdicts on a model.
 
     Args:
-        topic: What is asked.
-        level: "good", "fair" or "poor".
+        topic: The question that it answers.
+        grade: "good", "fair" or "poor".
         headline: A short sentence.
         detail: The numbers behind it.
-        place: Where the model stands on a line from 0 to 1, for the eye.
+        place: Place of the model on a line from 0 to 1.
         span: The part of that line where it should stand.
-        ends: What 0 and 1 on that line mean.
-        caution: What to be careful about where it is "fair", as part of a sentence.
+        ends: Words for 0 and 1 on that line.
+        caution: Part of a sentence that says what to be careful about where it is "fair".
     """
 
     topic: Topic
-    level: Level
+    grade: Grade
     headline: str
     detail: str
     place: float
@@ -65,13 +65,13 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        return WORDS[self.level]
+        return WORDS[self.grade]
 
     @property
     def symbol(self) -> str:
-        return SYMBOLS[self.level]
+        return SYMBOLS[self.grade]
 
 
 def on_line(value: float) -> float:
-    """Kept between 0 and 1."""
+    """Return the value kept between 0 and 1."""
     return min(1.0, max(0.0, float(value)))

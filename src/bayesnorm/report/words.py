@@ -1,4 +1,4 @@
-"""Numbers as a reader wants them."""
+"""Numbers written as a reader wants them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from statistics import median
 
 
 def number(value: object, digits: int = 4) -> str:
-    """A number with so many significant digits, thousands set apart; texts stay, None and NaN become a dash."""
+    """Write a number with so many significant digits, thousands set apart; texts stay, None and NaN become a dash."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -25,7 +25,7 @@ def number(value: object, digits: int = 4) -> str:
 
 
 def percent(share: float, decimals: int = 0) -> str:
-    """0.91 as "91 %"; what is not all never reads as all, nor what is not none as none."""
+    """Write 0.91 as "91 %"; what is not all never reads as all, nor what is not none as none."""
     if share in (0.0, 1.0):
         return f"{100 * share:.0f} %"
     least = 10.0 ** (-decimals - 2)
@@ -35,24 +35,24 @@ def percent(share: float, decimals: int = 0) -> str:
 
 
 def count(number_of: int, thing: str) -> str:
-    """1 row, 2 rows."""
+    """Write a number of things: 1 row, 2 rows."""
     return f"{number_of:,} {thing}" + ("" if number_of == 1 else "s")
 
 
 def duration(seconds: float) -> str:
-    """12 s, 3.5 minutes, 2 hours."""
+    """Write a time: 12 s, 3.5 minutes, 2 hours."""
     if seconds < 100:
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.2g} minutes" if seconds < 6000 else f"{seconds / 3600:.2g} hours"
 
 
 def column_of_numbers(values: Iterable[float], digits: int = 3, like: Iterable[float] = ()) -> list[str]:
-    """Numbers to stand below each other: as many decimals for all, so many significant digits for the middle one.
+    """Write numbers to stand below each other: the middle one with so many significant digits, all with its decimals.
 
     Args:
         values: The numbers.
-        digits: Significant digits of the middle one.
-        like: Numbers whose middle one is meant instead.
+        digits: Number of significant digits of the middle one.
+        like: Numbers whose middle one is taken instead.
     """
     given = list(values)
     sizes = [abs(value) for value in (list(like) or given) if value and math.isfinite(value)]
@@ -64,5 +64,5 @@ def column_of_numbers(values: Iterable[float], digits: int = 3, like: Iterable[f
 
 
 def unbroken(text: str) -> str:
-    """Keeps a number and its sign of percent, or of plus and minus, on one line."""
+    """Keep a number and its sign of percent, or of plus and minus, on one line."""
     return text.replace(" %", "\N{NO-BREAK SPACE}%").replace("± ", "±\N{NO-BREAK SPACE}")

@@ -1,4 +1,4 @@
-"""What theory says of batch statistics: their Gaussians, priors and divergences, and whether real batches agree."""
+"""The theory of batch statistics: their Gaussians, priors and divergences, and whether real batches agree."""
 
 from .batchnorm_kl import BatchNormKL as BatchNormKL
 from .diagnose import EpochDiagnoses as EpochDiagnoses, diagnose as diagnose, diagnose_each as diagnose_each

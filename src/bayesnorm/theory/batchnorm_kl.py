@@ -26,9 +26,9 @@ from .unit_gaussians import UnitGaussians, central_limit
 
 
 class BatchNormKL:
-    """Omega(theta): KL(q || prior) at the current batch, differentiable in the weights, for any training loop.
+    """The regulariser Omega(theta) = KL(q || prior) at the current batch, differentiable in the weights.
 
-    With the mean negative log likelihood per row and N training rows:
+    It goes into any training loop; with the mean negative log likelihood per row and N training rows:
 
         with BatchNormKL(model, prior, batch_size=32) as omega:
             for x, y in loader:
@@ -70,10 +70,10 @@ class BatchNormKL:
         self.close()
 
     def units(self) -> UnitGaussians:
-        """q at the batch of the latest forward, part of the autograd graph."""
+        """Return q at the batch of the latest forward, as part of the autograd graph."""
         found = self._recorder.read()
         return central_limit(found.layers, found.mean, found.var, found.mean_var, found.square_var, self.batch_size)
 
     def __call__(self) -> Tensor:
-        """KL(q || prior), summed over all units."""
+        """Return KL(q || prior), summed over all units."""
         return kl_divergence(self.units(), self.prior).sum()

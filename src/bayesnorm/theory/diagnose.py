@@ -1,4 +1,4 @@
-"""Are batch statistics as Gaussian, and as independent, as the theory of batch norm's posterior says?
+"""A look at whether batch statistics are as Gaussian, and as independent, as the theory of batch norm says.
 
 Appendix 1.3 of Teye et al. (2018) takes the batch statistics of a unit with pre-activation mean mu, variance s^2 and
 fourth central moment m4 for normal, by the central limit theorem,
@@ -48,15 +48,15 @@ from ..network import (
     mini_batches,
 )
 from ..posterior import BatchNormPosterior, Empirical, coordinates
-from .diagnosis import BatchSizeDiagnosis, Dependence, Diagnosis, LayerDiagnosis, Normality, percent
+from .diagnosis import BatchSizeDiagnosis, Dependence, Diagnosis, LayerDiagnosis, Normality, share_text
 
 LEAST_BATCHES = 20
 
 ROWS, SHUFFLES, OUTPUT_ELEMENTS = 16, 4, 2**24
-"""Training rows whose outputs are looked at, shuffles of the statistics, and outputs held at a time."""
+"""Number of training rows whose outputs are looked at, of shuffles of the statistics, and of outputs held at a time."""
 
 CONSTANT = 1e-6
-"""A unit whose spread is below this share of its size does not vary: what is left is rounding."""
+"""Share of a unit's size below which its spread is rounding, and the unit does not vary."""
 
 
 def diagnose(
@@ -75,7 +75,7 @@ def diagnose(
         model: The network; never modified.
         train_data: The rows that it was trained on: a `DataLoader`, a `Dataset`, a tensor, an array or a pair.
         batch_sizes: Every M to look at.
-        batches: S, how many batches of each; more see smaller differences.
+        batches: S, the number of batches of each; more see smaller differences.
         layers: Which batch-norm layers: names, a predicate, the last k as they run, or None for all.
         output: Which entry to use where the network returns a dict or a tuple.
         seed: Same seed, same batches.
@@ -90,9 +90,9 @@ class EpochDiagnoses:
     """Diagnoses of a network during training: call it with (epoch, network); see `diagnose_each`.
 
     Args:
-        look: What is done with the network.
-        every: Epochs between looks.
-        found: What was found, by epoch.
+        look: Function that diagnoses the network.
+        every: Number of epochs between looks.
+        found: Diagnoses by epoch.
     """
 
     look: Callable[[nn.Module], Diagnosis]
@@ -104,7 +104,7 @@ class EpochDiagnoses:
             self.found[epoch] = self.look(network)
 
     def table(self) -> str:
-        """Shares of units rejected, epoch by epoch."""
+        """Return the shares of rejected units, epoch by epoch, as text."""
         lines = [
             "                                             rejected at 5 %",
             "                                             theory       fitted",
@@ -115,8 +115,8 @@ class EpochDiagnoses:
                 for layer in size.layers:
                     lines.append(
                         f"{epoch:6d}  {size.batch_size:10d}  {layer.name:24} "
-                        f"{percent(layer.mean.rejected):>4}  {percent(layer.std.rejected):>4}   "
-                        f"{percent(layer.mean.fitted_rejected):>4}  {percent(layer.std.fitted_rejected):>4}"
+                        f"{share_text(layer.mean.rejected):>4}  {share_text(layer.std.rejected):>4}   "
+                        f"{share_text(layer.mean.fitted_rejected):>4}  {share_text(layer.std.fitted_rejected):>4}"
                     )
         return "\n".join(lines)
 
@@ -134,7 +134,7 @@ def diagnose_each(
     output: str | int | None = None,
     seed: int = 0,
 ) -> EpochDiagnoses:
-    """A callback `(epoch, network)` for any training loop that diagnoses the network every so many epochs.
+    """Make a callback `(epoch, network)` for any training loop that diagnoses the network every so many epochs.
 
         watch = diagnose_each(x_train, 32, every=10)
         for epoch in range(1, 101):
@@ -143,9 +143,9 @@ def diagnose_each(
         watch.found[100], print(watch)
 
     Args:
-        train_data: As the network takes it in training (standardised, where that happens outside of it).
+        train_data: Training rows as the network takes them (standardised, where that happens outside of it).
         batch_sizes: Every M to look at.
-        every: Epochs between looks.
+        every: Number of epochs between looks.
         batches, layers, output, seed: See `diagnose`.
     """
     every = require_whole("every", every, words="; a whole number of epochs, at least 1, would work.")
@@ -159,10 +159,10 @@ def diagnose_each(
 
 @dataclass(frozen=True)
 class _WholePasses(MiniBatches):
-    """Passes over the data, at least one and `count` batches in all, of which every row has its equal share."""
+    """Passes over the data, at least one and `count` batches in all, in which every row occurs equally often."""
 
     def epoch(self) -> Iterator[Tensor]:
-        """A batch begun at a pass's end is filled from the next pass with other rows, so no row is twice in it.
+        """Fill a batch begun at a pass's end from the next pass with other rows, so that no row is in it twice.
 
         Dropping such batches instead, as in training, would put theory's moments off by more than the tests can see.
         """
@@ -182,6 +182,7 @@ class _WholePasses(MiniBatches):
 def _at_batch_size(
     model: nn.Module, batches: MiniBatches, layers: LayerChoice, output: str | int | None
 ) -> BatchSizeDiagnosis:
+    """Diagnose the network at the size of these batches."""
     statistics = collect_statistics(model, batches, layers)
     passes = _WholePasses(batches.source, batches.batch_size, batches.count, batches.seed)
     moments = collect_moments(model, passes, layers)
@@ -211,7 +212,7 @@ def _at_batch_size(
 
 
 def _variance_lost(executable: Executable, statistics: BatchStatistics, seed: int) -> float:
-    """Of a typical output on a training row: the share of its variance that is gone when statistics are drawn apart.
+    """Return the share of a typical output's variance that is lost when every statistic is drawn on its own.
 
     Draws are those of MCBN as published: the batches themselves, every one once, against the same numbers with every
     statistic shuffled over batches on its own. Marginals are the same, and whatever held statistics together is gone.
@@ -243,7 +244,7 @@ def _variance_lost(executable: Executable, statistics: BatchStatistics, seed: in
 
 
 def _output_variance(executable: Executable, states: State, x: Tensor) -> Tensor:
-    """Variance of every output over all states, (rows, *out)."""
+    """Return the variance of every output over all states, (rows, *out)."""
     usual = executable.point(x).double()
     draws = len(next(iter(states.values())))
     chunk = max(1, OUTPUT_ELEMENTS // usual.numel())
@@ -257,7 +258,7 @@ def _output_variance(executable: Executable, states: State, x: Tensor) -> Tensor
 
 
 def _require(batch_sizes: Any, batches: Any, seed: Any) -> tuple[tuple[int, ...], int, int]:
-    """The batch sizes, each once, the number of batches and the seed, where all can be used."""
+    """Check and return the batch sizes, each once, the number of batches and the seed."""
     given = (batch_sizes,) if as_whole(batch_sizes) is not None else batch_sizes
     several = isinstance(given, Sequence) and not isinstance(given, str)
     sizes = [size for size in map(as_whole, given if several else ()) if size is not None and size >= 2]

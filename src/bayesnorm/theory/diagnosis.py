@@ -1,4 +1,4 @@
-"""What `diagnose` finds: per unit, layer and batch size, how normal batch statistics are, and how independent."""
+"""The findings of `diagnose`: how normal and how independent batch statistics are, by unit, layer and batch size."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..errors import BayesNormError
 from . import kolmogorov_smirnov as ks
 
 LEVEL = 0.05
-"""Units whose p-value is below it count as rejected."""
+"""The p-value below which a unit counts as rejected."""
 
 
 @dataclass(frozen=True, eq=False)
 class Normality:
-    """One statistic (the batch mean, or the batch standard deviation) of a layer's C units over S batches.
+    """How normal one statistic (batch mean or batch standard deviation) of a layer's C units is over S batches.
 
     Two normals are looked at: that of theory, with the central limit theorem's mean and variance, and that fitted to
     the S values themselves. Units whose statistic never varies hold NaN, and count nowhere.
@@ -40,7 +40,7 @@ class Normality:
 
     @classmethod
     def of(cls, standardised: Tensor) -> Self:
-        """Of standardised values, (S, C)."""
+        """Test standardised values, (S, C)."""
         standardised = standardised.double()
         values = standardised.sort(dim=0).values
         distance, fitted_distance = ks.normal_distance(values), ks.normal_distance(ks.fitted(values))
@@ -54,7 +54,7 @@ class Normality:
 
     @property
     def units(self) -> int:
-        """How many units vary."""
+        """Number of units that vary."""
         return int((~self.p_value.isnan()).sum())
 
     @property
@@ -78,14 +78,14 @@ class Normality:
         return self.standardised.var(0)
 
     def by_chance(self, fitted: bool = False, repeats: int = 200, seed: int = 0) -> float:
-        """The share of rejected units that one layer in twenty exceeds where all units are normal as theory says.
+        """Return the share of rejected units that one layer in twenty exceeds where all units are as theory says.
 
         Units that move together are rejected together, so it is more than for independent units. Found by
         simulation of normal values that are correlated as these are.
 
         Args:
-            fitted: Of the test against a normal of any mean and variance.
-            repeats: Simulations.
+            fitted: Whether the test against a normal of any mean and variance is meant.
+            repeats: Number of simulations.
             seed: Same seed, same number.
         """
         repeats = require_whole("repeats", repeats)
@@ -100,11 +100,11 @@ class Normality:
         return float(torch.stack(shares).quantile(1 - LEVEL))
 
     def quantiles(self, unit: int, fitted: bool = False) -> tuple[Tensor, Tensor]:
-        """Theoretical and empirical quantiles of a unit for a Q-Q plot, each (S,).
+        """Return theoretical and empirical quantiles of a unit for a Q-Q plot, each (S,).
 
         Args:
-            unit: Its number in the layer.
-            fitted: Standardise by the values' own mean and standard deviation, and not by theory's.
+            unit: Number of the unit in the layer.
+            fitted: Whether to standardise by the values' own mean and standard deviation, and not by theory's.
         """
         batches, units = self.standardised.shape
         words = f" for a layer of {units}; 0 to {units - 1} would work."
@@ -129,9 +129,9 @@ class Dependence:
 
     Args:
         layers: Mean absolute correlation of two statistics of one layer (diagonal) or of two layers, (L, L).
-        chance: What it would be for independent statistics at that many batches.
-        off_diagonal: Of the squares of all correlations, the share that is not a statistic's with itself.
-        off_diagonal_chance: The same for independent statistics.
+        chance: The same for independent statistics, at that many batches.
+        off_diagonal: The share of the squares of all correlations that is not a statistic's with itself.
+        off_diagonal_chance: The same share for independent statistics.
     """
 
     layers: Tensor = field(repr=False)
@@ -141,7 +141,7 @@ class Dependence:
 
     @classmethod
     def of(cls, parts: list[Tensor]) -> Self:
-        """Of the statistics of every layer, each (S, any number); columns that do not vary are left out."""
+        """Correlate the statistics of every layer, each (S, any number); columns that do not vary are left out."""
         units = [_unit_columns(part) for part in parts]
         batches = len(parts[0])
         layers = torch.full((len(units), len(units)), torch.nan, dtype=torch.float64)
@@ -179,14 +179,14 @@ class Dependence:
 
 @dataclass(frozen=True, eq=False)
 class BatchSizeDiagnosis:
-    """Everything at one batch size.
+    """All findings at one batch size.
 
     Args:
-        batch_size: M.
-        rows: N, the training rows that batches were drawn from.
-        batches: S, how many batches.
-        layers: The layers, as they run.
-        dependence: How correlated statistics are.
+        batch_size: The batch size M.
+        rows: N, the number of training rows that batches were drawn from.
+        batches: S, the number of batches.
+        layers: Findings about the layers, in running order.
+        dependence: Correlations of the statistics.
         variance_lost: Share of the outputs' variance that independent draws of every statistic would lose; negative
             where they would add some.
     """
@@ -204,7 +204,7 @@ class BatchSizeDiagnosis:
         return (self.rows - self.batch_size) / (self.rows - 1)
 
     def layer(self, name: str) -> LayerDiagnosis:
-        """A layer by its name."""
+        """Return the findings about a layer by its name."""
         for layer in self.layers:
             if layer.name == name:
                 return layer
@@ -212,7 +212,7 @@ class BatchSizeDiagnosis:
         raise BayesNormError(f"name: {name!r} was not diagnosed; {known} would work.")
 
     def table(self) -> str:
-        """Layers and statistics line by line, then what they have in common."""
+        """Return layers and statistics line by line, then what concerns all of them, as text."""
         width = max(24, *(len(layer.name) for layer in self.layers))
         lines = [
             f"batch size {self.batch_size}: {self.batches} batches out of {self.rows} training rows",
@@ -223,14 +223,14 @@ class BatchSizeDiagnosis:
             for name, found in (("mean", layer.mean), ("std", layer.std)):
                 lines.append(
                     f"{layer.name if name == 'mean' else '':{width}}  {found.units:5d}  {name:5}  "
-                    f"{percent(found.rejected):>6}  {percent(found.fitted_rejected):>6}  "
+                    f"{share_text(found.rejected):>6}  {share_text(found.fitted_rejected):>6}  "
                     f"{_median(found.distance):9.3f}  "
                     f"{_median(found.variance_ratio):8.2f}  {_median(found.shift):+6.2f}"
                 )
         critical = ks.critical_distance(self.batches, LEVEL)
         lines += [
-            f"{'where theory holds':{width}}               {percent(LEVEL):>6}  {percent(LEVEL):>6}    < {critical:.3f}"
-            "      1.00   +0.00",
+            f"{'where theory holds':{width}}               {share_text(LEVEL):>6}  {share_text(LEVEL):>6}    "
+            f"< {critical:.3f}      1.00   +0.00",
             f"Variance of batches without replacement, to theory: {self.without_replacement:.2f}",
             f"Mean |correlation|: {self.dependence.within:.2f} within layers"
             + (f", {self.dependence.between:.2f} between" if len(self.layers) > 1 else "")
@@ -245,7 +245,7 @@ class BatchSizeDiagnosis:
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """How far batch statistics are as theory says, batch size by batch size; `print` shows the table.
+    """Findings on how far batch statistics are as theory says, by batch size; `print` shows the table.
 
     Args:
         sizes: One entry per batch size, in the order they were asked for.
@@ -254,7 +254,7 @@ class Diagnosis:
     sizes: tuple[BatchSizeDiagnosis, ...]
 
     def at(self, batch_size: int | None = None) -> BatchSizeDiagnosis:
-        """What was found at a batch size; None where there is only one."""
+        """Return the findings at a batch size, which may be None where there is only one."""
         if batch_size is None and len(self.sizes) == 1:
             return self.sizes[0]
         for found in self.sizes:
@@ -264,7 +264,7 @@ class Diagnosis:
         raise BayesNormError(f"batch_size: {batch_size!r} was not diagnosed; {known} would work.")
 
     def table(self) -> str:
-        """A readable table per batch size."""
+        """Return a readable table per batch size, as text."""
         return "\n\n".join(found.table() for found in self.sizes)
 
     def __str__(self) -> str:
@@ -272,12 +272,12 @@ class Diagnosis:
 
 
 def normal_quantiles(n: int) -> Tensor:
-    """Where the standard normal has (i - 1/2) / n of its mass below, (n,)."""
+    """Return the quantiles of the standard normal at (i - 1/2) / n, (n,)."""
     return torch.special.ndtri((torch.arange(n, dtype=torch.float64) + 0.5) / n)
 
 
 def _unit_columns(values: Tensor) -> Tensor:
-    """Columns that vary, with mean 0 and length 1: their inner products are correlations."""
+    """Return the columns that vary, with mean 0 and length 1: their inner products are correlations."""
     centred = values.double() - values.double().mean(0)
     length = torch.linalg.vector_norm(centred, dim=0)
     kept = length > 0  # False for NaN
@@ -285,6 +285,7 @@ def _unit_columns(values: Tensor) -> Tensor:
 
 
 def _share(p_value: Tensor) -> float:
+    """Return the share of units that vary and are rejected."""
     known = p_value[~p_value.isnan()]
     return float((known < LEVEL).double().mean())
 
@@ -293,6 +294,6 @@ def _median(values: Tensor) -> float:
     return float(values.nanmedian())
 
 
-def percent(share: float) -> str:
-    """A share for a table; a dash where no unit varies."""
+def share_text(share: float) -> str:
+    """Write a share for a table; a dash where no unit varies."""
     return "-" if math.isnan(share) else f"{share:.0%}"

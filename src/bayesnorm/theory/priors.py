@@ -47,14 +47,14 @@ class GaussianPrior:
 
 
 def weight_decay_prior(rows: int, precision: float, weight_decay: float | Tensor) -> GaussianPrior:
-    """The prior that weight decay implies: flat on means, N(0, variance 1 / (2 N tau lambda)) on standard deviations.
+    """Return the prior that weight decay implies: flat on means, N(0, 1 / (2 N tau lambda)) on standard deviations.
 
-    Appendix 1.4, for networks without scale and shift, batch norm in all layers, independent inputs to each, large N
-    and M. There the divergence grows with a layer's weights as N tau lambda |W|^2 does.
+    This is appendix 1.4, for networks without scale and shift, batch norm in all layers, independent inputs to each,
+    large N and M. There the divergence grows with a layer's weights as N tau lambda |W|^2 does.
 
     Args:
-        rows: N, training rows.
-        precision: tau, of the Gaussian noise; 1 for classification.
+        rows: N, the number of training rows.
+        precision: tau, the precision of the Gaussian noise; 1 for classification.
         weight_decay: lambda of the objective `mean of (y - f)^2 / 2 + lambda |W|^2` (or cross entropy + lambda |W|^2),
             one number or one per unit. Where the penalty is `lambda / 2 |W|^2`, as in `train` and in torch's
             optimisers, pass half of it.
@@ -67,9 +67,9 @@ def weight_decay_prior(rows: int, precision: float, weight_decay: float | Tensor
 
 
 def kl_divergence(q: UnitGaussians, prior: GaussianPrior) -> Tensor:
-    """KL(q || prior) of every unit, its mean and its standard deviation together, (C,); the sum is that of all units.
+    """Return KL(q || prior) of every unit, (C,), its mean and standard deviation together; the units' sum is the whole.
 
-    Differentiable. A flat prior's constant is left out, so that only differences mean something.
+    It is differentiable. A flat prior's constant is left out, so that only differences mean something.
     """
     if not isinstance(q, UnitGaussians):
         raise BayesNormError(f"q: a {type(q).__name__} was given; UnitGaussians would work.")
@@ -81,13 +81,14 @@ def kl_divergence(q: UnitGaussians, prior: GaussianPrior) -> Tensor:
 
 
 def require_prior(prior: Any) -> GaussianPrior:
-    """A `GaussianPrior`, or an error."""
+    """Return a `GaussianPrior`, or raise an error."""
     if not isinstance(prior, GaussianPrior):
         raise BayesNormError(f"prior: a {type(prior).__name__} was given; a GaussianPrior would work.")
     return prior
 
 
 def _divergence(loc: Tensor, var: Tensor, prior_loc: Tensor, prior_std: Tensor | None) -> Tensor:
+    """Return the divergence of Gaussians from their priors, one by one; minus their entropy from a flat prior."""
     if prior_std is None:
         return -0.5 * (math.log(2 * math.pi * math.e) + var.log())
     log_ratio = prior_std.log() - 0.5 * var.log()
@@ -95,7 +96,7 @@ def _divergence(loc: Tensor, var: Tensor, prior_loc: Tensor, prior_std: Tensor |
 
 
 def _per_unit(name: str, value: float | Tensor, like: Tensor) -> Tensor:
-    """A prior's parameter, one number or (C,), in the dtype and on the device of q."""
+    """Return a prior's parameter, one number or (C,), in the dtype and on the device of q."""
     if not isinstance(value, Tensor):
         return like.new_full((), value)  # on the device at once, with nothing to wait for
     if value.dim() and value.shape != like.shape:

@@ -1,4 +1,4 @@
-"""q of the MCBN paper's appendix 1.3: what batch norm itself makes of a unit's statistics (Teye et al. 2018).
+"""The q of the MCBN paper's appendix 1.3: Gaussians of a unit's batch statistics (Teye et al. 2018).
 
 A unit with pre-activation mean mu, variance s^2 and fourth central moment m4 has, by the central limit theorem,
 
@@ -36,22 +36,22 @@ RELATIVE_FLOOR = 1e-6
 """Least M * (variance of q), for means and standard deviations, as a share of the unit's variance."""
 
 STREAM_BATCHES = 256
-"""How many batches are taken from training data that can only be streamed."""
+"""Number of batches that are taken from training data that can only be streamed."""
 
 
 @dataclass(frozen=True, eq=False)
 class UnitGaussians:
-    """q: independent Gaussians over the batch mean and the batch standard deviation of C units.
+    """The distribution q: independent Gaussians over the batch mean and the batch standard deviation of C units.
 
     Moments of real batches fit in as well: means and variances, over batches, of their means and standard deviations.
 
     Args:
         layers: The layers that the units belong to, in running order.
         mean_loc: Expected batch means, (C,).
-        mean_var: Their variances, (C,).
+        mean_var: Variances of batch means, (C,).
         std_loc: Expected batch standard deviations, (C,).
-        std_var: Their variances, (C,).
-        batch_size: M, which the variances belong to; any positive number.
+        std_var: Variances of batch standard deviations, (C,).
+        batch_size: The batch size M that the variances belong to; any positive number.
     """
 
     layers: tuple[BatchNormLayer, ...] = dataclasses.field(repr=False)
@@ -70,7 +70,7 @@ class UnitGaussians:
                 raise BayesNormError(f"{name}: has shape {shape} for layers of {units} units; ({units},) would work.")
 
     def at_batch_size(self, batch_size: float) -> Self:
-        """q of another M, whole or not: both variances are proportional to 1 / M, so no pass over data is needed."""
+        """Return q of another M, whole or not; as both variances go as 1 / M, no pass over data is needed."""
         batch_size = require_positive("batch_size", batch_size)
         scale = self.batch_size / batch_size
         return dataclasses.replace(
@@ -78,7 +78,7 @@ class UnitGaussians:
         )
 
     def floored(self) -> Self:
-        """The same with floors for units without spread, so that every divergence is finite; see the module's notes."""
+        """Return q with floors for units without spread, so that every divergence is finite; see the module's notes."""
         std = self.std_loc.clamp_min(math.sqrt(VARIANCE_FLOOR))
         least = RELATIVE_FLOOR / self.batch_size * std.square()
         return dataclasses.replace(
@@ -98,7 +98,7 @@ def unit_gaussians(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> UnitGaussians:
-    """q of a network by one pass over its training data; `at_batch_size` gives it for any other M.
+    """Compute q of a network by one pass over its training data; `at_batch_size` gives it for any other M.
 
     Args:
         model: The network; never modified.
@@ -130,7 +130,7 @@ def central_limit(
     square_var: Tensor,
     batch_size: float,
 ) -> UnitGaussians:
-    """q from a unit's mean and variance, and the variances over rows of their averages of h and of (h - mean)^2."""
+    """Return q from units' means and variances, and variances over rows of their averages of h and of (h - mean)^2."""
     alive = var > VARIANCE_FLOOR  # of the others, further moments are rounding errors
     mean_var, square_var = torch.where(alive, mean_var, 0), torch.where(alive, square_var, 0)
     var = var.clamp_min(VARIANCE_FLOOR)  # before the root, whose gradient at 0 is infinite
