@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..metrics.arguments import check_regression, wide
+from ..metrics.checks import check_regression, wide
 from ..predictive import Predictive, RegressionPredictive
 from ..predictive.base import weighted_mean
 from .acquisitions import GreedyBatch, require_count

@@ -18,7 +18,7 @@ from .base import Likelihood, likelihood_from
 from .classes import ClassTargets
 from .scales import output_axis, require_axis
 
-Task = tuple[str, Likelihood, int]
+TaskPart = tuple[str, Likelihood, int]
 """A name, a likelihood and how many outputs it takes."""
 
 
@@ -41,7 +41,7 @@ class MultiTask(Likelihood):
             channels.
     """
 
-    tasks: tuple[Task, ...]
+    tasks: tuple[TaskPart, ...]
     axis: int = field(default=1, kw_only=True)
 
     def __init__(self, tasks: Mapping[str, Likelihood | tuple[Likelihood, int]], *, axis: int = 1) -> None:
@@ -140,7 +140,7 @@ class MultiTask(Likelihood):
         return {n: part.squeeze(self.axis) if isinstance(task, ClassTargets) else part for (n, task, _), part in found}
 
 
-def _task(name: str, given: Any) -> Task:
+def _task(name: str, given: Any) -> TaskPart:
     """Check what was given for a task: a likelihood, or a pair (likelihood, outputs)."""
     likelihood, outputs = given if isinstance(given, tuple | list) and len(given) == 2 else (given, None)
     if not isinstance(likelihood, Likelihood) or isinstance(likelihood, MultiTask):

@@ -15,7 +15,7 @@ from ..arguments import hold_plain_numbers
 from ..errors import InputError
 from ..predictive import RegressionPredictive
 from ..predictive.base import as_targets, at_least_single
-from ..predictive.noise import Noise
+from ..predictive.noise import NoiseFamily
 from ..predictive.regression import observed
 from .base import Likelihood
 from .scales import as_numbers, holds, like_outputs, on_outputs, require_axis, require_flag
@@ -44,7 +44,7 @@ class RealTargets(Likelihood, ABC):
 
     @property
     @abstractmethod
-    def family(self) -> Noise:
+    def family(self) -> NoiseFamily:
         """The family of the noise in standard form."""
 
     @abstractmethod

@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..predictive import RegressionPredictive
 from ..predictive.base import at_least_single
 from ..predictive.regression import like_mean
-from .arguments import check_floor, check_regression, observed_targets, real_tensor, wide
+from .checks import check_floor, check_regression, observed_targets, real_tensor, wide
 from .crps import crps
 from .pll import VARIANCE_FLOOR, gaussian_log_prob, pll
 from .points import MEMORY, mean_over_points

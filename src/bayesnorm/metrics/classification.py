@@ -14,7 +14,7 @@ from torch import Tensor
 from ..arguments import require_whole
 from ..errors import InputError
 from ..predictive import ClassificationPredictive
-from .arguments import classification_targets, wide
+from .checks import classification_targets, wide
 
 
 def nll(predictive: ClassificationPredictive, y: Any, *, ignore_index: int | None = None) -> Tensor:

@@ -10,9 +10,9 @@ from torch import Tensor
 from ..errors import InputError
 from ..predictive import RegressionPredictive
 from ..predictive.base import weighted_mean
-from ..predictive.noise import Noise
+from ..predictive.noise import NoiseFamily
 from ..predictive.regression import gaussian_crps
-from .arguments import check_form, finite_std, observed_targets
+from .checks import check_form, finite_std, observed_targets
 from .points import MEMORY, map_points, mean_over_points, of_seen
 
 
@@ -62,7 +62,7 @@ def crps_points(predictive: RegressionPredictive, y: Any, *, form: str = "gaussi
     return of_seen(map_points(score, predictive, target, memory), seen)
 
 
-def _half_spread(loc: Tensor, scale: Tensor, weights: Tensor, noise: Noise) -> Tensor:
+def _half_spread(loc: Tensor, scale: Tensor, weights: Tensor, noise: NoiseFamily) -> Tensor:
     """Return half the mean distance of two draws from the mixture, 1/2 sum_ij w_i w_j B(mu_i - mu_j, s_i, s_j).
 
     Pairs are taken once, `lag` rows apart, so that nothing larger than `loc` is ever made.

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..predictive import ClassificationPredictive
-from .arguments import number_vector, wide
+from .checks import number_vector, wide
 
 
 def auroc(doubt_in: Any, doubt_out: Any) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..predictive import RegressionPredictive
 from ..predictive.base import mixture_log
-from .arguments import check_floor, check_form, finite_std, observed_targets
+from .checks import check_floor, check_form, finite_std, observed_targets
 from .points import MEMORY, map_points, mean_over_points, of_seen
 
 VARIANCE_FLOOR = 1e-12

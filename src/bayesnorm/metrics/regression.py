@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..predictive import RegressionPredictive
 from ..predictive.base import weighted_mean
 from ..predictive.regression import require_level
-from .arguments import check_regression, finite_std, number_vector, observed_targets
+from .checks import check_regression, finite_std, number_vector, observed_targets
 from .points import MEMORY, map_points, mean_over_points
 
 LEVELS = tuple(percent / 100 for percent in range(1, 100))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .arguments import number_pair
+from .checks import number_pair
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import scipy
 from torch import Tensor
 
 from ..errors import InputError
-from .arguments import number_vector
+from .checks import number_vector
 
 STARS = ((1e-4, "****"), (1e-3, "***"), (1e-2, "**"), (5e-2, "*"))
 """The marks of the paper's table 1, each for p-values up to its bound; above all of them it says "ns"."""

@@ -15,7 +15,7 @@ from torchmetrics.utilities import dim_zero_cat  # type: ignore[import-not-found
 from ..errors import InputError
 from ..predictive import ClassificationPredictive, RegressionPredictive
 from ..predictive.base import as_targets, mixture_log
-from .arguments import scored_labels
+from .checks import scored_labels
 from .classification import accuracy, brier, ece, mean_iou, nll
 from .crps import crps
 from .pll import gaussian_pll, pll

@@ -11,7 +11,7 @@ import numpy as np
 from ..arguments import require_whole
 from ..errors import BayesNormError, InputError
 from ..metrics import pit
-from ..metrics.arguments import number_vector
+from ..metrics.checks import number_vector
 from ..predictive import RegressionPredictive
 from . import style
 from .binomial import binomial_band

@@ -10,7 +10,7 @@ import numpy as np
 from ..arguments import require_whole
 from ..errors import InputError
 from ..metrics import pit
-from ..metrics.arguments import finite_std, number_vector, regression_targets
+from ..metrics.checks import finite_std, number_vector, regression_targets
 from ..predictive import RegressionPredictive
 from ..predictive.regression import require_level
 from . import style

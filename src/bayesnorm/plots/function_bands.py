@@ -10,7 +10,7 @@ import torch
 
 from ..engines import Engine
 from ..errors import InputError
-from ..metrics.arguments import real_tensor
+from ..metrics.checks import real_tensor
 from ..posterior import Posterior
 from ..predictive import RegressionPredictive
 from . import style

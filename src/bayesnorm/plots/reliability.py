@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from ..metrics import reliability_curve
-from ..metrics.arguments import classification_targets
+from ..metrics.checks import classification_targets
 from ..predictive import ClassificationPredictive
 from . import style
 from .binomial import binomial_band

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import BayesNormError, InputError
 from ..metrics import prediction_rejection_ratio, retention_curve
-from ..metrics.arguments import classification_targets, finite_std, number_vector, regression_targets
+from ..metrics.checks import classification_targets, finite_std, number_vector, regression_targets
 from ..predictive import ClassificationPredictive, RegressionPredictive
 from . import style
 from .thinning import spread_out

@@ -11,7 +11,7 @@ import torch
 from ..arguments import require_positive, require_whole
 from ..errors import InputError
 from ..metrics import pit, spearman
-from ..metrics.arguments import finite_std, number_vector, regression_targets
+from ..metrics.checks import finite_std, number_vector, regression_targets
 from ..predictive import RegressionPredictive
 from . import style
 from .thinning import spread_out

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .base import weighted_mean
-from .noise import Noise
+from .noise import NoiseFamily
 
 STEPS = 12
 """Most steps of Newton's method; what has not settled by then, as between draws that lie far apart, is bisected."""
@@ -15,7 +15,7 @@ HALVINGS = 60
 """Most bisections of a bracket: past single precision, and near double's."""
 
 
-def tail_quantile(loc: Tensor, scale: Tensor, weights: Tensor, noise: Noise, tail: float, side: int) -> Tensor:
+def tail_quantile(loc: Tensor, scale: Tensor, weights: Tensor, noise: NoiseFamily, tail: float, side: int) -> Tensor:
     """Return the quantile of loc + scale * noise, a mixture over the first axis, that leaves `tail` beyond it.
 
     Probabilities are those of the tail: a small number has digits that one near 1 has lost. The upper tail is the lower

@@ -83,7 +83,7 @@ class LaplaceNoise:
         return far + torch.where(near, equal, a * tails / apart)
 
 
-Noise = NormalNoise | LaplaceNoise | StudentTNoise
+NoiseFamily = NormalNoise | LaplaceNoise | StudentTNoise
 """Any family of noise."""
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..errors import InputError
 from .base import Predictive, as_targets, choose_draws, draw_weights, mixture_log, weighted_mean
 from .mixture_quantile import tail_quantile
-from .noise import Noise, NormalNoise
+from .noise import NoiseFamily, NormalNoise
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class RegressionPredictive(Predictive):
     loc: Tensor
     scale: Tensor
     weights: Tensor
-    noise: Noise
+    noise: NoiseFamily
     missing: bool
 
     def __init__(
@@ -41,7 +41,7 @@ class RegressionPredictive(Predictive):
         loc: Tensor,
         scale: Tensor,
         weights: Tensor | None = None,
-        noise: Noise | None = None,
+        noise: NoiseFamily | None = None,
         missing: bool = False,
     ) -> None:
         object.__setattr__(self, "loc", loc)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..metrics import accuracy, brier, ece, nll
-from ..metrics.arguments import classification_targets
+from ..metrics.checks import classification_targets
 from ..predictive import ClassificationPredictive
 from .arrays import Array, flags, flat, per_row
 

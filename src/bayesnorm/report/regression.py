@@ -22,7 +22,7 @@ from ..metrics import (
     pll_points,
     rmse,
 )
-from ..metrics.arguments import finite_std, regression_targets
+from ..metrics.checks import finite_std, regression_targets
 from ..predictive import RegressionPredictive
 from ..predictive.regression import require_level
 from .arrays import Array, flags, flat, per_row

@@ -13,7 +13,7 @@ from ..errors import BayesNormError
 from ..likelihoods import Gaussian, Likelihood
 from ..likelihoods.real_targets import RealTargets
 from ..metrics import crps_points, pll_points
-from ..metrics.arguments import scored_labels
+from ..metrics.checks import scored_labels
 from ..metrics.points import mean_over_points
 from ..posterior import Posterior
 from ..predictive import ClassificationPredictive, Predictive, RegressionPredictive

@@ -15,6 +15,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..likelihoods import Likelihood
 from ..predictive import RegressionPredictive
+from ..predictive.regression import require_level
 from .estimator import TabularEstimator
 from .intervals import IntervalLevels
 from .targets import NumberTargets, Targets
@@ -149,10 +150,8 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
 
     def interval_of(self, predictive: RegressionPredictive, level: float = 0.9) -> tuple[Tensor, Tensor]:
         """Return the interval of `predict_interval` for what `predict_dist` gave: two of (rows, outputs)."""
-        if not isinstance(level, float | np.floating) or not 0 < level < 1:
-            raise InputError(f"level: {level!r} was given; a probability strictly between 0 and 1 would work.")
-        levels = self.interval_levels_
-        return predictive.interval(float(level)) if levels is None else levels.interval(predictive, float(level))
+        level, levels = require_level(level), self.interval_levels_
+        return predictive.interval(level) if levels is None else levels.interval(predictive, level)
 
     def doubt(self, X: Any) -> pd.DataFrame:
         """Return what there is to doubt about each row.
