@@ -1,4 +1,8 @@
-"""All experiments as one application: a command per table or figure, the benchmark, and what belongs to its store."""
+"""All experiments as one application: a command per table or figure, the benchmark, and what belongs to its store.
+
+A new table or figure is a file or folder with a `main`, whose arguments are its options and whose docstring is its
+help, and a line here.
+"""
 
 from __future__ import annotations
 

@@ -21,6 +21,8 @@ from bayesnorm.errors import BayesNormError
 from experiments.bench import Runner, Store, Tally, Unit, run_local, unit_bar
 from experiments.bench.progress import pace
 
+from .processes import gone
+
 runner: Runner = run_local
 
 ROOT = Path(__file__).parents[3]
@@ -210,17 +212,6 @@ units = [Unit("test", "fake_units:slow", {"x": x, "folder": folder, "seconds": 0
 with Store(folder + "/results.db") as store:
     run_local(units, store, workers=2)
 """
-
-
-def gone(number):
-    """Whether a process has ended, within seconds."""
-    for _ in range(500):
-        try:
-            os.kill(number, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.01)
-    return False
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])

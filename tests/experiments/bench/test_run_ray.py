@@ -20,6 +20,8 @@ import pytest
 from bayesnorm.errors import BayesNormError, MissingExtraError
 from experiments.bench import Runner, Store, Tally, Unit, run_local, run_ray
 
+from .processes import gone
+
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'bayesnorm[ray]'")
 
 runner: Runner = run_ray
@@ -138,17 +140,6 @@ def test_a_connection_that_is_there_stays(store, units):
     with pytest.raises(BayesNormError, match=r"address: '10\.0\.0\.1:6379' was given, but this process is connected"):
         run_ray(units("square", 1), store, address="10.0.0.1:6379")
     assert ray.is_initialized()
-
-
-def gone(number):
-    """Whether a process has ended, within seconds."""
-    for _ in range(1000):
-        try:
-            os.kill(number, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.01)
-    return False
 
 
 RUN = """

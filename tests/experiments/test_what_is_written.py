@@ -1,0 +1,105 @@
+"""The files that experiments write: numbers under the machine that they were made on, and pictures."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from bayesnorm.nets import paper_mlp
+from experiments import active_digits, compare_methods, kendall_doubt, mukhoti_batch_size, uci_luck
+from experiments.kendall_doubt.gap import measure_gap
+
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+
+
+@pytest.fixture
+def written(tmp_path):
+    """`written("name")`: the numbers in the folder "out", of which the machine is there; with a picture beside them."""
+
+    def read(name, picture=True):
+        if picture:
+            assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        content = json.loads((tmp_path / "out" / f"{name}.json").read_text())
+        assert {"device", "threads", "torch", "python", "bayesnorm", "date"} <= content.pop("machine").keys()
+        return content
+
+    return read
+
+
+def test_active_digits(experiments, tmp_path, monkeypatch, written):
+    runs = {name: np.array([[0.5, 0.7], [0.6, 0.8]]) for name in active_digits.ACQUISITIONS}
+    curves = active_digits.LearningCurves(np.array([20, 30]), runs, runs)
+    asked = []
+    monkeypatch.setattr(active_digits, "learning_curves", lambda seeds, progress: asked.append(seeds) or curves)
+    ended = experiments("active-digits", "--seeds", 2, "--out", tmp_path / "out")
+    assert (ended.code, asked) == (0, [2])
+    assert "test accuracy, 2 seeds" in ended.out
+    found = written("active_digits")
+    assert found["labels"] == [20, 30]
+    assert found["nll"]["BALD"] == [[0.5, 0.7], [0.6, 0.8]]
+
+
+def test_compare_methods(experiments, tmp_path, monkeypatch, written):
+    score = compare_methods.Score(**{field.name: 0.5 for field in fields(compare_methods.Score)})
+    monkeypatch.setattr(compare_methods, "compare", lambda name, count, progress: {"MCBN": [score] * count})
+    ended = experiments("compare-methods", "--set", "toy", "--set", "yacht", "--splits", 2, "--out", tmp_path / "out")
+    assert ended.code == 0
+    assert "toy, mean of 2 splits" in ended.out
+    found = written("methods", picture=False)
+    assert found.keys() == {"splits", "toy", "yacht"}
+    assert [run["crps"] for run in found["toy"]["MCBN"]] == [0.5, 0.5]
+
+
+def test_kendall_doubt(experiments, tmp_path, monkeypatch, written):
+    monkeypatch.setitem(kendall_doubt.EVIDENCE, kendall_doubt.Picture.gap, partial(measure_gap, steps=4, rows=80))
+    ended = experiments("kendall-doubt", "gap", "--out", tmp_path / "out")
+    assert ended.code == 0
+    assert ended.out.startswith("gap: ")
+    assert written("noise_gap")["epistemic"].keys() == {"MCBN", "MCBN, M' chosen", "5 networks"}
+
+
+def test_mukhoti_batch_size(experiments, tmp_path, monkeypatch, written):
+    x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+    rows = {"train": (x, (x[:, 0] > 0).long()), "test": (x[:20], (x[:20, 0] > 0).long())}
+    compare = partial(mukhoti_batch_size.compare, batch_sizes=(8, 32))
+    stand_ins = {
+        "load_cifar10": rows.get,
+        "to_network_input": lambda pixels: pixels,
+        "load_cifar_resnet": lambda depth: paper_mlp(4, 2, (8, 8)).eval(),
+        "compare": compare,
+    }
+    for name, stand_in in stand_ins.items():
+        monkeypatch.setattr(mukhoti_batch_size, name, stand_in)
+    arguments = ("--device", "cpu", "--images", 50, "--draws", 8, "--out", tmp_path / "out")
+    ended = experiments("mukhoti-batch-size", *arguments)
+    assert ended.code == 0
+    assert ended.out.startswith("real batches")
+    found = written("batch_size")
+    assert (found["draws"], found["training images"]) == (8, 50)
+    assert [row["batch_size"] for row in found["effective"]] == [8, 32]
+
+
+def test_uci_luck_goes_on_where_it_was(experiments, require, tmp_path, monkeypatch, written):
+    require("uci/yacht.npz")
+    asked = []
+
+    def scores_at(dataset, size, repeat, device):
+        asked.append((repeat, size))
+        if asked == [(1, 32.0), (1, 64.0)]:
+            raise KeyboardInterrupt
+        scores = {name: [repeat + size] * 25 for name in ("rmse", "crps", "normalised_crps")}
+        return {"repeat": repeat, "batch size": size, "cv_rmse": [size] * 5, **scores}
+
+    monkeypatch.setattr(uci_luck, "scores_at", scores_at)
+    arguments = ("uci-luck", "--set", "yacht", "--repeats", 2, "--device", "cpu", "--out", tmp_path / "out" / "l.json")
+    assert experiments(*arguments).code == 130
+    ended = experiments(*arguments)
+    assert ended.code == 0
+    assert asked == [(1, 32.0), (1, 64.0), (1, 64.0), (1, 128.0), (2, 32.0), (2, 64.0), (2, 128.0)]
+    assert "repeat 2: RMSE 34.000 ± 0.000" in ended.out
+    assert len(written("l", picture=False)["rows"]) == 6
