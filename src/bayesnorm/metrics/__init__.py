@@ -1,4 +1,4 @@
-"""How good is the doubt? Pure functions of a predictive and its targets, in the targets' own units.
+"""Scores of how good the doubt is: functions of a predictive and its targets, in the targets' own units.
 
 `crps(predictive, y)` and the other scores give one number for all points (a tensor without axes); `crps_points`,
 `pll_points` and `pit` one per point.

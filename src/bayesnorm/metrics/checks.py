@@ -44,7 +44,7 @@ def regression_targets(predictive: Any, y: Any) -> Tensor:
 
 
 def observed_targets(predictive: Any, y: Any) -> tuple[Tensor, Tensor | None]:
-    """As `regression_targets`, with the mean in place of targets that are missing, and which are there (None: all)."""
+    """Return `regression_targets` with the mean in place of missing ones, and a mask of the others (None: all)."""
     check_regression(predictive)
     return predictive.observed(y)
 

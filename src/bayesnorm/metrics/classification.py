@@ -42,7 +42,7 @@ def accuracy(predictive: ClassificationPredictive, y: Any, *, ignore_index: int 
 
 @dataclass(frozen=True)
 class ReliabilityCurve:
-    """What a reliability diagram shows, bin by bin; empty bins hold NaN and share 0."""
+    """Accuracy against confidence, bin by bin; empty bins hold NaN and share 0."""
 
     confidence: Tensor
     """Mean probability of the chosen class."""

@@ -70,7 +70,7 @@ class RegressionPredictive(Predictive):
         return found if seen is None else torch.where(seen, found, 0)
 
     def expected_log_prob(self, y: Any) -> Tensor:
-        """Mean over draws of each draw's own log density at `y`, in the shape of `mean`: what an ELBO sums."""
+        """Return the mean over draws of each draw's log density at `y`, in the shape of `mean`: what an ELBO sums."""
         target, seen = self.observed(y)
         found = weighted_mean(self.noise.log_prob((target - self.loc) / self.scale) - self.scale.log(), self.weights)
         return found if seen is None else torch.where(seen, found, 0)
