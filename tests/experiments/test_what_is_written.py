@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from dataclasses import fields
 from functools import partial
 
 import numpy as np
@@ -45,7 +45,7 @@ def test_active_digits(experiments, tmp_path, monkeypatch, written):
 
 
 def test_compare_methods(experiments, tmp_path, monkeypatch, written):
-    score = compare_methods.Score(**{field.name: 0.5 for field in fields(compare_methods.Score)})
+    score = compare_methods.Score(**{field.name: 0.5 for field in dataclasses.fields(compare_methods.Score)})
     monkeypatch.setattr(compare_methods, "compare", lambda name, count, progress: {"MCBN": [score] * count})
     ended = experiments("compare-methods", "--set", "toy", "--set", "yacht", "--splits", 2, "--out", tmp_path / "out")
     assert ended.code == 0
@@ -103,3 +103,17 @@ def test_uci_luck_goes_on_where_it_was(experiments, require, tmp_path, monkeypat
     assert asked == [(1, 32.0), (1, 64.0), (1, 64.0), (1, 128.0), (2, 32.0), (2, 64.0), (2, 128.0)]
     assert "repeat 2: RMSE 34.000 ± 0.000" in ended.out
     assert len(written("l", picture=False)["rows"]) == 6
+
+
+def test_uci_luck_has_other_networks_on_the_same_rows(require, monkeypatch):
+    require("uci/yacht.npz")
+    shape = {"splits": (1, 2), "folds": 2, "seeds": (1, 2), "weight_decays": (1e-3,), "epochs": 2, "evaluate_every": 2}
+    preset = dataclasses.replace(uci_luck.PRESETS["paper"], **shape, draws=8)
+    monkeypatch.setattr(uci_luck, "PRESETS", {"paper": preset})
+    with torch.no_grad():
+        first, again, other = (uci_luck.scores_at("yacht", 32.0, repeat, "cpu") for repeat in (1, 1, 2))
+    assert first == again
+    assert len(first["cv_rmse"]) == 2
+    assert len(first["rmse"]) == 4
+    assert not set(first["rmse"]) & set(other["rmse"])
+    assert uci_luck.result([first])["crps"] == pytest.approx(sum(first["crps"]) / 4)
