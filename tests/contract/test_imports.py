@@ -13,7 +13,7 @@ from pathlib import Path
 import bayesnorm
 
 PACKAGE = Path(bayesnorm.__file__).parent
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+BESIDE = [Path(__file__).parents[2] / name for name in ("experiments", "benchmarks", "examples")]
 
 LEAVES = ["errors", "arguments", "files"]
 CORE = ["network", "predictive", "likelihoods", "engines", "posterior", "training", "methods"]
@@ -34,8 +34,10 @@ ROOMS = [
     "__init__",
     "__main__",
     "experiments",
+    "benchmarks",
+    "examples",
 ]
-"""All rooms there are. A room may import those that stand before it."""
+"""All rooms there are, and what stands beside the package. Each may import those that stand before it."""
 
 NARROWER = {
     "predictive": [*LEAVES],
@@ -90,9 +92,9 @@ def imports_in(source: str, by: str, is_package: bool, modules: frozenset[str]) 
 
 @functools.cache
 def files() -> dict[str, Path]:
-    """Module -> its file, in the package and in the experiments beside it."""
+    """Module -> its file, in the package and beside it."""
     found = {}
-    for folder in (PACKAGE, EXPERIMENTS):
+    for folder in (PACKAGE, *BESIDE):
         for path in sorted(folder.rglob("*.py")):
             parts = path.relative_to(folder.parent).with_suffix("").parts
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
@@ -122,7 +124,7 @@ def room_of(module: str) -> str:
 
 
 def is_ours(module: str) -> bool:
-    return module.split(".")[0] in ("bayesnorm", "experiments")
+    return module.split(".")[0] in ("bayesnorm", "experiments", "benchmarks", "examples")
 
 
 def points_up(one: Import) -> bool:
@@ -174,8 +176,18 @@ def test_imports_point_down():
     assert not lines(offenders)
 
 
+def test_no_modules_import_each_other():
+    groups = cycles([one for one in all_imports() if is_ours(one.module)])
+    assert not lines(groups)
+
+
 def test_the_network_has_one_door():
     offenders = [one for one in all_imports() if goes_around_the_door(one)]
+    assert not lines(offenders)
+
+
+def test_no_room_takes_anothers_private_names():
+    offenders = [one for one in all_imports() if is_ours(one.module) and takes_a_private_name(one)]
     assert not lines(offenders)
 
 
