@@ -114,7 +114,7 @@ class ActiveLearner:
 
     @property
     def labels(self) -> Tensor:
-        """Their labels, (k, ...)."""
+        """Labels of `rows`, (k, ...)."""
         return self._labels.labelled()[1]
 
     def run(self) -> Posterior:

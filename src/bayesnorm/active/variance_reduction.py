@@ -77,7 +77,7 @@ def greedy_variance_reduction(predictive: Predictive, count: int, reference: Pre
 
 @dataclass(frozen=True)
 class _CandidateDraws:
-    """The candidates' outputs.
+    """Outputs of the candidates under the posterior's draws.
 
     Args:
         deviations: Deviation of each draw from the mean, times the root of its weight, (n, rows, outputs).

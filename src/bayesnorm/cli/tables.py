@@ -124,6 +124,7 @@ def pandas() -> Any:
 
 
 def _open_text(path: Path, delimiter: str | None) -> TableFile:
+    """Return how a CSV or TSV file holds its table, from its first lines; None finds the delimiter out."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = [*itertools.islice(file, SNIFFED)]
@@ -183,6 +184,7 @@ def _named(path: Path, header: list[str], delimiter: str | None, decimal: str) -
 
 
 def _read_text(file: TableFile, columns: Sequence[str], rows: int | None) -> Generator[Any, None, None]:
+    """Give the cells of a CSV or TSV file as text, in parts of so many rows."""
     pd = pandas()
     place = dict(zip(file.names, file.places, strict=True))
     with contextlib.ExitStack() as opened:
@@ -261,6 +263,7 @@ def _pyarrow() -> Any:
 
 
 def _open_parquet(path: Path) -> TableFile:
+    """Return how a Parquet file holds its table."""
     arrow = _pyarrow()
     try:
         names = arrow.parquet.read_schema(path).names
@@ -270,6 +273,7 @@ def _open_parquet(path: Path) -> TableFile:
 
 
 def _read_parquet(file: TableFile, columns: Sequence[str]) -> Generator[Any, None, None]:
+    """Give the columns of a Parquet file, with its types, as one part."""
     arrow = _pyarrow()
     try:
         yield arrow.parquet.read_table(file.path, columns=list(columns)).to_pandas(ignore_metadata=True)

@@ -21,7 +21,7 @@ Rows: TypeAlias = int | slice | Sequence[int] | NDArray[np.integer[Any]] | None
 """Which images: the first n (an int), a slice, row numbers, or all (None)."""
 
 Images: TypeAlias = NDArray[np.uint8]
-Labels: TypeAlias = NDArray[np.int64]
+ClassNumbers: TypeAlias = NDArray[np.int64]
 
 CIFAR10_CLASSES: tuple[str, ...] = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
@@ -52,7 +52,7 @@ IMAGE_FILES: dict[str, tuple[str, ...]] = {
 """Where the files of each image set lie in a data folder."""
 
 
-def load_cifar10(split: str = "test", rows: Rows = None) -> tuple[Images, Labels]:
+def load_cifar10(split: str = "test", rows: Rows = None) -> tuple[Images, ClassNumbers]:
     """Return the first 2,000 test images (`split="test"`) or 5,000 training images (`"train"`) of CIFAR-10.
 
     Returns:
@@ -65,7 +65,7 @@ def load_cifar10(split: str = "test", rows: Rows = None) -> tuple[Images, Labels
     return _load_sheet(find(f"cifar10/{sheet}.webp"), labels, rows, height=32, width=32, per_row=100)
 
 
-def load_svhn(rows: Rows = None) -> tuple[Images, Labels]:
+def load_svhn(rows: Rows = None) -> tuple[Images, ClassNumbers]:
     """Return 13,016 digits of SVHN's test set, cropped from its street photos.
 
     Real SVHN, but not pixel-identical to the usual `test_32x32.mat`: say so beside any figure made from it.
@@ -77,7 +77,7 @@ def load_svhn(rows: Rows = None) -> tuple[Images, Labels]:
     return _load_sheet(find(_SVHN_SHEET), labels, rows, height=32, width=32, per_row=100)
 
 
-def load_camvid(split: str, rows: Rows = None) -> tuple[Images, Labels]:
+def load_camvid(split: str, rows: Rows = None) -> tuple[Images, ClassNumbers]:
     """Return CamVid road scenes at half size: 367 for `split="train"`, 101 for `"val"`, 233 for `"test"`.
 
     CC BY-NC 4.0: research only.
@@ -91,7 +91,7 @@ def load_camvid(split: str, rows: Rows = None) -> tuple[Images, Labels]:
     return _load_sheet(find(_CAMVID_SHEETS[split]), labels, rows, height=180, width=240, per_row=20)
 
 
-def load_notmnist(rows: Rows = None) -> tuple[Images, Labels]:
+def load_notmnist(rows: Rows = None) -> tuple[Images, ClassNumbers]:
     """Return notMNIST small: 18,724 grey letters A to J in many typefaces.
 
     Returns:
@@ -129,7 +129,7 @@ def to_network_input(images: Images) -> Tensor:
 
 def _load_sheet(
     path: Path, labels: NDArray[Any], rows: Rows, *, height: int, width: int, per_row: int
-) -> tuple[Images, Labels]:
+) -> tuple[Images, ClassNumbers]:
     """Return the chosen images of a sheet with a label for each, and their labels."""
     chosen = _row_numbers(rows, len(labels))
     images = cut_sheet(path, chosen, count=len(labels), height=height, width=width, per_row=per_row)

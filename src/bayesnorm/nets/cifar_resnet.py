@@ -51,7 +51,7 @@ class CifarResNet(nn.Module):
     """
 
     def __init__(self, depth: int = 32, classes: int = 10, seed: int = 0) -> None:
-        _check_depth(depth)
+        _require_depth(depth)
         classes, seed = require_whole("classes", classes), require_seed(seed)
         super().__init__()
         blocks = (depth - 2) // 6
@@ -83,7 +83,7 @@ def load_cifar_resnet(depth: int = 32) -> CifarResNet:
     There are weights for depths 20 and 32 (test error 8.27 % and 7.37 %); `bayesnorm.data.to_network_input`
     makes the inputs that they were trained on.
     """
-    _check_depth(depth)
+    _require_depth(depth)
     path = find(f"resnet_cifar10/resnet{depth}.safetensors")
     model = CifarResNet(depth)
     try:
@@ -100,17 +100,20 @@ def _without_prefix(state: Mapping[str, Tensor], prefix: str = "module.") -> dic
     return {name.removeprefix(prefix): tensor for name, tensor in state.items()}
 
 
-def _check_depth(depth: int) -> None:
+def _require_depth(depth: int) -> None:
+    """Refuse depths that the paper does not have."""
     if as_whole(depth) not in CIFAR_RESNET_DEPTHS:
         raise BayesNormError(f"depth must be one of {CIFAR_RESNET_DEPTHS}, got {depth!r}")
 
 
 def _stage(in_planes: int, planes: int, blocks: int, stride: int) -> nn.Sequential:
+    """Return blocks of one size, of which the first changes it."""
     first = BasicBlock(in_planes, planes, stride)
     return nn.Sequential(first, *(BasicBlock(planes, planes, 1) for _ in range(blocks - 1)))
 
 
 def _conv3x3(in_planes: int, planes: int, stride: int) -> nn.Conv2d:
+    """Return a 3x3 convolution without bias, whose weights are still to be set."""
     # skip_init: the constructor's own initialisation would draw from the global generator.
     conv: nn.Conv2d = nn.utils.skip_init(
         nn.Conv2d, in_planes, planes, kernel_size=3, stride=stride, padding=1, bias=False, device="cpu"

@@ -71,13 +71,14 @@ def contents_of(column: Any) -> Contents:
 
 def _contents_of_objects(present: Any) -> Contents:
     """Return what objects are, none of which is missing."""
-    if not len(present):
+    types = set(map(type, present))
+    if not types:
         return "text"
-    if all(isinstance(value, bool | np.bool_) for value in present):
+    if all(issubclass(kind, bool | np.bool_) for kind in types):
         return "truths"
-    if any(isinstance(value, datetime.date | datetime.time | datetime.timedelta) for value in present):
+    if any(issubclass(kind, datetime.date | datetime.time | datetime.timedelta) for kind in types):
         return "date objects"
-    if all(isinstance(value, numbers.Real | Decimal | np.bool_) for value in present):
+    if all(issubclass(kind, numbers.Real | Decimal | np.bool_) for kind in types):
         return "numbers"
     return "text"
 
@@ -183,7 +184,7 @@ def as_texts(column: ColumnValues) -> Texts:
 
 def label(value: Any) -> str:
     """Return what a category is called: whole numbers without a decimal point, so that 1, 1.0 and "1" are the same."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+    if isinstance(value, str | bool | np.bool_) or not isinstance(value, numbers.Real):
         return str(value)
     if isinstance(value, numbers.Integral):
         return str(int(value))  # of any size: long ids differ in digits that no float has
@@ -237,8 +238,9 @@ def _column_in_memory(name: str, series: Any, *, text_may_be_numbers: bool) -> C
 
 def _numbers_in_words(texts: Texts) -> tuple[Numbers, NDArray[np.bool_]]:
     """Return text of a table in memory as numbers, and which of it is none; the word nan is a missing number."""
-    found = pd.Series(texts, dtype=object)
-    return read_numbers(found.mask(found.str.strip().str.lower().isin(("nan", "+nan", "-nan"))))
+    found, unreadable = read_numbers(pd.Series(texts, dtype=object))
+    unreadable[unreadable] = [text.strip().lower() not in ("nan", "+nan", "-nan") for text in texts[unreadable]]
+    return found, unreadable
 
 
 def _floats(column: Any) -> Numbers:

@@ -151,6 +151,7 @@ class TabularEstimator(BaseEstimator):
         write_estimator(self, path)
 
     def _predictive_of(self, features: NDArray[np.float64]) -> Predictive:
+        """Return the predictive distribution of rows with these features."""
         # float32, as in training; the network's own arithmetic is in double precision.
         x = torch.from_numpy(features).float().double()
         return self.posterior_.predict(x, MonteCarlo(self._draws), seed=self.seed_)

@@ -71,6 +71,7 @@ def read_estimator(path: str | os.PathLike[str], classes: Mapping[str, type[Any]
 
 
 def _restored(tensors: dict[str, torch.Tensor], config: dict[str, Any], classes: Mapping[str, type[Any]]) -> Any:
+    """Return the fitted estimator that tensors and JSON values of a file describe."""
     parameters = {name: tuple(v) if isinstance(v, list) else v for name, v in config["parameters"].items()}
     estimator: Any = classes[config["estimator"]](**parameters)
     estimator.preprocessing_ = Preprocessing.from_config(config["preprocessing"])
