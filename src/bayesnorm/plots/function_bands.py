@@ -14,12 +14,12 @@ from ..metrics.checks import real_tensor
 from ..posterior import Posterior
 from ..predictive import RegressionPredictive
 from . import style
+from .uncertainty_error import QUANTILES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Doubt should grow where there are no data"
-Z95 = 1.959964
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class FunctionBands:
             ax.fill_between(self.x, lower, upper, color=now.model, alpha=alpha, linewidth=0, label=label)
         ax.plot(self.x, self.mean, color=now.model, linewidth=2.0, label="predictive mean")
         if self.constant_std is not None:
-            half = Z95 * self.constant_std
+            half = QUANTILES[0.95] * self.constant_std
             edges = np.stack([self.mean - half, self.mean + half], axis=1)
             names = ["95 % of targets, constant uncertainty", "_other edge"]
             ax.plot(self.x, edges, color=now.rival, linestyle="--", linewidth=1.4, label=names)

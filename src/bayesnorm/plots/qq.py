@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
+import scipy
 import torch
 
 from ..errors import BayesNormError
@@ -143,10 +144,9 @@ class QQPlot:
     def band(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the band (lower, upper), each (S,), that holds every quantile of a sample that is not rejected."""
         batches = len(self.theoretical)
-        middle = torch.special.ndtr(torch.as_tensor(self.theoretical))
+        middle = scipy.special.ndtr(self.theoretical)
         half = self.critical - 0.5 / batches  # a step of the empirical distribution has its quantile in its middle
-        edges = (torch.special.ndtri((middle + sign * half).clamp(0, 1)).clamp(-9, 9) for sign in (-1, 1))
-        lower, upper = (edge.numpy() for edge in edges)
+        lower, upper = (scipy.special.ndtri(np.clip(middle + sign * half, 0, 1)).clip(-9, 9) for sign in (-1, 1))
         return lower, upper
 
 

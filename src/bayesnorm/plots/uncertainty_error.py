@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 TITLE = "Where doubt is large, errors should be large"
 LEVELS = (0.5, 0.95)
-QUANTILES = {0.5: 0.6744897501960817, 0.95: 1.959963984540054}
+QUANTILES = {level: NormalDist().inv_cdf((1 + level) / 2) for level in LEVELS}
 """Standard deviations from a normal's mean to the edges of its central intervals."""
 
 BAND_POINTS = 300

@@ -7,13 +7,12 @@ import math
 import numpy as np
 
 from ..metrics import prediction_rejection_ratio
+from ..plots.binomial import CHANCE
+from ..plots.uncertainty_error import QUANTILES
 from .classification import ClassificationTest
 from .standard_errors import CLEAR, standard_errors_from_zero
 from .verdict import CLOSE, FEW, HALF, NEAR, Grade, Verdict, on_line
 from .words import count, percent
-
-NORMAL_95 = 1.959963984540054
-"""Standard deviations to either side that hold 95 % of a normal."""
 
 
 def prediction(test: ClassificationTest) -> Verdict:
@@ -51,7 +50,7 @@ def honesty(test: ClassificationTest) -> Verdict:
     If they are honest, the number of right rows has mean sum p and variance sum p (1 - p), p the confidences.
     """
     rows, right, expected = len(test), int(test.right.sum()), float(test.confidence.sum())
-    spread = NORMAL_95 * math.sqrt(float((test.confidence * (1 - test.confidence)).sum()))
+    spread = QUANTILES[CHANCE] * math.sqrt(float((test.confidence * (1 - test.confidence)).sum()))
     # Rows are whole: a promise of 113.6 is kept by 113 as well as by 114.
     least, most = (
         min(math.floor(expected), math.ceil(expected - spread)),

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Self
 
+import scipy
 import torch
 from torch import Tensor
 
@@ -157,7 +158,7 @@ class Dependence:
         # The squares of all correlations sum to those of the far smaller (S, S) Gram matrix.
         squares = float((every @ every.T).square().sum())
         # E|r| and E r^2 = 1 / (S - 1) of independent normal columns.
-        chance = math.exp(math.lgamma((batches - 1) / 2) - math.lgamma(batches / 2)) / math.sqrt(math.pi)
+        chance = float(scipy.special.beta((batches - 1) / 2, 0.5)) / math.pi
         return cls(
             layers=layers,
             chance=chance,
