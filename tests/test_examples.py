@@ -11,7 +11,6 @@ import os
 import re
 import subprocess
 import sys
-import types
 from pathlib import Path
 
 import pytest
@@ -164,20 +163,6 @@ def test_places_for_benchmark_tables_are_there():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for name in ("inference-table", "frontier-table", "peers-table"):
         assert re.search(rf"^<!-- {name} -->$.*^<!-- /{name} -->$", text, re.MULTILINE | re.DOTALL), name
-
-
-def test_the_skeleton_of_a_new_method_works(make_task, monkeypatch):
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    method, its_tests = (match["code"] for match in BLOCK.finditer(text))
-    module = types.ModuleType("bayesnorm.methods.my_bn")
-    module.__package__ = "bayesnorm.methods"
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    exec(compile(method, "CONTRIBUTING.md, skeleton", "exec"), module.__dict__)
-    monkeypatch.setattr(bn, "MyBN", module.MyBN, raising=False)
-    tests: dict[str, object] = {}
-    exec(compile(its_tests, "CONTRIBUTING.md, its tests", "exec"), tests)
-    tests["test_draws_are_mcbns_shrunk_towards_the_centre"](make_task("regression"))
-    tests["test_a_shrink_that_is_none"](-1.0)
 
 
 def run(example: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

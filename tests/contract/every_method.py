@@ -17,11 +17,17 @@ SETTINGS = {"batch_size": 8, "states": 24, "members": 3, "epochs": 3}
 TOLERANCE = {torch.float32: {"rtol": 1e-4, "atol": 1e-5}, torch.float64: {"rtol": 1e-10, "atol": 1e-11}}
 """Rounding: a handful of matrix products and a division, some tens of the dtype's epsilon at outputs of order 1."""
 
-METHODS = [
-    cls
-    for name, cls in inspect.getmembers(methods, inspect.isclass)
-    if not (name.startswith("_") or inspect.isabstract(cls)) and callable(getattr(cls, "fit", None))
-]
+
+def methods_in(room):
+    """Return the classes of a module that have a `fit` and are no bases of others alone."""
+    return [
+        cls
+        for name, cls in inspect.getmembers(room, inspect.isclass)
+        if not (name.startswith("_") or inspect.isabstract(cls)) and callable(getattr(cls, "fit", None))
+    ]
+
+
+METHODS = methods_in(methods)
 
 
 def variants(cls):
