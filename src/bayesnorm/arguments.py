@@ -13,7 +13,7 @@ from .errors import BayesNormError
 
 
 def as_whole(value: Any) -> int | None:
-    """A whole number, of whatever type, as a plain one; None for anything else, such as truth values and arrays."""
+    """Return a whole number of any type as a plain one; None for anything else, such as truth values and arrays."""
     if isinstance(value, bool) or hasattr(value, "__len__"):  # arrays and tensors that hold one number have an index
         return None
     try:
@@ -31,15 +31,15 @@ def require_whole(
     words: str | None = None,
     error: type[BayesNormError] = BayesNormError,
 ) -> int:
-    """A whole number between limits, as a plain one, or an error.
+    """Return a whole number between limits as a plain one, or raise an error that names the argument.
 
     Args:
         name: The argument's name.
         value: What was given for it.
-        least: The smallest that works.
-        most: The largest that works; None for no limit.
+        least: The smallest number that works.
+        most: The largest number that works; None for no limit.
         words: What the message says after "<name>: <value> was given"; None tells the limits.
-        error: What is raised.
+        error: The class of the error.
     """
     found = as_whole(value)
     if found is None or found < least or (most is not None and found > most):
@@ -98,7 +98,7 @@ def require_positive(
 
 
 def require_seed(seed: Any) -> int:
-    """A whole number in the range that every generator takes."""
+    """Return a whole number in the range that every generator takes, or raise an error."""
     return require_whole("seed", seed, 0, 2**63 - 1, words="; a whole number from 0 would work.")
 
 

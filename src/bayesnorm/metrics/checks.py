@@ -60,13 +60,18 @@ def finite_std(predictive: RegressionPredictive) -> Tensor:
     return std
 
 
-def classification_targets(predictive: Any, y: Any, ignore_index: int | None) -> tuple[Tensor, Tensor]:
-    """Return class numbers, void ones replaced by 0, and a mask of those to score; both (batch, *pixels)."""
+def check_classification(predictive: Any) -> None:
+    """Refuse all but a predictive of classes."""
     if not isinstance(predictive, ClassificationPredictive):
         raise InputError(
             f"predictive: a {type(predictive).__name__} was given; a ClassificationPredictive, as a posterior with "
             "the Categorical likelihood predicts, would work."
         )
+
+
+def classification_targets(predictive: Any, y: Any, ignore_index: int | None) -> tuple[Tensor, Tensor]:
+    """Return class numbers, void ones replaced by 0, and a mask of those to score; both (batch, *pixels)."""
+    check_classification(predictive)
     if predictive.log_probs.numel() == 0:
         raise InputError(f"predictive: outputs of shape {tuple(predictive.log_probs.shape)}; at least one would work.")
     if bool(torch.isnan(predictive.probs).any()):

@@ -14,9 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import InputError
 from ..predictive import ClassificationPredictive
-from .checks import number_vector, wide
+from .checks import check_classification, number_vector, wide
 
 
 def auroc(doubt_in: Any, doubt_out: Any) -> Tensor:
@@ -72,11 +71,7 @@ def entropy_cdf(predictive: ClassificationPredictive, at: Sequence[float] | Tens
         predictive: Predictions, per row or per pixel.
         at: Entropies in nats; None for 101 even steps from 0 to the greatest possible, ln(classes).
     """
-    if not isinstance(predictive, ClassificationPredictive):
-        raise InputError(
-            f"predictive: a {type(predictive).__name__} was given; a ClassificationPredictive, as a posterior with "
-            "the Categorical likelihood predicts, would work."
-        )
+    check_classification(predictive)
     most = math.log(predictive.probs.shape[1])
     entropy = number_vector("predictive.entropy", predictive.entropy.flatten()).clamp(0, most).sort().values
     asked = torch.linspace(0, most, 101, dtype=torch.float64) if at is None else number_vector("at", at)

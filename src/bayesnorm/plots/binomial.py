@@ -1,4 +1,4 @@
-"""How far a share of rows strays from its probability by chance alone."""
+"""Ranges within which a share of rows strays from its probability by chance alone."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class CalibrationPlot:
 
     @property
     def summary(self) -> str:
-        """What was measured, as one line of text."""
+        """One line of text that says what was measured."""
         return f"{self.brief}, {self.count:,} targets"
 
     @property
@@ -137,7 +137,7 @@ class PITHistogram:
 
     @property
     def summary(self) -> str:
-        """What was measured, as one line of text."""
+        """One line of text that says what was measured."""
         return f"high at both ends: too little doubt; high in the middle: too much ({self.count:,} targets)"
 
     def draw(self, ax: Axes | None = None) -> Axes:

@@ -121,7 +121,7 @@ class CoveragePlot:
 
     @property
     def summary(self) -> str:
-        """What was measured, as one line of text."""
+        """One line of text that says what was measured."""
         off = int(((self.coverage < self.lower) | (self.coverage > self.upper)).sum())
         return f"{self.brief}; {off} of {len(self.count)} groups farther off than chance explains"
 

@@ -61,7 +61,7 @@ class EntropyPlot:
 
     @property
     def summary(self) -> str:
-        """What was measured, as one line of text."""
+        """One line of text that says what was measured."""
         if not self.auroc:
             return ""
         return "AUROC of entropy: " + ", ".join(f"{name} {value:.3f}" for name, value in self.auroc.items())

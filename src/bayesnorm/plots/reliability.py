@@ -76,7 +76,7 @@ class ReliabilityDiagram:
 
     @property
     def summary(self) -> str:
-        """What was measured, as one line of text."""
+        """One line of text that says what was measured."""
         total = self.count.sum()
         right, sure = (float((part * self.count).sum() / total) for part in (self.accuracy, self.confidence))
         return f"{self.brief}; accuracy {right:.1%}, confidence {sure:.1%}".replace("%", " %")

@@ -125,7 +125,7 @@ class RetentionPlot:
 
     @property
     def summary(self) -> str:
-        """What was measured, as one line of text."""
+        """One line of text that says what was measured."""
         parts = [f"{name}: {value:.0%}" for name, value in self.ratio.items() if value is not None]
         if not parts:
             return "all errors are equal"

@@ -121,7 +121,7 @@ class SegmentationMaps:
 
     @property
     def summary(self) -> str:
-        """What was measured, as one line of text."""
+        """One line of text that says what was measured."""
         if self.label is None or self.wrong is None:
             return f"mean {self.doubt_name} {self.doubt.mean():.2f} nats"
         right = (self.label >= 0) & ~self.wrong

@@ -45,7 +45,7 @@ class UncertaintyErrorPlot:
         bands: Central intervals about the mean by level: (lower, upper), each (P,).
         inside: Share of all targets inside the interval, by level.
         constant_std: Standard deviation of the constant-uncertainty baseline, or None.
-        target: What is predicted.
+        target: Name of what is predicted.
         unit: Unit of the target.
         title: Title, which says what one should see.
     """
@@ -81,7 +81,7 @@ class UncertaintyErrorPlot:
             y: Test targets.
             constant_std: The baseline's standard deviation: the root of what `metrics.constant_variance` finds on
                 validation data.
-            target: What is predicted, for the axis.
+            target: Name of what is predicted, for the axis.
             unit: Unit of the target.
             window: Number of points in a running mean; None for a fifteenth of all, at least 9.
             title: Title, which says what one should see.
@@ -167,7 +167,7 @@ class UncertaintyErrorPlot:
 
     @property
     def summary(self) -> str:
-        """What was measured, as one line of text."""
+        """One line of text that says what was measured."""
         held = ", ".join(f"{level:.0%} band holds {self.inside[level]:.0%}" for level in LEVELS).replace("%", " %")
         return f"{held}; {self.brief}"
 

@@ -112,7 +112,7 @@ class TriedSetting:
 
 @dataclass(frozen=True)
 class Choice:
-    """How the model was chosen.
+    """The choice of the model among the settings that were tried.
 
     Args:
         settings: All settings that were tried; none where nothing was to choose.
@@ -141,7 +141,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where the model comes from.
+    """The origin of the model.
 
     Args:
         versions: Versions of the software, by name.
@@ -166,7 +166,7 @@ class Report:
         table: The table that the model was trained on.
         rows: Inputs of the test rows.
         test: Predictions for the test rows; its class says whether this is regression or classification.
-        choice: How the model was chosen.
+        choice: The choice of the model among the settings that were tried.
         provenance: Versions, machine and date.
         method: A sentence or two about how it predicts.
         title: Title of the page; None for "<target> from <file>".

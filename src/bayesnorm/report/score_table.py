@@ -14,7 +14,7 @@ from .regression import RegressionTest
 from .words import column_of_numbers, number, percent
 
 REPEATS = 100
-"""How often labels are drawn from the model's own probabilities, to see what chance alone makes of the ECE."""
+"""Number of times that labels are drawn from the model's probabilities, to see what chance makes of the ECE."""
 
 
 @dataclass(frozen=True)

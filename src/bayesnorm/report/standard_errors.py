@@ -1,4 +1,4 @@
-"""How clearly a mean over a limited number of rows differs from zero."""
+"""A measure of how clearly a mean over a limited number of rows differs from zero."""
 
 from __future__ import annotations
 

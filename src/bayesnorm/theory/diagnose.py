@@ -77,7 +77,7 @@ def diagnose(
         batch_sizes: Every M to look at.
         batches: S, the number of batches of each; more see smaller differences.
         layers: Which batch-norm layers: names, a predicate, the last k as they run, or None for all.
-        output: Which entry to use where the network returns a dict or a tuple.
+        output: The entry to use where the network returns a dict or a tuple.
         seed: Same seed, same batches.
     """
     sizes, batches, seed = _require(batch_sizes, batches, seed)

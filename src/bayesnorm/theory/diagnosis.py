@@ -20,7 +20,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Normality:
-    """How normal one statistic (batch mean or batch standard deviation) of a layer's C units is over S batches.
+    """Tests of how normal one statistic (batch mean or standard deviation) of a layer's C units is over S batches.
 
     Two normals are looked at: that of theory, with the central limit theorem's mean and variance, and that fitted to
     the S values themselves. Units whose statistic never varies hold NaN, and count nowhere.
