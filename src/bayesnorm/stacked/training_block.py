@@ -96,7 +96,7 @@ class Block:
         self.stack, self.first, self.second = stack.take(members), first.take(members), second.take(members)
         self.gradients = Bundle(stack.weights.shapes, len(members), stack.weights.flat)
         self.steps_done = torch.full((), float(steps_done), dtype=torch.float32, device=stack.device)
-        self.steps = int(self.rows.lengths[0]) // settings.batch_size
+        self.steps = int(self.rows.lengths[0]) // settings.batch_size  # in an epoch
         self.decay = settings.decay[members].to(stack.device, stack.dtype)[:, None, None]
         self.seeds = [settings.seeds[i] for i in members.tolist()]
         self.layers = self._layers()
@@ -127,7 +127,7 @@ class Block:
     def _plan_orders(self) -> None:
         """Find out which networks take their rows in one order: those with the same seed and number of rows."""
         keys = list(zip(self.seeds, self.rows.lengths.tolist(), strict=True))
-        self.orders = list(dict.fromkeys(keys))
+        self.orders = list(dict.fromkeys(keys))  # the different ones; `order_of` tells which of them a network has
         place = {key: i for i, key in enumerate(self.orders)}
         self.order_of = torch.tensor([place[key] for key in keys], device=self.stack.device)
 
@@ -135,12 +135,14 @@ class Block:
         """Find out which networks have the same masks: those with the same seed and rates."""
         rates = [self.stack.rates[drop.name].tolist() for drop in self.drops]
         keys = [(seed, *own) for seed, *own in zip(self.seeds, *rates, strict=True)]
+        # The different ones, none where nothing is dropped; `mask_of` tells which of them a network has.
         self.masks = list(dict.fromkeys(keys)) if any(any(own) for own in rates) else []
         place = {key: i for i, key in enumerate(self.masks)}
         self.mask_of = torch.tensor([place[key] for key in keys]) if self.masks else None
         places = [i for i, layer in enumerate(self.layers) if isinstance(layer, TrainedDrop)]
-        self.units = [self.stack.widths[i] for i in places]
+        self.units = [self.stack.widths[i] for i in places]  # numbers per row that each dropout layer gets
         like = self.stack.weights.flat
+        # The share that each dropout layer keeps, (networks, 1, 1).
         self.keep = [(1 - self.stack.rates[d.name]).to(like.device, like.dtype)[:, None, None] for d in self.drops]
 
     def epoch_orders(self) -> list[Tensor]:
