@@ -5,16 +5,14 @@ from __future__ import annotations
 import importlib.util
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import nn
 
 from ..architecture import Activation, Dense, Drop, Layer, Norm
 from ..bundle import Bundle
-
-if TYPE_CHECKING:
-    from ..stack import Stack
+from ..stack import Stack
 
 NORMALISED = (Dense, Norm, Activation, Dense, Norm, Activation, Dense)
 DROPPED = (Drop, Dense, Activation, Drop, Dense, Activation, Drop, Dense)
