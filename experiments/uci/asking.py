@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from bayesnorm.engines import TakesMoments
 from bayesnorm.network import State
 from bayesnorm.posterior import Posterior
 
@@ -16,11 +15,17 @@ P = TypeVar("P", bound=Posterior)
 
 
 class _Kept:
-    """Runs what it wraps once for the same states and rows, so that several scores of them cost one run."""
+    """Runs what it wraps once for the same states and rows, so that several scores of them cost one run.
 
-    def __init__(self, executable: Any) -> None:
-        self.executable = executable
-        self.last: tuple[Any, Any, Tensor] | None = None
+    Args:
+        executable: Runs the networks.
+        whole: Whether the outputs of all draws are wanted; else their moments are taken without holding them.
+    """
+
+    def __init__(self, executable: Any, whole: bool) -> None:
+        self.executable, self.whole = executable, whole
+        self.outputs: tuple[Any, Any, Tensor] | None = None  # of the latest states and rows
+        self.latest_moments: tuple[Any, Any, tuple[Tensor, Tensor]] | None = None
 
     @property
     def device(self) -> torch.device:
@@ -33,29 +38,39 @@ class _Kept:
         return self.run(None, x)[0]
 
     def run(self, states: State | None, x: Any, **options: Any) -> Tensor:
-        if self.last is None or self.last[0] is not states or self.last[1] is not x:
+        if self.outputs is None or self.outputs[0] is not states or self.outputs[1] is not x:
             f = self.executable.point(x)[None] if states is None else self.executable.run(states, x, **options)
-            self.last = states, x, f.double()
-        return self.last[2]
+            self.outputs = states, x, f.double()
+        return self.outputs[2]
+
+    def moments(self, states: State, x: Any) -> tuple[Tensor, Tensor]:
+        kept = self.latest_moments
+        if kept is None or kept[0] is not states or kept[1] is not x:
+            if self.whole:
+                variance, mean = torch.var_mean(self.run(states, x), 0, correction=0)
+            else:
+                mean, variance = self.executable.moments(states, x)
+            self.latest_moments = kept = states, x, (mean, variance)
+        return kept[2]
 
 
 class _MeanOnly(_Kept):
     """Gives the mean over draws as the only draw: what the network would say without its doubt."""
 
     def run(self, states: State | None, x: Any, **options: Any) -> Tensor:
-        return super().run(states, x, **options).mean(0, keepdim=True)
+        return self.executable.run(states, x, **options).mean(0, keepdim=True)
 
     def moments(self, states: State, x: Any) -> tuple[Tensor, Tensor]:
-        inner = self.executable
-        mean = inner.moments(states, x)[0] if isinstance(inner, TakesMoments) else self.run(states, x)[0]
+        mean, _ = self.executable.moments(states, x)
         return mean, torch.zeros_like(mean)
 
 
-def keeping_outputs(posterior: P) -> P:
-    """Return the posterior over networks whose latest outputs are kept, in double precision."""
-    return dataclasses.replace(posterior, executable=_Kept(posterior.executable))  # type: ignore[arg-type]
+def keeping(posterior: P, whole: bool) -> P:
+    """Return the posterior over networks whose latest outputs, or only their moments, are kept in double precision."""
+    return dataclasses.replace(posterior, executable=_Kept(posterior.executable, whole))  # type: ignore[arg-type]
 
 
 def without_doubt(posterior: P) -> P:
-    """Return the posterior whose outputs are their own mean: constant uncertainty about the same prediction."""
-    return dataclasses.replace(posterior, executable=_MeanOnly(posterior.executable))  # type: ignore[arg-type]
+    """Return a posterior that `keeping` gave with its outputs' mean in their place: constant uncertainty about it."""
+    executable = _MeanOnly(posterior.executable, whole=True)
+    return dataclasses.replace(posterior, executable=executable)  # type: ignore[arg-type]

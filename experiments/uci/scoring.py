@@ -20,7 +20,7 @@ from bayesnorm.predictive import GaussianPredictive, RegressionPredictive
 from bayesnorm.selection import calibrate
 from bayesnorm.stacked import StackedRows
 
-from .asking import keeping_outputs, without_doubt
+from .asking import keeping, without_doubt
 
 LEVEL = 0.95
 
@@ -53,9 +53,9 @@ class Asked:
     seed: int = 0
 
     @classmethod
-    def of_stack(cls, posterior: Posterior, rows: StackedRows, draws: int, splits: int) -> Asked:
-        """Ask for the outputs of rows whose targets are known; they are kept."""
-        return cls(keeping_outputs(posterior), rows, rows.own_targets.double(), draws, splits)
+    def of_stack(cls, posterior: Posterior, rows: StackedRows, draws: int, splits: int, whole: bool = True) -> Asked:
+        """Ask for the outputs of rows whose targets are known, or for their moments alone; they are kept."""
+        return cls(keeping(posterior, whole), rows, rows.own_targets.double(), draws, splits)
 
     @property
     def each(self) -> int:

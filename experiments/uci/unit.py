@@ -27,7 +27,7 @@ from bayesnorm.stacked import (
     stacked_point,
 )
 
-from .asking import keeping_outputs
+from .asking import keeping
 from .cross_validation import DRAWN, POINT, Chosen, Trial, Validated, cross_validate, retrain
 from .folds import Data
 from .posteriors import BY_CRPS, BY_ELBO, CENTRED_BY_CRPS, MULTIPLES, batchnorm_posteriors, elbos
@@ -66,7 +66,7 @@ class Networks:
 
     def moments(self, posterior: Posterior, draws: int) -> Asked:
         """Ask for moments over draws alone."""
-        return Asked(posterior, self.held, self.held.own_targets.double(), draws, self.splits)
+        return Asked.of_stack(posterior, self.held, draws, self.splits, whole=False)
 
     def point(self) -> Asked:
         """Ask the networks as they are."""
@@ -240,7 +240,7 @@ class Unit:
         """Ask each `members` networks as one predictor."""
         posterior = StackedEnsemble.of(stack, members, train, Gaussian())
         y = held.take(torch.arange(0, len(stack), members)).own_targets.double()
-        return Asked(keeping_outputs(posterior), held, y, members, self.splits)
+        return Asked(keeping(posterior, whole=True), held, y, members, self.splits)
 
     def _dropout(self, chosen: Chosen, folds: Networks, final: Networks) -> None:
         of_folds, asked = (

@@ -19,7 +19,7 @@ from bayesnorm.nets import Rescaled, paper_mlp, plain_mlp
 from bayesnorm.posterior import VariationalPosterior
 from bayesnorm.stacked import Stack, StackedExecutable, train_stacked
 
-from .asking import keeping_outputs
+from .asking import keeping
 from .folds import Data, Fold
 from .presets import PRECISIONS, preset_named
 from .scoring import Asked, Noise, scores
@@ -90,4 +90,4 @@ def _plain_error(data: Data, fold: Fold, epochs: int, batch_size: int, seed: int
 
 
 def _asked(posterior: VariationalPosterior, x: Tensor, y: Tensor, draws: int, seed: int) -> Asked:
-    return Asked(keeping_outputs(posterior), x, y[:, None].double(), draws, 1, seed)
+    return Asked(keeping(posterior, whole=True), x, y[:, None].double(), draws, 1, seed)

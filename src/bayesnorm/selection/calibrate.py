@@ -19,7 +19,7 @@ from torch import Tensor
 from ..arguments import require_positive
 from ..errors import BayesNormError
 from ..posterior import Posterior, effective_batch_size, resized
-from .scored_outputs import Between, Case, Score, ScoredOutputs
+from .scored_outputs import REFINEMENTS, Between, Case, Score, ScoredOutputs
 
 P = TypeVar("P", bound=Posterior)
 
@@ -38,7 +38,7 @@ def calibrate(
     score: Score | None = None,
     samples: int | None = None,
     groups: Sequence[int] | Tensor | None = None,
-    refinements: int = 30,
+    refinements: int = REFINEMENTS,
     seed: int = 0,
 ) -> P:
     """A new posterior whose noise and effective batch size score best on validation data.

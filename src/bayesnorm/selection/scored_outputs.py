@@ -28,6 +28,9 @@ Case = tuple[Posterior, Any, Any]
 
 Between = tuple[float, float]
 
+REFINEMENTS = 20
+"""Golden-section steps in the search for a noise: it is then known to some 1e-5 of itself, its score far better."""
+
 
 class ScoredOutputs:
     """Outputs of posteriors for rows with known targets.
@@ -55,6 +58,7 @@ class ScoredOutputs:
     ) -> None:
         self.likelihood, self.score_name, self.groups = likelihood, score, groups
         self.targets = [y for _, _, y in cases]
+        self._group_means: Tensor | None = None
         engine = MonteCarlo(samples)
         self.moments: list[tuple[Tensor, Tensor]] | None = None  # where these are enough
         self.outputs: list[Tensor] = []
@@ -68,7 +72,7 @@ class ScoredOutputs:
         parts = [self._points(predictive, y) for predictive, y in self._predictives(likelihood)]
         if self.groups is not None:
             each = torch.stack([mean_over_points(points, seen, each=1).double() for points, seen in parts]).mean(0)
-            return _mean_of_groups(each, self.groups.to(each.device))
+            return self._averaging(each) @ each
         points = torch.cat([points for points, _ in parts])
         if noise is not None and noise.dim():
             points = points.movedim(likelihood.axis, -1) if isinstance(likelihood, RealTargets) else points
@@ -77,7 +81,7 @@ class ScoredOutputs:
             return points.mean()
         return mean_over_points(points, torch.cat([seen for _, seen in parts if seen is not None]))
 
-    def best_noise(self, between: Between | None = None, refinements: int = 30) -> tuple[Tensor, Tensor]:
+    def best_noise(self, between: Between | None = None, refinements: int = REFINEMENTS) -> tuple[Tensor, Tensor]:
         """Return the noise with the least score, and that score; both for each group where there are some.
 
         Args:
@@ -119,6 +123,14 @@ class ScoredOutputs:
         low, high = (known.new_full(shape, end, dtype=torch.float64) for end in between)
         return low, high
 
+    def _averaging(self, like: Tensor) -> Tensor:
+        """A matrix whose product with one number for each network is the mean of each group, (groups, E)."""
+        if self._group_means is None:
+            assert self.groups is not None
+            members = torch.nn.functional.one_hot(self.groups).T.to(like)
+            self._group_means = members / members.sum(1, keepdim=True)
+        return self._group_means
+
     def _points(self, predictive: Predictive, y: Any) -> tuple[Tensor, Tensor | None]:
         """Score of every target, lower is better, 0 for those that are missing; and which are there (None: all)."""
         regression = isinstance(predictive, RegressionPredictive)
@@ -145,9 +157,3 @@ def mean_score(
     """Score a posterior as it stands by what `calibrate` minimises: the mean over targets that are there."""
     scored = ScoredOutputs([(posterior, x, y)], posterior.likelihood, score, samples, seed)
     return float(scored.score(posterior.likelihood))
-
-
-def _mean_of_groups(values: Tensor, groups: Tensor) -> Tensor:
-    count = int(groups.max()) + 1
-    total = values.new_zeros(count).index_add_(0, groups, values)
-    return total / values.new_zeros(count).index_add_(0, groups, torch.ones_like(values))
