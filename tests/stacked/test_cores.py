@@ -9,7 +9,8 @@ import threading
 import pytest
 import torch
 
-from bayesnorm.stacked import Stack, half_squared_error, passes, train_stacked, training_run
+import bayesnorm as bn
+from bayesnorm.stacked import Stack, fit_stacked, half_squared_error, passes, train_stacked, training_run
 from bayesnorm.stacked.training_block import Block
 
 from .stacked_networks import data, global_state, task, together
@@ -37,8 +38,8 @@ def test_where_gradients_are_switched_off(mode, family):
             stack = Stack.of(networks)
         with trained():
             history = train_stacked(stack, rows, epochs=4, batch_size=16, validation=held_out, evaluate_every=2)
-            statistics = stack.batch_statistics(rows, 16, 9)
-            found.append((stack.weights.flat, history.losses, *stack.moments_under(statistics, x)))
+            posterior = fit_stacked(bn.MCBN(16, states=9), stack, rows)
+            found.append((stack.weights.flat, history.losses, *bn.MonteCarlo(9).moments(posterior, x)))
             assert torch.is_grad_enabled() == (trained is torch.enable_grad)
     for others in found[1:]:
         assert all(torch.equal(one, other) for one, other in zip(found[0], others, strict=True))

@@ -9,9 +9,19 @@ import pytest
 import torch
 from torch import nn
 
+import bayesnorm as bn
 from bayesnorm.errors import BayesNormWarning
 from bayesnorm.nets import paper_dropout_mlp, paper_mlp
-from bayesnorm.stacked import Stack, StackedRows, draws, stack as stack_module, train_stacked
+from bayesnorm.posterior import coordinates
+from bayesnorm.stacked import (
+    Stack,
+    StackedRows,
+    collecting,
+    executable,
+    fit_stacked,
+    stacked_statistics,
+    train_stacked,
+)
 from bayesnorm.stacked.fused import fused_block, passes
 from bayesnorm.stacked.fused.fused_block import FusedBlock
 from bayesnorm.stacked.fused.shape import shape_of
@@ -49,8 +59,8 @@ def used(monkeypatch):
     """How often kernels trained, took statistics and took moments: a plain path would pass all tests here too."""
     return SimpleNamespace(
         train=Counted(monkeypatch, FusedBlock, "train"),
-        statistics=Counted(monkeypatch, draws, "fused_statistics"),
-        moments=Counted(monkeypatch, stack_module, "fused_moments"),
+        statistics=Counted(monkeypatch, collecting, "fused_statistics"),
+        moments=Counted(monkeypatch, executable, "fused_moments"),
     )
 
 
@@ -153,11 +163,10 @@ def test_each_network_stops_at_its_own_epoch(used, family):
 def test_statistics_are_those_of_plain_operations(used, batch_size):
     expected, rows, _ = trained("batch norm", batch_size, torch.float64)
     stack = single(expected).to(DEVICE)
-    found = stack.batch_statistics(rows, batch_size, 7, seed=SEEDS)
+    found = in_coordinates(stacked_statistics(stack, rows, batch_size, 7, seed=SEEDS))
     assert used.statistics.count == 1
-    own = expected.batch_statistics(rows, batch_size, 7, seed=SEEDS)
-    scale = own.coordinates().std(1, keepdim=True)
-    off = (found.coordinates().cpu() - own.coordinates()).abs() / scale
+    own = in_coordinates(stacked_statistics(expected, rows, batch_size, 7, seed=SEEDS))
+    off = (found.cpu() - own).abs() / own.std(0, keepdim=True)
     assert off.max() < 20 * CLOSE, "of what batches differ by, which is some per cent of a variance"
 
 
@@ -170,14 +179,13 @@ def test_moments_are_those_of_plain_operations(used, monkeypatch, family, at_onc
     expected, train, _ = trained(family, 32, torch.float64, rate=0.2)
     stack = single(expected).to(DEVICE)
     x = torch.randn(4, rows, INPUTS, generator=torch.Generator().manual_seed(1))
+    method = bn.MCBN(32, states=9, center="batch") if family == "batch norm" else bn.MCDropout()
+    own, theirs = (in_own_units(method, each, train) for each in (expected, stack))
     if family == "batch norm":
-        own = expected.batch_statistics(train, 32, 9, seed=SEEDS).about("batch").at_batch_size([16.0, 32.0, 64.0, 8.0])
-        theirs = stack.batch_statistics(train, 32, 9, seed=SEEDS).about("batch").at_batch_size([16.0, 32.0, 64.0, 8.0])
-    else:
-        own, theirs = (each.dropout_masks(9, seed=SEEDS) for each in (expected, stack))
+        own, theirs = (each.at_batch_size([16.0, 32.0, 64.0, 8.0]) for each in (own, theirs))
     for inputs in (x, x[0]):
-        mean, var = stack.moments_under(theirs, inputs)
-        exact_mean, exact_var = expected.moments_under(own, inputs.double())
+        mean, var = bn.MonteCarlo(9).moments(theirs, inputs, seed=1)
+        exact_mean, exact_var = bn.MonteCarlo(9).moments(own, inputs.double(), seed=1)
         size = exact_mean.std()
         assert mean.shape == var.shape == (4, rows, 1)
         assert ((mean.cpu() - exact_mean).abs() / size).max() < CLOSE
@@ -216,14 +224,16 @@ def test_more_programs_than_a_launch_has_on_its_second_axis(used, monkeypatch):
     expected, rows, _ = trained("batch norm", 32, torch.float32)
     stack = expected.to(DEVICE)
     x = torch.randn(9, INPUTS, generator=torch.Generator().manual_seed(1))
-    statistics = stack.batch_statistics(rows, 32, 7, seed=SEEDS)
-    mean, var = stack.moments_under(statistics, x)
+    posterior = in_own_units(bn.MCBN(32, states=7), stack, rows)
+    statistics = in_coordinates(stacked_statistics(stack, rows, 32, 7, seed=SEEDS))
+    assert used.statistics.count == 2
+    mean, var = bn.MonteCarlo(7).moments(posterior, x)
     monkeypatch.setattr(passes, "PROGRAMS", 3)
     torch.testing.assert_close(
-        stack.batch_statistics(rows, 32, 7, seed=SEEDS).coordinates(), statistics.coordinates(), rtol=1e-4, atol=1e-4
+        in_coordinates(stacked_statistics(stack, rows, 32, 7, seed=SEEDS)), statistics, rtol=1e-4, atol=1e-4
     )
-    assert used.statistics.count == 1, "the second were left to plain operations"
-    parts = stack.moments_under(statistics, x)
+    assert used.statistics.count == 2, "the last were left to plain operations"
+    parts = bn.MonteCarlo(7).moments(posterior, x)
     assert used.moments.count == 2
     assert torch.equal(parts[0], mean)
     assert torch.equal(parts[1], var)
@@ -231,13 +241,14 @@ def test_more_programs_than_a_launch_has_on_its_second_axis(used, monkeypatch):
 
 @KERNELS
 def test_masks_of_every_row_are_left_to_plain_operations(used):
-    expected, _, _ = trained("dropout", 32, torch.float32, rate=0.2, capture=False)
+    expected, rows, _ = trained("dropout", 32, torch.float32, rate=0.2, capture=False)
     stack, x = expected.to(DEVICE), torch.randn(11, INPUTS, generator=torch.Generator().manual_seed(1))
-    own, theirs = (each.dropout_masks(4, seed=SEEDS, consistent=False) for each in (expected, stack))
+    own, theirs = (in_own_units(bn.MCDropout(consistent=False), each, rows) for each in (expected, stack))
     before = used.moments.count
-    mean, _ = stack.moments_under(theirs, x)
+    mean, _ = bn.MonteCarlo(4).moments(theirs, x)
     assert used.moments.count == before
-    torch.testing.assert_close(mean.cpu(), expected.predict_under(own, x).mean(0), rtol=1e-4, atol=1e-5)
+    exact = bn.MonteCarlo(4).outputs(own, x).mean(0)
+    torch.testing.assert_close(mean.cpu(), exact, rtol=1e-4, atol=1e-5)
 
 
 @KERNELS
@@ -341,9 +352,9 @@ def test_networks_that_do_not_fit_train_all_the_same(monkeypatch):
     expected, _, told = trained("batch norm", 32, torch.float32, device=DEVICE, capture=False)
     torch.testing.assert_close(history.losses, told.losses, rtol=FLIPPED, atol=0)
     assert same(single(stack).weights, single(expected.to("cpu")).weights)
-    statistics = stack.batch_statistics(rows, 32, 7, seed=SEEDS)
-    mean, var = stack.moments_under(statistics, rows)
-    f = stack.predict_under(statistics, rows)
+    posterior = in_own_units(bn.MCBN(32, states=7), stack, rows)
+    mean, var = bn.MonteCarlo(7).moments(posterior, rows)
+    f = bn.MonteCarlo(7).outputs(posterior, rows)
     torch.testing.assert_close(mean, f.mean(0))
     torch.testing.assert_close(var, f.var(0, correction=0), rtol=1e-3, atol=1e-6)
 
@@ -361,11 +372,22 @@ def test_the_largest_networks():
         torch.set_float32_matmul_precision("high")
         stack = Stack.of(networks).to(DEVICE)
         history = train_stacked(stack, rows, epochs=5, batch_size=64)
-        mean, _ = stack.moments_under(stack.batch_statistics(rows, 64, 5), rows)
+        mean, _ = bn.MonteCarlo(5).moments(fit_stacked(bn.MCBN(64, states=5), stack, rows), rows)
     finally:
         torch.set_float32_matmul_precision("highest")
     torch.testing.assert_close(history.losses, plain.losses, rtol=0.05, atol=0)
     assert torch.isfinite(mean).all()
+
+
+def in_own_units(method, stack, rows):
+    """A posterior whose outputs are in the networks' units, in their precision."""
+    own = executable.StackedExecutable(stack, consistent=getattr(method, "consistent", True))
+    return fit_stacked(method, stack, rows, executable=own, seed=SEEDS)
+
+
+def in_coordinates(statistics):
+    """Means and logarithms of variances, (S, E, 2C)."""
+    return coordinates(statistics.mean, statistics.var, statistics.layers)
 
 
 def single(stack):

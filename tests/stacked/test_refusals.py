@@ -8,9 +8,21 @@ import pytest
 import torch
 from torch import nn
 
+import bayesnorm as bn
 from bayesnorm.errors import BayesNormError, InputError, NetworkError
 from bayesnorm.nets import paper_mlp
-from bayesnorm.stacked import Stack, StackedRows, train_stacked
+from bayesnorm.stacked import (
+    Stack,
+    StackedEnsemble,
+    StackedExecutable,
+    StackedRows,
+    by_own_rows,
+    fit_stacked,
+    stacked_outputs,
+    stacked_point,
+    stacked_statistics,
+    train_stacked,
+)
 
 from .stacked_networks import INPUTS, X, Y, dropout, global_state
 
@@ -103,27 +115,129 @@ def test_bad_questions():
     stack, rows = Stack.of([network(seed=0), network(seed=1)]), StackedRows.of(X, Y, networks=2)
     other = Stack.of([dropout(0.1, 0)])
     with pytest.raises(InputError, match=r"x: has shape \(3, 2, 4\); \(n, 4\) or \(2, n, 4\)"):
-        stack.predict(torch.zeros(3, 2, INPUTS))
+        stacked_outputs(stack, torch.zeros(3, 2, INPUTS))
     with pytest.raises(InputError, match="batch_size: 40 of only 40 training rows"):
-        stack.batch_statistics(rows, 40)
+        stacked_statistics(stack, rows, 40, 8)
     with pytest.raises(InputError, match="states: 1 was given"):
-        stack.batch_statistics(rows, 8, 1)
+        stacked_statistics(stack, rows, 8, 1)
     with pytest.raises(NetworkError, match="no batch norm"):
-        other.batch_statistics(StackedRows.of(X, networks=1), 8)
+        stacked_statistics(other, StackedRows.of(X, networks=1), 8, 4)
     with pytest.raises(NetworkError, match=r"no nn\.Dropout"):
-        stack.dropout_masks()
-    statistics = stack.batch_statistics(rows, 8, 4)
-    with pytest.raises(InputError, match="draws: are for 2 other networks"):
-        other.predict_under(statistics, X)
-    with pytest.raises(InputError, match="draws: are for 1 other networks"):
-        stack.predict_under(other.dropout_masks(2), X)
-    with pytest.raises(BayesNormError, match="center: 'mean' was given"):
-        statistics.about("mean")
-    with pytest.raises(BayesNormError, match=r"batch_size: .*one for each of 2 networks"):
-        statistics.at_batch_size([1.0, 2.0, 3.0])
-    with pytest.raises(BayesNormError, match="batch_size: 'large' was given; a positive number"):
-        statistics.at_batch_size("large")
-    with pytest.raises(InputError, match=r"f: has shape \(2, 40\); \(2, 40, 1\), as targets have"):
-        rows.rmse(torch.zeros(2, 40))
+        fit_stacked(bn.MCDropout(), stack, rows)
     with pytest.raises(NetworkError, match="1 were given; 2 of the stack's shape"):
         stack.write_back([network()])
+
+
+def test_bad_methods():
+    stack, rows = Stack.of([network(seed=0), network(seed=1)]), StackedRows.of(X, Y, networks=2)
+    dropped = Stack.of([dropout(0.1, 0), dropout(0.2, 1)])
+    for method in (bn.MCBN(), bn.MCBN(8, layers=1), bn.MCBN(8, layers=["1"]), bn.GaussianBN(8, layers=1, rank=2)):
+        with pytest.raises(BayesNormError, match=r"method: .* a batch_size and all layers \(layers=None\) would work"):
+            fit_stacked(method, stack, rows)
+    with pytest.raises(BayesNormError, match=r"method: MCDropout\(p=0\.3.*the networks' own rates \(p=None\)"):
+        fit_stacked(bn.MCDropout(p=0.3), dropped, rows)
+    for method in (bn.DeepEnsemble(), bn.MCBN, None):
+        with pytest.raises(BayesNormError, match=r"method: .*MCBN\(batch_size=32\) or MCDropout\(\) would work"):
+            fit_stacked(method, stack, rows)
+    for method, own in ((bn.MCBN(8), stack), (bn.MCDropout(), dropped)):
+        with pytest.raises(InputError, match="rows: are for 3 networks of 4 inputs, but the stack has 2 of 4"):
+            fit_stacked(method, own, StackedRows.of(X, Y, networks=3))
+        with pytest.raises(InputError, match="rows: tuple was given; StackedRows"):
+            fit_stacked(method, own, (X, Y))
+    with pytest.raises(BayesNormError, match=r"likelihood: 1\.0 was given"):
+        fit_stacked(bn.MCBN(8), stack, rows, 1.0)
+    several = Stack.of([network(out_features=3, seed=0)])
+    with pytest.raises(BayesNormError, match=r"likelihood: none was given and .* 3 outputs; pass Categorical\(\)"):
+        fit_stacked(bn.MCBN(8), several, StackedRows.of(X, networks=1))
+
+
+def test_bad_changes_of_a_posterior(tmp_path):
+    stack, rows = Stack.of([network(seed=0), network(seed=1)]), StackedRows.of(X, Y, networks=2)
+    posterior = fit_stacked(bn.MCBN(8, states=4), stack, rows)
+    with pytest.raises(BayesNormError, match="center: 'mean' was given"):
+        posterior.about("mean")
+    with pytest.raises(BayesNormError, match=r"batch_size: .*one for each of 2 networks"):
+        posterior.at_batch_size([1.0, 2.0, 3.0])
+    for bad in ("large", 0, [1.0, -2.0], math.nan, None, torch.ones(2, 2)):
+        with pytest.raises(BayesNormError, match=r"(?s)batch_size: .* was given; a positive number, or one for each"):
+            posterior.at_batch_size(bad)
+    dropped = Stack.of([dropout(0.1, 0), dropout(0.2, 1)])
+    for each in (
+        posterior,
+        by_own_rows(posterior),
+        fit_stacked(bn.MCDropout(), dropped, rows),
+        stacked_point(stack, rows, bn.Gaussian()),
+        StackedEnsemble.of(stack, 2, rows, bn.Gaussian()),
+    ):
+        with pytest.raises(BayesNormError, match=r"save: a stack is not written to a file; .* stack\.network\(i\)"):
+            each.save(tmp_path / "stack.bayesnorm")
+        with pytest.raises(BayesNormError, match=r"model: a stack holds several networks; stack\.network\(i\)"):
+            each.model  # noqa: B018
+    assert not [*tmp_path.iterdir()]
+    for changed in (lambda: posterior.at_layers(1), posterior.compile):
+        with pytest.raises(BayesNormError, match="model: a stack holds several networks"):
+            changed()
+    for members in (0, 3, 2.5):
+        with pytest.raises(BayesNormError, match=f"members: {members} was given"):
+            StackedEnsemble.of(stack, members, rows, bn.Gaussian())
+
+
+def test_states_of_another_stack():
+    rows = StackedRows.of(X, Y, networks=2)
+    stack = Stack.of([network(seed=0), network(seed=1)])
+    states = fit_stacked(bn.MCBN(8, states=4), stack, rows).sample(3)
+    masks = fit_stacked(bn.MCDropout(), Stack.of([dropout(0.1, 0), dropout(0.2, 1)]), rows).sample(3)
+    alone = bn.MCBN(8, states=4).fit(stack.network(0), X).sample(3)
+    fewer, wider = Stack.of([network(seed=0)]), Stack.of([network(hidden=(6,), seed=i) for i in range(2)])
+    one_mask = bn.MCDropout().fit(dropout(0.1, 0), likelihood=bn.Gaussian()).sample(3)
+    cases = [(fewer, states), (wider, states), (stack, masks), (stack, alone), (stack, {}), (wider, one_mask)]
+    cases.append((Stack.of([dropout(0.1, 0)]), one_mask))
+    for own, given in cases:
+        executable = StackedExecutable(own)
+        for ask in (executable.run, executable.moments):
+            with pytest.raises(InputError, match=r"states: .*a posterior fitted on this stack draws would work"):
+                ask(given, X)
+
+
+@pytest.mark.parametrize("engine", [bn.Delta(), bn.SigmaPoints()])
+def test_engines_that_need_one_network(engine):
+    rows = StackedRows.of(X, Y, networks=2)
+    stack, dropped = Stack.of([network(seed=i) for i in range(2)]), Stack.of([dropout(0.1, i) for i in range(2)])
+    fitted = fit_stacked(bn.MCBN(8, states=4), stack, rows)
+    others = fit_stacked(bn.MCDropout(), dropped, rows), stacked_point(stack, rows, bn.Gaussian())
+    for posterior in (fitted, by_own_rows(fitted)):
+        with pytest.raises(BayesNormError, match=r"engine: .*a stack .*MonteCarlo\(\).*stack\.network\(i\)"):
+            posterior.predict(rows, engine)
+    for posterior in others:
+        with pytest.raises(BayesNormError, match=r"engine: .*MonteCarlo\(\) works with every posterior"):
+            posterior.predict(rows, engine)
+
+
+def test_as_many_noises_as_networks():
+    rows = StackedRows.of(X, Y, networks=3)
+    stack = Stack.of([network(seed=i) for i in range(3)])
+    posterior = fit_stacked(bn.MCBN(8, states=4), stack, rows, bn.Gaussian(precision=[1, 2], axis=0))
+    message = r"precision: 2 numbers for outputs of shape \(3, 40, 1\); one number, or one per entry of axis 0"
+    with pytest.raises(InputError, match=message):
+        posterior.predict(rows)
+    mean, variance = bn.MonteCarlo(4).moments(posterior, rows)
+    with pytest.raises(InputError, match=message):
+        posterior.likelihood.gaussian_predictive(mean, variance)
+    good = posterior.with_likelihood(bn.Gaussian(precision=[1, 2, 4], axis=0)).predict(rows)
+    assert good.aleatoric[:, 0, 0].tolist() == pytest.approx([1.0, 0.5, 0.25])
+    for likelihood in (bn.Laplace(scale=[1, 2], axis=0), bn.StudentT(scale=[1, 2], axis=0)):
+        with pytest.raises(InputError, match=r"scale: 2 numbers for outputs of shape \(3, 40, 1\)"):
+            posterior.with_likelihood(likelihood).predict(rows)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: bn.HeteroscedasticGaussian(axis=0),
+        lambda: bn.HeteroscedasticLaplace(axis=0),
+        lambda: bn.MultiTask({"a": bn.Gaussian()}, axis=0),
+    ],
+)
+def test_noise_of_each_network_is_for_noise_that_is_known(make):
+    with pytest.raises(BayesNormError, match="axis: 0 was given; -1"):
+        make()

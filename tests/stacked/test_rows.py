@@ -9,10 +9,12 @@ import torch
 from torch import nn
 
 from bayesnorm.errors import InputError
+from bayesnorm.likelihoods import Gaussian
+from bayesnorm.metrics import rmse
 from bayesnorm.nets import Rescaled
-from bayesnorm.stacked import Scales, StackedRows
+from bayesnorm.stacked import Scales, Stack, StackedRows, stacked_outputs, stacked_point
 
-from .stacked_networks import INPUTS, X, Y, data, furthest, task, together
+from .stacked_networks import INPUTS, X, Y, batchnorm, data, furthest, task, together
 
 
 def test_rows_of_a_network_of_its_own():
@@ -49,11 +51,41 @@ def test_units():
         n = int(rows.lengths[i])
         torch.testing.assert_close(rows.inputs()[i, :n], expected[0], rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(rows.targets()[i, :n], expected[1], rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(rows.in_raw_units(rows.targets())[i, :n], y[part])
+        assert torch.equal(rows.own_targets[i, :n], y[part])
+        assert rows.own_targets[i, n:].isnan().all(), "what fills up a shorter list is no target"
     assert rows.mask.sum(1).tolist() == [60, 80]
     assert rows.mean(rows.mask.float()).tolist() == [1.0, 1.0]
-    raw = StackedRows.of(x, y, [range(60), range(20, 100)])
-    torch.testing.assert_close(raw.rmse(raw.targets() + 2.0), torch.full((2,), 2.0).double())
+
+
+@pytest.mark.parametrize("standardise", [True, False])
+def test_outputs_come_back_in_the_units_of_the_targets(standardise):
+    """Networks that return their input, asked about rows whose inputs are their targets."""
+    _, y = data()
+    networks = [nn.Sequential(nn.Linear(1, 1)) for _ in range(2)]
+    for network in networks:
+        nn.init.ones_(network[0].weight)
+        nn.init.zeros_(network[0].bias)
+    rows = StackedRows.of(y, y, [range(60), range(20, 100)], standardise=standardise)
+    posterior = stacked_point(Stack.of(networks), rows, Gaussian(missing=True))
+    f = posterior.executable.point(rows)
+    torch.testing.assert_close(f[0, :60], y[:60], check_dtype=False)
+    torch.testing.assert_close(f[1], y[20:], check_dtype=False)
+    off = rows.own_targets + torch.tensor([2.0, 3.0])[:, None, None]
+    torch.testing.assert_close(rmse(posterior.predict(rows), off, each=1), torch.tensor([2.0, 3.0]), check_dtype=False)
+
+
+def test_thinned_rows_are_the_first():
+    x, y = data()
+    rows = StackedRows.of(x, y, [range(96), range(20, 100)], standardise=True)
+    some = rows.thinned(90)
+    assert some.lengths.tolist() == [90, 80]
+    assert some.mask.sum(1).tolist() == [90, 80]
+    for i, (start, n) in enumerate([(0, 90), (20, 80)]):
+        assert torch.equal(some.inputs()[i, :n], rows.inputs()[i, :n]), "in the units of all rows"
+        assert torch.equal(some.own_targets[i, :n], y[start : start + n])
+    assert rows.thinned(500).lengths.tolist() == [96, 80]
+    stack = Stack.of([batchnorm(0.0, seed) for seed in range(2)])
+    assert stacked_outputs(stack, some).shape == (2, 90, 1)
 
 
 BAD_ROWS = {
@@ -78,6 +110,12 @@ BAD_ROWS = {
     "no lists": ({"rows": 5}, "rows: int was given; a list of row numbers for each network"),
     "not finite": ({"x": X * math.nan, "networks": 1}, "x: holds 160 NaN"),
 }
+
+
+def test_rows_without_real_targets_have_none_of_their_own():
+    for y in (None, torch.zeros(40, dtype=torch.long)):
+        with pytest.raises(InputError, match="y: these rows hold no real targets"):
+            StackedRows.of(X, y, networks=1).own_targets  # noqa: B018
 
 
 @pytest.mark.parametrize("case", BAD_ROWS)

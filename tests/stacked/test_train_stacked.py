@@ -11,9 +11,10 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
+import bayesnorm as bn
 from bayesnorm.errors import BayesNormError
 from bayesnorm.nets import paper_mlp
-from bayesnorm.stacked import Stack, StackedRows, half_squared_error, train_stacked, training_run
+from bayesnorm.stacked import Stack, StackedRows, fit_stacked, half_squared_error, train_stacked, training_run
 from bayesnorm.stacked.bundle import Bundle
 from bayesnorm.stacked.training_block import Block, Settings
 
@@ -209,11 +210,11 @@ def test_on_a_gpu(family, capture):
     assert history.epochs.tolist() == told.epochs.tolist()
     for i in range(5):
         assert furthest(found.network(i).cpu(), expected.network(i)) < 1e-8
-    statistics = found.batch_statistics(rows, 16, 8)
-    torch.testing.assert_close(
-        found.predict_under(statistics, held_out).cpu(),
-        expected.predict_under(expected.batch_statistics(rows, 16, 8), held_out),
+    f, exact = (
+        bn.MonteCarlo(8).outputs(fit_stacked(bn.MCBN(16, states=8), stack, rows), held_out)
+        for stack in (found, expected)
     )
+    torch.testing.assert_close(f.cpu(), exact)
 
 
 @CUDA

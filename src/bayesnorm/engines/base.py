@@ -93,10 +93,15 @@ class Engine(ABC):
 
 
 def in_coordinates(posterior: Any, engine: str) -> CoordinatePosterior:
-    """Return the posterior where it is one over batch-norm statistics, and refuse others."""
+    """Return the posterior where it is one over batch-norm statistics of one network, and refuse others."""
     if not isinstance(posterior, CoordinatePosterior):
         raise BayesNormError(
             f"engine: {engine} needs a posterior over batch-norm statistics, and {type(posterior).__name__} was given; "
             "MonteCarlo() works with every posterior."
+        )
+    if posterior.location.dim() > 1:
+        raise BayesNormError(
+            f"engine: {engine} needs one network, and {type(posterior).__name__} is over a stack of "
+            f"{len(posterior.location)}; MonteCarlo() would work, and so would a method fitted on stack.network(i)."
         )
     return posterior

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ..errors import BayesNormError, NetworkError
-from .base import CoordinatePosterior
+from .base import CoordinatePosterior, in_coordinates
 from .delta import output_jacobian, rows_per_graph
 
 MOST_COMPONENTS = 32
@@ -64,6 +64,7 @@ class OutputDirections:
 
     def find(self, posterior: CoordinatePosterior) -> None:
         """Derive them from the rows, unless that was done before."""
+        posterior = in_coordinates(posterior, "SigmaPoints")
         if self.known:
             return
         if self.rows is None:

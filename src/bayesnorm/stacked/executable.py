@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import InputError, NetworkError
+from ..errors import InputError
 from ..network import State
 from .fused.passes import moments as fused_moments
 from .masks import Masks
@@ -38,6 +38,8 @@ class StackedExecutable:
     @classmethod
     def of(cls, stack: Stack, rows: StackedRows | None = None, *, consistent: bool = True) -> StackedExecutable:
         """Ask a stack for outputs in the units of the targets of some rows, which its networks were trained on."""
+        if rows is not None:
+            stack.require_rows(rows, "rows")
         if rows is None or rows.scales is None:
             return cls(stack, consistent=consistent)
         return cls(stack, rows.scales.y_std, rows.scales.y_mean, consistent=consistent)
@@ -91,20 +93,19 @@ class StackedExecutable:
         mean, var = found
         return self._in_units(mean), var if self.scale is None else var.double() * self.scale.square()
 
-    def derivable(self, state: State, x: Tensor) -> Tensor:
-        """Refuse engines that need derivatives by statistics."""
-        raise NetworkError("engine: the networks of a stack are asked by MonteCarlo(); stack.network(i) takes others.")
-
     def _prepared(self, states: State) -> Masks | None:
         """Check that states belong to the stack's networks, and make the dropout masks that they ask for."""
-        known = {f"{norm.name}.running_{part}" for norm in self.stack.norms for part in ("mean", "var")}
-        seeds = {f"{drop.name}.seed" for drop in self.stack.drops}
-        for name, value in states.items():
-            if name not in known | seeds or value.shape[1] != len(self.stack):
-                raise InputError(
-                    f"states: {name!r} of shape {tuple(value.shape)} does not fit a stack of {len(self.stack)} "
-                    "networks; a posterior fitted on this stack would work."
-                )
+        shapes: dict[str, tuple[int, ...]] = {f"{drop.name}.seed": (len(self.stack),) for drop in self.stack.drops}
+        seeds = set(shapes)
+        for norm in self.stack.norms:
+            shapes |= {f"{norm.name}.running_{part}": (len(self.stack), norm.channels) for part in ("mean", "var")}
+        wrong = [name for name, value in states.items() if shapes.get(name) != tuple(value.shape[1:])]
+        if wrong or not states:
+            found = f"{wrong[0]!r} of shape {tuple(states[wrong[0]].shape)} does not fit" if wrong else "none are for"
+            raise InputError(
+                f"states: {found} a stack of {len(self.stack)} networks; those that a posterior fitted on this stack "
+                "draws would work."
+            )
         return Masks(self.stack, states, self.consistent) if seeds & states.keys() else None
 
     def _in_units(self, f: Tensor) -> Tensor:

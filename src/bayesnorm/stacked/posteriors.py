@@ -12,13 +12,22 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from ..arguments import require_whole
 from ..errors import BayesNormError, NetworkError
 from ..likelihoods import Gaussian, Likelihood
 from ..methods import BatchNormMethod, Collected, MCDropout
 from ..network import State
-from ..posterior import BatchNormPosterior, Center, PointPosterior, Posterior, mask_seeds, shuffled_rounds
+from ..posterior import (
+    BatchNormPosterior,
+    Center,
+    PointPosterior,
+    Posterior,
+    mask_seeds,
+    require_draws,
+    shuffled_rounds,
+)
 from .collecting import stacked_moments, stacked_statistics
 from .executable import OwnRowsExecutable, StackedExecutable
 from .rows import StackedRows
@@ -36,23 +45,34 @@ def fit_stacked(
     executable: StackedExecutable | None = None,
     seed: int | Sequence[int] = 0,
 ) -> StackedBatchNormPosterior | StackedDropoutPosterior:
-    """Fit a method on every network of a stack, as `method.fit` would fit it on each.
+    """Fit a method on every network of a stack, as `method.fit` would fit it on each from the same seed.
+
+    The factorised `GaussianBN` alone takes its moments from random batches instead of one pass over the rows.
 
     Args:
         method: Over batch statistics (all layers of `method.layers=None`), or MC dropout at the networks' own rates.
         stack: The trained networks.
         rows: Their training rows, whose units predictions are in.
         likelihood: How outputs become distributions of targets; `Gaussian(precision=[...], axis=0)` has a noise for
-            each network. None means `Gaussian()`.
+            each network. None means `Gaussian()` for networks with one real output.
         executable: How networks are asked; None asks for outputs in the units of the rows' targets.
         seed: One for all networks, or one for each: decides which rows make a batch.
     """
-    likelihood = likelihood or Gaussian()
+    stack.require_rows(rows, "rows")
+    likelihood = _default_likelihood(stack) if likelihood is None else likelihood
     if isinstance(method, MCDropout):
+        if method.p is not None:
+            raise BayesNormError(
+                f"method: {method!r} was given; for a stack, the networks' own rates (p=None) would work."
+            )
         if not stack.drops:
             raise NetworkError("stack: its networks have no nn.Dropout, so there are no masks to draw.")
         asked = executable or StackedExecutable.of(stack, rows, consistent=method.consistent)
         return StackedDropoutPosterior(asked, likelihood, dict(stack.rates))  # type: ignore[arg-type]
+    if not isinstance(method, BatchNormMethod):
+        raise BayesNormError(
+            f"method: {method!r} was given; for a stack, MCBN(batch_size=32) or MCDropout() would work."
+        )
     if method.batch_size is None or method.layers is not None:
         raise BayesNormError(
             f"method: {method!r} was given; for a stack, a batch_size and all layers (layers=None) would work."
@@ -63,6 +83,16 @@ def fit_stacked(
     else:
         collected = stacked_moments(stack, rows, method.batch_size, seed)
     return learned_posterior(method, collected, executable or StackedExecutable.of(stack, rows), likelihood)
+
+
+def _default_likelihood(stack: Stack) -> Likelihood:
+    """Gaussian for networks with one real output; with more, only the user knows what they mean."""
+    if stack.widths[-1] != 1:
+        raise BayesNormError(
+            f"likelihood: none was given and the networks have {stack.widths[-1]} outputs; pass Categorical() for "
+            "classes, or Gaussian() for several real targets."
+        )
+    return Gaussian()
 
 
 def learned_posterior(
@@ -84,13 +114,16 @@ def by_own_rows(posterior: P) -> P:
     return dataclasses.replace(posterior, executable=OwnRowsExecutable(posterior.executable))  # type: ignore[arg-type]
 
 
-def stacked_point(stack: Stack, rows: StackedRows | None, likelihood: Likelihood) -> PointPosterior:
-    """Take the networks of a stack as they are, without doubt about them."""
-    return PointPosterior(StackedExecutable.of(stack, rows), likelihood)  # type: ignore[arg-type]
-
-
 class _OfManyNetworks:
     """What posteriors over a stack refuse: they are in no file, and `model` is many."""
+
+    @property
+    def model(self) -> nn.Module:
+        raise NetworkError("model: a stack holds several networks; stack.network(i) is one of them.")
+
+    @property
+    def network(self) -> nn.Module:
+        return self.model
 
     def save(self, path: str | os.PathLike[str]) -> None:
         raise BayesNormError("save: a stack is not written to a file; a method fitted on stack.network(i) would work.")
@@ -104,6 +137,22 @@ class _OfManyNetworks:
     @classmethod
     def restored(cls, *_: Any) -> Any:
         raise BayesNormError("path: a stack is in no file.")
+
+
+@dataclass(frozen=True, eq=False)
+class StackedPoint(_OfManyNetworks, PointPosterior):
+    """All mass on the networks as they are."""
+
+
+def stacked_point(stack: Stack, rows: StackedRows | None, likelihood: Likelihood) -> StackedPoint:
+    """Take the networks of a stack as they are, without doubt about them.
+
+    Args:
+        stack: The networks.
+        rows: Their training rows, whose units predictions are in; None leaves the networks' own.
+        likelihood: How outputs become distributions of targets.
+    """
+    return StackedPoint(StackedExecutable.of(stack, rows), likelihood)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +197,7 @@ class StackedDropoutPosterior(_OfManyNetworks, Posterior):
     rates: dict[str, Tensor]
 
     def sample(self, n: int, seed: int = 0) -> State:
-        names, rates = list(self.rates), torch.stack(list(self.rates.values()), 1)
+        n, names, rates = require_draws(n), list(self.rates), torch.stack(list(self.rates.values()), 1)
         drawn: State = {f"{name}.seed": torch.full((n, len(rates)), -1) for name in names}
         different, which = rates.unique(dim=0, return_inverse=True)
         for number, own in enumerate(different.tolist()):
@@ -190,7 +239,7 @@ class StackedEnsemble(_OfManyNetworks, Posterior):
             rows: Their training rows, whose units predictions are in.
             likelihood: How outputs become distributions of targets.
         """
-        if len(stack) % members:
+        if len(stack) % require_whole("members", members):
             raise BayesNormError(f"members: {members} was given for {len(stack)} networks; a divisor would work.")
         return cls(_MembersExecutable(stack, members, rows), likelihood, members)  # type: ignore[arg-type]
 

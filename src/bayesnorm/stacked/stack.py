@@ -150,6 +150,11 @@ class Stack:
 
     def placed(self, rows: StackedRows, name: str) -> StackedRows:
         """Rows on the stack's device, refused under this name where they are for other networks."""
+        self.require_rows(rows, name)
+        return rows.to(self.device, self.dtype)
+
+    def require_rows(self, rows: StackedRows, name: str) -> None:
+        """Refuse rows, under this name, that are for other networks."""
         if not isinstance(rows, StackedRows):
             raise InputError(f"{name}: {type(rows).__name__} was given; StackedRows.of(x, y, rows) would work.")
         if rows.networks != len(self) or rows.x.shape[1] != self.widths[0]:
@@ -157,7 +162,6 @@ class Stack:
                 f"{name}: are for {rows.networks} networks of {rows.x.shape[1]} inputs, but the stack has "
                 f"{len(self)} of {self.widths[0]}."
             )
-        return rows.to(self.device, self.dtype)
 
     def inputs(self, x: Any, name: str = "x") -> Tensor:
         """Return inputs on the stack's device, (n, inputs) for all networks or (E, n, inputs).
