@@ -73,7 +73,7 @@ SETTINGS = {"batch_size": 32, "states": 24, "members": 3, "epochs": 2}
 METHODS = [
     cls
     for name, cls in inspect.getmembers(methods, inspect.isclass)
-    if not name.startswith("_") and callable(getattr(cls, "fit", None))
+    if not (name.startswith("_") or inspect.isabstract(cls)) and callable(getattr(cls, "fit", None))
 ]
 LIKELIHOODS = [
     bn.HeteroscedasticGaussian(),
