@@ -222,7 +222,8 @@ def test_folds_are_one_validation_set(score):
     x, y = torch.cat([f[1] for f in folds]), torch.cat([f[2] for f in folds])
     together = bn.calibrate(posterior, x, y, score=score, batch_size=False)
     found = bn.calibrate(posterior, folds=folds, score=score, batch_size=False)
-    assert found.likelihood.precision == pytest.approx(together.likelihood.precision, rel=1e-6)
+    # The searches begin at other ends, and each stops within 1e-4 of the best.
+    assert found.likelihood.precision == pytest.approx(together.likelihood.precision, rel=1e-4)
 
 
 def test_folds_choose_the_batch_size_of_another_posterior():
