@@ -32,12 +32,10 @@ class Masks:
         self.which: dict[str, Tensor] = {}  # by layer, the set that each network is in, (E,)
         self.shared: dict[str, Tensor] = {}  # by layer, the masks of all rows, (U, draws, 1, units)
         for drop in self.drops:
-            seeds = states[f"{drop.name}.seed"].cpu()
-            keys = torch.cat([seeds, _bits(stack.rates[drop.name])[None]])
-            different, which = keys.unique(dim=1, return_inverse=True)
-            self.seeds[drop.name] = different[:-1].T.contiguous().to(like.device)
-            first = [int((which == u).nonzero()[0]) for u in range(different.shape[1])]
-            self.rates[drop.name] = stack.rates[drop.name][first].tolist()
+            seeds, rates = states[f"{drop.name}.seed"].cpu(), stack.rates[drop.name]
+            which, first = _alike(seeds, rates)
+            self.seeds[drop.name] = seeds[:, first].T.contiguous().to(like.device)
+            self.rates[drop.name] = rates[first].tolist()
             self.which[drop.name] = which
             if consistent:
                 one_row = like.new_ones(1, widths[drop.name])
@@ -67,9 +65,15 @@ class Masks:
         return drop
 
 
-def _bits(rates: Tensor) -> Tensor:
-    """Rates as whole numbers, so that they can stand beside seeds."""
-    return rates.double().contiguous().view(torch.int64)
+def _alike(seeds: Tensor, rates: Tensor) -> tuple[Tensor, Tensor]:
+    """Networks with the same seeds (draws, E) and rate (E,) as sets: the set of each, and a member of each set."""
+    # One look at the first draw tells sets apart as a rule; comparing all draws of all networks would take long.
+    keys = torch.stack([seeds[0], rates.double().contiguous().view(torch.int64)])
+    _, which = keys.unique(dim=1, return_inverse=True)
+    first = torch.full((int(which.max()) + 1,), len(rates)).scatter_reduce(0, which, torch.arange(len(rates)), "amin")
+    if torch.equal(seeds, seeds[:, first[which]]):
+        return which, first
+    return torch.arange(len(rates)), torch.arange(len(rates))
 
 
 def _masks(rate: float, seeds: Tensor, ones: Tensor, first_row: int | None) -> Tensor:
