@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +22,7 @@ from .targets import LabelTargets, Targets
 from .training_rows import as_input_errors, require_rows
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BayesNormClassifier(ClassifierMixin, TabularEstimator):
     """Bayesian classification on a table: probabilities that mean what they say.
 
@@ -54,44 +55,10 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
             `BayesNormRegressor`.
     """
 
-    classes_: NDArray[Any]
+    temperature: float | None = None
+    effective_batch_size: float | str | None = "nll"
 
-    def __init__(
-        self,
-        *,
-        method: str = "mcbn",
-        hidden: Sequence[int] = (50, 50),
-        weight_decay: float | Sequence[float] | None = None,
-        batch_size: int | Sequence[int] | None = None,
-        epochs: int | None = None,
-        temperature: float | None = None,
-        effective_batch_size: float | str | None = "nll",
-        dropout_rate: float | Sequence[float] | None = None,
-        learning_rate: float = 3e-3,
-        folds: int | None = 5,
-        max_epochs: int | None = None,
-        patience: int | None = None,
-        draws: int = 64,
-        members: int = 5,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.method = method
-        self.hidden = hidden
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.temperature = temperature
-        self.effective_batch_size = effective_batch_size
-        self.dropout_rate = dropout_rate
-        self.learning_rate = learning_rate
-        self.folds = folds
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.draws = draws
-        self.members = members
-        self.random_state = random_state
-        self.verbose = verbose
+    classes_: NDArray[Any] = field(init=False)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Choose and train.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -36,15 +38,35 @@ LIKENESS_FOLDS = 5
 """Number of folds that likeness is measured by where cross-validation was not wanted."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TabularEstimator(BaseEstimator):
-    """A Bayesian network for tables; see `BayesNormRegressor` and `BayesNormClassifier`."""
+    """A Bayesian network for tables; see `BayesNormRegressor` and `BayesNormClassifier`.
 
-    posterior_: Posterior
-    selection_: Selection
-    preprocessing_: Preprocessing
-    likeness_: Likeness
-    n_features_in_: int
-    seed_: int
+    The constructor is the dataclass's own: scikit-learn wants every parameter kept as it was given, and no more.
+    """
+
+    method: str = "mcbn"
+    hidden: Sequence[int] = (50, 50)
+    weight_decay: float | Sequence[float] | None = None
+    batch_size: int | Sequence[int] | None = None
+    epochs: int | None = None
+    effective_batch_size: float | str | None = None
+    dropout_rate: float | Sequence[float] | None = None
+    learning_rate: float = 3e-3
+    folds: int | None = 5
+    max_epochs: int | None = None
+    patience: int | None = None
+    draws: int = 64
+    members: int = 5
+    random_state: Any = None
+    verbose: int = 0
+
+    posterior_: Posterior = field(init=False)
+    selection_: Selection = field(init=False)
+    preprocessing_: Preprocessing = field(init=False)
+    likeness_: Likeness = field(init=False)
+    n_features_in_: int = field(init=False)
+    seed_: int = field(init=False)
 
     @abstractmethod
     def _targets(self, y: Any, rows: NDArray[np.int64], weights: Tensor | None) -> Targets:
@@ -84,23 +106,24 @@ class TabularEstimator(BaseEstimator):
 
     def _chooser(self, features: NDArray[np.float64], targets: Targets, folds: list[NDArray[np.int64]]) -> Chooser:
         """Return what fits and chooses the networks, with the constructor's parameters in its terms."""
-        given = self.get_params(deep=False)
         rows = len(features)
         if self.folds is not None:
             rows -= max(len(fold) for fold in folds)
         plan = plan_for(
             rows,
-            dropout=given["method"] == "dropout",
-            **{
-                name: given[name]
-                for name in ("batch_size", "weight_decay", "dropout_rate", "epochs", "max_epochs", "patience")
-            },
+            dropout=self.method == "dropout",
+            batch_size=self.batch_size,
+            weight_decay=self.weight_decay,
+            dropout_rate=self.dropout_rate,
+            epochs=self.epochs,
+            max_epochs=self.max_epochs,
+            patience=self.patience,
         )
         if max(plan.batch_sizes) >= rows:
             raise InputError(
                 f"batch_size: {max(plan.batch_sizes)} for {rows} rows to train on; at most {rows - 1} would work."
             )
-        size: Any = given["effective_batch_size"]
+        size: Any = self.effective_batch_size
         if size in ("crps", "nll"):
             size = "score"
         elif size not in ("elbo", None):
@@ -109,11 +132,11 @@ class TabularEstimator(BaseEstimator):
         trainer = Trainer(
             x=torch.from_numpy(features).float(),
             targets=targets,
-            method=given["method"],
-            hidden=tuple(int(units) for units in given["hidden"]),
-            learning_rate=float(given["learning_rate"]),
+            method=self.method,
+            hidden=tuple(int(units) for units in self.hidden),
+            learning_rate=float(self.learning_rate),
             seed=self.seed_,
-            verbose=bool(given["verbose"]),
+            verbose=bool(self.verbose),
         )
         return Chooser(
             trainer=trainer,
@@ -122,8 +145,8 @@ class TabularEstimator(BaseEstimator):
             likelihood=likelihood,
             noise=noise,
             effective_batch_size=size,
-            members=given["members"],
-            draws=given["draws"],
+            members=self.members,
+            draws=self.draws,
         )
 
     def predict_dist(self, X: Any) -> Predictive:

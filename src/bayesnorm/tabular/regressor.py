@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +22,7 @@ from .targets import NumberTargets, Targets
 from .training_rows import as_input_errors, real_targets, require_rows
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
     """Bayesian regression on a table: predictions with honest intervals.
 
@@ -62,47 +63,13 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         seed_: Seed that all random numbers came from.
     """
 
-    n_outputs_: int
-    interval_levels_: IntervalLevels | None
+    precision: float | None = None
+    effective_batch_size: float | str | None = "crps"
+    heteroscedastic: bool = False
 
-    def __init__(
-        self,
-        *,
-        method: str = "mcbn",
-        hidden: Sequence[int] = (50, 50),
-        weight_decay: float | Sequence[float] | None = None,
-        batch_size: int | Sequence[int] | None = None,
-        epochs: int | None = None,
-        precision: float | None = None,
-        effective_batch_size: float | str | None = "crps",
-        heteroscedastic: bool = False,
-        dropout_rate: float | Sequence[float] | None = None,
-        learning_rate: float = 3e-3,
-        folds: int | None = 5,
-        max_epochs: int | None = None,
-        patience: int | None = None,
-        draws: int = 64,
-        members: int = 5,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.method = method
-        self.hidden = hidden
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.precision = precision
-        self.effective_batch_size = effective_batch_size
-        self.heteroscedastic = heteroscedastic
-        self.dropout_rate = dropout_rate
-        self.learning_rate = learning_rate
-        self.folds = folds
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.draws = draws
-        self.members = members
-        self.random_state = random_state
-        self.verbose = verbose
+    n_outputs_: int = field(init=False)
+    interval_levels_: IntervalLevels | None = field(init=False)
+    _flat: bool = field(init=False)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Choose and train.
