@@ -32,6 +32,10 @@ REFINEMENTS = 20
 """Golden-section steps in the search for a noise: it is then known to some 1e-5 of itself, its score far better."""
 
 
+FEW_NUMBERS = 2**15
+"""Moments up to which a search is made on the CPU: at every look, it would wait for a GPU longer than that computes."""
+
+
 class ScoredOutputs:
     """Outputs of posteriors for rows with known targets.
 
@@ -64,6 +68,8 @@ class ScoredOutputs:
         self.outputs: list[Tensor] = []
         if score in (None, "crps") and isinstance(likelihood, Gaussian):
             self.moments = [engine.moments(posterior, x, seed) for posterior, x, _ in cases]
+            if sum(mean.numel() for mean, _ in self.moments) <= FEW_NUMBERS:
+                self.moments = [(mean.cpu(), variance.cpu()) for mean, variance in self.moments]
         else:
             self.outputs = [at_least_single(engine.outputs(posterior, x, seed)) for posterior, x, _ in cases]
 
