@@ -331,14 +331,6 @@ def cifar():
     )
 
 
-def test_resnet32_has_about_seven_percent_error(cifar):
-    model, _, x, y = cifar
-    with torch.no_grad():
-        correct = (model(x).argmax(1) == y).double()
-    # 7.37 % is its published error; 1000 images give a binomial standard error of 0.83 %.
-    assert abs(1 - correct.mean().item() - 0.0737) < 3 * math.sqrt(0.0737 * 0.9263 / 1000)
-
-
 def test_the_centre_matters_on_real_images(cifar):
     """The centre matters: centred MCBN keeps accuracy and lowers NLL; as published, less so."""
     model, train, x, y = cifar
@@ -368,4 +360,4 @@ def test_the_centre_matters_on_real_images(cifar):
     assert correct["batch"].sum() <= correct["running"].sum(), "and accuracy is no better"
 
 
-SUBSET, DRAWS = 300, 12
+SUBSET, DRAWS = 300, 6
