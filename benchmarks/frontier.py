@@ -20,7 +20,7 @@ import bayesnorm as bn
 from bayesnorm.data import load_cifar10, load_svhn, to_network_input
 from bayesnorm.metrics import accuracy, auroc, ece, nll
 from bayesnorm.plots import save_figure, style
-from bayesnorm.selection.layers import prediction_cost
+from bayesnorm.selection.late_layers import prediction_cost
 from bayesnorm.selection.search import minimise_on_log_scale
 from benchmarks.inference import resnet
 from experiments.machine import machine

@@ -26,7 +26,7 @@ from .uci.cross_validation import DRAWN, Trial, cross_validate, settings_for
 from .uci.folds import Data
 from .uci.presets import PRECISIONS, PRESETS
 from .uci.scoring import Asked, Noise, scores
-from .uci.unit import Networks, Unit
+from .uci.unit import Networks, PaperRun
 
 
 def main(
@@ -73,7 +73,7 @@ def scores_at(dataset: str, batch_size: float, repeat: int, device: str) -> dict
         paper, seeds=tuple(seed + repeat * count for seed in paper.seeds), fold_seed=paper.fold_seed * (1 + repeat)
     )
     trial = Trial(own, Data(dataset, own.splits, own.folds), "bn", batch_size, device)
-    unit = Unit(trial)
+    unit = PaperRun(trial)
     validated = cross_validate(trial)
     chosen = validated.chosen[DRAWN]
 

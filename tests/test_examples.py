@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import bayesnorm as bn
 from bayesnorm.data import find
 from bayesnorm.errors import DataNotFoundError
-from bayesnorm.selection import layers
+from bayesnorm.selection import late_layers
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
@@ -105,7 +105,7 @@ def stand_ins() -> dict[str, object]:
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # Costs are measured, and a busy machine is no fault of the page.
-    monkeypatch.setattr(layers, "prediction_cost", lambda posterior, _x, _samples: 1 + 0.5 * len(posterior.layers))
+    monkeypatch.setattr(late_layers, "prediction_cost", lambda posterior, _x, _samples: 1 + 0.5 * len(posterior.layers))
     names, left_out = stand_ins(), []
     found = [(number, need, code) for where, number, need, code in blocks() if where == page]
     assert found, "a page has Python"

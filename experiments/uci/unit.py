@@ -35,7 +35,7 @@ from .presets import PRECISIONS, preset_named
 from .scoring import Asked, Noise, scores
 
 NAMES = {"bn": ("BN", "CUBN"), "dropout": ("DO", "CUDO")}
-"""Of a family: the network alone, and constant uncertainty about the published method's mean."""
+"""The names, in each family, of the network alone and of constant uncertainty about the published method's mean."""
 
 PASSES = (2, 5, 10, 25, 50, 100, 250)
 """T whose scores are kept too, at `PASSES_AT`."""
@@ -86,7 +86,7 @@ def run(preset: str, dataset: str, family: str, setting: float, device: str) -> 
     started = time.perf_counter()
     chosen_preset = preset_named(preset)
     data = Data(dataset, chosen_preset.splits, chosen_preset.folds)
-    work = Unit(Trial(chosen_preset, data, family, setting, device))
+    work = PaperRun(Trial(chosen_preset, data, family, setting, device))
     with torch.no_grad():
         work.run()
     return {
@@ -100,7 +100,7 @@ def run(preset: str, dataset: str, family: str, setting: float, device: str) -> 
     }
 
 
-class Unit:
+class PaperRun:
     """What `run` does, step by step."""
 
     def __init__(self, trial: Trial) -> None:

@@ -29,7 +29,7 @@ NAMES = {"bbb": "BayesByBackprop", "mnf": "MNF"}
 BATCH_SIZE = 100
 
 WEIGHT_DECAY = 1e-3
-"""Of the network that tells the noise."""
+"""Weight decay of the network that tells the noise."""
 
 
 def run(preset: str, dataset: str, family: str, split: int, seed: int) -> dict[str, Any]:

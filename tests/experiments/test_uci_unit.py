@@ -11,6 +11,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from experiments.uci.selection import DRAWN, POINT, Setting, settings_for
 from torch.nn.functional import mse_loss
 
 import bayesnorm as bn
@@ -21,7 +22,6 @@ from experiments.uci import presets, selection, unit
 from experiments.uci.folds import Data
 from experiments.uci.posteriors import MULTIPLES
 from experiments.uci.results import METHODS_OF
-from experiments.uci.selection import DRAWN, POINT, Setting, settings_for
 
 N, FOLDS, DRAWS, EPOCHS = 90, 3, 20, 60
 """72 training rows and 18 test rows; folds of 24 rows, which 48 others train for."""

@@ -7,11 +7,6 @@ from .base import (
     require_draws as require_draws,
     restored_posterior as restored_posterior,
 )
-from .batch_size import (
-    Resizable as Resizable,
-    effective_batch_size as effective_batch_size,
-    resized as resized,
-)
 from .batchnorm import BatchNormPosterior as BatchNormPosterior, Center as Center, coordinates as coordinates
 from .combined import CombinedPosterior as CombinedPosterior, combine as combine
 from .dropout import DropoutPosterior as DropoutPosterior, mask_seeds as mask_seeds
@@ -23,6 +18,11 @@ from .fluctuations import (
     LowRankGaussian as LowRankGaussian,
 )
 from .point import PointPosterior as PointPosterior, point as point
+from .resizable import (
+    Resizable as Resizable,
+    effective_batch_size as effective_batch_size,
+    resized as resized,
+)
 from .variational import VariationalPosterior as VariationalPosterior
 from .weight_distributions import (
     GaussianWeights as GaussianWeights,

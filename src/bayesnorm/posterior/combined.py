@@ -13,7 +13,7 @@ from ..files import under
 from ..likelihoods import Likelihood
 from ..network import Executable, State
 from .base import Posterior, derived_seeds, restored_posterior
-from .batch_size import effective_batch_size, resized
+from .resizable import effective_batch_size, resized
 
 
 @dataclass(frozen=True, eq=False)

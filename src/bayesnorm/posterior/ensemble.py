@@ -20,8 +20,8 @@ from ..files import under
 from ..likelihoods import Likelihood
 from ..network import Executable, State, tensors_of
 from .base import Posterior, architecture, derived_seeds, require_draws, restored_posterior
-from .batch_size import effective_batch_size, resized
 from .point import PointPosterior
+from .resizable import effective_batch_size, resized
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,4 +6,8 @@ from .batch_size import (
     select_batch_size as select_batch_size,
 )
 from .calibrate import calibrate as calibrate
-from .layers import LayerOption as LayerOption, LayerSuggestion as LayerSuggestion, suggest_layers as suggest_layers
+from .late_layers import (
+    LayerOption as LayerOption,
+    LayerSuggestion as LayerSuggestion,
+    suggest_layers as suggest_layers,
+)

@@ -18,7 +18,7 @@ from ..errors import BayesNormError, InputError, NetworkError
 from ..network import BatchNormLayer, BatchStatistics, UnitMoments, batch_choices, mean_and_var, row_moments
 from .architecture import Norm
 from .cores import in_threads
-from .fused.passes import statistics as fused_statistics
+from .fused.fused_passes import statistics as fused_statistics
 from .passes import network_slices, normalised, piece_size, run_layers, unchanged
 from .rows import StackedRows
 from .stack import Stack

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..network import State
-from .fused.passes import moments as fused_moments
+from .fused.fused_passes import moments as fused_moments
 from .masks import Masks
 from .passes import for_drawn_outputs, stacked_outputs
 from .rows import StackedRows

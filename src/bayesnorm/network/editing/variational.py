@@ -140,7 +140,7 @@ class NoisyNetwork(nn.Module):
         return functional_call(self.network, drawn, (x,)) if drawn else self.network(x)
 
     def entered(self, layer: str) -> int:
-        """Told by a layer that it runs; gives the number of rows of the pass."""
+        """Note that a layer runs, and return the number of rows of the pass."""
         if layer in self._ran:
             raise NetworkError(
                 f"model: layer {layer!r} runs once in evaluation and more often in training, where its draws must "

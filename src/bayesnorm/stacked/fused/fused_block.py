@@ -13,7 +13,7 @@ from ...errors import BayesNormWarning
 from ..graphed_block import GraphedBlock
 from ..stack import Stack
 from ..training_block import Settings, Streams, half_squared_error
-from .passes import units_of
+from .fused_passes import units_of
 from .shape import Shape, block_rows, precision, shape_of
 
 ORDERED = 2**26
