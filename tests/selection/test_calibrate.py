@@ -91,6 +91,20 @@ def test_every_output_has_a_precision_of_its_own(score):
     torch.testing.assert_close(found, torch.tensor(one_by_one, dtype=torch.float64), rtol=1e-4, atol=0)
 
 
+def test_missing_targets_do_not_count_where_every_output_has_a_precision():
+    """Scores of what is chosen and of what stands are means over the same targets, of whatever sign."""
+    posterior, x = sure(regressor(2)), noise(N, 3, seed=1)
+    truth = torch.tensor([0.01, 0.02], dtype=torch.float64)
+    y = posterior.executable.point(x) + truth * noise(N, 2, seed=2)
+    y[::2, 0] = math.nan
+    y[::3, 1] = math.nan
+    start = posterior.with_likelihood(bn.Gaussian((5000.0, 5000.0), missing=True))
+    mse = (y - posterior.executable.point(x)).square().nanmean(0)
+    found = calibrated_noise(start, x, y, score="pll")
+    torch.testing.assert_close(found, mse, rtol=1e-4, atol=0)
+    assert mean_score(start, x, y, "pll") < 0
+
+
 @pytest.mark.parametrize("score", ["crps", "pll"])
 @pytest.mark.parametrize("axis", [1, -1])
 def test_channels_of_maps_keep_precisions_of_their_own(score, axis):

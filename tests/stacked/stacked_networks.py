@@ -67,6 +67,20 @@ def own(rows, i):
     return mine.inputs()[0, :n], mine.targets()[0, :n]
 
 
+def in_target_units(f, rows, i):
+    """Outputs of one network, in the units of its targets."""
+    return f * rows.scales.y_std[i] + rows.scales.y_mean[i]
+
+
+@torch.no_grad()
+def network_in_target_units(stack, rows, i):
+    """One of the networks, whose last layer brings outputs into the units of its targets."""
+    network = stack.network(i)
+    network[-1].weight *= rows.scales.y_std[i]
+    network[-1].bias.copy_(in_target_units(network[-1].bias, rows, i))
+    return network
+
+
 def half_mse(f, y):
     return 0.5 * mse_loss(f, y)
 

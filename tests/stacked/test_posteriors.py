@@ -20,7 +20,7 @@ from bayesnorm.stacked import (
     stacked_statistics,
 )
 
-from .stacked_networks import SEEDS, data, own, task, together
+from .stacked_networks import SEEDS, data, in_target_units, network_in_target_units, own, task, together
 
 STATES, DRAWS = 24, 30
 SIZES = [16.0, 40.0, 2.5, 100.0, 16.0]
@@ -47,10 +47,6 @@ def trained():
 
 def x_of_all():
     return (data(7, torch.float64, seed=5)[0] - 5) / 3
-
-
-def in_target_units(f, rows, i):
-    return f * rows.scales.y_std[i] + rows.scales.y_mean[i]
 
 
 @pytest.mark.parametrize("piece", [passes.PIECE["cpu"], 400])
@@ -176,13 +172,8 @@ def test_ensembles_are_those_of_their_members(trained, draws):
     mean, var = bn.MonteCarlo(draws).moments(stacked, x, seed=3)
     assert stacked.default_samples == 2
     for k in range(2):
-        members = []
-        for i in (2 * k, 2 * k + 1):
-            network = stack.network(i)
-            with torch.no_grad():  # in the targets' units
-                network[-1].weight *= rows.scales.y_std[i]
-                network[-1].bias.copy_(in_target_units(network[-1].bias, rows, i))
-            members.append(bn.point(network, bn.Gaussian()))
+        networks = [network_in_target_units(stack, rows, i) for i in (2 * k, 2 * k + 1)]
+        members = [bn.point(network, bn.Gaussian()) for network in networks]
         expected = bn.MonteCarlo(draws).outputs(bn.ensemble(members), x, seed=3)
         torch.testing.assert_close(f[:, k], expected, **CLOSE)
         torch.testing.assert_close(mean[k], expected.mean(0), **CLOSE)

@@ -9,6 +9,7 @@ softmax with temperature, or constant uncertainty.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ..arguments import require_positive
+from ..arguments import as_number, require_positive, require_whole
 from ..errors import BayesNormError
 from ..posterior import Posterior, effective_batch_size, resized
 from .scored_outputs import REFINEMENTS, Between, Case, Score, ScoredOutputs
@@ -64,20 +65,22 @@ def calibrate(
         refinements: Golden-section steps in the search for the noise; 8 are enough to compare networks by their scores.
         seed: Same seed, same choice.
     """
+    noise, sizes = _noise(noise), _batch_sizes(batch_size)
+    refinements = require_whole("refinements", refinements, 0)
     cases = _cases(posterior, x, y, folds)
     search = _Search(posterior, samples, score, noise, refinements, seed, _groups(groups))
     size = effective_batch_size(posterior)
     found: list[_Candidate] = []
-    anywhere = isinstance(noise, bool) and isinstance(batch_size, bool)
-    if anywhere or size is None or batch_size is False:
+    anywhere = isinstance(noise, bool) and isinstance(sizes, bool)
+    if anywhere or size is None or sizes is False:
         started = cases if folds is None or size is None else [(resized(p, size), *rest) for p, *rest in cases]
         if anywhere:
             found.append(search.as_it_stands(started))
         if noise is not False:
             found.append(search.with_best_noise(started, None))
-    if size is not None and not isinstance(batch_size, bool):
-        found += [search.at(cases, torch.full(search.shape, require_positive("batch_size", s))) for s in batch_size]
-    elif size is not None and batch_size:
+    if size is not None and not isinstance(sizes, bool):
+        found += [search.at(cases, torch.full(search.shape, given, dtype=torch.float64)) for given in sizes]
+    elif size is not None and sizes:
         found += _over_batch_sizes(lambda log_size: search.at(cases, 2**log_size), search.shape)
     if not found:
         return posterior
@@ -137,13 +140,26 @@ class _Search:
         """Give the posterior what the best candidate has, group by group."""
         best = torch.stack([candidate.score.cpu() for candidate in candidates]).argmin(0)
         found = self.posterior
-        noises, sizes = (
-            _taken([getattr(candidate, name) for candidate in candidates], best) for name in ("noise", "batch_size")
-        )
-        if noises is not None:
-            likelihood = found.likelihood.with_noise(noises if self.groups is None else noises[self.groups])
-            found = found.with_likelihood(likelihood)
-        return found if sizes is None else resized(found, self._spread(sizes))
+        noise = self._taken([candidate.noise for candidate in candidates], best, found.likelihood.noise)
+        size: Any = self._taken([candidate.batch_size for candidate in candidates], best, effective_batch_size(found))
+        if noise is not None:
+            found = found.with_likelihood(found.likelihood.with_noise(noise))
+        return found if size is None else resized(found, float(size) if self.groups is None else size)
+
+    def _taken(self, values: Sequence[Tensor | None], best: Tensor, start: Any) -> Tensor | None:
+        """The best candidate's number, or for each network that of its group's best; None where all is to stay.
+
+        Args:
+            values: One for each candidate; None leaves what the posterior started from.
+            best: Number of the best candidate, or of each group's.
+            start: What the networks of a stack started from, (E,).
+        """
+        if self.groups is None:
+            return values[int(best)]
+        if all(values[number] is None for number in best.tolist()):
+            return None
+        each = [start.expand(len(self.groups)) if value is None else value.cpu()[self.groups] for value in values]
+        return torch.stack([value.double() for value in each]).gather(0, best[self.groups][None])[0]
 
     def _spread(self, sizes: Tensor) -> Any:
         return float(sizes) if self.groups is None else sizes[self.groups]
@@ -151,15 +167,6 @@ class _Search:
     def _scored(self, cases: Sequence[Case]) -> ScoredOutputs:
         samples = self.posterior.default_samples if self.samples is None else self.samples
         return ScoredOutputs(cases, self.posterior.likelihood, self.score, samples, self.seed, self.groups)
-
-
-def _taken(values: Sequence[Tensor | None], best: Tensor) -> Tensor | None:
-    """The best candidate's number, or those of each group's best; None where the best leaves it."""
-    if not best.dim():
-        return values[int(best)]
-    if any(value is None for value in values):
-        return None
-    return torch.stack([value.cpu() for value in values if value is not None]).gather(0, best[None])[0]
 
 
 def _over_batch_sizes(look: Callable[[Tensor], _Candidate], shape: tuple[int, ...]) -> list[_Candidate]:
@@ -179,15 +186,36 @@ def _over_batch_sizes(look: Callable[[Tensor], _Candidate], shape: tuple[int, ..
     return [candidate for _, candidate in looked]
 
 
+def _noise(noise: Any) -> bool | Between:
+    if isinstance(noise, bool):
+        return noise
+    ends = [as_number(end) for end in noise] if isinstance(noise, tuple | list) else []
+    if len(ends) == 2 and ends[0] is not None and ends[1] is not None and 0 < ends[0] < ends[1] < math.inf:
+        return ends[0], ends[1]
+    raise BayesNormError(f"noise: {noise!r} was given; True, False or (low, high), two positive numbers, would work.")
+
+
+def _batch_sizes(batch_size: Any) -> bool | list[float]:
+    if isinstance(batch_size, bool):
+        return batch_size
+    several = isinstance(batch_size, Iterable) and not isinstance(batch_size, str)
+    sizes = [require_positive("batch_size", size) for size in batch_size] if several else []
+    if not sizes:
+        raise BayesNormError(
+            f"batch_size: {batch_size!r} was given; True, False or several numbers, such as [16, 32, 64], would work."
+        )
+    return sizes
+
+
 def _groups(groups: Sequence[int] | Tensor | None) -> Tensor | None:
     if groups is None:
         return None
     try:
-        found = torch.as_tensor(groups).cpu()
-    except (TypeError, ValueError) as error:
+        found = torch.as_tensor(groups if isinstance(groups, Tensor) else [*groups]).cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
         raise BayesNormError(f"groups: {groups!r} was given; a whole number for each network would work.") from error
     if found.dim() != 1 or found.is_floating_point() or len(found) == 0:
-        raise BayesNormError(f"groups: has shape {tuple(found.shape)}; a whole number for each network would work.")
+        raise BayesNormError(f"groups: {groups!r} was given; a whole number for each network would work.")
     return found.unique(return_inverse=True)[1]
 
 

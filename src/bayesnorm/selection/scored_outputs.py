@@ -11,7 +11,7 @@ from torch import Tensor
 from ..engines import MonteCarlo
 from ..errors import BayesNormError
 from ..likelihoods import Gaussian, Likelihood
-from ..likelihoods.real_targets import RealTargets
+from ..likelihoods.real_targets import FixedScale, RealTargets
 from ..metrics import crps_points, pll_points
 from ..metrics.checks import scored_labels
 from ..metrics.points import mean_over_points
@@ -72,6 +72,13 @@ class ScoredOutputs:
                 self.moments = [(mean.cpu(), variance.cpu()) for mean, variance in self.moments]
         else:
             self.outputs = [at_least_single(engine.outputs(posterior, x, seed)) for posterior, x, _ in cases]
+        if groups is not None:
+            shape = tuple(self.outputs[0].shape[1:] if self.moments is None else self.moments[0][0].shape)
+            if len(shape) < 3 or shape[0] != len(groups):
+                raise BayesNormError(
+                    f"groups: {len(groups)} were given for outputs of shape {shape}; one for each network of a stack, "
+                    "whose outputs are (networks, rows, targets), would work."
+                )
 
     def score(self, likelihood: Likelihood, noise: Tensor | None = None) -> Tensor:
         """Score under a likelihood: one number, one for each group, or one for each entry of several noises, (D,)."""
@@ -80,12 +87,14 @@ class ScoredOutputs:
             each = torch.stack([mean_over_points(points, seen, each=1).double() for points, seen in parts]).mean(0)
             return self._averaging(each) @ each
         points = torch.cat([points for points, _ in parts])
+        seen = None if parts[0][1] is None else torch.cat([seen for _, seen in parts if seen is not None])
         if noise is not None and noise.dim():
+            share = (
+                1.0 if seen is None else float(seen.double().mean())
+            )  # so that the mean of all is that of those seen
             points = points.movedim(likelihood.axis, -1) if isinstance(likelihood, RealTargets) else points
-            return points.flatten(0, -2).mean(0)
-        if parts[0][1] is None:
-            return points.mean()
-        return mean_over_points(points, torch.cat([seen for _, seen in parts if seen is not None]))
+            return points.flatten(0, -2).mean(0) / share
+        return mean_over_points(points, seen)
 
     def best_noise(self, between: Between | None = None, refinements: int = REFINEMENTS) -> tuple[Tensor, Tensor]:
         """Return the noise with the least score, and that score; both for each group where there are some.
@@ -94,6 +103,11 @@ class ScoredOutputs:
             between: Where to look; None asks the likelihood.
             refinements: Golden-section steps after a first look at a grid.
         """
+        if self.groups is not None and not (isinstance(self.likelihood, FixedScale) and self.likelihood.noise.dim()):
+            raise BayesNormError(
+                f"likelihood: {self.likelihood} was given; one with a noise for each network, such as "
+                "Gaussian(precision=[1.0, 1.0], axis=0, missing=True) for two, would work."
+            )
         low, high = self._range() if between is None else self._given_range(between)
 
         def objective(level: Tensor) -> Tensor:
