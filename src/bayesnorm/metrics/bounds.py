@@ -123,7 +123,7 @@ def normalised_crps(
     Args:
         predictive: Predictions on test data.
         y: Test targets.
-        constant_variance: What `constant_variance` found on validation data.
+        constant_variance: What `constant_variance` found on validation data; (networks, 1, 1) for one of each network.
         form: Which CRPS is meant, as in `crps`.
         memory: Bytes that the mixture form may use, as in `crps`.
         each: Leading axes that keep a score of their own, as in `crps`.

@@ -59,7 +59,7 @@ def mean_over_points(points: Tensor, seen: Tensor | None, each: int = 0) -> Tens
         return points.mean()
     if not 0 <= each < points.dim():
         raise InputError(f"each: {each} was given for scores of shape {tuple(points.shape)}; 0 or 1 would work.")
-    flat = points.flatten(each) if each < points.dim() else points
+    flat = points.flatten(each)
     if seen is None:
         return flat.mean(-1)
     there = seen.flatten(each)

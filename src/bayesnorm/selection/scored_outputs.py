@@ -89,9 +89,8 @@ class ScoredOutputs:
         points = torch.cat([points for points, _ in parts])
         seen = None if parts[0][1] is None else torch.cat([seen for _, seen in parts if seen is not None])
         if noise is not None and noise.dim():
-            share = (
-                1.0 if seen is None else float(seen.double().mean())
-            )  # so that the mean of all is that of those seen
+            # The mean over outputs of what is returned is then the mean over the targets that are there.
+            share = 1.0 if seen is None else float(seen.double().mean())
             points = points.movedim(likelihood.axis, -1) if isinstance(likelihood, RealTargets) else points
             return points.flatten(0, -2).mean(0) / share
         return mean_over_points(points, seen)
