@@ -22,7 +22,7 @@ from bayesnorm.stacked import (
     stacked_statistics,
     train_stacked,
 )
-from bayesnorm.stacked.fused import fused_block, passes
+from bayesnorm.stacked.fused import fused_block, fused_passes
 from bayesnorm.stacked.fused.fused_block import FusedBlock
 from bayesnorm.stacked.fused.shape import shape_of
 
@@ -172,10 +172,10 @@ def test_statistics_are_those_of_plain_operations(used, batch_size):
 
 @KERNELS
 @pytest.mark.parametrize("rows", [37, 64, 130])
-@pytest.mark.parametrize("at_once", [passes.DRAWN, 1], ids=["together", "one by one"])
+@pytest.mark.parametrize("at_once", [fused_passes.DRAWN, 1], ids=["together", "one by one"])
 @pytest.mark.parametrize("family", ["batch norm", "dropout"])
 def test_moments_are_those_of_plain_operations(used, monkeypatch, family, at_once, rows):
-    monkeypatch.setattr(passes, "DRAWN", at_once)
+    monkeypatch.setattr(fused_passes, "DRAWN", at_once)
     expected, train, _ = trained(family, 32, torch.float64, rate=0.2)
     stack = single(expected).to(DEVICE)
     x = torch.randn(4, rows, INPUTS, generator=torch.Generator().manual_seed(1))
@@ -228,7 +228,7 @@ def test_more_programs_than_a_launch_has_on_its_second_axis(used, monkeypatch):
     statistics = in_coordinates(stacked_statistics(stack, rows, 32, 7, seed=SEEDS))
     assert used.statistics.count == 2
     mean, var = bn.MonteCarlo(7).moments(posterior, x)
-    monkeypatch.setattr(passes, "PROGRAMS", 3)
+    monkeypatch.setattr(fused_passes, "PROGRAMS", 3)
     torch.testing.assert_close(
         in_coordinates(stacked_statistics(stack, rows, 32, 7, seed=SEEDS)), statistics, rtol=1e-4, atol=1e-4
     )

@@ -11,7 +11,7 @@ from torch import nn
 import bayesnorm as bn
 from bayesnorm.nets import paper_dropout_mlp, paper_mlp
 from bayesnorm.stacked import Stack, StackedRows, fit_stacked, half_squared_error
-from bayesnorm.stacked.fused import fused_block, passes
+from bayesnorm.stacked.fused import fused_block, fused_passes
 from bayesnorm.stacked.fused.fused_block import trains
 from bayesnorm.stacked.fused.shape import block_rows, fitting, shape_of
 
@@ -96,9 +96,9 @@ def test_nothing_of_this_on_a_cpu():
     assert shape_of(stack) is None
     assert not trains(stack, settings())
     rows = StackedRows.of(torch.randn(40, 5), networks=1)
-    assert passes.statistics(stack, rows, torch.zeros(1, 2, 32).long(), torch.zeros(1).long(), 32) is None
+    assert fused_passes.statistics(stack, rows, torch.zeros(1, 2, 32).long(), torch.zeros(1).long(), 32) is None
     states = fit_stacked(bn.MCBN(32, states=4), stack, rows).sample(4)
-    assert passes.moments(stack, states, None, torch.randn(3, 5)) is None
+    assert fused_passes.moments(stack, states, None, torch.randn(3, 5)) is None
 
 
 def settings(**options):
