@@ -240,3 +240,33 @@ def test_single_precision_networks_answer_in_double_where_targets_have_units():
         posterior = fit_stacked(bn.MCBN(16, 4), stack, rows, executable=each)
         assert bn.MonteCarlo(4).outputs(posterior, held_out).dtype == dtype
         assert {part.dtype for part in bn.MonteCarlo(4).moments(posterior, held_out)} == {dtype}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(
+    ("family", "method"),
+    [
+        *(("batch norm", method) for method in METHODS.values()),
+        ("batch norm", bn.GaussianBN(16)),
+        ("dropout", bn.MCDropout()),
+        ("dropout", bn.MCDropout(consistent=False)),
+        ("batch norm", None),
+    ],
+)
+def test_on_a_gpu(family, method, dtype):
+    """Outputs, moments and what calibrate chooses are those of a CPU; kernels take their part in single precision."""
+    networks, rows, held_out = task(family, dtype, counts=(90, 90, 75, 90))
+    here, _ = together(networks, rows, epochs=5)
+    noise = bn.Gaussian([1.0] * 4, axis=0, missing=True)
+    found = []
+    for stack in (here, here.to("cuda")):
+        posterior = stacked_point(stack, rows, noise) if method is None else fit_stacked(method, stack, rows, noise)
+        f = bn.MonteCarlo(6).outputs(posterior, held_out, seed=1)
+        joined = bn.MonteCarlo(6).outputs(by_own_rows(posterior), held_out, seed=1)
+        moments = bn.MonteCarlo(6).moments(posterior, held_out, seed=1)
+        chosen = bn.calibrate(posterior, held_out, held_out.own_targets, groups=[0, 0, 1, 1], samples=6)
+        found.append([f, joined, *moments, torch.tensor(chosen.likelihood.precision).log()])
+    close = CLOSE if dtype == torch.float64 else {"rtol": 1e-2, "atol": 1e-2}
+    for place, (expected, other) in enumerate(zip(*found, strict=True)):
+        torch.testing.assert_close(other.cpu(), expected, **(close if place < 4 else {"rtol": 1e-2, "atol": 1e-2}))
