@@ -1,22 +1,19 @@
-"""Scores and posteriors of the regression benchmark, many networks at once: each as the library has it for one."""
+"""Scores of the regression benchmark, many networks at once, against the paper's formulas for one at a time."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import math
+from dataclasses import dataclass
 
 import pytest
 import torch
+from torch import Tensor
+from torch.distributions import Normal
 
 import bayesnorm as bn
-from bayesnorm import metrics
-from bayesnorm.nets import paper_mlp
-from bayesnorm.predictive import RegressionPredictive
-from bayesnorm.selection import select_batch_size
-from bayesnorm.stacked import Stack, StackedRows, UnitMoments, train_stacked, unit_moments
-from bayesnorm.theory import kl_divergence, unit_gaussians, weight_decay_prior
-from experiments.uci import scoring
-from experiments.uci.posteriors import MULTIPLES, batchnorm_draws, elbos
-from experiments.uci.scoring import Drawn, Noise, best_precision, each_fold, scores
+from bayesnorm.posterior import Posterior
+from bayesnorm.stacked import StackedRows
+from experiments.uci.scoring import Asked, Noise, scores
 
 ROWS, DRAWS, SPLITS = 60, 7, 2
 LENGTHS = 20, 13, 17, 20
@@ -27,297 +24,214 @@ EXACT = {"rtol": 1e-9, "atol": 1e-9}
 """Sums of a few hundred numbers in double precision, in another order."""
 
 
-def task(dtype=torch.float64, lengths=LENGTHS):
-    """Targets in units of their own, and outputs about them with errors of 2 and draws that differ by 1.5."""
+class Outputs:
+    """Stands for networks that were run: gives outputs that are known, (T, E, n, 1), and counts how often."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, f: Tensor) -> None:
+        self.f, self.runs = f, 0
+
+    def input(self, x, name="x"):
+        return x
+
+    def run(self, states, x, **_):
+        self.runs += 1
+        return self.f[states["draw"]]
+
+
+@dataclass(frozen=True, eq=False)
+class Known(Posterior):
+    """A posterior whose draws are its outputs, one after the other."""
+
+    def sample(self, n, seed=0):
+        return {"draw": torch.arange(n)}
+
+    def tensors(self):
+        return {}
+
+    def config(self):
+        return {}
+
+    @classmethod
+    def restored(cls, *_):
+        raise NotImplementedError
+
+
+def task(dtype=torch.float64):
+    """Targets about 40, and outputs about them with errors of 2 and draws that differ by 1.5; both in lists."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(ROWS, 2, generator=generator, dtype=dtype)
     y = 40 + 5 * torch.randn(ROWS, generator=generator, dtype=dtype)
-    picked = [torch.randperm(ROWS, generator=generator)[:n] for n in lengths]
+    picked = [torch.randperm(ROWS, generator=generator)[:n] for n in LENGTHS]
     rows = StackedRows.of(x, y, picked, standardise=True)
-    count, longest = rows.table.shape
-    error = 2 * torch.randn(count, longest, 1, generator=generator, dtype=dtype)
-    spread = 1.5 * torch.randn(DRAWS, count, longest, 1, generator=generator, dtype=dtype)
-    f = rows.targets() + (error + spread) / rows.scales.y_std[:, None]
-    f[:, ~rows.mask] = 1e3  # where there is no row: whatever takes it for one is far off
-    targets = [y[numbers].double() for numbers in picked]
-    return rows, f, targets
+    f = torch.full((DRAWS, len(LENGTHS), max(LENGTHS), 1), 1e3, dtype=dtype)  # far off where there is no row
+    for i, (numbers, n) in enumerate(zip(picked, LENGTHS, strict=True)):
+        error = 2 * torch.randn(n, generator=generator, dtype=dtype)
+        f[:, i, :n, 0] = y[numbers] + error + 1.5 * torch.randn(DRAWS, n, generator=generator, dtype=dtype)
+    asked = Asked.of_stack(Known(Outputs(f), bn.Gaussian()), rows, DRAWS, SPLITS)
+    return asked, [f[:, i, :n, 0].double() for i, n in enumerate(LENGTHS)], [y[numbers].double() for numbers in picked]
 
 
-def predictive(drawn, i, precision):
-    """The public predictive of one network with the same draws."""
-    f = drawn.f[:, i, : LENGTHS[i], None].double()
-    return RegressionPredictive(f, torch.as_tensor(precision, dtype=torch.float64).rsqrt())
+def plain_crps(mean, var, y):
+    """Of the Gaussian with the moments of the draws and the noise, as in the paper."""
+    std = torch.as_tensor(var, dtype=torch.float64).sqrt()
+    z, normal = (y - mean) / std, Normal(torch.tensor(0.0).double(), 1.0)
+    return (std * (z * (2 * normal.cdf(z) - 1) + 2 * normal.log_prob(z).exp() - math.pi**-0.5)).mean()
 
 
-def one_gaussian(drawn, i, precision):
-    """The Gaussian with its moments."""
-    own = predictive(drawn, i, precision)
-    return RegressionPredictive(own.mean[None], own.std[None])
+def plain_pll(f, precision, y):
+    """Of the mixture over draws, as in the paper."""
+    exponents = -0.5 * precision * (y - f).square()
+    constant = -math.log(len(f)) - 0.5 * math.log(2 * math.pi) + 0.5 * math.log(precision)
+    return (exponents.logsumexp(0) + constant).mean()
 
 
-@pytest.mark.parametrize("at_once", [scoring.AT_ONCE, 1], ids=["together", "one by one"])
-def test_scores_are_the_public_ones(monkeypatch, at_once):
-    monkeypatch.setattr(scoring, "AT_ONCE", at_once)
-    rows, f, targets = task()
-    drawn = Drawn.of(rows, f)
-    assert drawn.f.shape == (DRAWS, 4, 20)
-    precision = torch.tensor([3.0, 1.0, 2.0, 5.0], dtype=torch.float64)
-    found = {name: getattr(drawn, name)(precision) for name in ("crps", "pll", "coverage")}
-    found |= {name: getattr(drawn, name)() for name in ("rmse", "optimal_crps", "optimal_pll")}
-    assert len(found["coverage"].unique()) > 1, "some rows are outside"
-    for i, y in enumerate(targets):
-        own = predictive(drawn, i, precision[i])
-        error = y - own.mean[:, 0]
-        expected = {
-            "crps": metrics.crps(own, y),
-            "pll": metrics.pll(own, y),
-            "coverage": metrics.coverage(one_gaussian(drawn, i, precision[i]), y, 0.95),
-            "rmse": metrics.rmse(own, y),
-            "optimal_crps": metrics.optimal_crps(error).mean(),
-            "optimal_pll": metrics.optimal_pll(error).mean(),
-        }
-        for name, value in expected.items():
-            torch.testing.assert_close(found[name][i], value, **EXACT, msg=f"{name} of network {i}")
+def plain_scores(f, y, precision, own, constant, constant_own):
+    """All scores of one network; precisions by CRPS and by the likelihood, and those of constant uncertainty."""
+    mean, var = f.mean(0), f.var(0, correction=0) + 1 / precision
+    error = y - mean
+    optimal_crps = math.erf(math.sqrt(math.log(2) / 2)) * error.abs().mean()
+    optimal_pll = Normal(0.0, error.abs()).log_prob(error).mean()
+
+    def normalised(score, of_constant, optimum):
+        return 100 * (score - of_constant) / (optimum - of_constant)
+
+    crps, pll, pll_own = plain_crps(mean, var, y), plain_pll(f, precision, y), plain_pll(f, own, y)
+    return {
+        "rmse": error.square().mean().sqrt(),
+        "crps": crps,
+        "pll": pll,
+        "pll_own": pll_own,
+        "normalised_crps": normalised(crps, plain_crps(mean, 1 / constant, y), optimal_crps),
+        "normalised_pll": normalised(pll, plain_pll(mean[None], constant, y), optimal_pll),
+        "normalised_pll_own": normalised(pll_own, plain_pll(mean[None], constant_own, y), optimal_pll),
+        "coverage_95": (error.abs() <= 1.959964 * var.sqrt()).double().mean(),
+        "precision": torch.tensor(precision).double(),
+    }
 
 
-def test_test_scores_and_their_normalisation():
-    rows, f, targets = task()
-    drawn = Drawn.of(rows, f)
-    noise = Noise(
-        crps=torch.tensor([0.4, 0.2]).double(),
-        pll=torch.tensor([0.3, 0.6]).double(),
-        constant_crps=torch.tensor([0.15, 0.25]).double(),
-        constant_pll=torch.tensor([0.1, 0.35]).double(),
-        cv_crps=torch.tensor([1.5, 1.25]).double(),
-    )
-    found = scores(drawn, noise)
-    for i, y in enumerate(targets):
-        split = i // 2
-        by_crps = predictive(drawn, i, noise.crps[split])
-        by_pll = predictive(drawn, i, noise.pll[split])
-        constant, constant_own = 1 / noise.constant_crps[split], 1 / noise.constant_pll[split]
-        expected = {
-            "rmse": metrics.rmse(by_crps, y),
-            "crps": metrics.crps(by_crps, y),
-            "pll": metrics.pll(by_crps, y),
-            "pll_own": metrics.pll(by_pll, y),
-            "normalised_crps": metrics.normalised_crps(by_crps, y, constant),
-            "normalised_pll": metrics.normalised_pll(by_crps, y, constant),
-            "normalised_pll_own": metrics.normalised_pll(by_pll, y, constant_own),
-            "coverage_95": metrics.coverage(one_gaussian(drawn, i, noise.crps[split]), y, 0.95),
-            "precision": noise.crps[split],
-            "cv_crps": noise.cv_crps[split],
-        }
+def known_noise(splits=SPLITS):
+    values = {
+        "crps": [0.4, 0.2],
+        "pll": [0.3, 0.6],
+        "constant_crps": [0.15, 0.25],
+        "constant_pll": [0.1, 0.35],
+        "cv_crps": [1.5, 1.25],
+    }
+    return Noise(**{name: torch.tensor(own[:splits]).double() for name, own in values.items()})
+
+
+def test_scores_are_the_papers():
+    asked, outputs, targets = task()
+    noise = known_noise()
+    found = scores(asked, noise)
+    assert len(found["coverage_95"].unique()) > 1, "some rows are outside"
+    for i, (f, y) in enumerate(zip(outputs, targets, strict=True)):
+        chosen = (getattr(noise, name)[i // 2].item() for name in ("crps", "pll", "constant_crps", "constant_pll"))
+        expected = plain_scores(f, y, *chosen) | {"cv_crps": noise.cv_crps[i // 2]}
         assert found.keys() == expected.keys()
         for name, value in expected.items():
             torch.testing.assert_close(found[name][i], value, **EXACT, msg=f"{name} of network {i}")
 
 
+def test_one_network_scores_as_in_a_stack():
+    asked, outputs, targets = task()
+    together = scores(asked, known_noise())
+    f, y = outputs[1][..., None], targets[1][:, None]
+    alone = Asked(Known(Outputs(f), bn.Gaussian()), torch.zeros(len(y), 2), y, DRAWS, 1)
+    assert (alone.each, alone.networks, alone.groups) == (0, 1, None)
+    for name, value in scores(alone, known_noise(1)).items():
+        torch.testing.assert_close(value, together[name][1:2], **EXACT, msg=name)
+    in_a_stack = Asked.of_stack(Known(Outputs(f[:, None]), bn.Gaussian()), StackedRows.of(f[:1], y[None]), DRAWS, 1)
+    found, expected = Noise.chosen(alone, BETWEEN), Noise.chosen(in_a_stack, BETWEEN)
+    for name in ("crps", "pll", "constant_crps", "constant_pll", "cv_crps"):
+        torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=1e-6, atol=0)
+
+
 def test_moments_alone_give_what_needs_no_draws():
-    rows, f, _ = task()
-    drawn = Drawn.of(rows, f)
-    moments = Drawn.of_moments(rows, f.mean(0), f.var(0, correction=0))
-    noise, of_moments = (Noise.chosen(each, BETWEEN, SPLITS) for each in (drawn, moments))
+    asked, _, _ = task()
+    noise, of_moments = Noise.chosen(asked, BETWEEN), Noise.chosen(asked, BETWEEN, by_pll=False)
     assert of_moments.pll is None
     assert of_moments.constant_pll is None
-    torch.testing.assert_close(of_moments.crps, noise.crps, rtol=1e-6, atol=0)
-    found, expected = scores(moments, of_moments), scores(drawn, noise)
+    torch.testing.assert_close(of_moments.crps, noise.crps)
+    found, expected = scores(asked, of_moments), scores(asked, noise)
     assert found.keys() == {name for name in expected if "pll" not in name}
     for name, value in found.items():
-        torch.testing.assert_close(value, expected[name], rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(value, expected[name])
 
 
-def test_single_precision_targets_are_in_their_own_units():
-    rows, f, targets = task(torch.float32)
-    drawn = Drawn.of(rows, f)
-    assert drawn.mean.dtype == drawn.error.dtype == torch.float64
-    for i, y in enumerate(targets):  # about 40, there and back: some units in the last place
-        torch.testing.assert_close(drawn.y[i, : len(y)], y, rtol=4 * torch.finfo(torch.float32).eps, atol=0)
+def test_several_scores_cost_one_run():
+    asked, _, _ = task()
+    scores(asked, known_noise())
+    assert asked.posterior.executable.executable.runs == 1
+
+
+def test_single_precision_scores_in_double():
+    asked, outputs, targets = task(torch.float32)
+    assert asked.y.dtype == torch.float64
+    found = scores(asked, known_noise())
+    for i, (f, y) in enumerate(zip(outputs, targets, strict=True)):
+        assert torch.equal(asked.y[i, : len(y), 0], y), "the targets' own units, as they were given"
+        assert asked.y[i, len(y) :].isnan().all()
+        torch.testing.assert_close(found["rmse"][i], (y - f.mean(0)).square().mean().sqrt(), **EXACT)
 
 
 def test_no_doubt_but_noise():
-    rows, f, _ = task()
-    drawn = Drawn.of(rows, f)
-    constant = drawn.constant()
-    assert torch.equal(constant.mean, drawn.mean)
-    assert not constant.var.any()
-    level = torch.full((4,), 0.2).double()
-    alone = torch.distributions.Normal(drawn.mean, level.rsqrt()[:, None]).log_prob(drawn.y)
-    torch.testing.assert_close(constant.pll(level), rows.mean(alone), **EXACT)
+    asked, outputs, targets = task()
+    precision = torch.tensor([0.2, 0.2, 0.3, 0.3]).double()
+    constant = asked.constant().matched(precision)
+    seen = ~asked.y.isnan()
+    torch.testing.assert_close(constant.mean[seen], asked.matched(precision).mean[seen])
+    assert not constant.epistemic.any()
+    assert asked.matched(precision).epistemic[seen].min() > 0.1
+    of_mixture = bn.metrics.pll(asked.constant().predictive(precision), asked.y, each=1)
+    for i, (f, y) in enumerate(zip(outputs, targets, strict=True)):
+        expected = Normal(f.mean(0), precision[i].rsqrt()).log_prob(y).mean()
+        torch.testing.assert_close(of_mixture[i], expected, **EXACT)
 
 
 def test_noise_is_the_best_of_a_fine_grid():
-    rows, f, targets = task()
-    drawn = Drawn.of(rows, f)
-    noise = Noise.chosen(drawn, BETWEEN, SPLITS)
-    grid = torch.logspace(-2, 2, 201, dtype=torch.float64)
+    """Every split has one precision, which makes the mean over its folds of their mean score best."""
+    asked, outputs, targets = task()
+    noise = Noise.chosen(asked, BETWEEN)
+    grid = torch.logspace(-2, 2, 201, dtype=torch.float64).tolist()
     spacing = grid[1] / grid[0]
     kinds = {
-        "crps": lambda own, y: metrics.crps(own, y),
-        "pll": lambda own, y: -metrics.pll(own, y),
-        "constant_crps": lambda own, y: metrics.crps(metrics.constant_uncertainty(own, own.aleatoric[0, 0]), y),
-        "constant_pll": lambda own, y: -metrics.pll(metrics.constant_uncertainty(own, own.aleatoric[0, 0]), y),
+        "crps": lambda f, p, y: plain_crps(f.mean(0), f.var(0, correction=0) + 1 / p, y),
+        "pll": lambda f, p, y: -plain_pll(f, p, y),
+        "constant_crps": lambda f, p, y: plain_crps(f.mean(0), 1 / p, y),
+        "constant_pll": lambda f, p, y: -plain_pll(f.mean(0)[None], p, y),
     }
     for name, score in kinds.items():
         for split in range(SPLITS):
-            folds = 2 * split, 2 * split + 1
 
-            def mean_score(precision, folds=folds, score=score):
-                return torch.stack([score(predictive(drawn, i, precision), targets[i]) for i in folds]).mean()
+            def mean_score(precision, split=split, score=score):
+                folds = (2 * split, 2 * split + 1)
+                return float(torch.stack([score(outputs[i], precision, targets[i]) for i in folds]).mean())
 
-            reached = torch.stack([mean_score(precision) for precision in grid])
-            best, chosen = int(reached.argmin()), getattr(noise, name)[split]
+            reached = [mean_score(precision) for precision in grid]
+            best, chosen = min(range(len(grid)), key=reached.__getitem__), float(getattr(noise, name)[split])
             assert 0 < best < len(grid) - 1, "the test is about a minimum inside the range"
             assert grid[best] / spacing < chosen < grid[best] * spacing
             assert mean_score(chosen) <= reached[best] + 1e-12
             if name == "crps":
-                torch.testing.assert_close(noise.cv_crps[split], mean_score(chosen), **EXACT)
+                assert float(noise.cv_crps[split]) == pytest.approx(mean_score(chosen), rel=1e-9)
     assert abs(noise.crps[0] / noise.crps[1] - 1) > 0.05, "every split has its own"
 
 
 @pytest.mark.parametrize(("between", "end"), [((1e-5, 1e-3), 1e-3), ((50.0, 900.0), 50.0)])
 def test_noise_stays_in_its_range(between, end):
-    rows, f, _ = task()
-    noise = Noise.chosen(Drawn.of(rows, f), between, SPLITS)
+    asked, _, _ = task()
+    noise = Noise.chosen(asked, between)
     for name in ("crps", "pll", "constant_crps", "constant_pll"):
         torch.testing.assert_close(getattr(noise, name), torch.full((2,), end).double(), rtol=1e-6, atol=0)
 
 
 def test_folds_of_a_split_share_a_precision():
-    assert each_fold(torch.tensor([1.0, 2.0]), 6).tolist() == [1, 1, 1, 2, 2, 2]
-    centres = torch.tensor([0.0, 2.0, -1.0, 1.0]).double()  # of parabolas in the logarithm: means at 1 and 0
-    precision, reached = best_precision(
-        lambda p: (each_fold(p, 4).log() - centres).square(), (0.1, 10.0), 2, torch.zeros(1)
-    )
-    torch.testing.assert_close(precision, torch.tensor([1.0, 0.0]).double().exp(), rtol=1e-6, atol=0)
-    torch.testing.assert_close(reached, torch.ones(2).double())
-
-
-M, STATES, WIDTH = 16, 1000, 12
-FAR = 5.0
-"""Standard errors that the largest of a few thousand numbers stays within: beyond lies one in two million."""
-
-
-def trained(lengths=(80, 70), table=100):
-    """Two networks in double precision, their rows, and statistics of many batches of them."""
-    generator = torch.Generator().manual_seed(1)
-    x = 2 * torch.randn(table, 4, generator=generator, dtype=torch.float64) + 1
-    y = 3 * torch.sin(x[:, :1]) + x[:, 1:2] + 0.3 * torch.randn(table, 1, generator=generator, dtype=torch.float64)
-    stack = Stack.of([paper_mlp(4, hidden=(WIDTH, WIDTH), eps=1e-3, seed=i).double() for i in range(len(lengths))])
-    picked = [torch.randperm(table, generator=generator)[:n] for n in lengths]
-    rows = StackedRows.of(x, y, picked, standardise=True)
-    train_stacked(stack, rows, epochs=20, batch_size=M, weight_decay=1e-3, learning_rate=1e-2)
-    own = [(rows.inputs()[i, :n], rows.targets()[i, :n]) for i, n in enumerate(lengths)]
-    return SimpleNamespace(stack=stack, rows=rows, own=own, networks=[stack.network(i) for i in range(len(lengths))])
-
-
-def one_pass(task):
-    """The same moments by one pass over each network's rows."""
-    found = [unit_gaussians(network, x, M) for network, (x, _) in zip(task.networks, task.own, strict=True)]
-    return UnitMoments(*(torch.stack([getattr(q, name) for q in found]) for name in ("mean_var", "std_loc", "std_var")))
-
-
-@pytest.fixture(scope="module")
-def posteriors():
-    found = trained()
-    found.statistics = found.stack.batch_statistics(found.rows, M, STATES, seed=0)
-    found.draws = batchnorm_draws(found.statistics, one_pass(found), seed=1)
-    return found
-
-
-def deviations(statistics, i):
-    """Of the draws of one network from their centre, (S, 2C)."""
-    centre = statistics.running if statistics.center == "running" else statistics.batch_mean
-    return statistics.coordinates()[i] - centre[i]
-
-
-@pytest.mark.parametrize(("name", "center"), [("MCBN", "batch"), ("MCBN centred", "running")])
-def test_mcbn_is_the_librarys(posteriors, name, center):
-    x = posteriors.own[0][0][:9] + 0.1
-    mean, var = posteriors.stack.moments_under(posteriors.draws[name], x)
-    for i, network in enumerate(posteriors.networks):
-        posterior = bn.MCBN(M, states=STATES, center=center).fit(network, posteriors.own[i][0], seed=0)
-        f = bn.MonteCarlo(STATES).outputs(posterior, x)
-        torch.testing.assert_close(mean[i], f.mean(0), **EXACT)
-        torch.testing.assert_close(var[i], f.var(0, correction=0), **EXACT)
-
-
-@pytest.mark.parametrize(("name", "method"), [("StochasticBN", bn.StochasticBN), ("GaussianBN", bn.GaussianBN)])
-def test_independent_draws_spread_as_the_librarys(posteriors, name, method):
-    for i, network in enumerate(posteriors.networks):
-        posterior = method(M, states=STATES, center="batch").fit(network, posteriors.own[i][0], seed=0)
-        std = posterior.fluctuations.independent_std
-        assert len(posterior.fluctuations.factor) == 0
-        z = deviations(posteriors.draws[name], i) / std
-        assert z.shape == (STATES, 4 * WIDTH)
-        # Of S normal numbers the mean has the error 1 / sqrt(S), and the mean square sqrt(2 / S).
-        assert z.mean(0).abs().max() < FAR / STATES**0.5
-        assert (z.square().mean(0) - 1).abs().max() < FAR * (2 / STATES) ** 0.5
-        products = (z.T @ z / STATES).fill_diagonal_(0)
-        assert products.abs().max() < FAR / STATES**0.5, "coordinates are independent"
-
-
-def test_moments_of_random_batches_serve_gaussian_bn_too(posteriors):
-    """As in the benchmark; they differ from those of one pass by what other seeds change in either."""
-    seeds = range(12)
-    units = [unit_moments(posteriors.stack, posteriors.rows, M, seed=seed) for seed in seeds]
-    draws = batchnorm_draws(posteriors.statistics, units[0], seed=1)["GaussianBN"]
-    for i, network in enumerate(posteriors.networks):
-        fits = [bn.GaussianBN(M, center="batch").fit(network, posteriors.own[i][0], seed=seed) for seed in seeds]
-        variances = torch.stack([fit.fluctuations.independent_std.square() for fit in fits])
-        of_batches = torch.stack([torch.cat([q.mean_var[i], q.std_var[i]]).double() for q in units])
-        passes, batches = (v.var(0) / v.mean(0).square() for v in (variances, of_batches))
-        ratio = deviations(draws, i).square().mean(0) / variances.mean(0)
-        assert ((ratio - 1).abs() < FAR * (2 / STATES + passes / len(seeds) + batches).sqrt()).all()
-
-
-def test_rank_16_draws_have_the_librarys_covariance(posteriors):
-    for i, network in enumerate(posteriors.networks):
-        posterior = bn.GaussianBN(M, states=STATES, center="batch", rank=16).fit(network, posteriors.own[i][0], seed=0)
-        factor, independent = posterior.fluctuations.root()
-        assert len(factor) == 16
-        covariance = factor.T @ factor + independent.square().diag()
-        variance = covariance.diagonal()
-        error = ((covariance.square() + variance[:, None] * variance) / STATES).sqrt()
-
-        def distance(name, i=i, covariance=covariance, error=error):
-            draws = deviations(posteriors.draws[name], i)
-            return float(((draws.T @ draws / STATES - covariance) / error).abs().max())
-
-        assert distance("GaussianBN rank 16") < FAR
-        assert distance("StochasticBN") > 4 * FAR, "draws without correlations would be noticed"
-
-
-def test_elbos_differ_as_select_batch_size_has_them():
-    task = trained()
-    tau, decay = torch.tensor([6.0, 2.0]).double(), torch.tensor([1e-2, 1e-3])
-    statistics = task.stack.batch_statistics(task.rows, M, 30, seed=0).about("batch")
-    raw = tau / task.rows.scales.y_std.flatten().square()
-    found = elbos(task.stack, task.rows, statistics, one_pass(task), decay, raw)
-    assert found.shape == (len(MULTIPLES), 2)
-    for i, network in enumerate(task.networks):
-        likelihood = bn.Gaussian(float(tau[i]))
-        posterior = bn.MCBN(M, states=30, center="batch").fit(network, task.own[i][0], likelihood, seed=0)
-        sizes = [M * multiple for multiple in MULTIPLES]
-        choice = select_batch_size(posterior, task.own[i], batch_sizes=sizes, weight_decay=float(decay[i]), samples=30)
-        expected = torch.tensor([row.elbo for row in choice.rows]).double()
-        torch.testing.assert_close(found[:, i] - found[3, i], expected - expected[3], rtol=1e-6, atol=1e-5)
-        assert int(found[:, i].argmax()) == int(expected.argmax())
-
-
-def test_elbos_of_many_rows_look_at_the_first_thousand():
-    task = trained(lengths=(1100,), table=1100)
-    statistics = task.stack.batch_statistics(task.rows, M, 6, seed=0).about("batch")
-    units, tau, decay = one_pass(task), 3.0, 1e-2
-    raw = torch.tensor([tau]) / task.rows.scales.y_std[0].square()
-    found = elbos(task.stack, task.rows, statistics, units, torch.tensor([decay]), raw)[:, 0]
-    x, y = (part[:1000] for part in task.own[0])
-    prior = weight_decay_prior(1100, tau, decay / 2)
-    q = unit_gaussians(task.networks[0], task.own[0][0], M)
-    expected = []
-    for multiple in MULTIPLES:
-        f = task.stack.predict_under(statistics.at_batch_size(M * multiple), x)[:, 0]
-        fit = torch.distributions.Normal(f, tau**-0.5).log_prob(y).mean() * 1100
-        expected.append(fit - kl_divergence(q.at_batch_size(M * multiple), prior).sum())
-    expected = torch.stack(expected)
-    torch.testing.assert_close(found - found[3], expected - expected[3], rtol=1e-7, atol=1e-6)
+    asked, _, _ = task()
+    assert asked.groups.tolist() == [0, 0, 1, 1]
+    assert asked.each_network(torch.tensor([1.0, 2.0])).tolist() == [1, 1, 2, 2]
+    assert asked.per_split(torch.tensor([3.0, 3.0, 4.0, 4.0])).tolist() == [3, 4]
+    precision = asked.calibrated(BETWEEN).likelihood.precision
+    assert precision[0] == precision[1] != precision[2] == precision[3]

@@ -17,14 +17,17 @@ from torch.nn.functional import mse_loss
 import bayesnorm as bn
 from bayesnorm import metrics
 from bayesnorm.nets import paper_dropout_mlp, paper_mlp
+from bayesnorm.posterior import Empirical
+from bayesnorm.stacked import StackedExecutable
 from bayesnorm.training import train
-from experiments.uci import presets, selection, unit
+from experiments.uci import cross_validation, presets, unit
+from experiments.uci.cross_validation import DRAWN, POINT, Trial, settings_for
 from experiments.uci.folds import Data
 from experiments.uci.posteriors import MULTIPLES
 from experiments.uci.results import METHODS_OF
 
-N, FOLDS, DRAWS, EPOCHS = 90, 3, 20, 60
-"""72 training rows and 18 test rows; folds of 24 rows, which 48 others train for."""
+N, FOLDS, DRAWS, EPOCHS = 90, 2, 20, 50
+"""72 training rows and 18 test rows; folds of 36 rows, which 36 others train for."""
 
 TOY = presets.Preset(
     sets=("toy",),
@@ -32,7 +35,7 @@ TOY = presets.Preset(
     folds=FOLDS,
     seeds=(1, 2),
     weight_decays=(1e-1, 1e-3),
-    batch_sizes=(16, 32, 48),
+    batch_sizes=(16, 32, 36),
     rates=(0.05,),
     epochs=EPOCHS,
     evaluate_every=10,
@@ -134,7 +137,7 @@ def test_sizes_by_crps_are_the_least_of_the_curve(found):
 
 def test_test_rows_are_never_trained_on(data):
     assert [len(fold.train) for fold in data.whole] == [72, 72]
-    assert [(len(fold.train), len(fold.held)) for fold in data.validated] == [(48, 24)] * 6
+    assert [(len(fold.train), len(fold.held)) for fold in data.validated] == [(36, 36)] * 4
     for i, whole in enumerate(data.whole):
         train, test = set(whole.train.tolist()), set(whole.held.tolist())
         assert len(train) == 72
@@ -153,14 +156,14 @@ def test_test_rows_are_never_trained_on(data):
     np.testing.assert_allclose(own.scales.x_mean[1], x[picked].mean(0), rtol=1e-5)
     np.testing.assert_allclose(own.scales.y_std[1], y[picked].std(), rtol=1e-5)
     held = data.held_rows(data.whole, own)
-    np.testing.assert_allclose(held.in_raw_units(held.targets())[1, :, 0], y[data.whole[1].held], rtol=1e-5)
+    np.testing.assert_allclose(held.own_targets[1, :, 0], y[data.whole[1].held], rtol=1e-5)
     np.testing.assert_allclose(held.scales.y_mean, own.scales.y_mean)
 
 
 def test_batches_as_large_as_a_fold_are_refused(data):
-    assert data.fewest == 48
+    assert data.fewest == 36
     assert settings_for(TOY, data, "bn") == [16.0, 32.0]
-    assert settings_for(dataclasses.replace(TOY, folds=9), Data("toy", (1,), 9), "bn") == [16.0, 32.0, 48.0]
+    assert settings_for(dataclasses.replace(TOY, folds=9), Data("toy", (1,), 9), "bn") == [16.0, 32.0, 36.0]
     assert settings_for(TOY, data, "dropout") == [0.05]
 
 
@@ -286,12 +289,11 @@ def test_scores_are_those_of_plain_calls(found, alone):
 
 def test_fewer_passes_are_the_first_draws(found, data):
     alone = Alone(data, "bn")
-    order = torch.randperm(DRAWS, generator=torch.Generator().manual_seed(0))  # in which a posterior draws its batches
     for passes in (2, 5, 10):
         row = of(found["bn"], "MCBN", passes)[1]
         assert (row["split"], row["seed"]) == (1, 2)
         kept, y = alone.trained(("whole", 0), 2, row["weight_decay"])
-        f = kept[row["epochs"]][1].double()[order.argsort()][:passes]
+        f = kept[row["epochs"]][1].double()[:passes]
         own = bn.predictive.RegressionPredictive(f, torch.tensor(row["precision"]).double().rsqrt())
         for name, score in (("rmse", metrics.rmse), ("crps", metrics.crps), ("pll", metrics.pll)):
             assert row[name] == pytest.approx(float(score(own, y.double())), rel=CLOSE)
@@ -312,15 +314,15 @@ def test_an_ensemble_is_its_seeds_networks(found, data):
 
 def test_networks_stop_at_the_epochs_that_were_chosen(data):
     """Each at its own, as if the others had not gone on."""
-    setting = Setting(TOY, data, "bn", 16.0, "cpu")
+    trial = Trial(TOY, data, "bn", 16.0, "cpu")
     epochs, decays = [20, 10, 40], [1e-1, 1e-3, 1e-3]
     folds = [data.whole[0], data.whole[1], data.whole[1]]
-    stack, own, steps = selection.retrain(setting, folds, [1, 1, 2], decays, epochs)
+    stack, own, steps = cross_validation.retrain(trial, folds, [1, 1, 2], decays, epochs)
     assert stack.tracked.tolist() == [4 * each for each in epochs]
     assert steps == 4 * sum(epochs)
     alone = Alone(data, "bn")
     held = data.held_rows(folds, own)
-    f = held.in_raw_units(stack.predict(held))
+    f = StackedExecutable.of(stack, own).point(held).float()
     for i, (split, seed) in enumerate([(0, 1), (1, 1), (1, 2)]):
         kept, _ = alone.trained(("whole", split), seed, decays[i])
         torch.testing.assert_close(f[i], kept[epochs[i]][0], rtol=CLOSE, atol=10 * CLOSE)
@@ -328,4 +330,31 @@ def test_networks_stop_at_the_epochs_that_were_chosen(data):
 
 def test_networks_that_went_astray_are_not_chosen():
     scores = [(20, torch.tensor([math.nan, 1.0, 3.0, 2.0]))]  # two weight decays of two folds, the first of which fail
-    assert selection._best(scores, torch.full((4,), 20), decays=2, splits=1, folds=2) == [(1, 2.5)]
+    assert cross_validation._best(scores, torch.full((4,), 20), decays=2, splits=1, folds=2) == [(1, 2.5)]
+
+
+FORCED = dataclasses.replace(TOY, splits=(1,), weight_decays=(1e-3,), epochs=20, evaluate_every=20, draws=17)
+"""One weight decay and one epoch to choose, so that networks are the same whatever the doubt about them."""
+
+
+def test_doubled_deviations_are_a_quarter_of_the_batch_size(monkeypatch):
+    """What MCBN draws is said in `MCBN.distribution` alone: a unit follows it, in every score, as theory has it."""
+    monkeypatch.setitem(presets.PRESETS, "forced", FORCED)
+    plain = unit.run("forced", "toy", "bn", 16.0, "cpu")
+    monkeypatch.setattr(bn.MCBN, "distribution", lambda _, deviations: Empirical(2 * deviations))
+    doubled = unit.run("forced", "toy", "bn", 16.0, "cpu")
+    # Twice the deviations are M' = M / 4: the curves are the same, two powers of two apart.
+    for now, before in zip(doubled["curve"][2:], plain["curve"], strict=False):
+        assert now["effective_batch_size"] == 4 * before["effective_batch_size"]
+        for name in ("cv_crps", "crps_mean", "normalised_crps_mean", "normalised_crps_error"):
+            assert now[name] == pytest.approx(before[name], rel=CLOSE, abs=CLOSE)
+    quarter = plain["curve"][MULTIPLES.index(0.25)]
+    for name in ("crps", "normalised_crps"):
+        now, before = (np.mean([row[name] for row in of(result, "MCBN")]) for result in (doubled, plain))
+        assert now == pytest.approx(quarter[f"{name}_mean"], rel=CLOSE, abs=CLOSE)
+        assert abs(now / before - 1) > 100 * CLOSE, "and another score than at M"
+    for name in ("BN", "GaussianBN", "GaussianBN rank 16", "StochasticBN", "DeepEnsemble"):
+        for now, before in zip(of(doubled, name), of(plain, name), strict=True):
+            changed = {key for key in before if now[key] != before[key]}
+            # Networks are chosen by MCBN's error, which is told of all that share them.
+            assert changed == (set() if name in ("BN", "DeepEnsemble") else {"cv_rmse"}), name
