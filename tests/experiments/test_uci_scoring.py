@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from dataclasses import dataclass
 
 import pytest
 import torch
@@ -13,6 +13,7 @@ from torch.distributions import Normal
 import bayesnorm as bn
 from bayesnorm.posterior import Posterior
 from bayesnorm.stacked import StackedRows
+from experiments.uci.asking import keeping
 from experiments.uci.scoring import Asked, Noise, scores
 
 ROWS, DRAWS, SPLITS = 60, 7, 2
@@ -25,12 +26,12 @@ EXACT = {"rtol": 1e-9, "atol": 1e-9}
 
 
 class Outputs:
-    """Stands for networks that were run: gives outputs that are known, (T, E, n, 1), and counts how often."""
+    """Stands for networks: gives outputs that are known, (T, E, n, 1), or their moments, and counts how often."""
 
     device = torch.device("cpu")
 
     def __init__(self, f: Tensor) -> None:
-        self.f, self.runs = f, 0
+        self.f, self.runs, self.moments_taken = f, 0, 0
 
     def input(self, x, name="x"):
         return x
@@ -39,8 +40,13 @@ class Outputs:
         self.runs += 1
         return self.f[states["draw"]]
 
+    def moments(self, states, x):
+        self.moments_taken += 1
+        f = self.f[states["draw"]]
+        return f.mean(0), f.var(0, correction=0)
 
-@dataclass(frozen=True, eq=False)
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Known(Posterior):
     """A posterior whose draws are its outputs, one after the other."""
 
@@ -139,7 +145,7 @@ def test_one_network_scores_as_in_a_stack():
     asked, outputs, targets = task()
     together = scores(asked, known_noise())
     f, y = outputs[1][..., None], targets[1][:, None]
-    alone = Asked(Known(Outputs(f), bn.Gaussian()), torch.zeros(len(y), 2), y, DRAWS, 1)
+    alone = Asked(keeping(Known(Outputs(f), bn.Gaussian()), whole=True), torch.zeros(len(y), 2), y, DRAWS, 1)
     assert (alone.each, alone.networks, alone.groups) == (0, 1, None)
     for name, value in scores(alone, known_noise(1)).items():
         torch.testing.assert_close(value, together[name][1:2], **EXACT, msg=name)
@@ -151,20 +157,31 @@ def test_one_network_scores_as_in_a_stack():
 
 def test_moments_alone_give_what_needs_no_draws():
     asked, _, _ = task()
-    noise, of_moments = Noise.chosen(asked, BETWEEN), Noise.chosen(asked, BETWEEN, by_pll=False)
-    assert of_moments.pll is None
-    assert of_moments.constant_pll is None
-    torch.testing.assert_close(of_moments.crps, noise.crps)
-    found, expected = scores(asked, of_moments), scores(asked, noise)
+    networks = asked.posterior.executable.executable
+    of_moments = Asked.of_stack(Known(networks, bn.Gaussian()), asked.x, DRAWS, SPLITS, whole=False)
+    without_pll = Noise.chosen(of_moments, BETWEEN, by_pll=False)
+    found = scores(of_moments, without_pll)
+    assert networks.runs == 0, "outputs of all draws are never held"
+    assert without_pll.pll is None
+    assert without_pll.constant_pll is None
+    noise = Noise.chosen(asked, BETWEEN)
+    for name in ("crps", "constant_crps", "cv_crps"):
+        torch.testing.assert_close(getattr(without_pll, name), getattr(noise, name), rtol=1e-6, atol=0)
+    expected = scores(asked, noise)
     assert found.keys() == {name for name in expected if "pll" not in name}
     for name, value in found.items():
-        torch.testing.assert_close(value, expected[name])
+        torch.testing.assert_close(value, expected[name], rtol=1e-6, atol=1e-6)
 
 
-def test_several_scores_cost_one_run():
+@pytest.mark.parametrize("whole", [True, False])
+def test_several_scores_cost_one_run(whole):
     asked, _, _ = task()
-    scores(asked, known_noise())
-    assert asked.posterior.executable.executable.runs == 1
+    networks = asked.posterior.executable.executable
+    asked = Asked.of_stack(Known(networks, bn.Gaussian()), asked.x, DRAWS, SPLITS, whole)
+    scores(asked, known_noise() if whole else dataclasses.replace(known_noise(), pll=None))
+    assert (networks.runs, networks.moments_taken) == ((1, 0) if whole else (0, 1))
+    dataclasses.replace(asked, draws=2).matched(torch.ones(4))
+    assert networks.runs + networks.moments_taken == 2, "fewer draws are others"
 
 
 def test_single_precision_scores_in_double():
