@@ -11,7 +11,6 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from experiments.uci.selection import DRAWN, POINT, Setting, settings_for
 from torch.nn.functional import mse_loss
 
 import bayesnorm as bn
@@ -20,6 +19,7 @@ from bayesnorm.nets import paper_dropout_mlp, paper_mlp
 from bayesnorm.posterior import Empirical
 from bayesnorm.stacked import StackedExecutable
 from bayesnorm.training import train
+from benchmarks.house_profile import FUNCTIONS, MUST_RUN, Ran
 from experiments.uci import cross_validation, presets, unit
 from experiments.uci.cross_validation import DRAWN, POINT, Trial, settings_for
 from experiments.uci.folds import Data
@@ -71,12 +71,19 @@ def data(_toy):
 
 
 @pytest.fixture(scope="module")
-def found(_toy):
+def watched(_toy):
+    """Results by family, and the functions that ran for them."""
+    found = {}
+    for family, setting in (("bn", 16.0), ("dropout", 0.05)):
+        with Ran() as ran:
+            found[family] = unit.run("toy", "toy", family, setting, "cpu"), ran
+    return found
+
+
+@pytest.fixture(scope="module")
+def found(watched):
     """Results by family."""
-    return {
-        "bn": unit.run("toy", "toy", "bn", 16.0, "cpu"),
-        "dropout": unit.run("toy", "toy", "dropout", 0.05, "cpu"),
-    }
+    return {family: result for family, (result, _) in watched.items()}
 
 
 def of(result, method, passes=None):
@@ -104,6 +111,13 @@ def test_every_method_has_a_row_for_each_run(found, family):
     for method in (alone, constant):
         for name in ("normalised_crps", "normalised_pll", "normalised_pll_own"):
             assert [row[name] for row in of(found[family], method)] == pytest.approx([0.0] * 4, abs=1e-4)
+
+
+@pytest.mark.parametrize("family", ["bn", "dropout"])
+def test_a_unit_runs_what_users_run(watched, family):
+    _, ran = watched[family]
+    assert ran.missing(FUNCTIONS[family]) == []
+    assert Ran().missing([bn.calibrate]) == [*(f"{room}/" for room in MUST_RUN), "calibrate"], "none ran, none counts"
 
 
 def test_what_else_is_told(found):
