@@ -25,7 +25,7 @@ from bayesnorm.engines import MonteCarlo
 from bayesnorm.errors import MissingExtraError
 from bayesnorm.likelihoods import Categorical
 from bayesnorm.methods import MCBN
-from bayesnorm.metrics import Significance, accuracy, nll, significance
+from bayesnorm.metrics import accuracy, nll
 from bayesnorm.nets import paper_mlp
 from bayesnorm.plots import style
 from bayesnorm.posterior import Posterior
@@ -36,6 +36,7 @@ from .evidence import show_progress, write_numbers, write_picture
 from .means import mean_and_error
 from .options import OUT, OutFolder
 from .panels import panels, set_figure_title
+from .significance import Significance, significance
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

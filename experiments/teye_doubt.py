@@ -16,10 +16,11 @@ import numpy as np
 import typer
 
 from bayesnorm.errors import BayesNormError
-from bayesnorm.plots import Plot, Scores, SensitivityCurve, UncertaintyErrorPlot, draw_grid
+from bayesnorm.plots import Plot, UncertaintyErrorPlot, draw_grid
 
 from .evidence import write_picture
 from .options import OUT, OutFolder
+from .sensitivity import Scores, SensitivityCurve
 from .teye_tables.rows import read_header, read_rows
 from .uci.presets import preset_named
 from .uci.results import ROWS

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
 from bayesnorm.nets import Rescaled, paper_mlp
-from bayesnorm.plots import QQPlot, RejectionPlot
+from bayesnorm.plots import QQPlot
 from bayesnorm.plots.qq import NAMES, Statistic, statistic_of
 from bayesnorm.theory import Diagnosis, diagnose, diagnose_each
 from bayesnorm.theory.diagnosis import Normality
@@ -28,6 +28,7 @@ from bayesnorm.training import train
 from .evidence import write_picture
 from .options import OUT, OutFolder
 from .panels import panels, set_figure_title
+from .rejections import RejectionPlot
 from .splits import paper_rows
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import Any
 
 from bayesnorm.data import UCI_SETS
 from bayesnorm.errors import BayesNormError
-from bayesnorm.metrics import significance
 
 from ..paper_facts import Fact, fact, paper_facts
+from ..significance import significance
 from .rows import Run, main_runs, runs_of, scores
 
 PAPER = "teye2018"

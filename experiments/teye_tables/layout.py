@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bayesnorm.data import UCI_SETS
-from bayesnorm.metrics.significance import stars
 
 from ..bench import Store
+from ..significance import stars
 from .cells import METRICS, PAPER_NAMES, TABLES, Cell, compare, decimals
 from .rows import ROWS, header_text, read_rows
 

@@ -15,10 +15,10 @@ from typing import Any
 from bayesnorm.data import UCI_SETS
 from bayesnorm.errors import BayesNormError
 from bayesnorm.files import write_bytes
-from bayesnorm.metrics import significance
 
 from ..bench import Store, Unit, write_csv
 from ..means import mean_and_error
+from ..significance import significance
 from .cross_validation import settings_for
 from .folds import Data
 from .presets import preset_named

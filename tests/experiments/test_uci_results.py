@@ -15,8 +15,8 @@ from torch import nn
 
 from bayesnorm.data import UCI_SETS
 from bayesnorm.errors import BayesNormError
-from bayesnorm.metrics import significance
 from experiments.bench import Store, Unit, run_local
+from experiments.significance import significance
 from experiments.teye_tables import compare, read_rows
 from experiments.uci import PRESETS, Preset, export, note_run, presets, results, rows, summary, units, weights
 from experiments.uci.folds import Data

@@ -7,10 +7,10 @@ import pytest
 from bayesnorm.errors import BayesNormError
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
-from bayesnorm.plots import SensitivityCurve, UncertaintyErrorPlot, draw_grid
+from bayesnorm.plots import RetentionPlot, UncertaintyErrorPlot, draw_grid
 
 ERRORS = UncertaintyErrorPlot.of_arrays([0.1, -0.4, 0.9, -1.2], [0.2, 0.4, 0.8, 1.0], 0.7)
-CURVES = {name: SensitivityCurve.of({"M": {8: [1.0, 2.0], 16: [2.0, 4.0]}}, score="CRPS") for name in "abcde"}
+CURVES = {name: RetentionPlot.of_arrays([0.1, 0.2, 0.3], [0.5, 0.2, 0.9]) for name in "abcde"}
 
 
 def test_panels_names_and_shared_words():
@@ -22,12 +22,13 @@ def test_panels_names_and_shared_words():
     assert [bool(ax.get_xlabel()) for ax in panels] == [False, False, False, True, True], "the lowest of each column"
     assert all(ax.get_legend() is None for ax in panels)
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["M"]
+    shown = [text.get_text() for text in legend.get_texts()]
+    assert shown == ["dropped at random", "largest errors dropped", "dropped by doubt"], "each once"
 
 
 def test_labels_that_differ_stay():
-    curves = [SensitivityCurve.of({"M": {8: [1.0]}}, score=score) for score in ("CRPS", "PLL")]
-    assert [ax.get_ylabel() for ax in draw_grid(curves).axes] == ["CRPS", "PLL"]
+    curves = [RetentionPlot.of_arrays([0.1, 0.2], [0.5, 0.9], score=score) for score in ("CRPS", "NLL")]
+    assert [ax.get_ylabel() for ax in draw_grid(curves).axes] == ["CRPS of the rest", "NLL of the rest"]
 
 
 def test_a_sequence_keeps_titles_and_names_replace_them():

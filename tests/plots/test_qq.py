@@ -1,4 +1,4 @@
-"""Q-Q plots and shares of rejected units: the numbers first, then what is drawn of them."""
+"""Q-Q plots: the numbers first, then what is drawn of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import bayesnorm as bn
 from bayesnorm.theory import diagnose
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
-from bayesnorm.plots import QQPlot, RejectionPlot, save_figure
+from bayesnorm.plots import QQPlot, save_figure
 
 X = torch.randn(300, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).exp()
 
@@ -96,60 +96,26 @@ def test_everything_is_drawn_and_labelled(diagnosis):
     assert ax.get_ylabel() == "batches' quantile, by theory's moments"
 
 
-def test_shares_are_the_diagnosis(diagnosis, epochs):
-    plot = RejectionPlot.over_batch_sizes(diagnosis, "std")
-    assert plot.at == (8, 40)
-    for layer in ("1", "4"):
-        sizes = [diagnosis.at(size).layer(layer).std for size in (8, 40)]
-        assert plot.theory[layer].tolist() == [found.rejected for found in sizes]
-        assert plot.fitted[layer].tolist() == [found.fitted_rejected for found in sizes]
-    plot = RejectionPlot.over_epochs(epochs, batch_size=40)
-    assert plot.at == (1, 10)
-    assert plot.theory["1"].tolist() == [diagnosis.at(40).layer("1").mean.rejected] * 2
-    assert plot.title == "batch means, all units, M = 40"
-
-
-def test_shares_are_drawn_and_labelled(diagnosis):
-    plot = RejectionPlot.over_batch_sizes(diagnosis)
-    ax = plot.draw()
-    labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels == [
-        "1, theory's normal",
-        "1, any normal",
-        "4, theory's normal",
-        "4, any normal",
-        "expected by chance",
-    ]
-    np.testing.assert_allclose(ax.get_lines()[0].get_ydata(), 100 * plot.theory["1"])
-    np.testing.assert_allclose(ax.get_lines()[-1].get_ydata(), 5)
-    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["8", "40"]
-    assert ax.get_xlabel() == "batch size M"
-
-
 def test_into_given_axes(diagnosis, tmp_path):
     from matplotlib.figure import Figure
 
-    for plot in (QQPlot.over_batch_sizes(diagnosis, "1", 0), RejectionPlot.over_batch_sizes(diagnosis)):
-        given = Figure().add_subplot()
-        assert plot.draw(given) is given
-        save_figure(given, tmp_path / "plot.png")
-        assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    given = Figure().add_subplot()
+    assert QQPlot.over_batch_sizes(diagnosis, "1", 0).draw(given) is given
+    save_figure(given, tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_bad_arguments(diagnosis):
     with pytest.raises(bn.BayesNormError, match=r'statistic: \'var\' was given; "mean" or "std" would work'):
         QQPlot.of_units(diagnosis, "1", "var", batch_size=8)
-    with pytest.raises(bn.BayesNormError, match=r"statistic: 'var' was given"):
-        RejectionPlot.over_batch_sizes(diagnosis, "var")
     with pytest.raises(bn.BayesNormError, match=r"batch_size: None was not diagnosed; 8, 40"):
         QQPlot.of_units(diagnosis, "1")
     with pytest.raises(bn.BayesNormError, match=r"name: 'x' was not diagnosed"):
         QQPlot.over_batch_sizes(diagnosis, "x", 0)
     with pytest.raises(bn.BayesNormError, match=r"unit: 12 was given for a layer of 12"):
         QQPlot.of_units(diagnosis, "1", batch_size=8, units=[12])
-    for over_epochs in (lambda: QQPlot.over_epochs({}, "1", 0), lambda: RejectionPlot.over_epochs({})):
-        with pytest.raises(bn.BayesNormError, match="found: is empty"):
-            over_epochs()
+    with pytest.raises(bn.BayesNormError, match="found: is empty"):
+        QQPlot.over_epochs({}, "1", 0)
 
 
 def test_a_layer_that_never_varies():

@@ -11,12 +11,12 @@ import pytest
 from bayesnorm.errors import BayesNormError
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
-from bayesnorm.plots import SensitivityCurve, UncertaintyErrorPlot, draw_grid, figure_svg, save_figure, theme
+from bayesnorm.plots import RetentionPlot, UncertaintyErrorPlot, draw_grid, figure_svg, save_figure, theme
 
 rng = np.random.default_rng(0)
 STD = rng.uniform(0.5, 2.0, 50)
 FIRST = UncertaintyErrorPlot.of_arrays(STD * rng.standard_normal(50), STD, 1.1, title="Doubt & errors <first>")
-SECOND = SensitivityCurve.of({"a": {8: [1.0, 2.0], 16: [2.0, 4.0]}})
+SECOND = RetentionPlot.of_arrays([0.1, 0.2, 0.3], [0.5, 0.2, 0.9])
 
 
 def ids(svg):

@@ -13,9 +13,9 @@ import matplotlib
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
-from bayesnorm.plots import SensitivityCurve, style
+from bayesnorm.plots import RetentionPlot, style
 
-CURVE = SensitivityCurve.of({"a": {8: [1.0, 2.0], 16: [2.0, 4.0]}})
+CURVE = RetentionPlot.of_arrays([0.1, 0.2, 0.3], [0.5, 0.2, 0.9])
 
 
 def luminance(colour):
@@ -64,7 +64,7 @@ def test_a_plot_takes_the_theme_also_in_axes_made_outside(name):
             for words in (ax.title, ax.xaxis.label, ax.yaxis.label, *ax.get_legend().get_texts()):
                 assert to_hex(words.get_color()) == now.ink.lower()
             assert to_hex(ax.get_xticklabels()[0].get_color()) == now.ink.lower()
-            line = next(line for line in ax.get_lines() if len(line.get_xdata()) == 2)
+            line = next(line for line in ax.get_lines() if line.get_label() == "dropped by doubt")
             assert to_hex(line.get_color()) == now.series[0].lower()
 
 

@@ -53,5 +53,4 @@ from .retention import (
     retention_curve as retention_curve,
     spearman as spearman,
 )
-from .significance import Significance as Significance, significance as significance
 from .stateful import torchmetric as torchmetric

@@ -13,11 +13,9 @@ from .entropy_cdf import EntropyPlot as EntropyPlot
 from .function_bands import FunctionBands as FunctionBands
 from .grid import Plot as Plot, draw_grid as draw_grid
 from .qq import QQPlot as QQPlot
-from .rejections import RejectionPlot as RejectionPlot
 from .reliability import ReliabilityDiagram as ReliabilityDiagram
 from .retention import RetentionPlot as RetentionPlot
 from .saving import figure_svg as figure_svg, save_figure as save_figure
 from .segmentation_maps import SegmentationMaps as SegmentationMaps
-from .sensitivity import Scores as Scores, SensitivityCurve as SensitivityCurve
 from .style import theme as theme
 from .uncertainty_error import UncertaintyErrorPlot as UncertaintyErrorPlot

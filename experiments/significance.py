@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import scipy
 from torch import Tensor
 
-from ..errors import InputError
-from .checks import number_vector
+from bayesnorm.errors import InputError
+from bayesnorm.metrics.checks import number_vector
 
 STARS = ((1e-4, "****"), (1e-3, "***"), (1e-2, "**"), (5e-2, "*"))
 """The marks of the paper's table 1, each for p-values up to its bound; above all of them it says "ns"."""

@@ -9,9 +9,8 @@ import torch
 from hypothesis import given, settings, strategies as st
 from scipy import stats
 
-from bayesnorm import metrics
 from bayesnorm.errors import InputError
-from bayesnorm.metrics.significance import stars, t_test_p_value
+from experiments.significance import significance, stars, t_test_p_value
 
 # Teye et al. 2018: mean and standard error of normalised scores over 25 runs, p-value (tables 4, 5), stars (table 1).
 PAPER = [
@@ -37,7 +36,7 @@ def runs(mean: float, standard_error: float, number: int = 25) -> list[float]:
 
 @pytest.mark.parametrize(("mean", "standard_error", "p_value", "mark"), PAPER)
 def test_the_papers_table(mean, standard_error, p_value, mark):
-    found = metrics.significance(runs(mean, standard_error))
+    found = significance(runs(mean, standard_error))
     assert found.mean == pytest.approx(mean)
     assert found.standard_error == pytest.approx(standard_error)
     assert found.p_value == t_test_p_value(found.t, 24)
@@ -62,7 +61,7 @@ def test_one_degree_of_freedom_is_a_cauchy_distribution(t):
 
 def test_equals_scipy_on_runs():
     values = torch.randn(7, generator=torch.Generator().manual_seed(0)) + 0.5
-    found, expected = metrics.significance(values), stats.ttest_1samp(values.double().numpy(), 0)
+    found, expected = significance(values), stats.ttest_1samp(values.double().numpy(), 0)
     assert found.t == pytest.approx(expected.statistic, rel=1e-12)
     assert found.p_value == pytest.approx(expected.pvalue, rel=1e-10)
     assert found.standard_error == pytest.approx(stats.sem(values.double().numpy()), rel=1e-12)
@@ -71,12 +70,12 @@ def test_equals_scipy_on_runs():
 def test_stars_change_at_their_bounds():
     for bound, at, above in ((0.05, "*", "ns"), (0.01, "**", "*"), (0.001, "***", "**"), (0.0001, "****", "***")):
         t = stats.t.isf(bound / 2, 24)
-        assert metrics.significance(runs(t * 1.0001, 1.0)).stars == at
-        assert metrics.significance(runs(t * 0.9999, 1.0)).stars == above
+        assert significance(runs(t * 1.0001, 1.0)).stars == at
+        assert significance(runs(t * 0.9999, 1.0)).stars == above
 
 
 def test_runs_that_all_agree():
-    certain = metrics.significance([0.1, 0.1, 0.1])
+    certain = significance([0.1, 0.1, 0.1])
     assert (certain.mean, certain.standard_error, certain.t, certain.p_value, certain.stars) == (
         0.1,
         0,
@@ -84,17 +83,17 @@ def test_runs_that_all_agree():
         0,
         "****",
     )
-    assert metrics.significance([-2.0, -2.0]).t == -math.inf
-    nothing = metrics.significance([0.0, 0.0])
+    assert significance([-2.0, -2.0]).t == -math.inf
+    nothing = significance([0.0, 0.0])
     assert (nothing.t, nothing.p_value, nothing.stars) == (0, 1, "ns")
 
 
 def test_bad_arguments():
     with pytest.raises(InputError, match=r"values: 1 run was given; a t-test wants at least two"):
-        metrics.significance([1.0])
+        significance([1.0])
     with pytest.raises(InputError, match=r"values: has shape \(0,\)"):
-        metrics.significance([])
+        significance([])
     with pytest.raises(InputError, match=r"values: holds 1 NaN or infinite values out of 2"):
-        metrics.significance([1.0, math.nan])
+        significance([1.0, math.nan])
     with pytest.raises(InputError, match=r"values: has shape \(2, 2\)"):
-        metrics.significance(torch.ones(2, 2))
+        significance(torch.ones(2, 2))

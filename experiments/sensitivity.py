@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from ..errors import BayesNormError, InputError
-from . import style
+from bayesnorm.errors import BayesNormError, InputError
+from bayesnorm.plots import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

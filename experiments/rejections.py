@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from ..errors import BayesNormError
-from ..theory import BatchSizeDiagnosis, Diagnosis
-from ..theory.diagnosis import LEVEL
-from . import style
-from .qq import NAMES, Statistic, statistic_of
+from bayesnorm.errors import BayesNormError
+from bayesnorm.plots import style
+from bayesnorm.plots.qq import NAMES, Statistic, statistic_of
+from bayesnorm.theory import BatchSizeDiagnosis, Diagnosis
+from bayesnorm.theory.diagnosis import LEVEL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,8 @@ from bayesnorm.errors import BayesNormError, InputError
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
 from matplotlib.colors import to_hex
 
-from bayesnorm.plots import SensitivityCurve, style
+from bayesnorm.plots import style
+from experiments.sensitivity import SensitivityCurve
 
 RUNS = {"trained": {32: [1.0, 2.0, 6.0], 8: [4.0, 8.0]}, "effective": {8: [3.0], 16: [5.0, 5.0]}}
 PLOT = SensitivityCurve.of(

@@ -1,0 +1,68 @@
+"""Shares of units that are rejected as normal, over batch sizes and epochs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import bayesnorm as bn
+from bayesnorm.theory import diagnose
+
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+from experiments.rejections import RejectionPlot
+
+X = torch.randn(300, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).exp()
+
+
+@pytest.fixture(scope="module")
+def diagnosis():
+    """Skewed inputs: of 12 + 6 units some are rejected, and some are not."""
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Linear(2, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 6), nn.BatchNorm1d(6), nn.Linear(6, 1)
+    )
+    return diagnose(model.double(), X, (8, 40), batches=100)
+
+
+@pytest.fixture(scope="module")
+def epochs(diagnosis):
+    return {1: diagnosis, 10: diagnosis}
+
+
+def test_shares_are_the_diagnosis(diagnosis, epochs):
+    plot = RejectionPlot.over_batch_sizes(diagnosis, "std")
+    assert plot.at == (8, 40)
+    for layer in ("1", "4"):
+        sizes = [diagnosis.at(size).layer(layer).std for size in (8, 40)]
+        assert plot.theory[layer].tolist() == [found.rejected for found in sizes]
+        assert plot.fitted[layer].tolist() == [found.fitted_rejected for found in sizes]
+    plot = RejectionPlot.over_epochs(epochs, batch_size=40)
+    assert plot.at == (1, 10)
+    assert plot.theory["1"].tolist() == [diagnosis.at(40).layer("1").mean.rejected] * 2
+    assert plot.title == "batch means, all units, M = 40"
+
+
+def test_shares_are_drawn_and_labelled(diagnosis):
+    plot = RejectionPlot.over_batch_sizes(diagnosis)
+    ax = plot.draw()
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == [
+        "1, theory's normal",
+        "1, any normal",
+        "4, theory's normal",
+        "4, any normal",
+        "expected by chance",
+    ]
+    np.testing.assert_allclose(ax.get_lines()[0].get_ydata(), 100 * plot.theory["1"])
+    np.testing.assert_allclose(ax.get_lines()[-1].get_ydata(), 5)
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["8", "40"]
+    assert ax.get_xlabel() == "batch size M"
+
+
+def test_bad_arguments(diagnosis):
+    with pytest.raises(bn.BayesNormError, match=r"statistic: 'var' was given"):
+        RejectionPlot.over_batch_sizes(diagnosis, "var")
+    with pytest.raises(bn.BayesNormError, match="found: is empty"):
+        RejectionPlot.over_epochs({})
