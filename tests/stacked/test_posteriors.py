@@ -154,14 +154,6 @@ def test_effective_batch_sizes_scale_the_fluctuations_of_their_networks(trained)
     assert fitted.batch_size.tolist() == [16.0] * 5
 
 
-def test_the_same_batches_about_another_centre(trained):
-    stack, rows, held_out = trained["batch norm"]
-    for center, other in (("running", "batch"), ("batch", "running")):
-        fitted, expected = (fit_stacked(bn.MCBN(16, STATES, center=c), stack, rows) for c in (center, other))
-        found = fitted.about(other)
-        assert torch.equal(bn.MonteCarlo(4).outputs(found, held_out), bn.MonteCarlo(4).outputs(expected, held_out))
-
-
 @pytest.mark.parametrize("draws", [2, 5])
 def test_ensembles_are_those_of_their_members(trained, draws):
     stack, rows, _ = trained["batch norm"]

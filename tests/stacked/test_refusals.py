@@ -124,8 +124,6 @@ def test_bad_questions():
         stacked_statistics(other, StackedRows.of(X, networks=1), 8, 4)
     with pytest.raises(NetworkError, match=r"no nn\.Dropout"):
         fit_stacked(bn.MCDropout(), stack, rows)
-    with pytest.raises(NetworkError, match="1 were given; 2 of the stack's shape"):
-        stack.write_back([network()])
 
 
 def test_bad_methods():
@@ -154,8 +152,6 @@ def test_bad_methods():
 def test_bad_changes_of_a_posterior(tmp_path):
     stack, rows = Stack.of([network(seed=0), network(seed=1)]), StackedRows.of(X, Y, networks=2)
     posterior = fit_stacked(bn.MCBN(8, states=4), stack, rows)
-    with pytest.raises(BayesNormError, match="center: 'mean' was given"):
-        posterior.about("mean")
     with pytest.raises(BayesNormError, match=r"batch_size: .*one for each of 2 networks"):
         posterior.at_batch_size([1.0, 2.0, 3.0])
     for bad in ("large", 0, [1.0, -2.0], math.nan, None, torch.ones(2, 2)):

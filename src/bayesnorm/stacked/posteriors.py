@@ -21,7 +21,6 @@ from ..methods import BatchNormMethod, Collected, MCDropout
 from ..network import State
 from ..posterior import (
     BatchNormPosterior,
-    Center,
     PointPosterior,
     Posterior,
     mask_seeds,
@@ -163,12 +162,6 @@ class StackedBatchNormPosterior(_OfManyNetworks, BatchNormPosterior):
     def spread(self) -> Tensor:  # type: ignore[override]
         """What fluctuations are multiplied with for the effective batch sizes, (E, 1)."""
         return (self.fitted_batch_size / self.batch_size).sqrt().to(self.running)[:, None]  # type: ignore[attr-defined]
-
-    def about(self, center: Center) -> Self:
-        """Return the same batches about another centre: "running" or "batch"."""
-        if center not in ("running", "batch"):
-            raise BayesNormError(f'center: {center!r} was given; "running" or "batch" would work.')
-        return dataclasses.replace(self, center=center)
 
     def at_batch_size(self, batch_size: float | Sequence[float] | Tensor) -> Self:
         """Return another effective batch size M', one for all networks or one for each."""

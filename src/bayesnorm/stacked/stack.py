@@ -131,14 +131,6 @@ class Stack:
                 module.p = float(self.rates[name][index])
         return found
 
-    def write_back(self, networks: Sequence[nn.Sequential]) -> None:
-        """Give networks, such as those that the stack was made of, its weights; leaves them in evaluation mode."""
-        if len(networks) != len(self) or architecture(networks) != self.layers:
-            raise NetworkError(f"networks: {len(networks)} were given; {len(self)} of the stack's shape would work.")
-        for index, network in enumerate(networks):
-            self._load(index, network)
-            network.eval()
-
     @torch.no_grad()
     def _load(self, index: int, network: nn.Sequential) -> None:
         state = network.state_dict(keep_vars=True)
