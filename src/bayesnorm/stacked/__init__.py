@@ -13,6 +13,7 @@ from .posteriors import (
     StackedBatchNormPosterior as StackedBatchNormPosterior,
     StackedDropoutPosterior as StackedDropoutPosterior,
     StackedEnsemble as StackedEnsemble,
+    StackedPoint as StackedPoint,
     by_own_rows as by_own_rows,
     fit_stacked as fit_stacked,
     learned_posterior as learned_posterior,
