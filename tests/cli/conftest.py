@@ -15,6 +15,7 @@ import pytest
 
 pytest.importorskip("typer", reason="needs typer: pip install 'bayesnorm[cli]'")
 
+from bayesnorm import report
 from bayesnorm.cli.app import run
 
 from ..ended_commands import Command, Ended, command, refusal
@@ -60,11 +61,17 @@ def table(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def fit(bayesnorm: Command, table: Path, tmp_path: Path) -> Callable[..., Ended]:
-    """`fit("--seed", 3, ...)`: a short fit of the table's prices into the folder "run"."""
+def fit(bayesnorm: Command, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
+    """`fit("--seed", 3, ...)`: a short fit of the table's prices into the folder "run".
 
-    def call(*options: object, data: Path = table, target: str = "price") -> Ended:
-        return bayesnorm("fit", data, "--target", target, "--out", tmp_path / "run", *QUICK, *options)
+    Drawing the page takes longer than all the rest, so that it is drawn where `page=True` asks for it.
+    """
+
+    def call(*options: object, data: Path = table, target: str = "price", page: bool = False) -> Ended:
+        with monkeypatch.context() as patched:
+            if not page:
+                patched.setattr(report, "write_report", lambda _content, path: path.write_text("no page"))
+            return bayesnorm("fit", data, "--target", target, "--out", tmp_path / "run", *QUICK, *options)
 
     return call
 

@@ -210,7 +210,7 @@ def test_more_columns_than_rows_and_huge_values(fit, tmp_path):
     lines = [[f"x{i}" for i in range(50)] + ["price"], *generator.normal(size=(30, 51)).tolist()]
     lines[4][7] = lines[9][7] = 1e30
     lines[6][8] = -1e30
-    ended = fit(data=write_csv(tmp_path / "wide.csv", lines))
+    ended = fit(data=write_csv(tmp_path / "wide.csv", lines), page=True)
     assert ended.code == 0, ended.err
     rows = rows_of(tmp_path / "run" / "test_predictions.csv")
     assert np.isfinite([float(row["mean"]) for row in rows]).all()
@@ -220,7 +220,7 @@ def test_a_huge_target(fit, tmp_path):
     lines = houses(40)
     for line in lines[1:]:
         line[-1] = f"{float(line[-1]):.6g}e30"
-    ended = fit(data=write_csv(tmp_path / "huge.csv", lines))
+    ended = fit(data=write_csv(tmp_path / "huge.csv", lines), page=True)
     assert ended.code == 0, ended.err
     rows = rows_of(tmp_path / "run" / "test_predictions.csv")
     assert all(1e29 < float(row["std"]) < 1e34 for row in rows)

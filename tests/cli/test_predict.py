@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -15,9 +16,9 @@ import sys
 import numpy as np
 import pytest
 
-from bayesnorm.cli import predict as module
+from bayesnorm.cli import main, predict as module
 
-from .conftest import QUICK, houses, write_csv
+from .conftest import houses, write_csv
 
 pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
 tabular = pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
@@ -60,15 +61,17 @@ def test_classes(bayesnorm, classification_run, new):
     assert np.allclose(numbers(rows, "entropy")[:, 0], -(probs * np.log(probs)).sum(1), atol=1e-6)
 
 
-def test_letters_that_the_console_does_not_know(bayesnorm, tmp_path):
+def test_letters_that_the_console_does_not_know(fit, tmp_path):
     lines = [["a", "y"], *([k % 7 + 9 * (k % 2), ("\u65e5\u672c", "\xe9")[k % 2]] for k in range(40))]
     data = write_csv(tmp_path / "t.csv", lines)
-    assert bayesnorm("fit", data, "--target", "y", "--out", tmp_path / "run", *QUICK).code == 0
-    code = f"from bayesnorm.cli import main; main({['predict', str(tmp_path / 'run'), str(data)]!r})"
-    told = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "PYTHONIOENCODING": "cp1252"}, capture_output=True, check=True
-    )
-    assert parse(told.stdout.decode("cp1252"))[0].keys() >= {"p(\xe9)", "p(\\u65e5\\u672c)"}
+    assert fit(data=data, target="y").code == 0
+    console = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
+    with contextlib.redirect_stdout(console), pytest.raises(SystemExit) as ended:
+        main(["predict", str(tmp_path / "run"), str(data)])
+    assert ended.value.code == 0
+    console.flush()
+    told = console.buffer.getvalue().decode("cp1252")
+    assert parse(told)[0].keys() >= {"p(\xe9)", "p(\\u65e5\\u672c)"}
 
 
 def test_level(bayesnorm, regression_run, new):
