@@ -14,6 +14,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+CPU_ELEMENTS = 2**19
+"""How many entries of h are squared at a time on a CPU."""
+
 
 class Moments(NamedTuple):
     """Moments over rows, each (*leading, channels).
@@ -37,7 +40,7 @@ def statistics_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def mean_and_var(h: Tensor, leading: int = 0) -> tuple[Tensor, Tensor]:
-    """Return means and biased variances over rows and pixels, each (*leading, channels).
+    """Return means and biased variances over rows and pixels, each (*leading, channels); not for derivatives.
 
     Args:
         h: What comes into a layer, (*leading, rows, channels, *pixels).
@@ -47,7 +50,8 @@ def mean_and_var(h: Tensor, leading: int = 0) -> tuple[Tensor, Tensor]:
     over = [leading, *range(leading + 2, h.dim())]
     # Two plain passes: on a CPU, a tenth of torch.var_mean's time.
     mean = h.mean(over, keepdim=True)
-    return mean.flatten(leading), (h - mean).square().mean(over)
+    squares = torch.stack([(part - mean).square_().sum(over) for part in _parts(h, leading)]).sum(0)
+    return mean.flatten(leading), squares / (h.numel() // mean.numel())
 
 
 def row_moments(h: Tensor, leading: int = 0) -> Moments:
@@ -72,26 +76,36 @@ def row_moments(h: Tensor, leading: int = 0) -> Moments:
     )
 
 
-def row_sums(h: Tensor, about: Tensor) -> Tensor:
-    """Return what `moments_from_sums` needs of some rows, which may be added up over batches: (5, channels), double.
+def mean_var_and_row_sums(h: Tensor, about: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what `mean_and_var` gives, and what `moments_from_sums` needs of these rows, (5, channels), double.
 
     These are the sums over rows of a, b, a^2, b^2 and ab, where a and b are a row's averages of h - about and of its
-    square.
+    square. They may be added up over batches.
 
     Args:
         h: What comes into a layer, (rows, channels, *pixels).
-        about: Numbers near the means, (channels,): sums of squares about them lose no digits.
+        about: Numbers near the means, the same for all batches, (channels,): sums of squares about them lose no digits.
     """
-    deviation = (h.unsqueeze(2) if h.dim() == 2 else h.flatten(2)).double() - about.double()[:, None]
-    a, b = deviation.mean(2), deviation.square().mean(2)
-    return torch.stack([part.sum(0) for part in (a, b, a.square(), b.square(), a * b)])
+    h = (h.unsqueeze(2) if h.dim() == 2 else h.flatten(2)).to(statistics_dtype(h.dtype))
+    mean = h.mean([0, 2])
+    averages = []
+    for part in _parts(h):
+        deviation = part - mean[:, None]
+        averages.append((deviation.mean(2), deviation.square_().mean(2)))
+    a, b = (torch.cat(parts).double() for parts in zip(*averages, strict=True))
+    var = b.mean(0).to(h.dtype)
+    # So far about the batch's own mean; (h - about)^2 = (h - mean)^2 + 2 (h - mean) shift + shift^2.
+    shift = mean.double() - about.double()
+    b = b + 2 * a * shift + shift.square()
+    a = a + shift
+    return mean, var, torch.stack([part.sum(0) for part in (a, b, a.square(), b.square(), a * b)])
 
 
 def moments_from_sums(sums: Tensor, rows: int, about: Tensor) -> Moments:
     """Return the moments of all rows of many batches, each (channels,), double.
 
     Args:
-        sums: What `row_sums` gives, added up over batches, (5, channels).
+        sums: What `mean_var_and_row_sums` gives, added up over batches, (5, channels).
         rows: How many rows they are sums of.
         about: What h was compared with, (channels,).
     """
@@ -99,3 +113,13 @@ def moments_from_sums(sums: Tensor, rows: int, about: Tensor) -> Moments:
     mean_var = (aa - a * a).clamp_min(0)
     square_var = (bb - b * b - 4 * a * (ab - a * b) + 4 * a * a * mean_var).clamp_min(0)
     return Moments(a + about.double(), (b - a * a).clamp_min(0), mean_var, square_var)
+
+
+def _parts(h: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
+    """Split rows into parts whose squares can take their place in a CPU's cache.
+
+    New memory for as much as all of `h` holds would cost more than the arithmetic.
+    """
+    if h.device.type != "cpu":
+        return (h,)
+    return h.split(max(1, CPU_ELEMENTS * h.shape[axis] // max(1, h.numel())), axis)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from ..layers import BatchNormLayer, LayerChoice, choose_layers, find_batchnorm,
 from ..randomness import isolated_randomness
 from ..undisturbed import running_statistics, unwritten, writable_tensors
 from .batches import MiniBatches
-from .moments import mean_and_var, moments_from_sums, row_sums, statistics_dtype
+from .moments import mean_and_var, mean_var_and_row_sums, moments_from_sums, statistics_dtype
 
 Progress = Callable[[int, int], None]
 """Called with (done, total)."""
@@ -83,7 +82,7 @@ def collect_statistics(
     Everything else is in evaluation mode: dropout is off, other batch-norm layers use their running
     statistics. The work happens on a private copy; the user's model is not touched.
     """
-    visit = _visit(model, batches, layers, _batch_statistics, progress, whole_data=False)
+    visit = _visit(model, batches, layers, progress)
     mean, var = (torch.stack(part) for part in zip(*visit.found, strict=True))
     return visit.statistics(mean, var, batches)
 
@@ -99,9 +98,9 @@ def collect_moments(
     In a convolution, a row's pixels are not independent: what a batch's mean and variance average over is the rows'
     own averages of h and of (h - mean)^2, so it is their spread that counts.
     """
-    visit = _visit(model, batches, layers, _sums_over_rows, progress, whole_data=True)
-    rows, sums = (sum(parts) for parts in zip(*visit.found, strict=True))
-    found = moments_from_sums(sums, rows, visit.running_mean)
+    visit = _visit(model, batches, layers, progress, whole_data=True)
+    rows = batches.batch_size * len(visit.found)
+    found = moments_from_sums(torch.stack(visit.found).sum(0), rows, visit.running_mean)
     mean, var, mean_std, square_std = (
         part.to(visit.running_mean.dtype)
         for part in (found.mean[None], found.var[None], found.mean_var.sqrt(), found.square_var.sqrt())
@@ -111,15 +110,24 @@ def collect_moments(
 
 @dataclass(frozen=True)
 class _Visit:
-    """What a walk over training batches found, and the layers it was found at."""
+    """What a walk over training batches found, and the layers it was found at.
+
+    Args:
+        layers: The chosen layers, in running order.
+        running_mean: Their own running means, (C,).
+        running_var: Their own running variances, (C,).
+        example: A few of the inputs.
+        found: For every batch, means and biased variances, (2, C); or sums over rows, (5, C).
+    """
 
     layers: tuple[BatchNormLayer, ...]
     running_mean: Tensor
     running_var: Tensor
     example: Tensor
-    found: list[Any]
+    found: list[Tensor]
 
     def statistics(self, mean: Tensor, var: Tensor, batches: MiniBatches) -> BatchStatistics:
+        """Return the statistics that came of it; refuse such as are not finite."""
         statistics = BatchStatistics(
             layers=self.layers,
             mean=mean,
@@ -137,22 +145,24 @@ class _Visit:
 @torch.inference_mode(False)
 @torch.no_grad()
 def _visit(
-    model: nn.Module,
-    batches: MiniBatches,
-    layers: LayerChoice,
-    look: Callable[[nn.Module, dict[str, _BatchNorm], Tensor], Any],
-    progress: Progress | None,
-    whole_data: bool,
+    model: nn.Module, batches: MiniBatches, layers: LayerChoice, progress: Progress | None, whole_data: bool = False
 ) -> _Visit:
-    """Show `look` a private copy of the network, the chosen layers and every batch in turn."""
+    """Run a private copy of the network over batches, its chosen layers normalising by the batch.
+
+    Args:
+        model: The user's network.
+        batches: Which rows to run.
+        layers: See `LayerChoice`.
+        progress: Is called after every batch.
+        whole_data: Whether to run every row once and sum up over rows, instead of random batches.
+    """
     original = unwrap(model)
     require_batchnorm(original)
     device, dtype = device_of(original), dtype_of(original)
     require_finite_weights(original)
     network = private_copy(original)
-    modules = find_batchnorm(network)
-    chosen: tuple[str, ...] = ()
-    found: list[Any] = []
+    normalising: _NormalisingByBatch | None = None
+    found: list[Tensor] = []
     examples: list[Tensor] = []
     written = writable_tensors(network), running_statistics(network)
     with isolated_randomness(batches.seed, device), unwritten(*written):
@@ -162,16 +172,20 @@ def _visit(
             missing = min(EXAMPLE_ROWS, max(4, EXAMPLE_ELEMENTS // x[0].numel())) - sum(map(len, examples))
             if missing > 0:
                 examples.append(x[:missing])
-            if not chosen:
-                chosen = _chosen(network, modules, x[:2], layers)
-            found.append(look(network, {name: modules[name] for name in chosen}, x))
+            if normalising is None:
+                normalising = _NormalisingByBatch(network, _chosen(network, x[:2], layers), whole_data)
+            found.append(normalising.run(x))
             if progress is not None:
                 progress(done, total)
+    assert normalising is not None
     own = find_batchnorm(original)
+    chosen = {name: own[name] for name in normalising.modules}
     kept = statistics_dtype(dtype)
-    running_mean, running_var = zip(*((own[name].running_mean, own[name].running_var) for name in chosen), strict=True)
+    running_mean, running_var = zip(
+        *((layer.running_mean, layer.running_var) for layer in chosen.values()), strict=True
+    )
     return _Visit(
-        layers=tuple(BatchNormLayer(name, modules[name].num_features, modules[name].eps) for name in chosen),
+        layers=tuple(BatchNormLayer(name, layer.num_features, layer.eps) for name, layer in chosen.items()),
         running_mean=torch.cat(running_mean).to(kept),
         running_var=torch.cat(running_var).to(kept),
         example=torch.cat(examples),
@@ -179,10 +193,19 @@ def _visit(
     )
 
 
-def _chosen(network: nn.Module, modules: dict[str, _BatchNorm], x: Tensor, layers: LayerChoice) -> tuple[str, ...]:
-    """Which layers to resample; a look at a pass over two rows tells which run, and in what order."""
+def _chosen(network: nn.Module, x: Tensor, layers: LayerChoice) -> tuple[str, ...]:
+    """Return the layers to resample; a pass over two rows tells which run, and in what order."""
+    modules = find_batchnorm(network)
     calls: list[str] = []
-    _pass_with_hooks(network, modules, x, lambda name, *_: calls.append(name))
+    handles = [
+        module.register_forward_pre_hook(lambda _module, _args, name=name: calls.append(name))
+        for name, module in modules.items()
+    ]
+    try:
+        call_network(network, x.clone(), "train_data")
+    finally:
+        for handle in handles:
+            handle.remove()
     chosen = choose_layers(network, tuple(dict.fromkeys(calls)), layers)
     if "" in chosen:
         raise NetworkError(
@@ -209,73 +232,64 @@ def _chosen(network: nn.Module, modules: dict[str, _BatchNorm], x: Tensor, layer
     return chosen
 
 
-def _batch_statistics(network: nn.Module, modules: dict[str, _BatchNorm], x: Tensor) -> tuple[Tensor, Tensor]:
-    """Means and biased variances of one batch, each (C,)."""
-    mean, var, _ = _normalised_by_batch(network, modules, x, lambda name, h: None)
-    return mean, var
+class _NormalisingByBatch:
+    """A private copy of a network whose chosen layers normalise by the batch, as in training, and give its moments.
 
+    Before a layer runs, the moments of its input take the place of its running statistics: the layer itself stays in
+    evaluation mode, so that what else it may do in training is left undone.
 
-def _sums_over_rows(network: nn.Module, modules: dict[str, _BatchNorm], x: Tensor) -> tuple[int, Tensor]:
-    """Return the number of rows of one batch, and their sums for `moments_from_sums`, (5, C)."""
-
-    def sums(name: str, h: Tensor) -> Tensor:
-        return row_sums(h, running_mean[name])
-
-    running_mean: dict[str, Any] = {name: module.running_mean for name, module in modules.items()}
-    _, _, found = _normalised_by_batch(network, modules, x, sums)
-    return len(x), torch.cat([found[name] for name in modules], dim=1)
-
-
-def _normalised_by_batch(
-    network: nn.Module, modules: dict[str, _BatchNorm], x: Tensor, look: Callable[[str, Tensor], Any]
-) -> tuple[Tensor, Tensor, dict[str, Any]]:
-    """One pass with every layer normalising by the batch, as in training.
-
-    Gives means and biased variances, each (C,), and what `look` made of each layer's input.
+    Args:
+        network: The copy; forwards of its layers are replaced.
+        names: The chosen layers.
+        over_rows: Whether to give the sums of `mean_var_and_row_sums` instead of means and variances.
     """
-    found: dict[str, tuple[Tensor, Tensor]] = {}
-    seen: dict[str, Any] = {}
 
-    def normalise_by_batch(name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
-        h = (args[0] if args else kwargs["input"]).detach()  # a forward may take derivatives of its own
-        mean, var = mean_and_var(h)
-        if name in found:
-            raise NetworkError(f"model: batch-norm layer {name!r} is called more than once in a forward.")
-        found[name], seen[name] = (mean, var), look(name, h)
-        dtype = kept[name]["running_mean"].dtype
-        module._buffers["running_mean"], module._buffers["running_var"] = mean.to(dtype), var.to(dtype)
+    def __init__(self, network: nn.Module, names: tuple[str, ...], over_rows: bool) -> None:
+        found = find_batchnorm(network)
+        self.modules = {name: found[name] for name in names}
+        self._network, self._over_rows = network, over_rows
+        self._own = {name: dict(module._buffers) for name, module in self.modules.items()}
+        self._moments: dict[str, Tensor] = {}  # by layer that has run in this pass
+        for name, module in self.modules.items():
+            module.forward = self._wrapped(name, module, module.forward)  # type: ignore[method-assign]
 
-    kept: dict[str, dict[str, Any]] = {name: dict(module._buffers) for name, module in modules.items()}
-    try:
-        _pass_with_hooks(network, modules, x, normalise_by_batch)
-    finally:
-        for name, module in modules.items():
-            module._buffers.update(kept[name])
-    missing = [name for name in modules if name not in found]
-    if missing:
-        raise NetworkError(
-            f"model: batch-norm layer {missing[0]!r} runs for some batches and not for others; "
-            "leave it out with layers=."
-        )
-    means, variances = zip(*(found[name] for name in modules), strict=True)
-    return torch.cat(means), torch.cat(variances), seen
+    def run(self, x: Tensor) -> Tensor:
+        """Return the moments of one batch: means and biased variances, (2, C), or sums over rows, (5, C)."""
+        self._moments.clear()
+        try:
+            call_network(self._network, x.clone(), "train_data")  # a network may write into its input
+        finally:
+            for name, module in self.modules.items():
+                module._buffers.update(self._own[name])
+        missing = [name for name in self.modules if name not in self._moments]
+        if missing:
+            raise NetworkError(
+                f"model: batch-norm layer {missing[0]!r} runs for some batches and not for others; "
+                "leave it out with layers=."
+            )
+        return torch.cat([self._moments[name] for name in self.modules], dim=1)
 
+    def _wrapped(self, name: str, module: _BatchNorm, forward: Callable[..., Any]) -> Callable[..., Any]:
+        own_mean = self._own[name]["running_mean"]
+        assert own_mean is not None
 
-def _pass_with_hooks(
-    network: nn.Module, modules: dict[str, _BatchNorm], x: Tensor, hook: Callable[[str, nn.Module, Any, Any], None]
-) -> None:
-    """A pass in which `hook(name, module, args, kwargs)` sees every call of a layer before it is made."""
-    handles = [
-        module.register_forward_pre_hook(partial(hook, name), with_kwargs=True) for name, module in modules.items()
-    ]
-    try:
-        call_network(network, x.clone(), "train_data")
-    finally:
-        for handle in handles:
-            handle.remove()
+        def normalise_by_batch(*args: Any, **kwargs: Any) -> Any:
+            if name in self._moments:
+                raise NetworkError(f"model: batch-norm layer {name!r} is called more than once in a forward.")
+            h = (args[0] if args else kwargs["input"]).detach()  # a forward may take derivatives of its own
+            if self._over_rows:
+                mean, var, self._moments[name] = mean_var_and_row_sums(h, own_mean)
+            else:
+                mean, var = mean_and_var(h)
+                self._moments[name] = torch.stack([mean, var])
+            module._buffers.update(running_mean=mean.to(own_mean.dtype), running_var=var.to(own_mean.dtype))
+            return forward(*args, **kwargs)
+
+        return normalise_by_batch
 
 
 def _require_finite(statistics: BatchStatistics) -> None:
+    """Refuse statistics that are NaN or infinite, and say of which layer."""
     start = 0
     for layer in statistics.layers:
         part = slice(start, start + layer.channels)
