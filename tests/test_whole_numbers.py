@@ -16,7 +16,15 @@ from bayesnorm.data import toy_regression
 from bayesnorm.methods import dropout_precision
 from bayesnorm.nets import paper_dropout_mlp, paper_mlp
 from bayesnorm.network import MomentRecorder
-from bayesnorm.stacked import Stack, StackedRows, train_stacked
+from bayesnorm.stacked import (
+    Stack,
+    StackedEnsemble,
+    StackedRows,
+    fit_stacked,
+    stacked_moments,
+    stacked_statistics,
+    train_stacked,
+)
 from bayesnorm.theory import BatchNormKL, diagnose_each, unit_gaussians, weight_decay_prior
 from bayesnorm.training import train
 
@@ -149,8 +157,21 @@ def stacked_training(whole):
     rows = StackedRows.of(X, Y, [torch.arange(50), torch.arange(60)])
     options = {"epochs": whole(2), "evaluate_every": whole(1), "patience": whole(1), "seed": whole(3)}
     train_stacked(stack, rows, batch_size=whole(16), learning_rate=1e-2, validation=rows, **options)
-    found = stack.batch_statistics(rows, whole(8), whole(4), whole(1))
-    return [stack.weights.tensors, found.deviations, found.fitted_batch_size]
+    statistics = stacked_statistics(stack, rows, whole(8), whole(4), whole(1))
+    moments = stacked_moments(stack, rows, whole(8), whole(1), whole(50))
+    posterior = fit_stacked(bn.MCBN(whole(8), whole(4)), stack, rows, bn.Gaussian(missing=True), seed=whole(1))
+    calibrated = bn.calibrate(
+        posterior.with_likelihood(bn.Gaussian([1, 1], axis=whole(0), missing=True)),
+        rows,
+        rows.own_targets,
+        groups=[whole(0), whole(1)],
+        refinements=whole(2),
+        samples=whole(3),
+    )
+    scores = metrics.crps(calibrated.predict(rows), rows.own_targets, each=whole(1))
+    ensemble = StackedEnsemble.of(stack, whole(2), rows, bn.Gaussian())
+    found = [statistics.mean, statistics.batch_size, moments.mean_std, posterior.fluctuations.deviations]
+    return [stack.weights.tensors, *found, scores, calibrated.likelihood.precision, ensemble.predict(X).std]
 
 
 @case

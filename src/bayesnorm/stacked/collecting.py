@@ -42,6 +42,7 @@ def stacked_statistics(
         states: S, how many batches.
         seed: One for all networks, or one for each.
     """
+    batch_size = require_whole("batch_size", batch_size, 2, error=InputError)
     rows = _training_rows(stack, rows, batch_size)
     states = require_whole("states", states, 2, error=InputError)
     picked, which = _chosen_rows(per_network(seed, len(stack)), rows, batch_size, states)
@@ -75,8 +76,9 @@ def stacked_moments(
         seed: One for all networks, or one for each.
         rows_seen: How many rows the batches hold together, about.
     """
+    batch_size = require_whole("batch_size", batch_size, 2, error=InputError)
     rows = _training_rows(stack, rows, batch_size)
-    batches = max(4, rows_seen // batch_size)
+    batches = max(4, require_whole("rows_seen", rows_seen, error=InputError) // batch_size)
     picked, which = _chosen_rows(per_network(seed, len(stack)), rows, batch_size, batches)
     found = [_moments_of(stack, rows, e, picked[which[e]].to(stack.device)) for e in range(len(stack))]
     mean, var, mean_var, square_var = (torch.cat(part) for part in zip(*found, strict=True))
@@ -101,7 +103,6 @@ def _training_rows(stack: Stack, rows: StackedRows, batch_size: int) -> StackedR
     """Rows on the stack's device, refused where they make no batches that differ."""
     if not stack.norms:
         raise NetworkError("stack: its networks have no batch norm, so batches have no statistics in them.")
-    require_whole("batch_size", batch_size, 2, error=InputError)
     rows = stack.placed(rows, "rows")
     least = int(rows.lengths.min())
     if batch_size >= least:
@@ -122,7 +123,7 @@ def _collected(stack: Stack, rows: StackedRows, mean: Tensor, var: Tensor, batch
         var=var,
         running_mean=running_mean,
         running_var=running_var,
-        batch_size=int(batch_size),
+        batch_size=batch_size,
         rows=int(rows.lengths.min()),
         example=rows.x[:0],
     )

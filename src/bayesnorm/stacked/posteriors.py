@@ -232,7 +232,8 @@ class StackedEnsemble(_OfManyNetworks, Posterior):
             rows: Their training rows, whose units predictions are in.
             likelihood: How outputs become distributions of targets.
         """
-        if len(stack) % require_whole("members", members):
+        members = require_whole("members", members)
+        if len(stack) % members:
             raise BayesNormError(f"members: {members} was given for {len(stack)} networks; a divisor would work.")
         return cls(_MembersExecutable(stack, members, rows), likelihood, members)  # type: ignore[arg-type]
 
