@@ -39,9 +39,9 @@ class BayesByBackprop(VariationalMethod):
     Args:
         epochs: Passes over the training data.
         batch_size: Rows per step; None takes a `DataLoader`'s own, or 32.
-        learning_rate: Of Adam.
+        learning_rate: The step size of Adam.
         schedule: "cosine" lets the learning rate fall to zero along half a cosine; "constant" leaves it.
-        prior: Of every weight: a standard deviation, or a scale mixture (pi, std1, std2).
+        prior: The prior of every weight: a standard deviation, or a scale mixture (pi, std1, std2).
         prior_center: What the prior lies about: "zero", or the "trained" weights.
         estimator: How weights are drawn in training. "local": outputs of linear layers, from their Gaussian (where a
             row meets weights at many places, as in convolutions, as "flipout"); "flipout": one draw with random signs

@@ -52,9 +52,9 @@ class DeepEnsemble:
     Args:
         members: K, how many networks.
         method: A method that makes each trained member Bayesian, e.g. `MCBN(batch_size=32)`; None leaves it as it is.
-        epochs: Of every member's training.
+        epochs: How many epochs every member is trained.
         batch_size: Rows per training step; None takes a `DataLoader`'s own, or 32.
-        learning_rate: Of Adam.
+        learning_rate: The step size of Adam.
         weight_decay: lambda of loss + lambda / 2 |W|^2 over the weight matrices.
     """
 
@@ -142,7 +142,8 @@ def ensemble(members: Iterable[nn.Module | Posterior], likelihood: Likelihood | 
 
     Args:
         members: Two or more; architectures may differ, outputs must agree in shape. The networks are not modified.
-        likelihood: For plain networks; posteriors bring their own, the first one's is taken.
+        likelihood: How outputs become distributions of targets, for plain networks; posteriors bring their own, and the
+            first one's is taken.
     """
     if isinstance(members, nn.Module | Posterior):
         raise BayesNormError(

@@ -73,7 +73,7 @@ class MCDropout:
             likelihood: How outputs become distributions of targets; None means `Gaussian()` for a network with one
                 real output, and classification wants `Categorical()`.
             output: Which entry to use where the network returns a dict or a tuple.
-            seed: For the random transforms that the rows may go through. Masks come from the seed of a prediction.
+            seed: Decides the random transforms that the rows may go through. Masks come from the seed of a prediction.
             progress: Called with (1, 1) when done.
         """
         seed = require_seed(seed)

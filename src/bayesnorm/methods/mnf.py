@@ -49,7 +49,7 @@ class MNF(VariationalMethod):
     Args:
         epochs: Passes over the training data.
         batch_size: Rows per step; None takes a `DataLoader`'s own, or 32.
-        learning_rate: Of Adam.
+        learning_rate: The step size of Adam.
         schedule: "cosine" lets the learning rate fall to zero along half a cosine; "constant" leaves it.
         prior: Standard deviation of every weight's Gaussian prior.
         prior_center: What the prior lies about: "zero", or the "trained" weights.

@@ -65,7 +65,7 @@ class Posterior(ABC):
 
     @abstractmethod
     def sample(self, n: int, seed: int = 0) -> State:
-        """n draws of the state: overrides by parameter or buffer name, each (n, *shape)."""
+        """Draw n states: overrides by parameter or buffer name, each (n, *shape)."""
 
     def passes(self, n: int, seed: int) -> Sequence[Passes]:
         """Say which passes of which network give n draws; an engine runs them."""
@@ -97,10 +97,10 @@ class Posterior(ABC):
         tensors: dict[str, Tensor],
         config: dict[str, Any],
     ) -> Self:
-        """The posterior that `tensors()` and `config()` described."""
+        """Return the posterior that `tensors()` and `config()` described."""
 
     def predict(self, x: Any, engine: Engine | None = None, seed: int = 0) -> Predictive:
-        """The predictive distribution of the targets at `x`.
+        """Predict the distribution of the targets at `x`.
 
         Args:
             x: Inputs, (batch, ...): a tensor or array; brought to the network's device and dtype.
@@ -113,7 +113,7 @@ class Posterior(ABC):
         return (engine or MonteCarlo(self.default_samples)).predict(self, x, require_seed(seed))
 
     def compile(self, *, dtype: torch.dtype | None = None, tf32: bool = True, mode: str = "reduce-overhead") -> Self:
-        """The same posterior over a compiled copy of the network: `torch.compile`, with CUDA graphs on a GPU.
+        """Return the same posterior over a compiled copy of the network: `torch.compile`, with CUDA graphs on a GPU.
 
         The first prediction of every shape (draws and batch) compiles for some seconds; further ones of that shape
         only run. Weights are frozen at this point. Where a network cannot be compiled, it runs as before and that is
@@ -130,7 +130,7 @@ class Posterior(ABC):
         )
 
     def drawn(self, n: int, seed: int) -> State:
-        """As `sample`, but the last draws are kept, so that predicting again with the same seed costs no drawing."""
+        """Draw as `sample` does, but keep the last draws, so that predicting again with the same seed costs no drawing."""
         key = n, seed, self.executable.device
         kept: tuple[Any, State] | None = self.__dict__.get("_drawn")
         if kept is None or kept[0] != key:
@@ -139,7 +139,7 @@ class Posterior(ABC):
         return kept[1]
 
     def with_likelihood(self, likelihood: Likelihood) -> Self:
-        """The same posterior under another likelihood."""
+        """Return the same posterior under another likelihood."""
         return dataclasses.replace(self, likelihood=likelihood)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -182,7 +182,7 @@ def load(path: str | os.PathLike[str], model: nn.Module) -> Posterior:
 def restored_posterior(
     kind: str, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
 ) -> Posterior:
-    """A posterior of any kind from what its `tensors()` and `config()` gave."""
+    """Return a posterior of any kind from what its `tensors()` and `config()` gave."""
     return kind_named(kind).restored(executable, likelihood, tensors, config)
 
 
@@ -200,7 +200,7 @@ def architecture(model: nn.Module) -> dict[str, list[int]]:
 
 
 def require_architecture(model: nn.Module, expected: dict[str, list[int]]) -> None:
-    """An error that names the first difference between a network and the one a posterior was fitted on."""
+    """Refuse a network, naming the first difference between a network and the one a posterior was fitted on."""
     found = architecture(model)
     for name in [*expected, *found]:
         there, here = expected.get(name), found.get(name)
@@ -213,7 +213,7 @@ def require_architecture(model: nn.Module, expected: dict[str, list[int]]) -> No
 
 
 def require_draws(n: Any) -> int:
-    """A whole number of draws."""
+    """Return a number of draws, or refuse what is none."""
     return require_whole("n", n)
 
 

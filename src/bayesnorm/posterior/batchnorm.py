@@ -99,11 +99,11 @@ class BatchNormPosterior(Posterior):
         return found
 
     def at_batch_size(self, batch_size: float) -> Self:
-        """The posterior of another effective batch size: the same statistics, fluctuations times sqrt(M / M')."""
+        """Return the posterior of another effective batch size: the same statistics, fluctuations times sqrt(M / M')."""
         return dataclasses.replace(self, batch_size=require_positive("batch_size", batch_size))
 
     def at_layers(self, layers: LayerChoice) -> Self:
-        """The posterior that draws only some of its layers; the others keep the network's running statistics.
+        """Return the posterior that draws only some of its layers; the others keep the network's running statistics.
 
         The statistics stay those of batches that all layers normalised. Fitting with `layers=` instead collects them
         with the other layers in evaluation mode, where more of a batch's chance reaches the later layers.

@@ -35,7 +35,7 @@ class CombinedPosterior(Posterior):
         return sizes[0] if sizes else None
 
     def at_batch_size(self, batch_size: float) -> Self:
-        """The part over batch-norm statistics at another effective batch size."""
+        """Return the posterior with its part over batch-norm statistics at another effective batch size."""
         if self.batch_size is None:
             resized(self.parts[0], batch_size)  # which says that there is none
         parts = [part if effective_batch_size(part) is None else resized(part, batch_size) for part in self.parts]

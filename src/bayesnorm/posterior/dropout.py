@@ -21,7 +21,7 @@ class DropoutPosterior(Posterior):
     """Independent random masks in the dropout layers of a network.
 
     Args:
-        rates: By layer; 0 for what stays off.
+        rates: The rate of each layer by name; 0 for what stays off.
         consistent: Whether all rows of a draw share its masks.
     """
 

@@ -72,7 +72,7 @@ class EnsemblePosterior(Posterior):
         return sizes.pop() if len(sizes) == 1 else None
 
     def at_batch_size(self, batch_size: float) -> Self:
-        """Every member at another effective batch size."""
+        """Return the ensemble with every member at another effective batch size."""
         return self._with_members(lambda member: resized(member, batch_size))
 
     def with_likelihood(self, likelihood: Likelihood) -> Self:
@@ -175,7 +175,7 @@ def _tensors(member: Posterior) -> dict[str, Tensor]:
 
 
 def _with_tensors(network: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
-    """A copy of a network that holds the given parameters and buffers."""
+    """Return a copy of a network that holds the given parameters and buffers."""
     own = copy.deepcopy(network)
     found = tensors_of(own)
     if {name: value.shape for name, value in found.items()} != {name: value.shape for name, value in tensors.items()}:

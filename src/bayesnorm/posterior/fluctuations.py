@@ -28,7 +28,7 @@ class Fluctuations(ABC):
 
     @abstractmethod
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """n deviations, (n, P)."""
+        """Draw n deviations, (n, P)."""
 
     @abstractmethod
     def root(self) -> tuple[Tensor, Tensor | None]:
@@ -48,15 +48,15 @@ class Fluctuations(ABC):
 
     @abstractmethod
     def columns(self, chosen: Tensor) -> Self:
-        """The marginal distribution of some coordinates, by their numbers."""
+        """Return the marginal distribution of some coordinates, by their numbers."""
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """What is saved; the constructor's arguments by name."""
+        """Return what is saved: the constructor's arguments by name."""
 
 
 def fluctuations_from(kind: str, tensors: dict[str, Tensor]) -> Fluctuations:
-    """The distribution that was saved as `kind` with these tensors."""
+    """Return the distribution that was saved as `kind` with these tensors."""
     if kind not in _KINDS:
         raise FileFormatError(f"path: fluctuations of kind {kind!r}; known are {', '.join(sorted(_KINDS))}.")
     return _KINDS[kind](**tensors)
@@ -75,7 +75,7 @@ class Empirical(Fluctuations):
     deviations: Tensor
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Every batch is drawn once before any is drawn again."""
+        """Draw every batch once before any is drawn again."""
         states = len(self.deviations)
         rounds = [torch.randperm(states, generator=generator) for _ in range(-(-n // states))]
         chosen = torch.cat(rounds)[:n].to(self.deviations.device)

@@ -30,7 +30,7 @@ class VariationalPosterior(Posterior):
         method: The method that made it, for the record.
         weights: Distributions of weight tensors, by parameter name.
         points: All other parameters and buffers, as they were after training.
-        prior: Of the weights.
+        prior: The prior of the weights.
         rows: N, the training rows.
     """
 
@@ -110,7 +110,7 @@ class VariationalPosterior(Posterior):
 
     @property
     def _device(self) -> torch.device:
-        """Where draws are made."""
+        """The device that draws are made on."""
         return next(iter(self.weights.values())).mean.device
 
 

@@ -30,9 +30,9 @@ class WeightPrior:
     """Every weight's prior about its centre: N(0, std^2), or with a share below 1 a mixture of two.
 
     Args:
-        std: Of the Gaussian, or of the mixture's first part.
+        std: The standard deviation of the Gaussian, or of the mixture's first part.
         share: pi, how much of the mass the first part has.
-        other_std: Of the mixture's second part.
+        other_std: The standard deviation of the mixture's second part.
     """
 
     std: float
@@ -104,7 +104,7 @@ class WeightDistribution(RandomWeights):
         """
 
     def config(self) -> dict[str, Any]:
-        """What makes an empty distribution to be filled with tensors, as JSON."""
+        """Return what makes an empty distribution, to be filled with tensors, as JSON."""
         return {"kind": self.kind, "axis": self.axis}
 
 
@@ -119,7 +119,7 @@ class GaussianWeights(WeightDistribution):
 
 
 def weights_from(config: dict[str, Any], tensors: dict[str, Tensor]) -> WeightDistribution:
-    """The distribution that `config()` and `state_dict()` described. May draw from the global generator."""
+    """Return the distribution that `config()` and `state_dict()` described. May draw from the global generator."""
     options = dict(config)
     kind = options.pop("kind", None)
     if kind not in _KINDS:

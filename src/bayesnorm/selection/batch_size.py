@@ -76,7 +76,7 @@ class BatchSizeChoice:
 
     @property
     def batch_size(self) -> float:
-        """The choice."""
+        """The batch size that was chosen."""
         return self.best.batch_size
 
     @property
@@ -113,7 +113,7 @@ def select_batch_size(
     samples: int = 40,
     seed: int = 0,
 ) -> BatchSizeChoice:
-    """The batch size that maximises the ELBO, with the curves.
+    """Choose the batch size that maximises the ELBO, and show the curves.
 
     Args:
         source: A posterior, whose effective batch size is varied (post hoc, one trained network); or a callable that

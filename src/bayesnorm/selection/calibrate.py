@@ -42,7 +42,7 @@ def calibrate(
     refinements: int = REFINEMENTS,
     seed: int = 0,
 ) -> P:
-    """A new posterior whose noise and effective batch size score best on validation data.
+    """Return a new posterior whose noise and effective batch size score best on validation data.
 
     Never worse on that data, at the same draws, than the posterior it started from, unless you say where to look.
 

@@ -61,7 +61,7 @@ def suggest_layers(
     score: Score | None = None,
     seed: int = 0,
 ) -> LayerSuggestion:
-    """The last layers that score best among those whose prediction costs at most `budget` deterministic passes.
+    """Find the last layers that score best among those whose prediction costs at most `budget` deterministic passes.
 
     Looks at the last 1, 2, 4, ... and all layers of the posterior, each at the effective batch size that scores best on
     the validation data. Scores do not depend on the machine; costs are measured on it.
@@ -73,7 +73,7 @@ def suggest_layers(
         budget: Most cost, in deterministic passes.
         samples: Draws per prediction.
         noise: Whether the noise (precision or temperature) is chosen anew for each option as well.
-        score: As in `calibrate`.
+        score: What to minimise, as in `calibrate`.
         seed: Same seed, same scores.
     """
     if not isinstance(posterior, BatchNormPosterior):

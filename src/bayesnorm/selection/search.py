@@ -14,7 +14,7 @@ GOLDEN = (math.sqrt(5) - 1) / 2
 def minimise_on_log_scale(
     objective: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, grid: int = 25, refinements: int = 30
 ) -> tuple[Tensor, Tensor]:
-    """Where in [low, high] each of several functions is smallest, and how small: a grid, then golden sections.
+    """Find where in [low, high] each of several functions is smallest, and how small: a grid, then golden sections.
 
     Args:
         objective: Values of the functions at one positive number each, both of the shape of `low`.

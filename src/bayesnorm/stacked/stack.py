@@ -23,7 +23,7 @@ class Stack:
         layers: The layers that all of them have.
         weights: What is trained, by name in a network's state, each (E, ...).
         buffers: Running statistics of batch norm.
-        rates: Of dropout layers by name, each (E,), on the CPU.
+        rates: The rates of dropout layers by name, each (E,), on the CPU.
         tracked: Steps that batch norm has followed, (E,), on the CPU.
         prototype: What `network` gives copies of.
     """

@@ -24,18 +24,16 @@ import torch
 from torch import Tensor, nn
 
 from ..arguments import as_number
-from ..engines import MonteCarlo
 from ..likelihoods import Likelihood
 from ..nets import Rescaled
 from ..network import Progress, isolated_torch_randomness
 from ..posterior import Posterior, effective_batch_size, resized
-from ..predictive import RegressionPredictive
 from ..selection import calibrate, select_batch_size
 from ..stacked import Stack, in_threads
-from .held_out import HeldOut, as_often_as_weights_want
+from .held_out import FoldCase, HeldOut, as_often_as_weights_want
 from .networks import posterior_for
 from .search_plan import SearchPlan
-from .search_results import NetworkSetting, OutOfFold, Selection
+from .search_results import NetworkSetting, Selection
 from .targets import NumberTargets
 from .trainer import Trainer
 
@@ -65,12 +63,12 @@ class Chooser:
     Args:
         trainer: The rows, and how networks are trained.
         plan: The settings to look at.
-        folds: Row numbers of each; empty where nothing is left to choose.
-        likelihood: In standard units, with its noise where that is given.
+        folds: The row numbers of each fold; empty where nothing is left to choose.
+        likelihood: What outputs mean, in standard units, with its noise where that is given.
         noise: Whether the noise is to be chosen.
         effective_batch_size: "score", "elbo", a number, or None for that of training.
-        members: Networks in an ensemble.
-        draws: In a prediction.
+        members: How many networks an ensemble has.
+        draws: How many draws a prediction takes.
     """
 
     trainer: Trainer
@@ -83,7 +81,7 @@ class Chooser:
     draws: int
 
     def fit(self) -> tuple[Posterior, Selection]:
-        """The posterior, in the targets' own units, and what was chosen for it."""
+        """Return the posterior, in the targets' own units, and what was chosen for it."""
         started = time.perf_counter()
         candidates = self._cross_validated() if self.folds else [self._given()]
         with _one_thread():
@@ -91,7 +89,7 @@ class Chooser:
         return posterior, replace(selection, seconds=time.perf_counter() - started)
 
     def _chosen(self, candidates: Sequence[Candidate]) -> tuple[Posterior, Selection]:
-        """The best of some candidates, with noise, effective batch size and a network trained on all rows."""
+        """Take the best of some candidates, with noise, effective batch size and a network trained on all rows."""
         best = min(candidates, key=lambda candidate: candidate.order)
         cases, head_epochs = self._fold_posteriors(best) if self.folds else ([], best.setting.epochs)
         final = self._final(best.setting, head_epochs)
@@ -106,7 +104,7 @@ class Chooser:
             effective_batch_size=size,
             folds=len(self.folds),
             seconds=0.0,
-            out_of_fold=self._out_of_fold(cases, likelihood, size) if self.folds else None,
+            out_of_fold=self._held_out.predictions(cases, likelihood, size, self._samples) if self.folds else None,
         )
         return posterior, selection
 
@@ -115,7 +113,7 @@ class Chooser:
         return HeldOut(self.trainer, self.folds, self.likelihood, self.noise, self.effective_batch_size)
 
     def _given(self) -> Candidate:
-        """The one setting of a plan that leaves nothing open, without a look at it."""
+        """Take the one setting of a plan that leaves nothing open, without a look at it."""
         plan = self.plan
         setting = NetworkSetting(
             plan.batch_sizes[0], plan.weight_decays[0], plan.dropout_rates[0], plan.epochs, math.nan, math.nan
@@ -156,7 +154,7 @@ class Chooser:
             found.append(Candidate(setting, own, float(scores.mean())))
         return found
 
-    def _fold_posteriors(self, best: Candidate) -> tuple[list[tuple[Posterior, Tensor, Tensor]], int]:
+    def _fold_posteriors(self, best: Candidate) -> tuple[list[FoldCase], int]:
         """(posterior in standard units, inputs, held-out rows) of each fold, and the epochs of heads."""
         trainer, setting = self.trainer, best.setting
         rows = self._held_out.others
@@ -176,7 +174,7 @@ class Chooser:
         setting: NetworkSetting,
         head_epochs: int | None,
     ) -> tuple[list[list[nn.Sequential]], int]:
-        """The networks of each list of rows, from the first one of each: heads for noise, further members."""
+        """Complete the networks of each list of rows, given the first of each: heads for noise, further members."""
         trainer = self.trainer
         stacks = [stack]
         decay = [(setting.weight_decay, setting.dropout_rate)]
@@ -204,7 +202,7 @@ class Chooser:
         return found, head_epochs or setting.epochs
 
     def _final(self, setting: NetworkSetting, head_epochs: int) -> Posterior:
-        """The posterior of networks trained on all rows, in the targets' own units; its noise is still open."""
+        """Make the posterior of networks trained on all rows, in the targets' own units; its noise is still open."""
         trainer = self.trainer
         everything = torch.arange(len(trainer.x))
         with trainer.bar(f"all rows, {setting.epochs} epochs") as (bar,):
@@ -230,9 +228,9 @@ class Chooser:
         return posterior_for(self.trainer.method, networks, x, self.likelihood, setting.batch_size, states, seed)
 
     def _calibrated(
-        self, setting: NetworkSetting, cases: Sequence[tuple[Posterior, Tensor, Tensor]], final: Any
+        self, setting: NetworkSetting, cases: Sequence[FoldCase], final: Any
     ) -> tuple[Likelihood, float | None]:
-        """The likelihood in standard units, and the effective batch size where there is one."""
+        """Choose the likelihood, in standard units, and the effective batch size where there is one."""
         trainer, wanted = self.trainer, self.effective_batch_size
         start: Any = cases[0][0] if cases else final.with_likelihood(self.likelihood)
         sized = effective_batch_size(start) is not None
@@ -273,25 +271,6 @@ class Chooser:
             weights = torch.ones(len(x)) if targets.weights is None else targets.weights[held_out]
             chosen = as_often_as_weights_want(weights, most)
         return x[chosen], targets.values[held_out[chosen]]
-
-    def _out_of_fold(
-        self, cases: Sequence[tuple[Posterior, Tensor, Tensor]], likelihood: Likelihood, size: float | None
-    ) -> OutOfFold:
-        """Held-out predictions of all folds in the targets' own units, in the order of the rows."""
-        targets, parts = self.trainer.targets, []
-        for posterior, x, _ in cases:
-            sized = posterior if size is None else resized(posterior, size)
-            parts.append(MonteCarlo(self._samples).outputs(sized, x, self.trainer.seed))
-        f = torch.cat(parts, 1)
-        rows = torch.cat([held_out for _, _, held_out in cases])
-        order = rows.argsort()
-        predictive = likelihood.predictive(f[:, order])
-        fold = torch.cat([torch.full((len(held_out),), k) for k, (_, _, held_out) in enumerate(cases)])
-        target = targets.values[rows[order]]
-        if isinstance(targets, NumberTargets) and isinstance(predictive, RegressionPredictive):
-            target, predictive = targets.in_own_values(target), targets.in_own_predictive(predictive)
-        weight = None if targets.weights is None else targets.weights[rows[order]].numpy()
-        return OutOfFold(rows[order].numpy(), fold[order].numpy(), target.numpy(), weight, predictive)
 
 
 @contextlib.contextmanager

@@ -13,11 +13,13 @@ from ..arguments import as_number
 from ..engines import MonteCarlo
 from ..likelihoods import Likelihood
 from ..methods import MCDropout
-from ..posterior import PointPosterior, effective_batch_size, resized
+from ..posterior import PointPosterior, Posterior, effective_batch_size, resized
+from ..predictive import RegressionPredictive
 from ..selection import calibrate
 from ..stacked import Stack, StackedExecutable, StackedRows, by_own_rows, fit_stacked
 from .networks import batchnorm_method
-from .targets import Affine
+from .search_results import OutOfFold
+from .targets import Affine, NumberTargets
 from .trainer import Trainer
 
 DRAWS = 32
@@ -33,16 +35,21 @@ SIZES = (1.0, 4.0, 16.0)
 """Effective batch sizes that are looked at, times that of training."""
 
 
+FoldCase = tuple[Posterior, Tensor, Tensor]
+"""A fold's posterior, the inputs that its network did not learn from, and their row numbers."""
+
+
 @dataclass(frozen=True, eq=False)
 class HeldOut:
     """The folds, and how their networks are scored.
 
     Args:
         trainer: The rows, and what networks learn.
-        folds: Row numbers of each.
-        likelihood: In standard units.
-        noise: Whether its noise is open: then each setting is scored with the best for it.
-        effective_batch_size: That of the draws; None is that of training, and "score" the best for a setting.
+        folds: The row numbers of each fold.
+        likelihood: What outputs mean, in standard units.
+        noise: Whether the likelihood's noise is open: then each setting is scored with the best for it.
+        effective_batch_size: The effective batch size of the draws; None takes that of training, and "score" the best
+            for a setting.
     """
 
     trainer: Trainer
@@ -79,6 +86,31 @@ class HeldOut:
         predictive = posterior.predict(x, MonteCarlo(DRAWS), trainer.seed)
         point = targets.likelihood.predictive(posterior.executable.point(x)[None])
         return targets.point_score(point, y), targets.scores(predictive, y).mean(0)
+
+    def predictions(
+        self, cases: Sequence[FoldCase], likelihood: Likelihood, size: float | None, samples: int
+    ) -> OutOfFold:
+        """Predict all held-out rows, each by its own fold's posterior, in the targets' own units and the rows' order.
+
+        Args:
+            cases: Each fold's posterior with its held-out inputs and row numbers.
+            likelihood: The likelihood that was chosen, in standard units.
+            size: The effective batch size that was chosen; None where there is none.
+            samples: How many draws.
+        """
+        targets, parts = self.trainer.targets, []
+        for posterior, x, _ in cases:
+            sized = posterior if size is None else resized(posterior, size)
+            parts.append(MonteCarlo(samples).outputs(sized, x, self.trainer.seed))
+        rows = torch.cat([held_out for _, _, held_out in cases])
+        order = rows.argsort()
+        predictive = likelihood.predictive(torch.cat(parts, 1)[:, order])
+        fold = torch.cat([torch.full((len(held_out),), k) for k, (_, _, held_out) in enumerate(cases)])
+        target = targets.values[rows[order]]
+        if isinstance(targets, NumberTargets) and isinstance(predictive, RegressionPredictive):
+            target, predictive = targets.in_own_values(target), targets.in_own_predictive(predictive)
+        weight = None if targets.weights is None else targets.weights[rows[order]].numpy()
+        return OutOfFold(rows[order].numpy(), fold[order].numpy(), target.numpy(), weight, predictive)
 
     def _posterior(self, stack: Stack, rows: StackedRows, units: Sequence[Affine], batch_size: int) -> Any:
         """The method's posterior over the folds' networks, in standard units, each asked about its own rows."""

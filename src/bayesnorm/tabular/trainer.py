@@ -32,10 +32,10 @@ class Trainer:
     Args:
         x: Inputs of all N training rows, (N, inputs), in single precision.
         targets: Theirs.
-        method: Of the posterior, which decides the kind of network.
+        method: The method of the posterior, which decides the kind of network.
         hidden: Units of the hidden layers.
-        learning_rate: Of Adam.
-        seed: Of weights, orders and dropout.
+        learning_rate: The step size of Adam.
+        seed: Decides initial weights, orders of rows and dropout.
         verbose: Whether to show progress.
     """
 
