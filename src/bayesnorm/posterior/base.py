@@ -130,7 +130,7 @@ class Posterior(ABC):
         )
 
     def drawn(self, n: int, seed: int) -> State:
-        """Draw as `sample` does, but keep the last draws, so that predicting again with the same seed costs no drawing."""
+        """Draw as `sample` does, and keep the draws: predicting again with the same seed then costs no drawing."""
         key = n, seed, self.executable.device
         kept: tuple[Any, State] | None = self.__dict__.get("_drawn")
         if kept is None or kept[0] != key:

@@ -99,7 +99,7 @@ class BatchNormPosterior(Posterior):
         return found
 
     def at_batch_size(self, batch_size: float) -> Self:
-        """Return the posterior of another effective batch size: the same statistics, fluctuations times sqrt(M / M')."""
+        """Return the posterior of another effective batch size: the same fluctuations times sqrt(M / M')."""
         return dataclasses.replace(self, batch_size=require_positive("batch_size", batch_size))
 
     def at_layers(self, layers: LayerChoice) -> Self:
