@@ -11,7 +11,7 @@ from ..plots.binomial import CHANCE
 from ..plots.uncertainty_error import QUANTILES
 from .classification import ClassificationTest
 from .standard_errors import CLEAR, standard_errors_from_zero
-from .verdict import CLOSE, FEW, HALF, NEAR, Grade, Verdict, on_line
+from .verdict import HALF, Grade, Verdict, judge_share, on_line
 from .words import count, percent
 
 
@@ -52,25 +52,12 @@ def honesty(test: ClassificationTest) -> Verdict:
     rows, right, expected = len(test), int(test.right.sum()), float(test.confidence.sum())
     spread = QUANTILES[CHANCE] * math.sqrt(float((test.confidence * (1 - test.confidence)).sum()))
     # Rows are whole: a promise of 113.6 is kept by 113 as well as by 114.
-    least, most = (
-        min(math.floor(expected), math.ceil(expected - spread)),
-        max(math.ceil(expected), math.floor(expected + spread)),
-    )
+    least = min(math.floor(expected), math.ceil(expected - spread))
+    most = max(math.ceil(expected), math.floor(expected + spread))
     off = (right - expected) / rows
-    grade: Grade
-    caution = ""
-    if right < least and -off > NEAR:
-        grade, say = "poor", "it is too sure of itself."
-    elif right < least:
-        grade, say, caution = "fair", "it is somewhat too sure.", "it is somewhat too sure of itself"
-    elif right > most:
-        grade, say, caution = "fair", "it is too modest.", "it is better than its probabilities say"
-    elif rows < FEW:
-        grade, say = "fair", "as it should be, but so few rows prove little."
-        caution = "too few rows were held out to tell whether its doubt is honest"
-    else:
-        grade = "good"
-        say = "as it should be" + ("." if abs(off) <= CLOSE else ", as far as so many rows can tell.")
+    too_few = "it is too sure of itself.", "it is somewhat too sure."
+    too_many = "it is too modest.", "it is better than its probabilities say"
+    grade, say, caution = judge_share(right, least, most, rows, off, "as it should be", too_few, too_many)
     headline = (
         f"By its own probabilities it should be right on {percent(expected / rows)} of rows, and it was on "
         f"{percent(right / rows)}: {say}"
@@ -81,9 +68,8 @@ def honesty(test: ClassificationTest) -> Verdict:
     )
     low = max(0.0, min(right, least) / rows - 0.05)
     place, start, end = (on_line((value / rows - low) / (1 - low)) for value in (right, least, most))
-    return Verdict(
-        "honesty", grade, headline, detail, place, (start, end), (f"{percent(low)} right", "all right"), caution
-    )
+    ends = (f"{percent(low)} right", "all right")
+    return Verdict("honesty", grade, headline, detail, place, (start, end), ends, caution)
 
 
 def usefulness(test: ClassificationTest) -> Verdict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
@@ -34,6 +34,13 @@ MANY = 500
 
 GROUP = 25
 """Fewest rows in a group of doubt."""
+
+
+class TitledPlot(Plot, Protocol):
+    """A plot that says what one should see in it."""
+
+    @property
+    def title(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -70,39 +77,33 @@ def _regression(test: RegressionTest) -> tuple[PagePicture, ...]:
     return (
         _picture(
             "prediction",
-            "Predictions should lie on the diagonal",
             PredictedTruePlot.from_test(test),
             f"Each point is a held-out row, the line through it its {level} interval; crosses lie outside.{shown}",
         ),
         _picture(
             "prediction",
-            "What is left over should have no pattern",
             ResidualPlot.from_test(test),
             "Points above the line were predicted too low, points below it too high. A bend or a slope would mean that "
             "the model misses something that its inputs could tell.",
         ),
         _picture(
             "doubt",
-            calibration.title,
             calibration,
             f"Below the diagonal the model is too sure, above it too cautious. Now: {calibration.summary}.",
         ),
         _picture(
             "doubt",
-            coverage.title,
             coverage,
             f"Rows in groups, from the least doubt to the most. Now: {coverage.summary}.",
         ),
         _picture(
             "doubt",
-            doubt.title,
             doubt,
             "Rows from the least doubt to the most. The bands are what the model expects of its errors, the dashed "
             f"lines what one error bar for all would. Now: {doubt.summary}.",
         ),
         _picture(
             "doubt",
-            retention.title,
             retention,
             "Hand the most doubted rows to an expert, and this is the error of the rest. The closer to the dotted "
             f"line, the better the doubt knows where errors are. {_gain(retention)}",
@@ -122,20 +123,17 @@ def _classification(test: ClassificationTest) -> tuple[PagePicture, ...]:
     return (
         _picture(
             "doubt",
-            reliability.title,
             reliability,
             "Rows grouped by how sure the model is. Below the diagonal it is too sure, above it too modest. "
             f"Now: right {percent(float(test.right.mean()), 1)}, sure {percent(float(test.confidence.mean()), 1)}.",
         ),
         _picture(
             "doubt",
-            entropy.title,
             entropy,
             "Share of rows with at most so much doubt. The farther the mistakes’ line lies to the right, the better.",
         ),
         _picture(
             "doubt",
-            retention.title,
             retention,
             "Hand the most doubted rows to an expert, and this is the error rate of the rest. The closer to the dotted "
             f"line, the better the doubt knows where errors are. {_gain(retention)}",
@@ -149,9 +147,9 @@ def _gain(curve: RetentionPlot) -> str:
     return "" if ratio is None else f"Now: {percent(ratio)} of what a perfect order would gain."
 
 
-def _picture(group: Literal["prediction", "doubt"], title: str, plot: Plot, caption: str) -> PagePicture:
-    prefix = type(plot).__name__
-    return PagePicture(group, title, themed_svg(lambda: _draw(plot), f"{title}. {caption}", prefix), caption)
+def _picture(group: Literal["prediction", "doubt"], plot: TitledPlot, caption: str) -> PagePicture:
+    svg = themed_svg(lambda: _draw(plot), f"{plot.title}. {caption}", type(plot).__name__)
+    return PagePicture(group, plot.title, svg, caption)
 
 
 def _draw(plot: Plot) -> Axes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -20,31 +20,38 @@ MOST_POINTS, MOST_INTERVALS = 600, 150
 
 
 @dataclass(frozen=True)
-class PredictedTruePlot:
-    """Targets against predictions, (points,), of rows evenly spaced over the predictions' order.
+class PredictedRows:
+    """Targets and predictions of test rows, (points,), evenly spaced over the predictions' order.
 
     Args:
         mean, lower, upper: Means and intervals of the predictives.
         y: The targets.
-        all_rows: Number of rows that they were taken from.
     """
 
     mean: Array
     lower: Array
     upper: Array
     y: Array
-    all_rows: int
 
     @classmethod
     def from_test(cls, test: RegressionTest) -> Self:
         """Take a selection of the test rows."""
         order = np.argsort(test.mean, kind="stable")[spread_out(len(test), MOST_POINTS)]
-        return cls(test.mean[order], test.lower[order], test.upper[order], test.y[order], len(test))
+        return cls(test.mean[order], test.lower[order], test.upper[order], test.y[order])
 
-    @property
-    def inside(self) -> np.ndarray:
-        """Mask of the points whose interval holds the target."""
-        return (self.lower <= self.y) & (self.y <= self.upper)
+    def draw_points(self, ax: Axes, height: Array) -> None:
+        """Draw points over their predictions, and crosses where an interval does not hold its target."""
+        now = style.current()
+        inside = (self.lower <= self.y) & (self.y <= self.upper)
+        held: dict[str, Any] = {"ms": 4, "mew": 0, "alpha": 0.75, "color": now.model, "label": "held by its interval"}
+        ax.plot(self.mean[inside], height[inside], "o", **held)
+        ax.plot(self.mean[~inside], height[~inside], "x", ms=5, mew=1.4, color=now.rival, label="not held")
+
+
+class PredictedTruePlot(PredictedRows):
+    """Targets against predictions."""
+
+    title = "Predictions should lie on the diagonal"
 
     def draw(self, ax: Axes | None = None) -> Axes:
         """Draw into `ax`, or into a new figure: a point for every row, its interval drawn sideways."""
@@ -56,49 +63,26 @@ class PredictedTruePlot:
         across = np.stack([self.lower[some], self.upper[some], np.full(len(some), np.nan)], axis=1).ravel()
         ax.plot(across, np.repeat(self.y[some], 3), color=now.backdrop, linewidth=0.8, alpha=0.6, label="interval")
         ax.plot(ends, ends, color=now.ink, linewidth=1.0, linestyle="--", label="perfect")
-        _points(ax, self.mean, self.y, self.inside)
+        self.draw_points(ax, self.y)
         ax.set_xlabel("predicted")
         ax.set_ylabel("true")
         style.legend(ax, loc="upper left")
         return ax
 
 
-@dataclass(frozen=True)
-class ResidualPlot:
-    """Errors of predictions, (points,), of rows evenly spaced over the predictions' order.
+class ResidualPlot(PredictedRows):
+    """Errors against predictions."""
 
-    Args:
-        mean: Predictions.
-        error: Target less prediction.
-        inside: Mask of the points whose interval holds the target.
-    """
-
-    mean: Array
-    error: Array
-    inside: np.ndarray
-
-    @classmethod
-    def from_test(cls, test: RegressionTest) -> Self:
-        """Take a selection of the test rows."""
-        order = np.argsort(test.mean, kind="stable")[spread_out(len(test), MOST_POINTS)]
-        return cls(test.mean[order], (test.y - test.mean)[order], test.inside[order])
+    title = "What is left over should have no pattern"
 
     def draw(self, ax: Axes | None = None) -> Axes:
         """Draw into `ax`, or into a new figure."""
-        now = style.current()
-        ax = style.axes(ax, style.SQUARE)
-        ax.axhline(0.0, color=now.ink, linewidth=1.0, linestyle="--")
-        _points(ax, self.mean, self.error, self.inside)
-        reach = 1.05 * float(np.abs(self.error).max()) or 1.0
+        ax, error = style.axes(ax, style.SQUARE), self.y - self.mean
+        ax.axhline(0.0, color=style.current().ink, linewidth=1.0, linestyle="--")
+        self.draw_points(ax, error)
+        reach = 1.05 * float(np.abs(error).max()) or 1.0
         ax.set_ylim(-reach, reach)
         ax.set_xlabel("predicted")
         ax.set_ylabel("true less predicted")
         style.legend(ax, loc="best")
         return ax
-
-
-def _points(ax: Axes, x: Array, y: Array, inside: np.ndarray) -> None:
-    """Draw points, and crosses where an interval does not hold its target."""
-    now = style.current()
-    ax.plot(x[inside], y[inside], "o", ms=4, mew=0, alpha=0.75, color=now.model, label="held by its interval")
-    ax.plot(x[~inside], y[~inside], "x", ms=5, mew=1.4, color=now.rival, label="not held")

@@ -9,7 +9,7 @@ import scipy
 from ..plots.binomial import CHANCE
 from .regression import RegressionTest
 from .standard_errors import CLEAR, standard_errors_from_zero
-from .verdict import CLOSE, FEW, HALF, LITTLE, NEAR, Grade, Verdict, on_line
+from .verdict import HALF, LITTLE, Grade, Verdict, judge_share, on_line
 from .words import count, number, percent
 
 
@@ -45,28 +45,10 @@ def honesty(test: RegressionTest) -> Verdict:
     rows, held = len(test), int(test.inside.sum())
     least, most = (int(bound) for bound in scipy.stats.binom.interval(CHANCE, rows, test.level))
     share = held / rows
-    grade: Grade
-    caution = ""
-    if held < least and test.level - share > NEAR:
-        grade, say = "poor", ", too few: it is too sure of itself."
-    elif held < least:
-        grade, say, caution = (
-            "fair",
-            ", a little too few: it is somewhat too sure.",
-            "it is somewhat too sure of itself",
-        )
-    elif held > most:
-        grade, say, caution = (
-            "fair",
-            ", more than promised: it is too cautious.",
-            "its intervals are wider than need be",
-        )
-    elif rows < FEW:
-        grade, say = "fair", ": as they should, but so few rows prove little."
-        caution = "too few rows were held out to tell whether its doubt is honest"
-    else:
-        grade = "good"
-        say = ": as they should" + ("." if abs(share - test.level) <= CLOSE else ", as far as so many rows can tell.")
+    off = share - test.level
+    too_few = ", too few: it is too sure of itself.", ", a little too few: it is somewhat too sure."
+    too_many = ", more than promised: it is too cautious.", "its intervals are wider than need be"
+    grade, say, caution = judge_share(held, least, most, rows, off, ": as they should", too_few, too_many)
     headline = f"{percent(test.level)} intervals held {percent(share)} of {count(rows, 'held-out row')}{say}"
     detail = (
         f"{held:,} of {rows:,} targets lay within. Honest intervals would hold between {least:,} and {most:,} of them, "

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from ..metrics import ece
-from .classification import ClassificationTest
-from .regression import RegressionTest
+from .classification import ClassificationScores, ClassificationTest
+from .regression import RegressionScores, RegressionTest
 from .words import column_of_numbers, number, percent
 
 REPEATS = 100
@@ -38,42 +38,22 @@ def score_table(test: RegressionTest | ClassificationTest) -> ScoreTable:
 
 
 def _regression(test: RegressionTest) -> ScoreTable:
-    everyone = list(test.scores().values())
+    scores = list(test.scores().values())
     level = percent(test.level)
-    shares = [score.normalised_crps for score in everyone]
+    r2 = ["–" if score.r2 != score.r2 else f"{score.r2:.3f}".replace("-", "−") for score in scores]
+    shares = [score.normalised_crps for score in scores]
+    percents = ["–" if share is None else f"{share:.1f} %".replace("-", "−") for share in shares]
+    held = [percent(score.coverage, 1) for score in scores]
+    way = "0 % is one error bar for all rows, 100 % perfect doubt; higher is better"
     return ScoreTable(
         ("This model", "One error bar", "Average"),
         (
-            (
-                "RMSE",
-                "typical error, in units of the target; lower is better",
-                _texts(score.rmse for score in everyone),
-            ),
-            (
-                "R²",
-                "share of the variation explained; 1 is best",
-                tuple("–" if score.r2 != score.r2 else f"{score.r2:.3f}".replace("-", "−") for score in everyone),
-            ),
-            (
-                "CRPS",
-                "error and doubt in one, in units of the target; lower is better",
-                _texts(score.crps for score in everyone),
-            ),
-            (
-                "Normalised CRPS",
-                "0 % is one error bar for all rows, 100 % perfect doubt; higher is better",
-                tuple("–" if share is None else f"{share:.1f} %".replace("-", "−") for share in shares),
-            ),
-            (
-                "PLL",
-                "log likelihood per row, in nats; higher is better",
-                _texts(score.pll for score in everyone),
-            ),
-            (
-                f"{level} coverage",
-                f"share of targets within their intervals; {level} is right",
-                tuple(percent(score.coverage, 1) for score in everyone),
-            ),
+            ("RMSE", "typical error, in units of the target; lower is better", _texts(scores, "rmse")),
+            ("R²", "share of the variation explained; 1 is best", tuple(r2)),
+            ("CRPS", "error and doubt in one, in units of the target; lower is better", _texts(scores, "crps")),
+            ("Normalised CRPS", way, tuple(percents)),
+            ("PLL", "log likelihood per row, in nats; higher is better", _texts(scores, "pll")),
+            (f"{level} coverage", f"share of targets within their intervals; {level} is right", tuple(held)),
         ),
         "One error bar: the same predictions with one error bar for all rows, found on validation rows. "
         "Average: always the average of the training rows, with their spread as error bar.",
@@ -81,40 +61,28 @@ def _regression(test: RegressionTest) -> ScoreTable:
 
 
 def _classification(test: ClassificationTest) -> ScoreTable:
-    everyone = list(test.scores().values())
+    scores = list(test.scores().values())
+    right = [percent(score.accuracy, 1) for score in scores]
+    gap = (
+        "mean gap between confidence and accuracy, 0 to 1; lower is better. "
+        f"Honest probabilities like the model’s would score about {number(ece_by_chance(test), 2)} here"
+    )
     return ScoreTable(
         ("This model", "Guess"),
         (
-            (
-                "Accuracy",
-                "share of rows that are right; higher is better",
-                tuple(percent(score.accuracy, 1) for score in everyone),
-            ),
-            (
-                "NLL",
-                "surprise at the true class, in nats; lower is better",
-                _texts(score.nll for score in everyone),
-            ),
-            (
-                "Brier",
-                "squared distance from the true class, 0 to 2; lower is better",
-                _texts(score.brier for score in everyone),
-            ),
-            (
-                "ECE",
-                "mean gap between confidence and accuracy, 0 to 1; lower is better. "
-                f"Honest probabilities like the model’s would score about {number(ece_by_chance(test), 2)} here",
-                _texts(score.ece for score in everyone),
-            ),
+            ("Accuracy", "share of rows that are right; higher is better", tuple(right)),
+            ("NLL", "surprise at the true class, in nats; lower is better", _texts(scores, "nll")),
+            ("Brier", "squared distance from the true class, 0 to 2; lower is better", _texts(scores, "brier")),
+            ("ECE", gap, _texts(scores, "ece")),
         ),
         "Guess: the classes’ shares in the training rows, as probabilities for every row.",
     )
 
 
-def _texts(values: Iterable[float]) -> tuple[str, ...]:
-    """Write the scores of all, with as many decimals as the model's needs."""
-    given = list(values)
-    return tuple(column_of_numbers(given, like=given[:1]))
+def _texts(scores: Sequence[RegressionScores | ClassificationScores], name: str) -> tuple[str, ...]:
+    """Write one score of all, with as many decimals as the model's needs."""
+    values = [getattr(score, name) for score in scores]
+    return tuple(column_of_numbers(values, like=values[:1]))
 
 
 def ece_by_chance(test: ClassificationTest) -> float:

@@ -10,6 +10,7 @@ from typing import Literal
 
 Grade = Literal["good", "fair", "poor"]
 Topic = Literal["prediction", "honesty", "usefulness"]
+Words = tuple[str, str]
 
 HALF = 0.5
 """Share of a guess's errors (variance, or wrong rows) that a good model has to take away."""
@@ -75,3 +76,29 @@ class Verdict:
 def on_line(value: float) -> float:
     """Return the value kept between 0 and 1."""
     return min(1.0, max(0.0, float(value)))
+
+
+def judge_share(
+    held: int, least: int, most: int, rows: int, off: float, kept: str, too_few: Words, too_many: Words
+) -> tuple[Grade, str, str]:
+    """Judge whether as many rows hold as were promised; return the grade, words for it, and the caution.
+
+    Args:
+        held: Number of rows that hold.
+        least, most: Fewest and most of them that chance alone explains.
+        rows: Number of all rows.
+        off: Share that holds, less the share that was promised.
+        kept: Words for a promise kept.
+        too_few: Words for far too few rows, and for a little too few.
+        too_many: Words for more rows than promised, and the caution.
+    """
+    if held < least and -off > NEAR:
+        return "poor", too_few[0], ""
+    if held < least:
+        return "fair", too_few[1], "it is somewhat too sure of itself"
+    if held > most:
+        return "fair", *too_many
+    if rows < FEW:
+        caution = "too few rows were held out to tell whether its doubt is honest"
+        return "fair", f"{kept}, but so few rows prove little.", caution
+    return "good", kept + ("." if abs(off) <= CLOSE else ", as far as so many rows can tell."), ""
