@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -29,43 +29,23 @@ def json_value(value: Any) -> Any:
 
 def report_from_values(values: Any) -> Report:
     """Return the report that `json_value` described."""
-    from ..report import (
-        Choice,
-        ClassificationTest,
-        Column,
-        HeldOutRows,
-        Provenance,
-        RegressionTest,
-        Report,
-        Table,
-        TriedSetting,
-    )
+    from ..report import Report
 
     try:
-        table, choice, test = dict(values["table"]), dict(values["choice"]), dict(values["test"])
-        columns = tuple(_from_fields(Column, column) for column in table.pop("columns"))
-        settings = tuple(_from_fields(TriedSetting, each) for each in choice["settings"])
-        return Report(
-            table=Table(**{**table, "columns": columns, "target": _from_fields(Column, table["target"])}),
-            rows=_from_fields(HeldOutRows, values["rows"]),
-            test=_from_fields(ClassificationTest if "probs" in test else RegressionTest, test),
-            choice=Choice(**{**choice, "settings": settings}),
-            provenance=_from_fields(Provenance, values["provenance"]),
-            method=values["method"],
-            title=values["title"],
-            warnings=tuple(values["warnings"]),
-        )
+        found: Report = _read(Report, values)
+        return found
     except (KeyError, TypeError, AttributeError) as error:
         raise FileFormatError(f"RUN: the report's numbers are damaged ({error!r}); fit it again.") from error
 
 
-def _from_fields(kind: type[Any], values: Mapping[str, Any]) -> Any:
-    """Return a dataclass made of its fields; what was a tuple or array is a list in JSON."""
-    arrays = kind.__name__ in ("RegressionTest", "ClassificationTest")
-    found = {}
-    for field in fields(kind):
-        value = values[field.name]
-        if isinstance(value, list):
-            value = np.array(value) if arrays and field.name != "classes" else tuple(value)
-        found[field.name] = value
-    return kind(**found)
+def _read(kind: Any, value: Any) -> Any:
+    """Return a JSON value as the type that a field of a dataclass has; what was a tuple or array is a list in JSON."""
+    if get_origin(kind) is tuple:
+        return tuple(_read(get_args(kind)[0], entry) for entry in value)
+    choices: list[Any] = [each for each in (kind, *get_args(kind)) if is_dataclass(each)]
+    if not choices:
+        return value
+    # Where a field may hold one of two dataclasses, the names of their fields tell which.
+    chosen = next((each for each in choices if {field.name for field in fields(each)} <= value.keys()), choices[0])
+    types = get_type_hints(chosen)
+    return chosen(**{field.name: _read(types[field.name], value[field.name]) for field in fields(chosen)})

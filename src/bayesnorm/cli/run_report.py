@@ -68,7 +68,10 @@ def make_report(
     from ..report import HeldOutRows, Provenance, Report, Table, verdicts
 
     inputs = loaded.inputs
-    columns = tuple(_column(name, kind, inputs[name], train) for name, kind in loaded.kinds.items())
+    columns = tuple(
+        _column(name, kind, inputs[name].iloc[train].dropna().to_numpy(), int(inputs[name].isna().sum()))
+        for name, kind in loaded.kinds.items()
+    )
     choice, chosen = _choice(model)
     report = Report(
         table=Table(
@@ -77,7 +80,7 @@ def make_report(
             train_rows=len(train),
             validation_rows=0,
             columns=columns,
-            target=_target(target, loaded, train),
+            target=_column(target, "category" if loaded.task is Task.classification else "number", loaded.y[train]),
         ),
         rows=HeldOutRows(
             names=tuple(inputs.columns),
@@ -97,27 +100,15 @@ def make_report(
     return RunReport(report, scores, chosen, summary)
 
 
-def _column(name: str, kind: str, column: Any, train: NDArray[np.int64]) -> Any:
-    """Return what the report tells of an input."""
+def _column(name: str, kind: str, seen: NDArray[Any], missing: int = 0) -> Any:
+    """Return what the report tells of a column, from its values in training rows."""
     from ..report import Column
 
-    seen = column.iloc[train].dropna()
-    missing = int(column.isna().sum())
     if kind == "category":
-        return Column(name, "category", categories=tuple(sorted({str(value) for value in seen})), missing=missing)
+        return Column(name, "category", categories=tuple(str(value) for value in np.unique(seen)), missing=missing)
     if not len(seen):
         return Column(name, "number", missing=missing)
-    return Column(name, "number", float(seen.min()), float(seen.median()), float(seen.max()), missing=missing)
-
-
-def _target(name: str, loaded: TrainingTable, train: NDArray[np.int64]) -> Any:
-    """Return what the report tells of the target."""
-    from ..report import Column
-
-    y = loaded.y[train]
-    if loaded.task is Task.classification:
-        return Column(name, "category", categories=tuple(str(label) for label in np.unique(y)))
-    return Column(name, "number", float(y.min()), float(np.median(y)), float(y.max()))
+    return Column(name, "number", float(seen.min()), float(np.median(seen)), float(seen.max()), missing=missing)
 
 
 def _test(
