@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Self
 
@@ -86,28 +86,21 @@ class UncertaintyErrorPlot:
             window: Number of points in a running mean; None for a fifteenth of all, at least 9.
             title: Title, which says what one should see.
         """
-        targets = regression_targets(predictive, y)
-        std = finite_std(predictive).flatten()
-        order = torch.argsort(std, stable=True)
-        middle = predictive.mean.flatten()
-        at = spread_out(len(order), BAND_POINTS)
-        shown = order[torch.from_numpy(at).to(order.device)]
+        targets = regression_targets(predictive, y).flatten()
+        middle, std = predictive.mean.flatten(), finite_std(predictive).flatten()
+        error = targets - middle
+        plot = cls.of_arrays(error, std, constant_std, target=target, unit=unit, window=window, title=title)
+        shown = torch.argsort(std, stable=True)[torch.from_numpy(plot.at).to(std.device)]
         loc, scale = predictive.loc.flatten(1)[:, shown], predictive.scale.flatten(1)[:, shown]
         floored = scale.clamp_min(torch.finfo(scale.dtype).tiny)
         some = RegressionPredictive(loc, floored, predictive.weights, predictive.noise)
         edges = {level: some.interval(level) for level in LEVELS}
+        centre = middle[shown]
         away = (pit(predictive, y).flatten() - 0.5).abs()
-        return cls._of(
-            _array(std[order]),
-            _array((targets.flatten() - middle)[order]),
-            window,
-            at=at,
-            bands={level: tuple(_array(edge - middle[shown]) for edge in pair) for level, pair in edges.items()},
+        return replace(
+            plot,
+            bands={level: (_array(low - centre), _array(high - centre)) for level, (low, high) in edges.items()},
             inside={level: float((away <= level / 2).double().mean()) for level in LEVELS},
-            constant_std=constant_std,
-            target=target,
-            unit=unit,
-            title=title,
         )
 
     @classmethod
@@ -129,13 +122,21 @@ class UncertaintyErrorPlot:
             raise InputError(f"error and std: {len(errors)} and {len(stds)} numbers; one of each per row would work.")
         if bool((stds < 0).any()):
             raise InputError(f"std: the least is {float(stds.min())}; numbers that are not negative would work.")
+        if constant_std is not None:
+            constant_std = require_positive("constant_std", constant_std)
+        points = len(stds)
+        if window is None:
+            window = min(points, max(9, round(points / 15)))
+        words = f" for {points} points; a whole number from 1 to {points} would work."
+        window = require_whole("window", window, 1, points, words=words)
         order = torch.argsort(stds, stable=True)
         ordered, off = _array(stds[order]), _array(errors[order])
-        at = spread_out(len(ordered), BAND_POINTS)
-        return cls._of(
-            ordered,
-            off,
-            window,
+        at = spread_out(points, BAND_POINTS)
+        return cls(
+            std=ordered,
+            error=off,
+            running=running_mean(np.abs(off), window),
+            window=window,
             at=at,
             bands={level: (-QUANTILES[level] * ordered[at], QUANTILES[level] * ordered[at]) for level in LEVELS},
             inside={level: float((np.abs(off) <= QUANTILES[level] * ordered).mean()) for level in LEVELS},
@@ -144,18 +145,6 @@ class UncertaintyErrorPlot:
             unit=unit,
             title=title,
         )
-
-    @classmethod
-    def _of(cls, std: np.ndarray, error: np.ndarray, window: int | None, **rest: Any) -> Self:
-        """Check what both ways to make a plot share, and average the errors."""
-        constant_std = rest["constant_std"]
-        if constant_std is not None:
-            rest["constant_std"] = require_positive("constant_std", constant_std)
-        if window is None:
-            window = min(len(std), max(9, round(len(std) / 15)))
-        words = f" for {len(std)} points; a whole number from 1 to {len(std)} would work."
-        window = require_whole("window", window, 1, len(std), words=words)
-        return cls(std=std, error=error, running=running_mean(np.abs(error), window), window=window, **rest)
 
     @property
     def rank_correlation(self) -> float | None:
@@ -193,8 +182,8 @@ class UncertaintyErrorPlot:
         beyond = np.abs(error[shown]) > top
         size, alpha = (14, 0.75) if len(shown) <= 400 else (6, 0.5)
         dots: dict[str, Any] = {"color": now.dots, "alpha": alpha, "linewidths": 0, "zorder": 2}
-        label = "error" if signed else "absolute error"
-        ax.scatter(shown[~beyond] + 1, error[shown][~beyond], s=size, label=label, **dots)
+        what = "error" if signed else "absolute error"
+        ax.scatter(shown[~beyond] + 1, error[shown][~beyond], s=size, label=what, **dots)
         if beyond.any():
             edge = np.sign(error[shown][beyond]) * top * 0.985
             ax.scatter(shown[beyond] + 1, edge, s=3 * size, marker="d", label="off the scale", **dots)
@@ -214,13 +203,10 @@ class UncertaintyErrorPlot:
         ax.set_ylim(-top if signed else 0, top)
         ax.xaxis.set_major_locator(style.matplotlib().ticker.MaxNLocator(integer=True, nbins=7))
         ax.set_xlabel("test points, from least to most doubt")
-        ax.set_ylabel(style.with_unit(" of ".join(filter(None, (self._what(signed), self.target))), self.unit))
+        ax.set_ylabel(style.with_unit(" of ".join(filter(None, (what, self.target))), self.unit))
         style.headline(ax, self.title, self.summary)
         style.legend_below(ax, 3)
         return ax
-
-    def _what(self, signed: bool) -> str:
-        return "error" if signed else "absolute error"
 
     def _edges(self, level: float, signed: bool) -> tuple[np.ndarray, np.ndarray]:
         """Return the band of a level, about 0 for signed errors and from 0 up for absolute ones."""
