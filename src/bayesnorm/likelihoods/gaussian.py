@@ -35,10 +35,7 @@ class Gaussian(FixedScale):
         object.__setattr__(self, "precision", positive_numbers("precision", self.precision))
 
     _name = "precision"
-
-    @property
-    def family(self) -> NormalNoise:
-        return NormalNoise()
+    family = NormalNoise()
 
     @property
     def noise(self) -> Tensor:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,21 +12,12 @@ from torch import Tensor
 from ..errors import InputError
 from ..predictive import GaussianPredictive
 from ..predictive.noise import LaplaceNoise, NormalNoise
-from .real_targets import RealTargets
-from .scales import (
-    LOG_STD_BOUND,
-    LOG_STD_LIMIT,
-    as_numbers,
-    bounded,
-    on_outputs,
-    output_axis,
-    per_output,
-    positive_numbers,
-)
+from .real_targets import NoiseByScale
+from .scales import LOG_STD_BOUND, LOG_STD_LIMIT, bounded, on_outputs, output_axis, per_output
 
 
 @dataclass(frozen=True)
-class Heteroscedastic(RealTargets, ABC):
+class Heteroscedastic(NoiseByScale, ABC):
     """The base of likelihoods with predicted noise."""
 
     least_outputs: ClassVar[int] = 2
@@ -35,21 +25,9 @@ class Heteroscedastic(RealTargets, ABC):
     scale: float | tuple[float, ...] = 1.0
     axis: int = field(default=1, kw_only=True)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "scale", positive_numbers("scale", self.scale))
-
     @abstractmethod
     def log_scale_of(self, output: Tensor) -> Tensor:
         """Return the logarithm of the noise's scale, kept within limits, from the output that predicts it."""
-
-    @property
-    def noise(self) -> Tensor:
-        """The factor that the predicted scale is multiplied by."""
-        return torch.tensor(self.scale, dtype=torch.float64)
-
-    def with_noise(self, noise: Tensor) -> Self:
-        return dataclasses.replace(self, scale=as_numbers(noise))
 
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
         """Return a range of factors about the mean error in units of the predicted noise, one per output of several."""
@@ -92,9 +70,7 @@ class HeteroscedasticGaussian(Heteroscedastic):
         missing: Whether NaN stands for a missing target, which then counts for nothing.
     """
 
-    @property
-    def family(self) -> NormalNoise:
-        return NormalNoise()
+    family = NormalNoise()
 
     def log_scale_of(self, output: Tensor) -> Tensor:
         return 0.5 * bounded(output, 2 * LOG_STD_LIMIT, 2 * LOG_STD_BOUND)
@@ -121,9 +97,7 @@ class HeteroscedasticLaplace(Heteroscedastic):
         missing: Whether NaN stands for a missing target, which then counts for nothing.
     """
 
-    @property
-    def family(self) -> LaplaceNoise:
-        return LaplaceNoise()
+    family = LaplaceNoise()
 
     def log_scale_of(self, output: Tensor) -> Tensor:
         return bounded(output, LOG_STD_LIMIT, LOG_STD_BOUND)

@@ -8,12 +8,12 @@ from typing import Any
 from torch import Tensor
 
 from ..predictive.noise import LaplaceNoise
-from .real_targets import ByScale
-from .scales import per_output, positive_numbers
+from .real_targets import FixedNoiseByScale
+from .scales import per_output
 
 
 @dataclass(frozen=True)
-class Laplace(ByScale):
+class Laplace(FixedNoiseByScale):
     """p(y) = exp(-|y - f| / scale) / (2 scale), in the targets' own units; its variance is 2 scale^2.
 
     Heavier tails than a Gaussian's: outliers cost less. The natural choice for networks trained on absolute errors.
@@ -26,13 +26,7 @@ class Laplace(ByScale):
 
     scale: float | tuple[float, ...] = 1.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "scale", positive_numbers("scale", self.scale))
-
-    @property
-    def family(self) -> LaplaceNoise:
-        return LaplaceNoise()
+    family = LaplaceNoise()
 
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
         """Return a range of scales about the mean absolute error, one per output where a row has several."""

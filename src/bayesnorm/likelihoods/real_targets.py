@@ -18,7 +18,7 @@ from ..predictive.base import as_targets, at_least_single
 from ..predictive.noise import NoiseFamily
 from ..predictive.regression import observed
 from .base import Likelihood
-from .scales import as_numbers, holds, like_outputs, on_outputs, require_axis, require_flag
+from .scales import as_numbers, holds, like_outputs, on_outputs, positive_numbers, require_axis, require_flag
 
 
 @dataclass(frozen=True)
@@ -117,22 +117,30 @@ class FixedScale(RealTargets, ABC):
         return RegressionPredictive(f, scale, weights, self.family, self.missing)
 
 
-class ByScale(FixedScale, ABC):
-    """A `FixedScale` whose noise is the scale itself, a field `scale` of the subclass."""
-
-    _name = "scale"
+class NoiseByScale(RealTargets, ABC):
+    """The base of likelihoods whose noise is a scale, or a factor of predicted scales: a field of the subclass."""
 
     if TYPE_CHECKING:
         scale: float | tuple[float, ...]
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "scale", positive_numbers("scale", self.scale))
+
     @property
     def noise(self) -> Tensor:
-        """The scale of the noise."""
+        """The scale of the noise, or the factor of predicted scales."""
         return torch.tensor(self.scale, dtype=torch.float64)
+
+    def with_noise(self, noise: Tensor) -> Self:
+        changed: dict[str, Any] = {"scale": as_numbers(noise)}
+        return dataclasses.replace(self, **changed)
+
+
+class FixedNoiseByScale(NoiseByScale, FixedScale, ABC):
+    """A `FixedScale` whose noise is the scale itself."""
+
+    _name = "scale"
 
     def _log_scale(self, noise: Tensor) -> Tensor:
         return noise.log()
-
-    def with_noise(self, noise: Tensor) -> Self:
-        changed: dict[str, Any] = {self._name: as_numbers(noise)}
-        return dataclasses.replace(self, **changed)

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from ..arguments import require_number
 from ..predictive.student_t import LEAST_DF, StudentTNoise
-from .real_targets import ByScale
-from .scales import per_output, positive_numbers
+from .real_targets import FixedNoiseByScale
+from .scales import per_output
 
 
 @dataclass(frozen=True)
-class StudentT(ByScale):
+class StudentT(FixedNoiseByScale):
     """(y - f) / scale ~ Student's t with `df` degrees of freedom; its variance is scale^2 df / (df - 2).
 
     A robust regression: beyond some scales, an outlier pulls the less the farther away it is.
@@ -33,7 +33,6 @@ class StudentT(ByScale):
         super().__post_init__()
         words = f"; a finite number from {LEAST_DF} would work (a mean needs more than 1)."
         object.__setattr__(self, "df", require_number("df", self.df, least=LEAST_DF, words=words))
-        object.__setattr__(self, "scale", positive_numbers("scale", self.scale))
 
     @property
     def family(self) -> StudentTNoise:
