@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from .. import files
 from ..errors import FileFormatError, InputError
+from ..metrics.checks import real_tensor
 
 KIND = "active-learner"
 
@@ -69,7 +69,7 @@ class Labels:
 
     def answer(self, rows: Sequence[int], labels: Any) -> None:
         """Keep the labels of some rows. Good ones among bad ones are kept before the error is raised."""
-        found = _as_labels(labels)
+        found = real_tensor("oracle", labels).detach().cpu().clone()
         if found.dim() == 0 or len(found) != len(rows):
             raise InputError(
                 f"oracle: gave labels of shape {tuple(found.shape)} for {len(rows)} rows; one label per row, "
@@ -126,20 +126,6 @@ class Labels:
                     f"settings as then would go on from it. Else {again}."
                 )
         self.rows, self.values, self.rounds, self.written = chosen.tolist(), values, rounds, len(values)
-
-
-def _as_labels(labels: Any) -> Tensor:
-    """Return an oracle's answer as a tensor of real numbers of its own."""
-    try:
-        found = torch.as_tensor(labels if isinstance(labels, Tensor) else np.array(labels)).detach().cpu()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(
-            f"oracle: gave {type(labels).__name__}, which is no array of numbers ({error}); one label per row would "
-            "work."
-        ) from error
-    if found.is_complex():
-        raise InputError(f"oracle: gave labels of {found.dtype}; real numbers would work.")
-    return found.clone()
 
 
 def _first_few(rows: list[int]) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ..arguments import require_positive
 from ..errors import InputError
 from ..predictive import ClassificationPredictive, RegressionPredictive
-from ..predictive.base import as_targets
+from ..predictive.base import as_targets, number_tensor
 
 
 def check_regression(predictive: Any) -> None:
@@ -112,12 +111,7 @@ def number_vector(name: str, values: Any, *, infinite: bool = True) -> Tensor:
 
 def real_tensor(name: str, values: Any) -> Tensor:
     """Return real numbers as a tensor; plain Python numbers keep all their digits."""
-    try:
-        tensor = torch.as_tensor(values if isinstance(values, Tensor) else np.array(values))
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(
-            f"{name}: {type(values).__name__} is no array of numbers ({error}); a tensor would work."
-        ) from error
+    tensor = number_tensor(name, values)
     if tensor.is_complex():
         raise InputError(f"{name}: is {tensor.dtype}; real numbers would work.")
     return tensor

@@ -63,10 +63,18 @@ class Predictive(ABC):
 
 def as_targets(y: Any, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
     """Return targets as a tensor; they may be a tensor, an array, a data frame's column or a list of numbers."""
+    return number_tensor("y", y, device, dtype)
+
+
+def number_tensor(
+    name: str, values: Any, device: torch.device | None = None, dtype: torch.dtype | None = None
+) -> Tensor:
+    """Return numbers of any kind as a tensor; plain Python numbers keep all their digits."""
     try:
-        return torch.as_tensor(y if isinstance(y, Tensor) else np.array(y), dtype=dtype, device=device)
+        return torch.as_tensor(values if isinstance(values, Tensor) else np.array(values), dtype=dtype, device=device)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"y: {type(y).__name__} is no array of numbers ({error}); a tensor would work.") from error
+        what = f"{type(values).__name__} is no array of numbers ({error})"
+        raise InputError(f"{name}: {what}; a tensor would work.") from error
 
 
 def at_least_single(values: Tensor) -> Tensor:
