@@ -10,9 +10,10 @@ import numpy as np
 
 from bayesnorm.errors import BayesNormError
 from bayesnorm.plots import style
-from bayesnorm.plots.qq import NAMES, Statistic, statistic_of
 from bayesnorm.theory import BatchSizeDiagnosis, Diagnosis
 from bayesnorm.theory.diagnosis import LEVEL
+
+from .quantile_plot import NAMES, Statistic, statistic_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,8 +19,6 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
 from bayesnorm.nets import Rescaled, paper_mlp
-from bayesnorm.plots import QQPlot
-from bayesnorm.plots.qq import NAMES, Statistic, statistic_of
 from bayesnorm.theory import Diagnosis, diagnose, diagnose_each
 from bayesnorm.theory.diagnosis import Normality
 from bayesnorm.training import train
@@ -28,6 +26,7 @@ from bayesnorm.training import train
 from .evidence import write_picture
 from .options import OUT, OutFolder
 from .panels import panels, set_figure_title
+from .quantile_plot import NAMES, QQPlot, Statistic, statistic_of
 from .rejections import RejectionPlot
 from .splits import paper_rows
 

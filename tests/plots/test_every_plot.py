@@ -17,6 +17,7 @@ import matplotlib.pyplot as pyplot
 from matplotlib.figure import Figure
 
 import bayesnorm.plots as plots
+from experiments.quantile_plot import QQPlot
 from experiments.rejections import RejectionPlot
 from experiments.sensitivity import SensitivityCurve
 
@@ -39,7 +40,6 @@ PUBLIC = {
     "EntropyPlot": plots.EntropyPlot.of({"in": CLASSES, "out": CLASSES}),
     "FunctionBands": plots.FunctionBands(X, X, {0.95: (X - 1, X + 1)}, 0.5),
     "PITHistogram": plots.PITHistogram.of(REGRESSION, REAL),
-    "QQPlot": plots.QQPlot.of_units(DIAGNOSIS, "1", batch_size=8),
     "ReliabilityDiagram": plots.ReliabilityDiagram.of(CLASSES, NUMBERS),
     "RetentionPlot": plots.RetentionPlot.of(REGRESSION, REAL),
     "SegmentationMaps": plots.SegmentationMaps.of(np.zeros((6, 8, 3)), PIXELS, PIXELS.sample(1, seed=1)[0]),
@@ -48,6 +48,7 @@ PUBLIC = {
 EVERY = {
     **PUBLIC,
     # Plots of experiments keep the same rules.
+    "QQPlot": QQPlot.of_units(DIAGNOSIS, "1", batch_size=8),
     "RejectionPlot": RejectionPlot.over_batch_sizes(DIAGNOSIS),
     "SensitivityCurve": SensitivityCurve.of({"a": {8: [1.0, 2.0], 16: [0.0, 1.0]}}, baseline=0.0),
 }

@@ -12,7 +12,6 @@ from .coverage import CoveragePlot as CoveragePlot
 from .entropy_cdf import EntropyPlot as EntropyPlot
 from .function_bands import FunctionBands as FunctionBands
 from .grid import Plot as Plot, draw_grid as draw_grid
-from .qq import QQPlot as QQPlot
 from .reliability import ReliabilityDiagram as ReliabilityDiagram
 from .retention import RetentionPlot as RetentionPlot
 from .saving import figure_svg as figure_svg, save_figure as save_figure

@@ -10,11 +10,11 @@ import numpy as np
 import scipy
 import torch
 
-from ..errors import BayesNormError
-from ..theory import BatchSizeDiagnosis, Diagnosis, Normality
-from ..theory.diagnosis import normal_quantiles
-from ..theory.kolmogorov_smirnov import critical_distance, fitted_critical_distance
-from . import style
+from bayesnorm.errors import BayesNormError
+from bayesnorm.plots import style
+from bayesnorm.theory import BatchSizeDiagnosis, Diagnosis, Normality
+from bayesnorm.theory.diagnosis import normal_quantiles
+from bayesnorm.theory.kolmogorov_smirnov import critical_distance, fitted_critical_distance
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

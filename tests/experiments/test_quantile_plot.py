@@ -11,7 +11,8 @@ import bayesnorm as bn
 from bayesnorm.theory import diagnose
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
-from bayesnorm.plots import QQPlot, save_figure
+from bayesnorm.plots import save_figure
+from experiments.quantile_plot import QQPlot
 
 X = torch.randn(300, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).exp()
 
