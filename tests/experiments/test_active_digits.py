@@ -23,7 +23,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "thompson_sampling.py"
 def curves():
     torch.set_num_threads(1)
     pytest.importorskip("sklearn", reason="needs scikit-learn")
-    return active_digits.learning_curves(2, budget=50, steps=100)
+    return active_digits.learning_curves(2, budget=50, steps=60)
 
 
 def test_curves_rise_with_labels(curves):

@@ -43,7 +43,7 @@ def test_the_picture_of_the_gap(gap):
 
 @pytest.mark.usefixtures("_real_data")
 def test_another_distribution_raises_epistemic_doubt_more_than_noise():
-    found = measure_shift(seeds=1, steps=300, most=800)
+    found = measure_shift(seeds=1, steps=150, most=800)
     least = {("power", "MCBN"): 1.0, ("power", "5 networks"): 1.2, ("protein", "5 networks"): 1.2}
     for (dataset, name), ratio in least.items():
         epistemic, aleatoric = (found.ratio(dataset, name, part) for part in (0, 1))
@@ -54,7 +54,7 @@ def test_another_distribution_raises_epistemic_doubt_more_than_noise():
 
 @pytest.mark.usefixtures("_real_data")
 def test_more_rows_leave_the_noise_and_lower_the_networks_disagreement():
-    found = measure_sizes(["power"], seeds=1, steps=400, most=2000)
+    found = measure_sizes(["power"], seeds=1, steps=200, most=2000)
     networks = "5 networks"
     assert found.ratio("power", networks, 0) < 0.9
     assert 0.75 < found.ratio("power", networks, 1) < 1.25
@@ -63,7 +63,7 @@ def test_more_rows_leave_the_noise_and_lower_the_networks_disagreement():
 
 @pytest.mark.usefixtures("_real_data")
 def test_both_parts_together_are_calibrated_best():
-    found = measure_retention(["power"], steps=400, most=1500)
+    found = measure_retention(["power"], steps=200, most=1500)
     scores = found.crps["power"]
     assert scores["both"] < scores["epistemic"]
     assert scores["both"] <= scores["aleatoric"] * 1.02
