@@ -38,14 +38,14 @@ class _Kept:
         return self.run(None, x)[0]
 
     def run(self, states: State | None, x: Any, **options: Any) -> Tensor:
-        if self.outputs is None or self.outputs[0] is not states or self.outputs[1] is not x:
+        if self.outputs is None or not _same(self.outputs, states, x):
             f = self.executable.point(x)[None] if states is None else self.executable.run(states, x, **options)
             self.outputs = states, x, f.double()
         return self.outputs[2]
 
     def moments(self, states: State, x: Any) -> tuple[Tensor, Tensor]:
         kept = self.latest_moments
-        if kept is None or kept[0] is not states or kept[1] is not x:
+        if kept is None or not _same(kept, states, x):
             if self.whole:
                 variance, mean = torch.var_mean(self.run(states, x), 0, correction=0)
             else:
@@ -63,6 +63,14 @@ class _MeanOnly(_Kept):
     def moments(self, states: State, x: Any) -> tuple[Tensor, Tensor]:
         mean, _ = self.executable.moments(states, x)
         return mean, torch.zeros_like(mean)
+
+
+def _same(kept: tuple[Any, ...], states: State | None, x: Any) -> bool:
+    """Whether what is kept is of these states and rows; a posterior under another likelihood draws the same anew."""
+    before = kept[0]
+    if kept[1] is not x or before is None or states is None:
+        return kept[1] is x and before is states
+    return before.keys() == states.keys() and all(torch.equal(before[name], states[name]) for name in states)
 
 
 def keeping(posterior: P, whole: bool) -> P:

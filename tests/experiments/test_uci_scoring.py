@@ -178,7 +178,7 @@ def test_several_scores_cost_one_run(whole):
     asked, _, _ = task()
     networks = asked.posterior.executable.executable
     asked = Asked.of_stack(Known(networks, bn.Gaussian()), asked.x, DRAWS, SPLITS, whole)
-    scores(asked, known_noise() if whole else dataclasses.replace(known_noise(), pll=None))
+    scores(asked, Noise.chosen(asked, BETWEEN, by_pll=whole))
     assert (networks.runs, networks.moments_taken) == ((1, 0) if whole else (0, 1))
     dataclasses.replace(asked, draws=2).matched(torch.ones(4))
     assert networks.runs + networks.moments_taken == 2, "fewer draws are others"

@@ -144,6 +144,9 @@ class StackedRows:
         return replace(self, table=self.table[:, :rows], lengths=self.lengths.clamp_max(rows))
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Self:
+        """Rows on a device and with a dtype; themselves where they are."""
+        if (self.x.device, self.x.dtype) == (device, dtype):
+            return self
         y = self.y if self.y is None else self.y.to(device, dtype if self.y.is_floating_point() else None)
         scales = self.scales and self.scales.to(device, dtype)
         return replace(self, x=self.x.to(device, dtype), y=y, table=self.table.to(device), scales=scales)
