@@ -22,8 +22,8 @@ from ..predictive import ClassificationPredictive, Predictive
 from .acquisitions import GreedyBatch, require_count
 from .scores import require_classification
 
+# Number of rows whose gain is brought up to date at a time.
 LAZY_ROWS = 128
-"""Number of rows whose gain is brought up to date at a time."""
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from ..predictive.base import weighted_mean
 from .acquisitions import GreedyBatch, require_count
 from .scores import finite_noise
 
+# Most memory of the matrices of a block of rows.
 BLOCK_BYTES = 2**26
-"""Most memory of the matrices of a block of rows."""
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from .report import report
 from .usage import UsageError
 from .versions import own_version
 
+# Commands that `bayesnorm` no longer has, and what to run in their place.
 MOVED = {
     "bench": "python -m experiments uci (or show, export)",
     "reproduce": "python -m experiments teye-table1 (or another table or figure; --help lists them)",
 }
-"""Commands that `bayesnorm` no longer has, and what to run in their place."""
 
 
 class Commands(TyperGroup):

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import MissingExtraError
 
+# Name of each table, and scikit-learn's function that loads it; the last column is called "target".
 BUNDLED = {
     "sklearn:diabetes": "load_diabetes",
     "sklearn:breast_cancer": "load_breast_cancer",
@@ -14,7 +15,6 @@ BUNDLED = {
     "sklearn:wine": "load_wine",
     "sklearn:digits": "load_digits",
 }
-"""Name of each table, and scikit-learn's function that loads it; the last column is called "target"."""
 
 
 def has_bundled() -> bool:

@@ -12,8 +12,8 @@ from ..errors import DataNotFoundError
 from .bundled_data import BUNDLED, has_bundled
 from .printing import show_json, show_table
 
+# Where the files of each set lie in a data folder.
 FILES: dict[str, tuple[str, ...]] = {**{name: (uci_file(name),) for name in UCI_SETS}, **IMAGE_FILES}
-"""Where the files of each set lie in a data folder."""
 
 
 def data_list(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False) -> None:

@@ -19,8 +19,8 @@ from .tables import MOST_MIB
 from .task import Task
 from .usage import UsageError
 
+# The largest seed that scikit-learn takes.
 LARGEST_SEED = 2**32 - 1
-"""The largest seed that scikit-learn takes."""
 
 
 def fit(

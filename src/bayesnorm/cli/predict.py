@@ -21,14 +21,14 @@ from .run_folder import MODEL, read_facts
 from .tables import open_table, read_chunks
 from .usage import UsageError
 
+# What stands for standard output.
 STDOUT = Path("-")
-"""What stands for standard output."""
 
+# Size of a file above which it takes --max-size to read it part by part.
 MOST_MIB_IN_PARTS = 65536
-"""Size of a file above which it takes --max-size to read it part by part."""
 
+# Rows at a time: draws of more no longer fit into the processor's cache.
 CHUNK = 2_000
-"""Rows at a time: draws of more no longer fit into the processor's cache."""
 
 
 def predict(

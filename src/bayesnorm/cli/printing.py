@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+# Digits of a number.
 DIGITS = 4
-"""Digits of a number."""
 
+# Characters of a list or dict above which only its length is shown.
 LONG = 60
-"""Characters of a list or dict above which only its length is shown."""
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:

@@ -14,8 +14,8 @@ from ..files import left_behind, partial_name, require_writable_folder, write_by
 
 MODEL, FACTS, TEST, CONTENTS, PAGE = "model.bayesnorm", "run.json", "test_predictions.csv", "report.json", "report.html"
 FORMAT, VERSION = "bayesnorm-run", 1
+# Ending of the name that a run has while another takes its place.
 OLD = "-old"
-"""Ending of the name that a run has while another takes its place."""
 
 
 def require_run_free(folder: Path, force: bool) -> None:

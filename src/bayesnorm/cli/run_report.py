@@ -19,8 +19,8 @@ from .training_table import TrainingTable
 if TYPE_CHECKING:
     from ..report import Report
 
+# Probability of the intervals that the report judges.
 LEVEL = 0.9
-"""Probability of the intervals that the report judges."""
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ from typing import Any
 from ..errors import InputError, MissingExtraError
 
 DELIMITERS = (",", ";", "\t", "|")
+# Size of a file above which it takes --max-size to read it whole.
 MOST_MIB = 1024
-"""Size of a file above which it takes --max-size to read it whole."""
 
+# Lines that are looked at to find out how a file is written.
 SNIFFED = 100
-"""Lines that are looked at to find out how a file is written."""
 
 _PACKED = {".gz", ".zip", ".bz2", ".xz", ".zst", ".7z"}
 _OTHER = {".xlsx": "a spreadsheet", ".xls": "a spreadsheet", ".ods": "a spreadsheet", ".json": "JSON", ".html": "HTML"}

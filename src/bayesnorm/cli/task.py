@@ -15,14 +15,14 @@ from ..errors import InputError
 if TYPE_CHECKING:
     from ..tabular.column_types import Kind
 
+# Number of different values up to which whole numbers are taken for classes.
 FEW_VALUES = 10
-"""Number of different values up to which whole numbers are taken for classes."""
 
+# Rows below which there are too few to train on some and test on others.
 LEAST_ROWS = 12
-"""Rows below which there are too few to train on some and test on others."""
 
+# Size up to which floats hold all whole numbers exactly.
 EXACT = 2**53
-"""Size up to which floats hold all whole numbers exactly."""
 
 
 class Task(StrEnum):

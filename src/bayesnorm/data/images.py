@@ -30,8 +30,8 @@ NOTMNIST_CLASSES: tuple[str, ...] = tuple("ABCDEFGHIJ")
 CAMVID_CLASSES: tuple[str, ...] = (
     "sky", "building", "pole", "road", "pavement", "tree", "sign", "fence", "car", "pedestrian", "bicyclist",
 )  # fmt: skip
+# Label of CamVid pixels that belong to no class; leave them out of losses and scores.
 CAMVID_VOID = 11
-"""Label of CamVid pixels that belong to no class; leave them out of losses and scores."""
 
 IMAGENET_MEAN: tuple[float, float, float] = (0.485, 0.456, 0.406)
 IMAGENET_STD: tuple[float, float, float] = (0.229, 0.224, 0.225)
@@ -43,13 +43,13 @@ _CAMVID_LABELS = "camvid/labels_180x240.npz"
 _CAMVID_SHEETS = {split: f"camvid/{split}_180x240.webp" for split in ("train", "val", "test")}
 _NOTMNIST = "notmnist/notmnist_small.npz"
 
+# Where the files of each image set lie in a data folder.
 IMAGE_FILES: dict[str, tuple[str, ...]] = {
     "cifar10": (_CIFAR10_LABELS, *(f"cifar10/{sheet}.webp" for sheet in _CIFAR10_SHEETS.values())),
     "svhn": (_SVHN_LABELS, _SVHN_SHEET),
     "camvid": (_CAMVID_LABELS, *_CAMVID_SHEETS.values()),
     "notmnist": (_NOTMNIST,),
 }
-"""Where the files of each image set lie in a data folder."""
 
 
 def load_cifar10(split: str = "test", rows: Rows = None) -> tuple[Images, ClassNumbers]:

@@ -8,8 +8,8 @@ from ..errors import BayesNormError, FileFormatError
 from .archives import read_npz
 from .folders import find
 
+# Names that `load_uci` takes; energy is the heating load, wine is red wine.
 UCI_SETS: tuple[str, ...] = ("boston", "concrete", "energy", "kin8nm", "power", "protein", "wine", "yacht")
-"""Names that `load_uci` takes; energy is the heating load, wine is red wine."""
 
 
 def uci_file(name: str) -> str:

@@ -26,11 +26,11 @@ from ..predictive.base import at_least_single
 from .base import CoordinatePosterior, Drawable, Engine, in_coordinates
 from .gaussian_outputs import GaussianOutputs
 
+# Input elements whose graph is held at a time; all layers' activations of a network are some hundred times that.
 GRAPH_ELEMENTS = 2**18
-"""Input elements whose graph is held at a time; all layers' activations of a network are some hundred times that."""
 
+# Memory for the Jacobian of one block of rows.
 BLOCK_BYTES = 256 * 2**20
-"""Memory for the Jacobian of one block of rows."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from ..likelihoods import Likelihood
 from ..predictive import Predictive
 from ..predictive.base import at_least_single
 
+# Cheap draws of the outputs (no network pass) where a likelihood has no closed form, half of them mirrored.
 SOFTMAX_SAMPLES = 256
-"""Cheap draws of the outputs (no network pass) where a likelihood has no closed form, half of them mirrored."""
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from ..errors import InputError
 from .classes import ClassTargets, with_zero
 from .scales import LOG_STD_BOUND, LOG_STD_LIMIT, bounded, require_flag
 
+# Noisy logits that are held at a time, where that is more than one sample's.
 BLOCK_NUMBERS = 2**20
-"""Noisy logits that are held at a time, where that is more than one sample's."""
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from torch import Tensor
 from ..arguments import as_whole
 from ..errors import BayesNormError, InputError
 
+# Logarithms of standard deviations or scales up to this size are taken as they are: from 3e-7 to 3e6.
 LOG_STD_LIMIT = 15.0
-"""Logarithms of standard deviations or scales up to this size are taken as they are: from 3e-7 to 3e6."""
 
+# Bound that larger ones approach ever more slowly: from 2e-9 to 5e8, and with a slope everywhere.
 LOG_STD_BOUND = 20.0
-"""Bound that larger ones approach ever more slowly: from 2e-9 to 5e8, and with a slope everywhere."""
 
 
 def positive_numbers(name: str, given: Any) -> float | tuple[float, ...]:

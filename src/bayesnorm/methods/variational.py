@@ -47,8 +47,8 @@ from ..posterior import VariationalPosterior, WeightDistribution, WeightPrior
 from ..training import train
 from .batchnorm_method import default_likelihood
 
+# Standard deviation that trained weights of zero start with.
 LEAST_STD = 1e-4
-"""Standard deviation that trained weights of zero start with."""
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from .crps import crps
 from .pll import VARIANCE_FLOOR, gaussian_log_prob, pll
 from .points import MEMORY, mean_over_points
 
+# CRPS of the best Gaussian at distance 1 from the target, 0.594904.
 OPTIMAL_CRPS = math.erf(math.sqrt(math.log(2) / 2))
-"""CRPS of the best Gaussian at distance 1 from the target, 0.594904."""
 
+# Newton steps at most; a dozen are common.
 STEPS = 200
-"""Newton steps at most; a dozen are common."""
 
 
 def constant_variance(mean: Any, y: Any, *, per_output: bool = False, floor: float = VARIANCE_FLOOR) -> Tensor:

@@ -12,9 +12,9 @@ from ..predictive.base import mixture_log
 from .checks import check_floor, check_form, finite_std, observed_targets
 from .points import MEMORY, map_points, mean_over_points, of_seen
 
+# Least variance that a log likelihood believes in, in squared target units. A density is unbounded at variance 0, so
+# some floor is needed; for targets far from unit size, pass one of your own, such as 1e-12 times their variance.
 VARIANCE_FLOOR = 1e-12
-"""Least variance that a log likelihood believes in, in squared target units. A density is unbounded at variance 0,
-so some floor is needed; for targets far from unit size, pass one of your own, such as 1e-12 times their variance."""
 
 
 def pll(

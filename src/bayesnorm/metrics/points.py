@@ -10,14 +10,14 @@ from torch import Tensor
 from ..errors import InputError
 from ..predictive import RegressionPredictive
 
+# Bytes that a score over all draws may use on top of its arguments.
 MEMORY = 2**30
-"""Bytes that a score over all draws may use on top of its arguments."""
 
+# Numbers in one array of a block on a CPU: small enough to stay in its cache.
 CACHED_NUMBERS = 2**19
-"""Numbers in one array of a block on a CPU: small enough to stay in its cache."""
 
+# Arrays of a block's size that are alive at once, generously counted.
 ARRAYS = 8
-"""Arrays of a block's size that are alive at once, generously counted."""
 
 
 def map_points(

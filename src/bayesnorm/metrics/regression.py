@@ -15,8 +15,8 @@ from ..predictive.regression import require_level
 from .checks import check_regression, finite_std, number_vector, observed_targets
 from .points import MEMORY, map_points, mean_over_points
 
+# The quantiles that `quantile_calibration_error` looks at: 1 % to 99 %.
 LEVELS = tuple(percent / 100 for percent in range(1, 100))
-"""The quantiles that `quantile_calibration_error` looks at: 1 % to 99 %."""
 
 
 def rmse(predictive: RegressionPredictive, y: Any, *, each: int = 0) -> Tensor:

@@ -21,23 +21,23 @@ from .crps import crps
 from .pll import gaussian_pll, pll
 from .regression import coverage, mae, quantile_calibration_error, rmse, sharpness, width
 
+# Scores of a set that are the mean of its points' scores.
 MEANS = (mae, coverage, width, pll, gaussian_pll, crps, nll, brier, accuracy)
-"""Scores of a set that are the mean of its points' scores."""
 
+# Scores of a set that are the root of such a mean.
 ROOTS = (rmse, sharpness)
-"""Scores of a set that are the root of such a mean."""
 
+# Scores of the predictive alone.
 WITHOUT_TARGETS = (width, sharpness)
-"""Scores of the predictive alone."""
 
+# Scores that need all points at once, but of their draws only the mixture.
 MIXTURES = (ece, mean_iou)
-"""Scores that need all points at once, but of their draws only the mixture."""
 
+# Scores where more is better.
 HIGHER = (pll, gaussian_pll, accuracy, mean_iou)
-"""Scores where more is better."""
 
+# Scores where less is better.
 LOWER = (mae, rmse, quantile_calibration_error, crps, nll, brier, ece)
-"""Scores where less is better."""
 
 
 class ScoreMetric(Metric):  # type: ignore[misc, unused-ignore]

@@ -10,8 +10,8 @@ from torch import nn
 from ..arguments import as_whole, require_number, require_seed
 from ..errors import BayesNormError
 
+# Standard deviation of the normal that weights are drawn from, before it is cut off at two of them.
 WEIGHT_STD = 0.1
-"""Standard deviation of the normal that weights are drawn from, before it is cut off at two of them."""
 
 
 def paper_mlp(

@@ -7,8 +7,8 @@ import scipy
 
 from ..errors import BayesNormError
 
+# Probability of the ranges that are explained by chance.
 CHANCE = 0.95
-"""Probability of the ranges that are explained by chance."""
 
 
 def binomial_band(count: int | np.ndarray, probability: float | np.ndarray) -> tuple[np.ndarray, np.ndarray]:

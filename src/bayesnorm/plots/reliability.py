@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Accuracy should equal confidence"
+# Width in confidence that the number above a bar takes.
 ROOM = 0.035
-"""Width in confidence that the number above a bar takes."""
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Dropping the most doubtful points should lower the error"
+# Most points of a line that are drawn.
 POINTS = 400
-"""Most points of a line that are drawn."""
 
+# Fewest points kept that a line begins with, or a hundredth of all: a mean of fewer is noise. (Half, of very few.)
 FEWEST = 5
-"""Fewest points kept that a line begins with, or a hundredth of all: a mean of fewer is noise. (Half, of very few.)"""
 
 
 @dataclass(frozen=True)

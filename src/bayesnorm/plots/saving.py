@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 SVG = "{http://www.w3.org/2000/svg}"
 XLINK = "{http://www.w3.org/1999/xlink}"
+# Numbers with more digits than a hundredth of a point, which nobody sees.
 LONG = re.compile(r"-?\d+\.\d{3,}")
-"""Numbers with more digits than a hundredth of a point, which nobody sees."""
 REFERENCE = re.compile(r"#([\w.-]+)")
 
 
@@ -59,8 +59,8 @@ def figure_svg(picture: Axes | Figure, *, prefix: str | None = None) -> str:
     return text.replace(PLACEHOLDER, own)
 
 
+# Stands for the prefix until the text, and so its digest, is known.
 PLACEHOLDER = "bayesnorm-id"
-"""Stands for the prefix until the text, and so its digest, is known."""
 
 
 def _figure(picture: Axes | Figure) -> Figure:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 TITLE = "Doubt should lie on borders and on mistakes"
 DOUBTS = {"entropy": "entropy", "mutual_information": "mutual information"}
 
+# Colours of the classes: Okabe and Ito's, then Tol's muted ones; the class's name stands beside each.
 COLOURS = (
     style.BLUE,
     style.ORANGE,
@@ -34,11 +35,10 @@ COLOURS = (
     "#44AA99",
     "#AA4499",
 )
-"""Colours of the classes: Okabe and Ito's, then Tol's muted ones; the class's name stands beside each."""
 
 VOID = "#808080"
+# Foot and height of the panels within the axes.
 BOX = (0.18, 0.74)
-"""Foot and height of the panels within the axes."""
 
 
 @dataclass(frozen=True)

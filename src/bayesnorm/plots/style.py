@@ -32,11 +32,11 @@ BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, YELLOW, BLACK = (
     "#000000",
 )
 
+# Width and height in inches of a plot alone.
 FIGURE = (7.0, 4.6)
-"""Width and height in inches of a plot alone."""
 
+# Width and height in inches of a plot alone whose axes share one scale.
 SQUARE = (5.6, 5.2)
-"""Width and height in inches of a plot alone whose axes share one scale."""
 
 
 class Look(NamedTuple):
@@ -215,8 +215,8 @@ def headline(ax: Axes, title: str, detail: str = "") -> None:
         )
 
 
+# Mark by which a figure of many panels finds the line below a headline.
 DETAIL = "detail"
-"""Mark by which a figure of many panels finds the line below a headline."""
 
 
 def legend(ax: Axes, **options: Any) -> None:

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 TITLE = "Where doubt is large, errors should be large"
 LEVELS = (0.5, 0.95)
+# Standard deviations from a normal's mean to the edges of its central intervals.
 QUANTILES = {level: NormalDist().inv_cdf((1 + level) / 2) for level in LEVELS}
-"""Standard deviations from a normal's mean to the edges of its central intervals."""
 
+# Most points at which bands and lines are drawn; the running mean at each is still that of all rows.
 BAND_POINTS = 300
-"""Most points at which bands and lines are drawn; the running mean at each is still that of all rows."""
 
+# Most single errors that are drawn.
 DOTS = 800
-"""Most single errors that are drawn."""
 
 
 @dataclass(frozen=True)

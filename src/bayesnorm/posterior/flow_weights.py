@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from .flows import Flow
 from .weight_distributions import WeightDistribution, WeightPrior
 
+# Standard deviation that z_0 starts with, about 1.
 Z_STD = 0.1
-"""Standard deviation that z_0 starts with, about 1."""
 
 
 class FlowWeights(WeightDistribution):

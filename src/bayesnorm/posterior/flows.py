@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 GATE_BIAS = 2.0
+# Standard deviation of the weights that mu and g start with.
 SMALL = 0.01
-"""Standard deviation of the weights that mu and g start with."""
 
 
 class MaskedStep(nn.Module):

@@ -8,11 +8,11 @@ from torch import Tensor
 from .base import weighted_mean
 from .noise import NoiseFamily
 
+# Most steps of Newton's method; what has not settled by then, as between draws that lie far apart, is bisected.
 STEPS = 12
-"""Most steps of Newton's method; what has not settled by then, as between draws that lie far apart, is bisected."""
 
+# Most bisections of a bracket: past single precision, and near double's.
 HALVINGS = 60
-"""Most bisections of a bracket: past single precision, and near double's."""
 
 
 def tail_quantile(loc: Tensor, scale: Tensor, weights: Tensor, noise: NoiseFamily, tail: float, side: int) -> Tensor:

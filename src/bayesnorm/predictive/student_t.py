@@ -18,17 +18,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
+# Degrees of freedom from which a mean distance is finite by a margin that quadrature can do with.
 LEAST_DF = 1.1
-"""Degrees of freedom from which a mean distance is finite by a margin that quadrature can do with."""
 
+# Distances in normal deviates that the distribution function is tabulated up to: its tail there is about 1e-280.
 DEVIATE_REACH, DEVIATE_PIECES = 36.0, 2048
-"""Distances in normal deviates that the distribution function is tabulated up to: its tail there is about 1e-280."""
 
+# Distances of two noises are tabulated up to log(1 + z) of this, z = 2e5; beyond, they follow the tails' power law.
 LOG_REACH, LOG_PIECES = 12.0, 1024
-"""Distances of two noises are tabulated up to log(1 + z) of this, z = 2e5; beyond, they follow the tails' power law."""
 
+# Points of integrals over the noise: for the table, and for single distances (which are right to 1e-6).
 FINE_POINTS, COARSE_POINTS = 2001, 401
-"""Points of integrals over the noise: for the table, and for single distances (which are right to 1e-6)."""
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ import numpy as np
 
 from .classification import ClassificationTest
 
+# Most classes in a table of all pairs; of more, a list of the worst says more.
 MOST_CLASSES = 12
-"""Most classes in a table of all pairs; of more, a list of the worst says more."""
 
+# Length of that list.
 MOST_PAIRS = 15
-"""Length of that list."""
 
 
 @dataclass(frozen=True)

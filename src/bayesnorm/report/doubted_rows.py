@@ -12,17 +12,17 @@ from .contents import Column, Report
 from .regression import RegressionTest
 from .words import column_of_numbers, number, percent
 
+# Most and fewest rows of the table, and how many cells it may have before it gets shorter.
 MOST_ROWS, FEWEST_ROWS, MOST_CELLS = 300, 50, 9000
-"""Most and fewest rows of the table, and how many cells it may have before it gets shorter."""
 
+# Most input columns that are shown.
 MOST_COLUMNS = 60
-"""Most input columns that are shown."""
 
+# Most characters in a cell.
 LONGEST = 60
-"""Most characters in a cell."""
 
+# Size up to which whole numbers are written in full.
 LARGEST_WHOLE = 1e15
-"""Size up to which whole numbers are written in full."""
 
 
 @dataclass(frozen=True)

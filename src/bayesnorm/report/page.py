@@ -23,11 +23,11 @@ from .themed_svg import colour_variables
 from .verdict import SYMBOLS
 from .words import count, duration, number, percent, unbroken
 
+# Most categories that are named in the list of columns.
 MOST_CATEGORIES = 6
-"""Most categories that are named in the list of columns."""
 
+# Most columns in that list.
 MOST_COLUMNS = 200
-"""Most columns in that list."""
 
 
 def write_report(report: Report, path: str | os.PathLike[str]) -> None:

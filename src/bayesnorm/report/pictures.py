@@ -26,14 +26,14 @@ from .words import percent
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Width and height in inches: small enough that words stay legible on a phone.
 SIZE = (4.7, 3.9)
-"""Width and height in inches: small enough that words stay legible on a phone."""
 
+# Number of rows from which the confidence of classes is parted into ten bins rather than five.
 MANY = 500
-"""Number of rows from which the confidence of classes is parted into ten bins rather than five."""
 
+# Fewest rows in a group of doubt.
 GROUP = 25
-"""Fewest rows in a group of doubt."""
 
 
 class TitledPlot(Plot, Protocol):

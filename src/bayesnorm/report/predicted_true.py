@@ -15,8 +15,8 @@ from .regression import RegressionTest
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Most points and intervals that a picture can show before it is a blot.
 MOST_POINTS, MOST_INTERVALS = 600, 150
-"""Most points and intervals that a picture can show before it is a blot."""
 
 
 @dataclass(frozen=True)

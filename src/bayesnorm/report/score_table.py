@@ -13,8 +13,8 @@ from .classification import ClassificationScores, ClassificationTest
 from .regression import RegressionScores, RegressionTest
 from .words import column_of_numbers, number, percent
 
+# Number of times that labels are drawn from the model's probabilities, to see what chance makes of the ECE.
 REPEATS = 100
-"""Number of times that labels are drawn from the model's probabilities, to see what chance makes of the ECE."""
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import scipy
 
 from .arrays import Array
 
+# Standard errors from zero at which a difference is called clear.
 CLEAR = 2.0
-"""Standard errors from zero at which a difference is called clear."""
 
 
 def standard_errors_from_zero(differences: Array) -> float:

@@ -12,20 +12,20 @@ Grade = Literal["good", "fair", "poor"]
 Topic = Literal["prediction", "honesty", "usefulness"]
 Words = tuple[str, str]
 
+# Share of a guess's errors (variance, or wrong rows) that a good model has to take away.
 HALF = 0.5
-"""Share of a guess's errors (variance, or wrong rows) that a good model has to take away."""
 
+# A share that is off by more than chance, but by no more than this, is only fairly wrong.
 NEAR = 0.03
-"""A share that is off by more than chance, but by no more than this, is only fairly wrong."""
 
+# A share this close to what was promised needs no further words.
 CLOSE = 0.02
-"""A share this close to what was promised needs no further words."""
 
+# Below so many rows no share is called honest: almost any would pass.
 FEW = 30
-"""Below so many rows no share is called honest: almost any would pass."""
 
+# Percent of the way to perfect doubt that are hardly worth the name, however clear they are.
 LITTLE = 5.0
-"""Percent of the way to perfect doubt that are hardly worth the name, however clear they are."""
 
 QUESTIONS: dict[Topic, str] = {
     "prediction": "Does it predict?",

@@ -24,8 +24,8 @@ from .scored_outputs import REFINEMENTS, Between, Case, Score, ScoredOutputs
 
 P = TypeVar("P", bound=Posterior)
 
+# Effective batch sizes from 1 to 4096 are looked at.
 LARGEST_LOG2_BATCH_SIZE = 12
-"""Effective batch sizes from 1 to 4096 are looked at."""
 
 
 def calibrate(

@@ -28,12 +28,12 @@ Case = tuple[Posterior, Any, Any]
 
 Between = tuple[float, float]
 
+# Golden-section steps in the search for a noise: it is then known to some 1e-5 of itself, its score far better.
 REFINEMENTS = 20
-"""Golden-section steps in the search for a noise: it is then known to some 1e-5 of itself, its score far better."""
 
 
+# Moments up to which a search is made on the CPU: at every look, it would wait for a GPU longer than that computes.
 FEW_NUMBERS = 2**15
-"""Moments up to which a search is made on the CPU: at every look, it would wait for a GPU longer than that computes."""
 
 
 class ScoredOutputs:

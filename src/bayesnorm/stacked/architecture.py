@@ -12,6 +12,7 @@ from torch import nn
 
 from ..errors import NetworkError
 
+# Activations without parameters that look at one number at a time.
 ELEMENTWISE: tuple[type[nn.Module], ...] = (
     nn.CELU,
     nn.ELU,
@@ -31,7 +32,6 @@ ELEMENTWISE: tuple[type[nn.Module], ...] = (
     nn.Softsign,
     nn.Tanh,
 )
-"""Activations without parameters that look at one number at a time."""
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from .passes import network_slices, normalised, piece_size, run_layers, unchange
 from .rows import StackedRows
 from .stack import Stack
 
+# Rows of the batches whose moments are taken, about.
 ROWS_SEEN = 8192
-"""Rows of the batches whose moments are taken, about."""
 
 
 @torch.no_grad()

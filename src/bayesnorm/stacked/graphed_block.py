@@ -11,8 +11,8 @@ from torch import Tensor
 from ..errors import BayesNormWarning
 from .training_block import Block
 
+# Steps before recording, in which libraries choose their kernels and take their memory.
 WARM_UP = 3
-"""Steps before recording, in which libraries choose their kernels and take their memory."""
 
 
 class GraphedBlock(Block):

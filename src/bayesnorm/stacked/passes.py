@@ -14,8 +14,8 @@ from .cores import in_threads
 from .masks import Masks
 from .stack import Stack
 
+# Numbers in the largest activation of a piece: what a core's cache holds, or half a gigabyte.
 PIECE = {"cpu": 2**18, "cuda": 2**26}
-"""Numbers in the largest activation of a piece: what a core's cache holds, or half a gigabyte."""
 
 Normalise = Callable[[Norm, Tensor], Tensor]
 """What a batch-norm layer makes of its input h, (networks, draws, rows, channels)."""

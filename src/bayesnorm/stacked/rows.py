@@ -13,8 +13,8 @@ from ..arguments import require_whole
 from ..errors import InputError
 from ..network import as_input, as_tensor
 
+# A column whose standard deviation is a smaller share of its mean is constant but for rounding.
 CONSTANT = 1e-12
-"""A column whose standard deviation is a smaller share of its mean is constant but for rounding."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,8 +20,8 @@ from .trained_layers import TrainedDense, TrainedDrop, TrainedLayer, TrainedNorm
 RowLoss = Callable[[Tensor, Tensor], Tensor]
 """`loss(f, y)`, of outputs (networks, rows, outputs) and targets (networks, rows, ...): (networks, rows)."""
 
+# Most numbers of x that are fetched at once.
 GATHERED = 2**18
-"""Most numbers of x that are fetched at once."""
 
 
 def half_squared_error(f: Tensor, y: Tensor) -> Tensor:

@@ -20,17 +20,17 @@ from .rows import StackedRows
 from .stack import Stack
 from .training_block import Block, Settings, blocks_of
 
+# Most working memory of the networks that a CPU trains together: about what its caches hold.
 CPU_BYTES = 2**24
-"""Most working memory of the networks that a CPU trains together: about what its caches hold."""
 
+# Share of a GPU's free memory for the networks that it trains together: a recorded step keeps all it ever holds.
 GPU_SHARE = 0.1
-"""Share of a GPU's free memory for the networks that it trains together: a recorded step keeps all it ever holds."""
 
+# Networks in a block below which another core of a CPU is not worth a block of its own.
 FEWEST_TOGETHER = 32
-"""Networks in a block below which another core of a CPU is not worth a block of its own."""
 
+# Share of a GPU's networks that must go on for its blocks to stay: recording their steps anew takes time.
 WORTH_PACKING = 0.75
-"""Share of a GPU's networks that must go on for its blocks to stay: recording their steps anew takes time."""
 
 Evaluate = Callable[[Stack, Tensor], Tensor | Mapping[str, Tensor]]
 """`evaluate(stack, members)`: scores of the networks `members`, (A,), all in `stack`: (A,), or several by name."""

@@ -39,8 +39,8 @@ from .trainer import Trainer
 
 CALIBRATION_ROWS = 10_000
 ELBO_ROWS = 2_000
+# Batches that the normal distributions of "gaussian" and "stochastic" are learned from.
 STATES = 256
-"""Batches that the normal distributions of "gaussian" and "stochastic" are learned from."""
 
 LEAST_DECAY = 1e-12  # of a prior, which has to have some; it does not move the bound's maximum
 

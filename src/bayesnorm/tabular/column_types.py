@@ -42,8 +42,8 @@ Kind = Literal["number", "category"]
 Contents = Literal["numbers", "truths", "complex numbers", "dates", "date objects", "categories", "text"]
 """What a column holds as it comes, by its type and, where that says nothing, by its values."""
 
+# Share of numbers above which a column with some text among them is taken for a mistake.
 MOSTLY = 0.5
-"""Share of numbers above which a column with some text among them is taken for a mistake."""
 
 NUMBER_WITH_COMMAS = r"\s*[+-]?\d[\d.]*,[\d.,]*\d\s*"
 WHOLE_WITH_POINT = re.compile(r"^([+-]?\d+)\.0+$")

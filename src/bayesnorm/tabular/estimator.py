@@ -34,8 +34,8 @@ from .targets import Targets
 from .trainer import Trainer
 from .training_rows import as_input_errors, check_frame, row_weights
 
+# Number of folds that likeness is measured by where cross-validation was not wanted.
 LIKENESS_FOLDS = 5
-"""Number of folds that likeness is measured by where cross-validation was not wanted."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -22,17 +22,17 @@ from .search_results import OutOfFold
 from .targets import Affine, NumberTargets
 from .trainer import Trainer
 
+# Draws that settings are compared with.
 DRAWS = 32
-"""Draws that settings are compared with."""
 
+# Steps in the search for the noise, which need not be exact to compare settings.
 REFINEMENTS = 8
-"""Steps in the search for the noise, which need not be exact to compare settings."""
 
+# Held-out rows that a setting is scored on, of all folds together.
 MOST_ROWS = 5_000
-"""Held-out rows that a setting is scored on, of all folds together."""
 
+# Effective batch sizes that are looked at, times that of training.
 SIZES = (1.0, 4.0, 16.0)
-"""Effective batch sizes that are looked at, times that of training."""
 
 
 FoldCase = tuple[Posterior, Tensor, Tensor]

@@ -17,11 +17,11 @@ from torch import Tensor
 from ..predictive import RegressionPredictive
 from .column_types import Numbers
 
+# Levels between 0 and 1 that are kept.
 STEPS = 1000
-"""Levels between 0 and 1 that are kept."""
 
+# Largest level that is taken; the interval of level 1 is infinite.
 WIDEST = 1 - 1e-9
-"""Largest level that is taken; the interval of level 1 is infinite."""
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,14 @@ from sklearn.covariance import ledoit_wolf
 
 from .column_types import Numbers
 
+# Share of held-out training rows that are not unlike.
 QUANTILE = 0.995
-"""Share of held-out training rows that are not unlike."""
 
+# Number of features above which each counts for itself, without covariances.
 MOST_CORRELATED = 300
-"""Number of features above which each counts for itself, without covariances."""
 
+# Least variance of a direction, in standardised features: categories that exclude each other leave some with none.
 RIDGE = 1e-6
-"""Least variance of a direction, in standardised features: categories that exclude each other leave some with none."""
 
 
 @dataclass(frozen=True)

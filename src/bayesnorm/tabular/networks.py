@@ -15,11 +15,11 @@ from ..posterior import Posterior
 
 METHODS = ("mcbn", "gaussian", "stochastic", "dropout", "ensemble")
 
+# Epsilon of batch norm; units that are constant on a batch stay finite.
 EPS = 1e-5
-"""Epsilon of batch norm; units that are constant on a batch stay finite."""
 
+# Directions that "gaussian" keeps of the batch statistics' covariance.
 RANK = 64
-"""Directions that "gaussian" keeps of the batch statistics' covariance."""
 
 
 def network_for(

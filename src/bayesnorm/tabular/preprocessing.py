@@ -26,23 +26,23 @@ from numpy.typing import NDArray
 from ..errors import FileFormatError, InputError
 from .column_types import ColumnValues, Numbers, as_numbers, as_texts, is_text, read_columns
 
+# Interquartile range of the standard normal distribution.
 NORMAL_RANGE = 1.3489795
-"""Interquartile range of the standard normal distribution."""
 
+# Size of z up to which it is left alone.
 LINEAR = 10.0
-"""Size of z up to which it is left alone."""
 
+# Larger numbers are taken for this one, so that no difference overflows.
 LARGEST = 1e300
-"""Larger numbers are taken for this one, so that no difference overflows."""
 
+# Categories of a column that have a feature of their own.
 MOST_CATEGORIES = 30
-"""Categories of a column that have a feature of their own."""
 
+# Rows below which a category is rare.
 LEAST_ROWS = 2
-"""Rows below which a category is rare."""
 
+# Least standard deviation that a feature which is on or off is divided by.
 LEAST_STD = 0.1
-"""Least standard deviation that a feature which is on or off is divided by."""
 
 
 @dataclass(frozen=True)

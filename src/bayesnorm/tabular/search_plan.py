@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+# Number of rows above which 3 folds are enough.
 MOST_FOLDED = 20_000
-"""Number of rows above which 3 folds are enough."""
 
+# Rows that one network of a small or a large table sees in all its epochs.
 ROWS_SEEN, MOST_ROWS_SEEN = 500_000, 2_500_000
-"""Rows that one network of a small or a large table sees in all its epochs."""
 
 
 @dataclass(frozen=True)

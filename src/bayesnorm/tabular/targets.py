@@ -22,8 +22,8 @@ from ..nets import Rescaled
 from ..predictive import ClassificationPredictive, RegressionPredictive
 from ..stacked import RowLoss, half_squared_error
 
+# Size up to which targets are taken; their squares have to be numbers too.
 LARGEST_TARGET = 1e100
-"""Size up to which targets are taken; their squares have to be numbers too."""
 
 Affine = tuple[Tensor, Tensor]
 """A mean and a standard deviation for each column, as a unit to measure in."""

@@ -18,11 +18,11 @@ from .networks import network_for
 from .search_plan import SearchPlan
 from .targets import Affine, Targets
 
+# What the learning rate is multiplied by in the end, one after the other, and for which share of the epochs each.
 COOLING, COOLING_EPOCHS = (1 / 3, 1 / 10), 1 / 10
-"""What the learning rate is multiplied by in the end, one after the other, and for which share of the epochs each."""
 
+# Most epochs of the last layer alone.
 HEAD_EPOCHS = 200
-"""Most epochs of the last layer alone."""
 
 
 @dataclass(frozen=True, eq=False)

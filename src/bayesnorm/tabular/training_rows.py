@@ -16,8 +16,8 @@ from torch import Tensor
 
 from ..errors import InputError
 
+# Rows below which there are too few to train on some and check on others.
 LEAST_ROWS = 8
-"""Rows below which there are too few to train on some and check on others."""
 
 
 @contextlib.contextmanager

@@ -52,11 +52,11 @@ from .diagnosis import BatchSizeDiagnosis, Dependence, Diagnosis, LayerDiagnosis
 
 LEAST_BATCHES = 20
 
+# Number of training rows whose outputs are looked at, of shuffles of the statistics, and of outputs held at a time.
 ROWS, SHUFFLES, OUTPUT_ELEMENTS = 16, 4, 2**24
-"""Number of training rows whose outputs are looked at, of shuffles of the statistics, and of outputs held at a time."""
 
+# Share of a unit's size below which its spread is rounding, and the unit does not vary.
 CONSTANT = 1e-6
-"""Share of a unit's size below which its spread is rounding, and the unit does not vary."""
 
 
 def diagnose(

@@ -14,8 +14,8 @@ from ..arguments import require_seed, require_whole
 from ..errors import BayesNormError
 from . import kolmogorov_smirnov as ks
 
+# The p-value below which a unit counts as rejected.
 LEVEL = 0.05
-"""The p-value below which a unit counts as rejected."""
 
 
 @dataclass(frozen=True, eq=False)

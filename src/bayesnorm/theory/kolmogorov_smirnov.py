@@ -18,8 +18,8 @@ import scipy
 import torch
 from torch import Tensor
 
+# Normal samples behind a p-value of Lilliefors' test; the smallest that it can give is 1 / 4001.
 SIMULATIONS = 4000
-"""Normal samples behind a p-value of Lilliefors' test; the smallest that it can give is 1 / 4001."""
 
 
 def normal_distance(values: Tensor) -> Tensor:

@@ -29,14 +29,14 @@ from ..arguments import require_positive, require_seed
 from ..errors import BayesNormError
 from ..network import BatchNormLayer, LayerChoice, Progress, TrainData, collect_moments, mini_batches
 
+# Least variance of a unit, in its own squared units.
 VARIANCE_FLOOR = 1e-12
-"""Least variance of a unit, in its own squared units."""
 
+# Least M * (variance of q), for means and standard deviations, as a share of the unit's variance.
 RELATIVE_FLOOR = 1e-6
-"""Least M * (variance of q), for means and standard deviations, as a share of the unit's variance."""
 
+# Number of batches that are taken from training data that can only be streamed.
 STREAM_BATCHES = 256
-"""Number of batches that are taken from training data that can only be streamed."""
 
 
 @dataclass(frozen=True, eq=False)

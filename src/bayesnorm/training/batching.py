@@ -19,8 +19,8 @@ from ..network import as_input, as_tensor, seeded_generators
 
 Pair = tuple[Tensor, Tensor]
 
+# Most rows and numbers that arrays are recognised by.
 DIGEST_ROWS, DIGEST_ELEMENTS = 256, 2**20
-"""Most rows and numbers that arrays are recognised by."""
 
 
 class Batches(Protocol):

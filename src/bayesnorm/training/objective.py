@@ -13,8 +13,8 @@ from ..errors import BayesNormError, InputError
 from ..network import call_network
 from .batching import Pair
 
+# Most input numbers of a validation batch, where that is more than a training batch.
 VALIDATION_ELEMENTS = 2**20
-"""Most input numbers of a validation batch, where that is more than a training batch."""
 
 
 Loss = Callable[[Any, Tensor], Tensor]

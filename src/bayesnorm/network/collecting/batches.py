@@ -31,8 +31,8 @@ from ..randomness import isolated_randomness
 TrainData = DataLoader[Any] | Dataset[Any] | Tensor | np.ndarray | tuple[Any, Any]
 """A `DataLoader`, a map-style or iterable `Dataset`, a tensor, a NumPy array, or a pair `(x, y)`."""
 
+# Most memory that rows of a stream (which cannot be indexed) are held in while batches are drawn.
 POOL_BYTES = 2**30
-"""Most memory that rows of a stream (which cannot be indexed) are held in while batches are drawn."""
 
 
 class _Rows(Protocol):

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+# How many entries of h are squared at a time on a CPU.
 CPU_ELEMENTS = 2**19
-"""How many entries of h are squared at a time on a CPU."""
 
 
 class Moments(NamedTuple):

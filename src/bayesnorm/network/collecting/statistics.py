@@ -22,8 +22,8 @@ from .moments import mean_and_var, mean_var_and_row_sums, moments_from_sums, sta
 Progress = Callable[[int, int], None]
 """Called with (done, total)."""
 
+# Training rows that a fit looks at the network's outputs on; they are not kept.
 EXAMPLE_ROWS, EXAMPLE_ELEMENTS = 64, 2**21
-"""Training rows that a fit looks at the network's outputs on; they are not kept."""
 
 
 @dataclass(frozen=True)

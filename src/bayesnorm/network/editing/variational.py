@@ -35,8 +35,8 @@ from ..randomness import isolated_torch_randomness
 
 Estimator = Literal["local", "flipout", "weights"]
 
+# Forwards that do nothing but map their input; transposed convolutions take the general way.
 _PLAIN = (nn.Linear.forward, nn.Conv1d.forward, nn.Conv2d.forward, nn.Conv3d.forward)
-"""Forwards that do nothing but map their input; transposed convolutions take the general way."""
 
 
 class RandomWeights(nn.Module):

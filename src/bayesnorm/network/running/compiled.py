@@ -31,8 +31,8 @@ from ..outputs import select_output
 from .affine import State
 from .executable import Executable
 
+# How many compiled graphs are kept, by shape.
 GRAPHS = 8
-"""How many compiled graphs are kept, by shape."""
 
 Graph = Callable[[Tensor, Tensor, Tensor], Tensor]
 

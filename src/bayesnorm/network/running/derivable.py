@@ -15,8 +15,8 @@ from .affine import AffineBatchNorm, State
 Outputs = Callable[[Tensor, State], Tensor]
 """Gives a network's outputs for inputs under one state."""
 
+# On how many rows, and how far in standard deviations, statistics are moved to see whether outputs depend on them.
 ROWS, SHIFT = 8, 1e-2
-"""On how many rows, and how far in standard deviations, statistics are moved to see whether outputs depend on them."""
 
 
 @contextlib.contextmanager

@@ -21,11 +21,11 @@ from ..inputs import call_network
 from .affine import AffineBatchNorm, State
 from .prefix import PrefixCache
 
+# Largest activation of a block on a CPU: beyond the caches, a wider block is slower, not faster.
 CPU_BLOCK_BYTES = 4 * 2**20
-"""Largest activation of a block on a CPU: beyond the caches, a wider block is slower, not faster."""
 
+# Largest activation of a block on a GPU, as a share of the memory that is free.
 CUDA_BLOCK_SHARE = 1 / 16
-"""Largest activation of a block on a GPU, as a share of the memory that is free."""
 
 
 @dataclass(frozen=True)

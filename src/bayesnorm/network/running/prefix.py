@@ -40,8 +40,8 @@ class _Recorded:
     versions: tuple[int, ...]
 
 
+# For a finished child of an nn.Sequential whose output only its finished sibling needs.
 _PASS_THROUGH = _Recorded(None, ())
-"""For a finished child of an nn.Sequential whose output only its finished sibling needs."""
 
 
 @dataclass

@@ -17,16 +17,16 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from ..dropout_layers import DROPOUT_KINDS, DropoutKind, find_dropout
 
+# Seeds are whole numbers below this; a negative one switches dropout off.
 SEEDS = 2**62
-"""Seeds are whole numbers below this; a negative one switches dropout off."""
 
+# -(scale * alpha) of SELU: what alpha dropout puts in a dropped unit's place, before it restores mean and variance.
 _ALPHA = 1.7580993408473766
-"""-(scale * alpha) of SELU: what alpha dropout puts in a dropped unit's place, before it restores mean and variance."""
 
 # Factors of a 32-bit finaliser with next to no bias (Wellons' "lowbias32"), as signed numbers.
 _FACTOR_1, _FACTOR_2 = 0x7FEB352D, 0x846CA68B - 2**32
+# Offsets that keep the hashes of units, calls and rows apart.
 _UNIT, _CALL, _ROW = 0x3C6EF372, 0x9E3779B9 - 2**32, 0x2545F491
-"""Offsets that keep the hashes of units, calls and rows apart."""
 
 
 Axes = tuple[int | None, ...]

@@ -16,8 +16,8 @@ from ..training_block import Settings, Streams, half_squared_error
 from .fused_passes import units_of
 from .shape import Shape, block_rows, precision, shape_of
 
+# Most row numbers of orders that are held at once: epochs beyond wait for another launch.
 ORDERED = 2**26
-"""Most row numbers of orders that are held at once: epochs beyond wait for another launch."""
 
 
 class FusedBlock(GraphedBlock):

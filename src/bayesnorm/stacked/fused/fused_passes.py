@@ -12,11 +12,11 @@ from ..rows import Scales, StackedRows
 from ..stack import Stack
 from .shape import block_rows, precision, shape_of
 
+# Numbers of scales and shifts that are held at once.
 DRAWN = 2**29
-"""Numbers of scales and shifts that are held at once."""
 
+# Most programs along the second axis of a launch.
 PROGRAMS = 2**16 - 1
-"""Most programs along the second axis of a launch."""
 
 
 def statistics(

@@ -17,8 +17,8 @@ from ..stack import Stack
 NORMALISED = (Dense, Norm, Activation, Dense, Norm, Activation, Dense)
 DROPPED = (Drop, Dense, Activation, Drop, Dense, Activation, Drop, Dense)
 
+# Units of a hidden layer, and inputs, that a multiprocessor has room for.
 WIDEST = 128
-"""Units of a hidden layer, and inputs, that a multiprocessor has room for."""
 
 
 @dataclass(frozen=True)
