@@ -238,8 +238,8 @@ def active_learning(whole):
     options = {"configurations": whole(20), "block_bytes": whole(4000)}
     chosen = active.choose(active.BatchBALD(**options), predictive, whole(3), seed=whole(1))
     greedy = active.greedy_variance_reduction(fitted().predict(X), whole(3))
-    scores = active.random_scores(predictive, seed=whole(2))
-    return [learner.rows, chosen, greedy.rows, scores, repr(active.BatchBALD(**options))]
+    random = active.Random().choose(predictive, whole(3), seed=whole(2))
+    return [learner.rows, chosen, greedy.rows, random, repr(active.BatchBALD(**options))]
 
 
 @case

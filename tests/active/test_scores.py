@@ -62,12 +62,12 @@ def test_one_number_per_row_without_an_axis_of_outputs():
     assert active.variance_reduction(predictive).tolist() == pytest.approx([1 / 2 / (1 + 1), 0])
 
 
-def test_random_scores_are_seeded(make_classes):
+def test_random_rows_are_seeded(make_classes):
     predictive = make_classes(2, 50, 3)
-    first = active.random_scores(predictive, 1)
-    assert torch.equal(first, active.random_scores(predictive, 1))
-    assert not torch.equal(first, active.random_scores(predictive, 2))
-    assert sorted(active.Random().choose(predictive, 50).tolist()) == list(range(50))
+    first = active.Random().choose(predictive, 50, seed=1)
+    assert torch.equal(first, active.Random().choose(predictive, 50, seed=1))
+    assert not torch.equal(first, active.Random().choose(predictive, 50, seed=2))
+    assert sorted(first.tolist()) == list(range(50))
 
 
 @given(st.integers(0, 10**6), st.integers(1, 6), st.integers(2, 5), st.floats(0.01, 60))
@@ -141,7 +141,7 @@ def two_tasks():
     return likelihood.predictive(torch.randn(6, 10, 4, generator=torch.Generator().manual_seed(0)))
 
 
-@pytest.mark.parametrize("score", [*SCORES, active.random_scores], ids=lambda score: score.__name__)
+@pytest.mark.parametrize("score", SCORES, ids=lambda score: score.__name__)
 def test_several_tasks_are_scored_one_at_a_time(two_tasks, score):
     with pytest.raises(InputError, match=r"predictive: .*MultiTaskPredictive.*predictive\['depth'\]"):
         score(two_tasks)

@@ -18,7 +18,6 @@ from .scores import (
     entropy as entropy,
     epistemic_variance as epistemic_variance,
     predictive_variance as predictive_variance,
-    random_scores as random_scores,
 )
 from .variance_reduction import (
     VarianceReduction as VarianceReduction,

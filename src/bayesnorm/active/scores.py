@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..arguments import require_seed
 from ..errors import InputError
 from ..predictive import ClassificationPredictive, MultiTaskPredictive, Predictive, RegressionPredictive
 
@@ -42,12 +41,6 @@ def bald(predictive: Predictive) -> Tensor:
     _checked(predictive)
     noise = finite_noise(predictive).clamp_min(torch.finfo(predictive.aleatoric.dtype).tiny)
     return _row_means(0.5 * torch.log1p(predictive.epistemic / noise))
-
-
-def random_scores(predictive: Predictive, seed: int = 0) -> Tensor:
-    """Return uniform numbers, (batch,): the baseline that any acquisition should beat."""
-    generator = torch.Generator().manual_seed(require_seed(seed))
-    return torch.rand(len(_checked(predictive)), generator=generator, dtype=torch.float64)
 
 
 def require_classification(predictive: Any) -> ClassificationPredictive:

@@ -15,6 +15,7 @@ from ..arguments import require_whole
 from ..errors import InputError
 from ..predictive import ClassificationPredictive
 from .checks import classification_targets, wide
+from .points import mean_over_points
 
 
 def nll(predictive: ClassificationPredictive, y: Any, *, ignore_index: int | None = None) -> Tensor:
@@ -23,7 +24,7 @@ def nll(predictive: ClassificationPredictive, y: Any, *, ignore_index: int | Non
     It is in nats; lower is better. It is infinite where a target has probability 0, which a softmax never gives.
     """
     target, scored = classification_targets(predictive, y, ignore_index)
-    return -_mean(predictive.log_prob(target), scored)
+    return -mean_over_points(predictive.log_prob(target), scored)
 
 
 def brier(predictive: ClassificationPredictive, y: Any, *, ignore_index: int | None = None) -> Tensor:
@@ -31,13 +32,13 @@ def brier(predictive: ClassificationPredictive, y: Any, *, ignore_index: int | N
     target, scored = classification_targets(predictive, y, ignore_index)
     probs = predictive.probs
     off = probs.scatter_add(1, target[:, None], -torch.ones_like(probs[:, :1]))
-    return _mean(off.square().sum(1), scored)
+    return mean_over_points(off.square().sum(1), scored)
 
 
 def accuracy(predictive: ClassificationPredictive, y: Any, *, ignore_index: int | None = None) -> Tensor:
     """Return the share of points whose most probable class is the target; higher is better."""
     target, scored = classification_targets(predictive, y, ignore_index)
-    return _mean((predictive.label == target).to(predictive.probs.dtype), scored)
+    return mean_over_points((predictive.label == target).to(predictive.probs.dtype), scored)
 
 
 @dataclass(frozen=True)
@@ -122,11 +123,6 @@ def mean_iou(predictive: ClassificationPredictive, y: Any, *, ignore_index: int 
     either = count(target, scored) + count(predictive.label, scored) - both
     share = both / either.clamp_min(1)
     return (share.sum() / (either > 0).sum()).to(predictive.probs.dtype)
-
-
-def _mean(values: Tensor, scored: Tensor) -> Tensor:
-    """Return the mean of the values that are scored."""
-    return torch.where(scored, values, torch.zeros_like(values)).sum() / scored.sum()
 
 
 def _sums_between(values: Tensor, ends: Tensor) -> Tensor:

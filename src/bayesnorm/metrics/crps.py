@@ -9,11 +9,11 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..predictive import RegressionPredictive
-from ..predictive.base import weighted_mean
+from ..predictive.base import of_seen, weighted_mean
 from ..predictive.noise import NoiseFamily
 from ..predictive.regression import gaussian_crps
 from .checks import check_form, finite_std, observed_targets
-from .points import MEMORY, map_points, mean_over_points, of_seen
+from .points import MEMORY, map_points, mean_over_points
 
 
 def crps(

@@ -8,9 +8,9 @@ from typing import Any
 from torch import Tensor
 
 from ..predictive import RegressionPredictive
-from ..predictive.base import mixture_log
+from ..predictive.base import mixture_log, of_seen
 from .checks import check_floor, check_form, finite_std, observed_targets
-from .points import MEMORY, map_points, mean_over_points, of_seen
+from .points import MEMORY, map_points, mean_over_points
 
 # Least variance that a log likelihood believes in, in squared target units. A density is unbounded at variance 0, so
 # some floor is needed; for targets far from unit size, pass one of your own, such as 1e-12 times their variance.

@@ -69,11 +69,6 @@ def mean_over_points(points: Tensor, seen: Tensor | None, each: int = 0) -> Tens
     return torch.where(there, flat, 0).sum(-1) / count
 
 
-def of_seen(points: Tensor, seen: Tensor | None) -> Tensor:
-    """Return the scores of the targets that are there, and 0 for those that are missing."""
-    return points if seen is None else torch.where(seen, points, 0)
-
-
 def points_per_block(loc: Tensor, memory: int) -> int:
     """Return how many points' draws one block may hold."""
     bytes_per_point = ARRAYS * len(loc) * loc.element_size()

@@ -77,6 +77,11 @@ def number_tensor(
         raise InputError(f"{name}: {what}; a tensor would work.") from error
 
 
+def of_seen(points: Tensor, seen: Tensor | None) -> Tensor:
+    """Return the scores of the targets that are there, and 0 for those that are missing."""
+    return points if seen is None else torch.where(seen, points, 0)
+
+
 def at_least_single(values: Tensor) -> Tensor:
     """Return half precision as single: sums over draws, and densities, need more digits than outputs have."""
     return values.to(torch.promote_types(values.dtype, torch.float32))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .base import Predictive, as_targets, choose_draws, draw_weights, mixture_log, sampling, weighted_mean
+from .base import Predictive, as_targets, choose_draws, draw_weights, mixture_log, of_seen, sampling, weighted_mean
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class ClassificationPredictive(Predictive):
         target = self.targets(target)
         chosen = target[None, :, None].expand(len(self.log_probs), *[-1] * (target.dim() + 1))
         found = mixture_log(self.log_probs.gather(2, chosen)[:, :, 0], self.weights)
-        return found if seen is None else torch.where(seen, found, 0)
+        return of_seen(found, seen)
 
     def sample(self, n: int, seed: int = 0) -> Tensor:
         sampling(n, seed)

@@ -6,9 +6,9 @@ import math
 from functools import cached_property
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from .base import of_seen
 from .regression import RegressionPredictive
 
 
@@ -34,7 +34,7 @@ class GaussianPredictive(RegressionPredictive):
         target, seen = self.observed(y)
         squares = (target - self.mean).square() + self.epistemic
         found = -0.5 * (squares / self.aleatoric + (2 * math.pi * self.aleatoric).log())
-        return found if seen is None else torch.where(seen, found, 0)
+        return of_seen(found, seen)
 
     @cached_property
     def epistemic(self) -> Tensor:

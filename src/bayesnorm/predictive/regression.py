@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .base import Predictive, as_targets, choose_draws, draw_weights, mixture_log, weighted_mean
+from .base import Predictive, as_targets, choose_draws, draw_weights, mixture_log, of_seen, weighted_mean
 from .mixture_quantile import tail_quantile
 from .noise import NoiseFamily, NormalNoise
 
@@ -67,13 +67,13 @@ class RegressionPredictive(Predictive):
         target, seen = self.observed(y)
         z = (target - self.loc) / self.scale
         found = mixture_log(self.noise.log_prob(z) - self.scale.log(), self.weights)
-        return found if seen is None else torch.where(seen, found, 0)
+        return of_seen(found, seen)
 
     def expected_log_prob(self, y: Any) -> Tensor:
         """Return the mean over draws of each draw's log density at `y`, in the shape of `mean`: what an ELBO sums."""
         target, seen = self.observed(y)
         found = weighted_mean(self.noise.log_prob((target - self.loc) / self.scale) - self.scale.log(), self.weights)
-        return found if seen is None else torch.where(seen, found, 0)
+        return of_seen(found, seen)
 
     def cdf(self, y: Any) -> Tensor:
         """Return the probability of a target at or below `y`, in the shape of `mean`."""
@@ -101,7 +101,7 @@ class RegressionPredictive(Predictive):
             )
         target, seen = self.observed(y)
         found = gaussian_crps(target, self.mean, self.std)
-        return found if seen is None else torch.where(seen, found, 0)
+        return of_seen(found, seen)
 
     def sample(self, n: int, seed: int = 0) -> Tensor:
         chosen, generator = choose_draws(n, self.weights, tuple(self.mean.shape), seed)
@@ -144,25 +144,20 @@ def observed(y: Any, mean: Tensor, missing: bool) -> tuple[Tensor, Tensor | None
 def like_mean(y: Any, mean: Tensor, missing: bool = False) -> Tensor:
     """Bring targets to the predictive mean's shape, or raise an error; nothing is ever broadcast silently.
 
-    An axis of one may be lacking: the last, or that of channels.
+    An axis of one may be lacking: the last, or that of channels. NaN is refused unless it stands for a missing one.
     """
     target = as_targets(y, mean.device, mean.dtype)
-    if target.shape == mean.shape:
-        return _finite(target, missing)
-    if mean.shape[-1] == 1 and target.shape == mean.shape[:-1]:
-        return _finite(target.unsqueeze(-1), missing)
-    if mean.dim() > 2 and mean.shape[1] == 1 and target.shape == (mean.shape[0], *mean.shape[2:]):
-        return _finite(target.unsqueeze(1), missing)
     if target.shape == (*mean.shape, 1):
-        return _finite(target.squeeze(-1), missing)
-    raise InputError(
-        f"y: has shape {tuple(target.shape)}, but the predictions have {tuple(mean.shape)}; one target per prediction "
-        "would work."
-    )
-
-
-def _finite(target: Tensor, missing: bool) -> Tensor:
-    """Refuse infinite targets, and NaN where it does not stand for a missing one."""
+        target = target.squeeze(-1)
+    elif mean.shape[-1] == 1 and target.shape == mean.shape[:-1]:
+        target = target.unsqueeze(-1)
+    elif mean.dim() > 2 and mean.shape[1] == 1 and target.shape == (mean.shape[0], *mean.shape[2:]):
+        target = target.unsqueeze(1)
+    if target.shape != mean.shape:
+        raise InputError(
+            f"y: has shape {tuple(target.shape)}, but the predictions have {tuple(mean.shape)}; one target per "
+            "prediction would work."
+        )
     bad = target.isinf() if missing else ~torch.isfinite(target)
     if bool(bad.any()):
         raise InputError(
