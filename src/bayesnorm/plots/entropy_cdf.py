@@ -77,17 +77,8 @@ class EntropyPlot:
             colour = now.look(number).colour
             ax.fill_between(self.entropy, known, other, color=colour, alpha=0.08, linewidth=0)
         ax.axvline(self.most, color=now.faint, linewidth=1.0, linestyle=":")
-        ax.annotate(
-            f"knows nothing: ln {round(math.exp(self.most))}",
-            (self.most, 0.02),
-            (-4, 0),
-            textcoords="offset points",
-            ha="right",
-            va="bottom",
-            color=now.faint,
-            fontsize="small",
-            fontstyle="italic",
-        )
+        words = f"knows nothing: ln {round(math.exp(self.most))}"
+        style.annotate(ax, words, (self.most, 0.02), (-4, 0), ha="right", fontstyle="italic")
         style.percent_axis(ax.yaxis)
         ax.set_xlim(0, 1.02 * self.most)
         ax.set_ylim(0, 1.02)

@@ -107,21 +107,12 @@ class ReliabilityDiagram:
                 places = self.confidence[which], self.accuracy[which]
                 ax.scatter(*places, s=size[which], color=colour, marker=marker, zorder=3, label=label, clip_on=False)
         last = -1.0
+        behind = {"facecolor": now.background, "edgecolor": "none", "pad": 0.6}
         for x, height, number in zip(self.confidence, share, self.count, strict=True):
             if x - last < ROOM:  # else it would lie over the one before
                 continue
             last = x
-            ax.annotate(
-                f"{number:,}",
-                (x, height),
-                (0, 2),
-                textcoords="offset points",
-                ha="center",
-                va="bottom",
-                fontsize="xx-small",
-                color=now.faint,
-                bbox={"facecolor": now.background, "edgecolor": "none", "pad": 0.6},
-            )
+            style.annotate(ax, f"{number:,}", (x, height), (0, 2), ha="center", fontsize="xx-small", bbox=behind)
         style.square_of_percents(ax, reach=1.02)
         ax.set_xlabel("confidence: probability of the chosen class")
         ax.set_ylabel("share of points that are right")

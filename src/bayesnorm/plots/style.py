@@ -192,19 +192,14 @@ def headline(ax: Axes, title: str, detail: str = "") -> None:
     small = 0.833 * matplotlib().rcParams["font.size"]
     ax.set_title(title, color=now.ink, fontsize="medium", fontweight="bold", pad=7 + 1.5 * small if detail else 7)
     if detail:
-        ax.annotate(
-            detail,
-            (0.5, 1.0),
-            (0, 6),
-            xycoords="axes fraction",
-            textcoords="offset points",
-            ha="center",
-            va="bottom",
-            color=now.faint,
-            fontsize="small",
-            annotation_clip=False,
-            gid=DETAIL,
-        )
+        place = {"xycoords": "axes fraction", "annotation_clip": False}
+        annotate(ax, detail, (0.5, 1.0), (0, 6), ha="center", gid=DETAIL, **place)
+
+
+def annotate(ax: Axes, text: str, at: tuple[float, float], offset: tuple[float, float], **options: Any) -> None:
+    """Write small, faint words above a place, so many points to its right and up."""
+    settings = {"textcoords": "offset points", "va": "bottom", "color": current().faint, "fontsize": "small", **options}
+    ax.annotate(text, at, offset, **settings)
 
 
 # Mark by which a figure of many panels finds the line below a headline.
