@@ -37,10 +37,11 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from bayesnorm.data import load_uci, paper_split
+from bayesnorm.data import load_uci
 from bayesnorm.files import write_bytes
 from benchmarks.tabular_models import MODELS, LeftOut, covered
 from experiments.machine import machine
+from experiments.splits import paper_split
 
 SETS = ("yacht", "boston", "energy", "concrete", "wine", "kin8nm", "power", "protein")
 """From the fewest rows to the most."""

@@ -21,7 +21,6 @@ import typer
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from bayesnorm.data import toy_regression
 from bayesnorm.engines import MonteCarlo
 from bayesnorm.likelihoods import Gaussian
 from bayesnorm.methods import MCBN, MNF, BayesByBackprop, GaussianBN, MCDropout, StochasticBN, ensemble
@@ -40,6 +39,7 @@ from .means import mean_and_error
 from .measuring import median_seconds
 from .options import OUT, OutFolder, require_known
 from .splits import Split, validated_split
+from .toy_regression import toy_regression
 
 SETS = ("toy", "yacht", "concrete", "energy")
 BATCH_SIZE, STEPS, WEIGHT_DECAY, DROPOUT, MEMBERS, DRAWS = 32, 4000, 1e-3, 0.05, 5, 200

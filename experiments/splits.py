@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from bayesnorm.data import load_uci, paper_split
+from bayesnorm.arguments import as_whole
+from bayesnorm.data import load_uci
+from bayesnorm.errors import BayesNormError
 
 Rows = tuple[Tensor, Tensor]
 """Inputs (N, d) and targets (N, 1)."""
@@ -28,6 +32,25 @@ class Split:
     validation: Rows
     test: Rows
     number: int
+
+
+def paper_split(n_rows: int, split: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the MCBN paper's split number `split` (1 to 5; larger ones go on in the same way) of `n_rows` rows.
+
+    NumPy's legacy generator, seeded with `split`, shuffles the row numbers; the first round(0.2 N) are the
+    test rows. With the row order of `load_uci` these are the paper's own test sets.
+
+    Returns:
+        `(train_rows, test_rows)`, each in shuffled order.
+    """
+    if (as_whole(n_rows) or 0) < 3:
+        raise BayesNormError(f"n_rows must be at least 3 to leave a test row, got {n_rows!r}")
+    if not 1 <= (as_whole(split) or 0) < 2**32:
+        raise BayesNormError(f"split counts from 1 (the paper has 1 to 5), got {split!r}")
+    rows = np.arange(n_rows, dtype=np.int64)
+    np.random.RandomState(split).shuffle(rows)
+    n_test = round(0.2 * n_rows)
+    return rows[n_test:], rows[:n_test]
 
 
 def paper_rows(name: str, number: int) -> tuple[Rows, Rows]:

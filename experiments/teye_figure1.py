@@ -15,7 +15,6 @@ import torch
 import typer
 from torch.nn.functional import mse_loss
 
-from bayesnorm.data import toy_regression
 from bayesnorm.engines import MonteCarlo
 from bayesnorm.methods import MCBN
 from bayesnorm.metrics import constant_variance
@@ -27,6 +26,7 @@ from bayesnorm.training import train
 
 from .evidence import write_picture
 from .options import OUT, OutFolder
+from .toy_regression import toy_regression
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

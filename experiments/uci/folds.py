@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesnorm.data import load_uci, paper_split
+from bayesnorm.data import load_uci
 from bayesnorm.stacked import StackedRows
 
+from ..splits import paper_split
 from .presets import WIDTHS
 
 

@@ -15,5 +15,4 @@ from .images import (
     load_svhn as load_svhn,
     to_network_input as to_network_input,
 )
-from .toy import toy_regression as toy_regression
-from .uci import UCI_SETS as UCI_SETS, load_uci as load_uci, paper_split as paper_split, uci_file as uci_file
+from .uci import UCI_SETS as UCI_SETS, load_uci as load_uci, uci_file as uci_file

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ..arguments import require_seed
+from bayesnorm.arguments import require_seed
 
 # (from, to, points); doubt should grow in the gaps between.
 _PIECES = ((-5.0, -3.0, 7), (-1.5, 1.0, 7), (2.5, 4.5, 6))

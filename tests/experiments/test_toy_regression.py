@@ -2,7 +2,7 @@
 
 import torch
 
-from bayesnorm.data import toy_regression
+from experiments.toy_regression import toy_regression
 
 
 def test_shape_type_and_gaps():
