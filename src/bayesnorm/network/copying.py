@@ -1,4 +1,4 @@
-"""A private view of the user's network, so that nothing done to it can reach the user's own."""
+"""Copy the user's network, so that nothing done to the copy can reach the original."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..errors import NetworkError
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """The network inside torch.compile's and the data-parallel wrappers."""
+    """Return the network inside torch.compile's and the data-parallel wrappers."""
     if not isinstance(model, nn.Module):
         raise NetworkError(f"model: {type(model).__name__} was given; a torch.nn.Module would work.")
     while True:
@@ -26,7 +26,7 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 
 def private_copy(model: nn.Module) -> nn.Module:
-    """A copy of the module tree in evaluation mode that shares every tensor with the original.
+    """Return a copy of the module tree in evaluation mode that shares every tensor with the original.
 
     It costs no tensor memory, and flags, hooks, buffers and methods of the copy can be changed freely.
     """
@@ -43,12 +43,12 @@ def private_copy(model: nn.Module) -> nn.Module:
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers by name."""
+    """Return parameters and buffers by name."""
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """The one device that the network lives on."""
+    """Return the one device that the network is on; refuse a network on several."""
     devices = {tensor.device for tensor in tensors_of(model).values()}
     if len(devices) != 1:
         found = ", ".join(sorted(str(device) for device in devices)) or "no tensor at all"
@@ -60,7 +60,7 @@ def device_of(model: nn.Module) -> torch.device:
 
 
 def dtype_of(model: nn.Module) -> torch.dtype:
-    """The floating dtype that inputs are brought to: that of the first floating parameter (or buffer)."""
+    """Return the dtype that floating inputs are brought to: that of the first floating parameter (or buffer)."""
     for tensor in tensors_of(model).values():
         if tensor.is_floating_point():
             return tensor.dtype
@@ -69,7 +69,7 @@ def dtype_of(model: nn.Module) -> torch.dtype:
 
 @torch.no_grad()
 def require_finite_weights(model: nn.Module) -> None:
-    """An error that names the first parameter or buffer which holds NaN or infinity."""
+    """Refuse a network with a parameter or buffer that holds NaN or infinity, and name it."""
     for name, tensor in tensors_of(model).items():
         if nn.parameter.is_lazy(tensor):
             raise NetworkError(f"model: {name} is not initialised yet; run the network once on real data first.")
@@ -82,13 +82,14 @@ def require_finite_weights(model: nn.Module) -> None:
 
 
 def _tensors(module: nn.Module) -> Iterator[Tensor]:
+    """Give parameters, buffers and plain tensor attributes of one module."""
     yield from (p for p in module._parameters.values() if p is not None)
     yield from (b for b in module._buffers.values() if b is not None)
     yield from (value for value in vars(module).values() if isinstance(value, Tensor))
 
 
 def own_copy(model: nn.Module) -> nn.Module:
-    """A copy of a network that shares nothing with it, in evaluation mode."""
+    """Return a copy of a network that shares nothing with it, in evaluation mode."""
     try:
         return copy.deepcopy(private_copy(model))
     except NetworkError:
@@ -126,8 +127,8 @@ def reset_weights(network: nn.Module, otherwise: str) -> None:
     """Draw initial weights anew, from the global generator; what is frozen keeps its values, running statistics too.
 
     Args:
-        network: A network of one's own.
-        otherwise: What would work where some parameters cannot start afresh.
+        network: The network, which must not be the user's.
+        otherwise: What the error says would work where some parameters cannot start afresh.
     """
     kept: list[Tensor] = [parameter for parameter in network.parameters() if not parameter.requires_grad]
     for _, module in network.named_modules():

@@ -20,14 +20,11 @@ RateChoice = float | Mapping[str, float] | None
 
 @dataclass(frozen=True)
 class DropoutKind:
-    """What distinguishes torch's dropout layers."""
+    """What torch's dropout layers differ in."""
 
-    channels: bool = False
-    """Whole channels are dropped, not single entries."""
-    alpha: bool = False
-    """Mean and variance are kept, for self-normalising networks."""
-    unbatched: int | None = None
-    """Inputs of so many axes are one row whose first axis holds the channels."""
+    channels: bool = False  # whole channels are dropped, not single entries
+    alpha: bool = False  # mean and variance are kept, for self-normalising networks
+    unbatched: int | None = None  # inputs of so many axes are one row, whose first axis holds the channels
 
 
 DROPOUT_KINDS: dict[Callable[..., Any], DropoutKind] = {
@@ -41,7 +38,7 @@ DROPOUT_KINDS: dict[Callable[..., Any], DropoutKind] = {
 
 
 def find_dropout(network: nn.Module) -> dict[str, _DropoutNd]:
-    """Every dropout layer by name, subclasses too unless they have a forward of their own."""
+    """Return every dropout layer by name, subclasses too unless they have a forward of their own."""
     return {
         name: module
         for name, module in network.named_modules()
@@ -50,12 +47,12 @@ def find_dropout(network: nn.Module) -> dict[str, _DropoutNd]:
 
 
 def dropout_rates(model: nn.Module, p: RateChoice = None) -> dict[str, float]:
-    """The rate of every dropout layer that is to be drawn, by name; 0 for what the caller says stays off.
+    """Return the rate of every dropout layer that is to be drawn, by name; 0 for what the caller says stays off.
 
     Args:
         model: The network.
-        p: See `RateChoice`. By name, 0 leaves a layer off; for a module that is no dropout layer, it says that
-            dropout inside that module's forward may stay off.
+        p: The rates, see `RateChoice`. By name, 0 leaves a layer off; for a module that is no dropout layer, it says
+            that dropout inside that module's forward may stay off.
     """
     model = unwrap(model)
     require_finite_weights(model)
@@ -93,20 +90,20 @@ def dropout_rates(model: nn.Module, p: RateChoice = None) -> dict[str, float]:
 
 
 def drops_inside(module: nn.Module) -> bool:
-    """Whether it is one of torch's own modules that drop inside their forward."""
+    """Tell whether it is one of torch's own modules that drop inside their forward."""
     if isinstance(module, nn.RNNBase):
         return module.dropout > 0 and module.num_layers > 1
     return isinstance(module, nn.MultiheadAttention) and module.dropout > 0
 
 
 def require_rate(value: Any, name: str) -> float:
-    """A probability of being dropped, below 1."""
+    """Return a rate as a float; refuse what is no probability below 1."""
     words = "; a rate from 0 to below 1 would work."
     return require_number(name, value, least=0, below=1, words=words, error=NetworkError)
 
 
 def refusal(name: str, module: nn.Module, function: str, always: bool = False) -> str:
-    """Return what is said of a forward that calls dropout itself.
+    """Return the message about a forward that calls dropout itself.
 
     Args:
         name: Name of the module.

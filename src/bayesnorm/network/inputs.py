@@ -14,7 +14,7 @@ from ..errors import BayesNormError, InputError
 
 
 def as_tensor(value: Any, name: str) -> Tensor:
-    """A tensor, NumPy array, data frame or nested list of numbers as a tensor with at least one row."""
+    """Return a tensor, NumPy array, data frame or nested list of numbers as a tensor with at least one row."""
     if not isinstance(value, Tensor):
         if hasattr(value, "to_numpy"):
             value = value.to_numpy()
@@ -39,7 +39,7 @@ def as_tensor(value: Any, name: str) -> Tensor:
 
 
 def as_input(value: Any, name: str, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """`value` as network input: floating tensors take the network's dtype, integers keep their own."""
+    """Return `value` as network input: floating numbers take the network's dtype, integers keep their own."""
     tensor = as_tensor(value, name)
     if tensor.device.type == "meta":
         raise InputError(f"{name}: is on the meta device and holds no values; a tensor on {device} would work.")
@@ -57,7 +57,7 @@ def as_input(value: Any, name: str, device: torch.device, dtype: torch.dtype) ->
 def call_network(
     network: Callable[[Tensor], Any], x: Tensor, argument: str, shape: tuple[int, ...] | None = None
 ) -> Any:
-    """`network(x)`, with a failure told in terms of the argument (and its shape) that `x` came from."""
+    """Return `network(x)`; an error of its forward names the argument (and its shape) that `x` came from."""
     try:
         return network(x)
     except BayesNormError:
@@ -71,7 +71,7 @@ def call_network(
 
 @contextlib.contextmanager
 def renamed_argument(inner: str, outer: str) -> Iterator[None]:
-    """Tell what is wrong with an argument under the name that the caller knows it by."""
+    """Let errors about an argument call it by the name that the caller knows."""
     try:
         yield
     except InputError as error:

@@ -18,7 +18,13 @@ LayerChoice = int | str | Sequence[str] | Callable[[str, nn.Module], bool] | Non
 
 @dataclass(frozen=True)
 class BatchNormLayer:
-    """What the rest of the package may know of a batch-norm layer."""
+    """What the rest of the package may know of a batch-norm layer.
+
+    Args:
+        name: Its name in `named_modules`.
+        channels: How many channels it normalises.
+        eps: The number that it adds to variances.
+    """
 
     name: str
     channels: int
@@ -26,12 +32,12 @@ class BatchNormLayer:
 
 
 def find_batchnorm(model: nn.Module) -> dict[str, _BatchNorm]:
-    """Every batch-norm layer by its qualified name: 1d, 2d, 3d, Sync and their subclasses."""
+    """Return every batch-norm layer by its qualified name: 1d, 2d, 3d, Sync and their subclasses."""
     return {name: module for name, module in model.named_modules() if isinstance(module, _BatchNorm)}
 
 
 def require_python(model: nn.Module) -> None:
-    """An error where a network, or a part of it, is TorchScript."""
+    """Refuse a network that is TorchScript, or has a part that is."""
     if any(isinstance(module, torch.jit.ScriptModule) for _, module in model.named_modules()):
         raise NetworkError(
             "model: is a TorchScript module, whose layers cannot be reached; pass the nn.Module it was made from."
@@ -39,7 +45,7 @@ def require_python(model: nn.Module) -> None:
 
 
 def require_batchnorm(model: nn.Module) -> dict[str, _BatchNorm]:
-    """As `find_batchnorm`, but a network without batch norm is an error that says what was looked for."""
+    """Return what `find_batchnorm` does; refuse a network without batch norm, and say what was looked for."""
     require_python(model)
     found = find_batchnorm(model)
     if not found:
@@ -52,12 +58,12 @@ def require_batchnorm(model: nn.Module) -> dict[str, _BatchNorm]:
 
 
 def choose_layers(model: nn.Module, ran: Sequence[str], choice: LayerChoice) -> tuple[str, ...]:
-    """The chosen layers' names, in the order in which they run.
+    """Return the chosen layers' names, in the order in which they run.
 
     Args:
         model: The network.
         ran: Names of the batch-norm layers that took part in a forward pass, in running order.
-        choice: See `LayerChoice`. Layers that do not run in evaluation (an auxiliary head that is only
+        choice: Which of them, see `LayerChoice`. Layers that do not run in evaluation (an auxiliary head that is only
             used in training) are passed over unless they are asked for by name.
     """
     if not ran:

@@ -1,4 +1,4 @@
-"""What a network returns, and which entry of it is meant."""
+"""Take the entry that is meant from what a network returns."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ..errors import NetworkError
 
 
 def select_output(result: Any, output: str | int | None, rows: int) -> Tensor:
-    """The chosen entry of what a network returned, checked to hold one output per row.
+    """Return the chosen entry of what a network returned; refuse one that does not hold one output per row.
 
     Args:
-        result: A tensor, a dict or a tuple.
+        result: What the network returned: a tensor, a dict or a tuple.
         output: The dict's key or the tuple's position; None for a tensor.
         rows: How many inputs there were.
     """

@@ -25,7 +25,7 @@ def isolated_randomness(seed: int, device: torch.device | None = None) -> Iterat
 
 
 def isolated_torch_randomness(seed: int, device: torch.device | None = None) -> contextlib.AbstractContextManager[None]:
-    """As `isolated_randomness` for torch's own generators only, which costs some microseconds."""
+    """Do the same for torch's own generators only, which costs some microseconds."""
     return seeded_generators(_generators(device), seed)
 
 

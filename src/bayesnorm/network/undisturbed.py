@@ -1,4 +1,4 @@
-"""A stretch of work on a private copy of a network that leaves no trace outside of it."""
+"""Work on a private copy of a network for a while without leaving a trace outside of it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def undisturbed(
 ) -> Iterator[Callable[[], None]]:
     """Put back afterwards what a forward may change: torch's generators, and what it writes to. Threads take turns.
 
-    Gives a function that lets the next pass begin as the first did.
+    It gives a function that lets the next pass begin as the first did.
 
     Args:
-        writable: See `writable_tensors`.
-        device: Of the network.
-        statistics: See `running_statistics`.
-        written: Is told the ids of tensors that had to be put back.
+        writable: Tensors that a forward might write to, see `writable_tensors`.
+        device: The network's device.
+        statistics: Tensors that a forward might write to unseen, see `running_statistics`.
+        written: A set to which the ids of tensors that had to be put back are added.
     """
     with _turn, isolated_torch_randomness(0, device), unwritten(writable, statistics, written) as put_back:
 
@@ -66,7 +66,7 @@ def unwritten(
 ) -> Iterator[Callable[[], None]]:
     """Put back afterwards the tensors that a forward writes to, which a private copy shares with the user's network.
 
-    Gives a function that puts them back at once.
+    It gives a function that puts them back at once.
     """
     kept = [(tensor, tensor._version, tensor.detach().clone()) for tensor in writable]
     silent = [(tensor, tensor.detach().clone()) for tensor in statistics]
@@ -89,9 +89,9 @@ def unwritten(
 
 
 def writable_tensors(network: nn.Module) -> list[Tensor]:
-    """Tensors that a forward in evaluation mode might write to: buffers, plain attributes, renormalised embeddings.
+    """Return tensors that a forward might write to in evaluation mode: buffers, attributes, renormalised embeddings.
 
-    One that counts its calls, keeps a memory or shortens vectors does so in evaluation mode too.
+    A forward that counts its calls, keeps a memory or shortens vectors does so in evaluation mode too.
     """
     apart = {id(tensor) for tensor in running_statistics(network)}
     found: list[Tensor] = []
@@ -104,26 +104,31 @@ def writable_tensors(network: nn.Module) -> list[Tensor]:
 
 
 def running_statistics(network: nn.Module) -> list[Tensor]:
-    """What normalisation by the batch writes to, and unlike all else without a trace in the tensor's version."""
+    """Return what normalisation by the batch writes to, which leaves no trace in a tensor's version."""
     layers = [module for _, module in network.named_modules() if isinstance(module, _NormBase)]
     own = [layer._buffers.get(name) for layer in layers for name in _STATISTICS]
     return [buffer for buffer in own if buffer is not None and not buffer.is_inference()]
 
 
-class Watched:
-    """`undisturbed` for a private copy of a network.
+class TensorKeeper:
+    """Keeps the tensors of a private copy of a network as they are, however its forwards write to them.
 
     Hardly a network in evaluation mode writes to running statistics, and there are many: those that a first stretch of
-    plain passes leaves as they were, are not looked after any more.
+    plain passes leaves as they were are not looked after any more.
     """
 
     def __init__(self, network: nn.Module) -> None:
         self._writable, self._statistics = writable_tensors(network), running_statistics(network)
-        self._looked = False
+        self._looked = False  # whether statistics that are not written to have been left out
 
     @contextlib.contextmanager
     def undisturbed(self, device: torch.device, plain: bool = True) -> Iterator[Callable[[], None]]:
-        """See the function of this name; `plain` says whether every layer runs its own forward at least once."""
+        """Work without leaving a trace, see the function of this name.
+
+        Args:
+            device: The network's device.
+            plain: Whether every layer runs its own forward at least once.
+        """
         written: set[int] = set()
         with undisturbed(self._writable, device, self._statistics, written) as restart:
             yield restart

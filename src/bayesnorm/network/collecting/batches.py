@@ -1,4 +1,4 @@
-"""Training data of every kind, as mini-batches drawn the way the paper draws them.
+"""Draw mini-batches from training data of every kind, the way the paper draws them.
 
 Rows are drawn without replacement within a batch and independently between batches, so a data set may hold
 fewer rows than all batches together: batches are resampled, not consumed.
@@ -31,16 +31,18 @@ from ..randomness import isolated_randomness
 TrainData = DataLoader[Any] | Dataset[Any] | Tensor | np.ndarray | tuple[Any, Any]
 """A `DataLoader`, a map-style or iterable `Dataset`, a tensor, a NumPy array, or a pair `(x, y)`."""
 
-# Most memory that rows of a stream (which cannot be indexed) are held in while batches are drawn.
+# How much memory rows of a stream, which cannot be indexed, may take while batches are drawn.
 POOL_BYTES = 2**30
 
 
 class _Rows(Protocol):
     """Training rows that can be had by number."""
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        """Return how many there are."""
 
-    def batches(self, rows: Sequence[list[int]], seed: int) -> Iterator[Tensor]: ...
+    def batches(self, rows: Sequence[list[int]], seed: int) -> Iterator[Tensor]:
+        """Give the inputs of some batches, each a list of row numbers."""
 
 
 def batch_choices(rows: int, batch_size: int, count: int, seed: int) -> np.ndarray:
@@ -64,6 +66,12 @@ class MiniBatches:
     """`count` mini-batches of `batch_size` inputs; iterating draws them, the same ones every time.
 
     Transforms of the user's may use the global generators: iterate within `isolated_randomness`.
+
+    Args:
+        source: The training rows.
+        batch_size: How many rows a batch holds.
+        count: How many batches there are.
+        seed: Decides which rows are in which batch.
     """
 
     source: _Rows
@@ -73,14 +81,14 @@ class MiniBatches:
 
     @property
     def rows(self) -> int:
-        """N, how many training rows there are to draw from."""
+        """N, the number of training rows to draw from."""
         return len(self.source)
 
     def __len__(self) -> int:
         return self.count
 
     def epoch(self) -> Iterator[Tensor]:
-        """All training rows once in random order, in batches; what is left over, fewer than a batch, is dropped."""
+        """Give all training rows once in random order, in batches; fewer than a batch at the end are left out."""
         order = np.random.default_rng(self.seed).permutation(self.rows)
         whole = order[: self.rows // self.batch_size * self.batch_size].reshape(-1, self.batch_size)
         return self.source.batches(whole.tolist(), self.seed)
@@ -97,12 +105,12 @@ class MiniBatches:
 
 
 def mini_batches(data: TrainData, batch_size: int | None, count: int, seed: int) -> MiniBatches:
-    """Mini-batches of any kind of training data.
+    """Return mini-batches of any kind of training data; refuse data or sizes that no batches can be drawn with.
 
     Args:
-        data: See `TrainData`. Of a batch or pair, the first entry is the network's input.
-        batch_size: M; None takes a `DataLoader`'s own.
-        count: How many batches.
+        data: The training data, see `TrainData`; the first entry of a batch or pair is the network's input.
+        batch_size: M, the number of rows in a batch; None takes a `DataLoader`'s own.
+        count: How many batches to draw.
         seed: Same seed, same batches; the global random state is left alone.
     """
     if batch_size is None:
@@ -144,6 +152,7 @@ def example_rows(data: TrainData, seed: int) -> Tensor:
 
 
 def _as_rows(data: Any, most_rows: int, seed: int) -> _Rows:
+    """Return training data of any kind as rows that can be had by number; of a stream, at most the first so many."""
     if isinstance(data, DataLoader):
         rows = _indices(data)
         if rows is not None:
@@ -177,6 +186,8 @@ def _as_rows(data: Any, most_rows: int, seed: int) -> _Rows:
 
 @dataclass(frozen=True)
 class _ArrayRows:
+    """Rows of a tensor in memory."""
+
     x: Tensor
 
     def __len__(self) -> int:
@@ -227,7 +238,7 @@ class _IndexedRows:
 
 
 def _indices(loader: DataLoader[Any]) -> Sequence[int] | None:
-    """The rows that a loader draws from, where its sampler gives all of them the same chance; else None."""
+    """Return the rows that a loader draws from, if its sampler gives all of them the same chance; else None."""
     if isinstance(loader.dataset, IterableDataset) or type(loader.batch_sampler) is not BatchSampler:
         return None
     if type(loader.sampler) is SubsetRandomSampler:
@@ -238,7 +249,7 @@ def _indices(loader: DataLoader[Any]) -> Sequence[int] | None:
 
 
 def _pool(stream: Iterable[Any], most_rows: int, seed: int, single: bool = False) -> _ArrayRows:
-    """The first rows of a stream of batches (`single`: of rows), as many as all batches hold or as fit the memory."""
+    """Return the first rows of a stream of batches (`single`: of rows), as many as are needed or fit the memory."""
     parts: list[Tensor] = []
     rows = size = 0
     with isolated_randomness(seed):
@@ -259,7 +270,7 @@ def _pool(stream: Iterable[Any], most_rows: int, seed: int, single: bool = False
 
 
 def _input_of(batch: Any) -> Tensor:
-    """The network's input in a batch or row: the batch itself, or the first entry of a tuple or list."""
+    """Return the network's input in a batch or row: the batch itself, or the first entry of a tuple or list."""
     first = batch[0] if isinstance(batch, tuple | list) and batch else batch
     if isinstance(first, np.ndarray):
         first = torch.from_numpy(first)

@@ -38,15 +38,15 @@ class BatchMoments:
 
 @dataclass
 class _Call:
-    """What the latest forward did with one layer; `moments` is None where it did not normalise by the batch."""
+    """What the latest forward did with one layer."""
 
-    count: int
+    count: int  # how often it called the layer
     rows: int
-    moments: Moments | None
+    moments: Moments | None  # None where the layer did not normalise by the batch
 
 
 class MomentRecorder:
-    """Hooks that note the moments of every batch that the chosen layers normalise; they change nothing in the pass.
+    """Notes the moments of every batch that the chosen layers normalise, by hooks that change nothing in the pass.
 
     Args:
         model: The network; its hooks are there from `attach` to `close`.
@@ -60,14 +60,14 @@ class MomentRecorder:
                 "inside it, or DistributedDataParallel, would work."
             )
         self._network = unwrap(model)
-        self._modules = require_batchnorm(self._network)
+        self._modules = require_batchnorm(self._network)  # all batch-norm layers by name
         self._choice = layers
         chosen = choose_layers(self._network, tuple(self._modules), layers)
         # Which layers are the last k only shows when they run.
         self._watched = tuple(self._modules) if as_whole(layers) is not None else chosen
-        self._handles: list[RemovableHandle] = []
-        self._calls: dict[str, _Call] = {}
-        self._was_read = False
+        self._handles: list[RemovableHandle] = []  # the hooks that are on
+        self._calls: dict[str, _Call] = {}  # by layer that ran in the latest forward, as they ran
+        self._was_read = False  # whether the latest forward's moments were read
 
     def attach(self) -> None:
         """Put the hooks on, once however often it is called."""
@@ -85,7 +85,7 @@ class MomentRecorder:
         self._forget()
 
     def read(self) -> BatchMoments:
-        """The moments of the latest forward; as often as wanted, until the next one."""
+        """Return the moments of the latest forward; as often as wanted, until the next one."""
         if not self._handles:
             raise NetworkError(
                 "model: its batches are not watched; ask between attach() and close(), or inside the `with` block."
@@ -106,6 +106,7 @@ class MomentRecorder:
         return BatchMoments(tuple(layers), mean, var, mean_var, square_var)
 
     def _chosen(self) -> tuple[str, ...]:
+        """Return the chosen layers in running order; refuse a forward that left one out."""
         ran = tuple(self._calls)
         missing = [name for name in self._watched if name not in self._calls]
         if missing and as_whole(self._choice) is None:
@@ -116,6 +117,7 @@ class MomentRecorder:
         return choose_layers(self._network, ran, self._choice)
 
     def _require_a_batch(self, name: str) -> None:
+        """Refuse a forward in which a layer did not normalise by one batch of at least two rows."""
         call = self._calls[name]
         if call.moments is None:
             raise NetworkError(

@@ -20,7 +20,7 @@ from .batches import MiniBatches
 from .moments import mean_and_var, mean_var_and_row_sums, moments_from_sums, statistics_dtype
 
 Progress = Callable[[int, int], None]
-"""Called with (done, total)."""
+"""A function that is called with (done, total)."""
 
 # Training rows that a fit looks at the network's outputs on; they are not kept.
 EXAMPLE_ROWS, EXAMPLE_ELEMENTS = 64, 2**21
@@ -36,8 +36,8 @@ class BatchStatistics:
         var: Biased batch variances, (S, C), which is what training normalises with.
         running_mean: The network's own running mean, (C,).
         running_var: The network's own running variance, (C,).
-        batch_size: M.
-        rows: N, the training rows that batches were drawn from.
+        batch_size: M, the number of rows in a batch.
+        rows: N, the number of training rows that batches were drawn from.
         example: A few of the inputs, to look at what the network makes of them.
     """
 
@@ -151,9 +151,9 @@ def _visit(
 
     Args:
         model: The user's network.
-        batches: Which rows to run.
-        layers: See `LayerChoice`.
-        progress: Is called after every batch.
+        batches: The training rows, and how they are put into batches.
+        layers: Which batch-norm layers normalise by the batch; see `LayerChoice`.
+        progress: A function that is called after every batch.
         whole_data: Whether to run every row once and sum up over rows, instead of random batches.
     """
     original = unwrap(model)
@@ -248,7 +248,7 @@ class _NormalisingByBatch:
         found = find_batchnorm(network)
         self.modules = {name: found[name] for name in names}
         self._network, self._over_rows = network, over_rows
-        self._own = {name: dict(module._buffers) for name, module in self.modules.items()}
+        self._own = {name: dict(module._buffers) for name, module in self.modules.items()}  # to put back after a pass
         self._moments: dict[str, Tensor] = {}  # by layer that has run in this pass
         for name, module in self.modules.items():
             module.forward = self._wrapped(name, module, module.forward)  # type: ignore[method-assign]

@@ -27,7 +27,7 @@ _KEYWORDS: dict[str, tuple[type[nn.Module], ...]] = {
 def add_dropout(
     model: nn.Module, p: float, where: Where = "linear", *, input: bool = False, channels: bool = False
 ) -> nn.Module:
-    """A copy of a network with dropout in front of its weight layers, as in Gal and Ghahramani (2016).
+    """Return a copy of a network with dropout in front of its weight layers, as in Gal and Ghahramani (2016).
 
     A chosen layer gets a child `input_dropout` that its input goes through first. The copy has weights of its own, the
     same as the original's, and `state_dict` has the same keys: what was saved from the one loads into the other.
@@ -60,7 +60,7 @@ def add_dropout(
 
 
 def _chosen(network: nn.Module, where: Any, input: bool) -> list[nn.Module]:
-    """The modules to put dropout in front of."""
+    """Return the modules to put dropout in front of."""
     modules = dict(network.named_modules())
     first = [network] if input else []
     if isinstance(where, str) and where in _KEYWORDS:
@@ -95,17 +95,19 @@ def _chosen(network: nn.Module, where: Any, input: bool) -> list[nn.Module]:
 
 
 def _has_weights(module: nn.Module) -> bool:
+    """Tell whether a module has a weight of its own that is a matrix or more."""
     return any(parameter.dim() > 1 for parameter in module.parameters(recurse=False))
 
 
 def _taker(module: nn.Module) -> nn.Module:
-    """What can be given another child: a Sequential would run it after its own, so its first module takes it."""
+    """Return the module that takes the dropout as a child: a Sequential would run it last, so its first module does."""
     while isinstance(module, nn.Sequential) and len(module):
         module = module[0]
     return module
 
 
 def _through_dropout(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """Send a module's first input through its dropout; a hook."""
     dropout: Any = getattr(module, _NAME)
     if args:
         return (dropout(args[0]), *args[1:]), kwargs

@@ -1,4 +1,4 @@
-"""Networks that also say how noisy the targets are: a wider last layer, or two heads joined to one."""
+"""Make networks that also say how noisy the targets are: by a wider last layer, or by two heads joined to one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from ..copying import unwrap
 def with_noise_head(
     model: nn.Module, layer: str | None = None, *, log_variance: float = 0.0, noises: int | None = None
 ) -> nn.Module:
-    """A copy of a network whose last layer also predicts the noise of its outputs, for `HeteroscedasticGaussian`,
-    `HeteroscedasticLaplace` and `LogitNoise`.
+    """Return a copy of a network whose last layer also predicts the noise of its outputs.
+
+    It is meant for `HeteroscedasticGaussian`, `HeteroscedasticLaplace` and `LogitNoise`.
 
     The outputs of before come first and are the same; the new ones start at one value for every input. A trained
     network may be trained on from there.
@@ -54,7 +55,7 @@ def with_noise_head(
 
 
 def _head(network: nn.Module, layer: str | None) -> nn.Module:
-    """The layer that makes the outputs."""
+    """Return the layer that makes the outputs; refuse one that cannot be widened."""
     modules = dict(network.named_modules())
     heads = [name for name, module in modules.items() if isinstance(module, nn.Linear | _ConvNd)]
     shown = ", ".join(map(repr, heads[-8:])) or "none"
@@ -80,15 +81,15 @@ def _head(network: nn.Module, layer: str | None) -> nn.Module:
 
 
 def joined_outputs(model: nn.Module, entries: Sequence[str | int], *, axis: int = 1) -> nn.Module:
-    """A network whose output is some entries of what `model` returns, side by side.
+    """Return a network whose output is some entries of what `model` returns, side by side.
 
     So a network with two heads, `{"mean": ..., "log_var": ...}` or `(mean, log_var)`, can be used with
     `HeteroscedasticGaussian`, and one with a head per task with `MultiTask`. It holds `model` itself, not a copy.
 
     Args:
-        model: Returns a dict or a tuple of tensors (batch, ...).
+        model: The network, which returns a dict or a tuple of tensors (batch, ...).
         entries: Keys of the dict or positions in the tuple, in the order in which a likelihood wants them.
-        axis: Where they are put side by side; an entry of one axis (batch,) is one column.
+        axis: The axis along which they are put side by side; an entry of one axis (batch,) is one column.
     """
     if isinstance(entries, str) or not isinstance(entries, Sequence) or not entries:
         raise NetworkError(f'entries: {entries!r} was given; a list such as ["mean", "log_var"] or [0, 1] would work.')
@@ -99,7 +100,7 @@ def joined_outputs(model: nn.Module, entries: Sequence[str | int], *, axis: int 
 
 
 class JoinedOutputs(nn.Module):
-    """What `joined_outputs` makes."""
+    """A network whose output is some entries of another's; made by `joined_outputs`."""
 
     def __init__(self, model: nn.Module, entries: tuple[str | int, ...], axis: int) -> None:
         super().__init__()

@@ -1,4 +1,6 @@
-"""Networks whose linear and convolutional weights are drawn anew in every pass, with derivatives by their distribution.
+"""Make networks whose weights are drawn anew in every pass, with derivatives by their distribution.
+
+That is done for the weights of linear and convolutional layers.
 
 The entries of a weight tensor are W = m M + sigma eps, where the multiplier m is 1 or a random vector along one axis.
 There are three ways, *estimators*, to make a pass; under each of them every row meets weights of just this
@@ -56,15 +58,15 @@ class RandomWeights(nn.Module):
 
     @property
     def std(self) -> Tensor:
-        """sigma, in the tensor's shape."""
+        """The standard deviations sigma, in the tensor's shape."""
         return functional.softplus(self.rho)
 
     def multipliers(self, n: int) -> Tensor | None:
-        """n draws of m, (n, channels), or None where it is 1."""
+        """Return n draws of m, (n, channels), or None where it is 1."""
         return None
 
     def draws(self, n: int) -> Tensor:
-        """n draws of W, (n, *shape)."""
+        """Return n draws of W, (n, *shape)."""
         mean: Tensor = self.mean
         multipliers = self.multipliers(n)
         if multipliers is not None:
@@ -79,7 +81,7 @@ class WeightTensor:
     """A weight or bias that can be drawn.
 
     Args:
-        name: In `named_parameters`.
+        name: Its name in `named_parameters`.
         parameter: The tensor.
         is_bias: Whether it is a bias.
         axis: The axis that multipliers are meant for: inputs of linear layers, outputs of convolutions.
@@ -92,7 +94,7 @@ class WeightTensor:
 
 
 def weight_tensors(network: nn.Module) -> list[WeightTensor]:
-    """Weights and biases of linear and convolutional layers, those without gradient left out; or an error."""
+    """Return weights and biases of linear and convolutional layers that have gradients; refuse a network without."""
     roles: dict[int, tuple[bool, int]] = {}
     for _, module in network.named_modules():
         if isinstance(module, nn.Linear | _ConvNd):
@@ -119,18 +121,19 @@ class NoisyNetwork(nn.Module):
     """A network whose weights are drawn in every pass, in training and in evaluation mode.
 
     Args:
-        network: A network of one's own: forwards of its layers are replaced.
+        network: The network, which must not be the user's: forwards of its layers are replaced.
         weights: The distributions by parameter name; their means are the network's own parameters.
-        estimator: How; see the module's docstring.
-        example: Some input rows, to see which layers run just once.
+        estimator: How passes are made; see the module's docstring.
+        example: Some input rows, on which it is seen which layers run just once.
     """
 
     def __init__(self, network: nn.Module, weights: dict[str, Any], estimator: Estimator, example: Tensor) -> None:
         super().__init__()
         self.network = network
         self.weights = nn.ModuleList(weights.values())
-        self._replaced: dict[str, RandomWeights] = dict(weights)
-        self._rows, self._ran = 0, set[str]()
+        self._replaced: dict[str, RandomWeights] = dict(weights)  # those that a pass draws once, for all rows
+        self._rows = 0  # how many rows the pass under way has
+        self._ran = set[str]()  # layers with draws of their own that ran in it
         if estimator != "weights":
             self._replace_forwards(weights, estimator, example)
 
@@ -150,6 +153,7 @@ class NoisyNetwork(nn.Module):
         return self._rows
 
     def _replace_forwards(self, weights: dict[str, RandomWeights], estimator: Estimator, example: Tensor) -> None:
+        """Let layers that meet their weights once in a pass draw them for every row."""
         calls = _calls(self.network, example)
         owned = [p for _, module in self.network.named_modules() for p in module._parameters.values() if p is not None]
         uses = Counter(id(parameter) for parameter in owned)
@@ -222,7 +226,7 @@ class _NoisyLayer:
         return self.module._conv_forward(x, weight, bias)  # type: ignore[operator]
 
     def _along(self, values: Tensor, h: Tensor) -> Tensor:
-        """Values per channel, (channels,) or (rows, channels), in a shape that goes along the channels of `h`."""
+        """Return values (channels,) or (rows, channels) in a shape that goes along the channels of `h`."""
         *rows, channels = values.shape
         ones = [1] * (h.dim() - 2)
         return (
@@ -233,12 +237,13 @@ class _NoisyLayer:
 
 
 def _signs(like: Tensor, rows: int, channels: int) -> Tensor:
+    """Draw 1 or -1 for every row and channel."""
     return torch.empty(rows, channels, dtype=like.dtype, device=like.device).bernoulli_().mul_(2).sub_(1)
 
 
 @torch.no_grad()
 def _calls(network: nn.Module, x: Tensor) -> Counter[str]:
-    """How often every module runs in a pass in evaluation mode."""
+    """Return how often every module runs in a pass in evaluation mode."""
     watched, counted = private_copy(network), Counter[str]()
     for name, module in watched.named_modules():
         module.register_forward_pre_hook(lambda _module, _args, name=name: counted.update([name]))

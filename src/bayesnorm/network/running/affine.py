@@ -1,4 +1,4 @@
-"""Batch norm as one affine map per channel, so that draws can be a `vmap` axis and have derivatives.
+"""Run batch norm as one affine map per channel, so that draws can be a `vmap` axis and have derivatives.
 
 PyTorch's own batch norm in evaluation mode is slow under `vmap` and has no derivative by its running statistics. With
 mean m and variance v it is h * scale + shift, where scale = weight / sqrt(v + eps) and shift = bias - m * scale.
@@ -32,17 +32,17 @@ class AffineBatchNorm:
         found = find_batchnorm(network)
         self.plain = {name: module for name, module in found.items() if _only_normalises(module)}
         self.special = {name: module for name, module in found.items() if name not in self.plain}
-        self._maps: dict[str, tuple[Tensor, Tensor]] = {}
+        self._maps: dict[str, tuple[Tensor, Tensor]] = {}  # by layer, scale and shift of the pass under way
         for name, module in found.items():
             module.forward = self._wrapped(name, module.forward)  # type: ignore[method-assign]
 
     @contextlib.contextmanager
     def under(self, state: State, special: bool = False) -> Iterator[State]:
-        """Run layers under the statistics in `state`; gives the overrides that are still to be made.
+        """Run layers under the statistics in `state`; give the overrides that are still to be made.
 
         Args:
-            state: Statistics (channels,), or (batch, channels) for others in every row.
-            special: Whether special layers take part.
+            state: Statistics, (channels,), or (batch, channels) for others in every row; and other overrides.
+            special: Whether special layers take part; else their statistics are among the overrides still to be made.
         """
         rest = dict(state)
         for name in [*self.plain, *(self.special if special else ())]:
@@ -63,7 +63,7 @@ class AffineBatchNorm:
         weight: Tensor | None = None,
         bias: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Scale and shift of a layer under some statistics, (..., channels); what is None is the layer's own."""
+        """Return scale and shift of a layer under some statistics, (..., channels); what is None is the layer's own."""
         module = self.plain.get(name) or self.special[name]
         own_mean, own_var = module.running_mean, module.running_var
         assert own_mean is not None
@@ -78,7 +78,10 @@ class AffineBatchNorm:
         return scale, -mean * scale if bias is None else bias - mean * scale
 
     def far(self, states: State) -> State:
-        """The first of several states, its statistics moved far off, where it shows that a map is not all."""
+        """Return the first of several states with its statistics moved far off.
+
+        There it shows whether a forward uses statistics for anything but the map.
+        """
         one = {name: value[0] for name, value in states.items()}
         for name in self.plain:
             mean, var = (one.get(f"{name}.{key}") for key in ("running_mean", "running_var"))
@@ -89,6 +92,8 @@ class AffineBatchNorm:
         return one
 
     def _wrapped(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a forward that takes the layer's map where there is one."""
+
         def forward(*args: Any, **kwargs: Any) -> Any:
             drawn = self._maps.get(name)
             if drawn is None:
@@ -102,5 +107,6 @@ class AffineBatchNorm:
 
 
 def _only_normalises(module: _BatchNorm) -> bool:
+    """Tell whether a layer's forward is torch's own."""
     known = _BatchNorm.forward, nn.SyncBatchNorm.forward
     return "forward" not in vars(module) and type(module).forward in known

@@ -1,4 +1,4 @@
-"""The fast lane: a compiled copy of a network that runs all draws in one graph.
+"""Run all draws in one graph of a compiled copy of a network.
 
 A frozen copy of the network gets its batch-norm layers replaced by one scale and one shift per draw. Where draws begin
 at the first batch-norm layer, they are folded into the batch, (draws * batch, ...); where they begin later, they are a
@@ -54,8 +54,8 @@ class CompiledExecutable(Executable):
         model: The network.
         output: Which entry to take where it returns a dict or a tuple.
         dtype: Precision of the compiled copy, e.g. torch.bfloat16; None keeps the network's own.
-        tf32: Let convolutions on a GPU use TF32 where the copy is in single precision.
-        mode: Passed to `torch.compile`.
+        tf32: Whether convolutions on a GPU may use TF32 where the copy is in single precision.
+        mode: The mode that `torch.compile` is given.
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class CompiledExecutable(Executable):
         if dtype is not None and not dtype.is_floating_point:
             raise BayesNormError(f"dtype: {dtype} was given; a floating dtype such as torch.bfloat16 would work.")
         self._compute_dtype, self._tf32, self._mode = dtype or self.dtype, tf32, mode
-        self._warned = False
+        self._warned = False  # whether users know that draws run without being compiled
 
     def _private(self) -> nn.Module:
-        """A copy with weights of its own, as they are now; graphs of an earlier one are of no use any more."""
-        self._frozen = copy.deepcopy(private_copy(self.model)).requires_grad_(False)
-        self._graphs: OrderedDict[Any, Graph | None] = OrderedDict()
-        self._draws: _Draws | None = None
+        """Return a copy with weights of its own, as they are now, and forget the graphs of an earlier one."""
+        self._frozen = copy.deepcopy(private_copy(self.model)).requires_grad_(False)  # what graphs are compiled from
+        self._graphs: OrderedDict[Any, Graph | None] = OrderedDict()  # by shape, the latest used last; None: cannot be
+        self._draws: _Draws | None = None  # the latest draws
         return private_copy(self._frozen)
 
     def _run(self, states: State, x: Tensor, vectorize: bool, chunk: int | None, block_bytes: int | None) -> Tensor:
@@ -95,6 +95,7 @@ class CompiledExecutable(Executable):
         return super()._run(states, x, vectorize, chunk, block_bytes)
 
     def _replay(self, graph: Graph, draws: _Draws, x: Tensor) -> Tensor:
+        """Run a graph on inputs in the layout and precision that it was compiled for."""
         if x.dim() == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         if x.dtype != self._compute_dtype and x.is_floating_point():
@@ -103,7 +104,7 @@ class CompiledExecutable(Executable):
             return graph(x, draws.scale, draws.shift).to(self._dtype, copy=True)
 
     def _checked(self, draws: _Draws, x: Tensor) -> Graph | None:
-        """A graph for inputs like `x` that gives what the plain way gives; None where there is none."""
+        """Return a graph for inputs like `x` that gives what the plain way gives; None where there is none."""
         expected = super()._run(draws.states, x, True, None, None)
         try:
             graph = self._compile(draws.names)
@@ -120,12 +121,14 @@ class CompiledExecutable(Executable):
         return graph
 
     def _say_plain(self, why: str) -> None:
+        """Warn once that draws run without being compiled."""
         if not self._warned:
             self._warned = True
             message = f"{type(self.model).__name__} {why}; it runs as before: same numbers, more time."
             warnings.warn(message, BayesNormWarning, stacklevel=6)
 
     def _compile(self, names: tuple[str, ...]) -> Graph:
+        """Return a graph of a copy whose layers `names` are maps that it is given."""
         network = copy.deepcopy(self._frozen).to(self._compute_dtype)
         if any(parameter.dim() == 4 for parameter in network.parameters()):
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -152,7 +155,7 @@ class CompiledExecutable(Executable):
         return compiled
 
     def _prepared(self, states: State) -> _Draws | None:
-        """All layers' maps side by side, kept for as long as the same draws come again; None where there are none."""
+        """Return all layers' maps side by side, kept for as long as the same draws come; None where there are none."""
         if self._draws is None or self._draws.states is not states:
             names = tuple(dict.fromkeys(name.rpartition(".")[0] for name in states))
             if any(name not in self._affine.plain for name in names):
@@ -167,6 +170,7 @@ class CompiledExecutable(Executable):
 
     @contextlib.contextmanager
     def _precision(self) -> Iterator[None]:
+        """Let convolutions use TF32 or not, for a while."""
         flags = torch.backends.cudnn
         kept = flags.allow_tf32
         flags.allow_tf32 = self._tf32
@@ -180,7 +184,7 @@ _MAPS = ("scale", "shift")
 
 
 class _DrawnAffine(nn.Module):
-    """h * scale + shift with maps (channels,), or (draws, channels) where draws are folded into the batch."""
+    """Gives h * scale + shift with maps (channels,), or (draws, channels) where draws are folded into the batch."""
 
     scale: Tensor
     shift: Tensor

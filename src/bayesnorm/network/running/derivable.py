@@ -1,4 +1,4 @@
-"""Whether a network's outputs have derivatives by batch-norm statistics, with statistics of its own for every row."""
+"""Refuse networks whose outputs have no derivatives by batch-norm statistics, others in every row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS, SHIFT = 8, 1e-2
 
 @contextlib.contextmanager
 def derivative_errors_explained() -> Iterator[None]:
-    """Tell a failure of a pass with derivatives as what it means: without them the network runs."""
+    """Let errors of a pass with derivatives say what they mean: without derivatives the network runs."""
     try:
         yield
     except torch.OutOfMemoryError:
@@ -44,8 +44,8 @@ def require_derivable(affine: AffineBatchNorm, reference: Outputs, mapped: Outpu
 
     Args:
         affine: The network's batch-norm layers.
-        reference: The network under a state, by plain overrides.
-        mapped: The same by affine maps.
+        reference: Gives outputs under a state, by plain overrides.
+        mapped: Gives the same by affine maps.
         state: Means and variances of layers, (channels,), or (batch, channels) for others in every row.
         x: Inputs on the network's device.
     """

@@ -28,7 +28,7 @@ class DropoutExecutable(Executable):
     Args:
         model: The network.
         output: Which entry to take where it returns a dict or a tuple.
-        rates: By layer, see `dropout_rates`.
+        rates: The rate of every dropout layer, see `dropout_rates`.
         consistent: Whether all rows share a draw's masks.
     """
 
@@ -36,8 +36,17 @@ class DropoutExecutable(Executable):
         self, model: nn.Module, output: str | int | None = None, *, rates: Mapping[str, float], consistent: bool
     ) -> None:
         self.rates, self.consistent = dict(rates), consistent
-        self._looked = False
         super().__init__(model, output)
+
+    def _build(self) -> None:
+        self._looked = False  # whether `look` was here
+        self._apart = True  # whether axes of layers' inputs that hold rows hold nothing else
+        self._axes: dict[str, Axes] = {}  # by layer, which axes hold rows, as far as that is known
+        super()._build()
+
+    def _private(self) -> nn.Module:
+        network, self._layers = self._seeded()  # the drawn dropout layers of the copy that runs
+        return network
 
     @property
     def network(self) -> nn.Module:
@@ -55,7 +64,7 @@ class DropoutExecutable(Executable):
     def look(self, x: Any) -> None:
         """Find out from a few rows where each layer's input holds them, and refuse dropout that has no layer.
 
-        Done once, before the first run at the latest.
+        This is done once, before the first run at the latest.
         """
         x = self.input(x)
         if self._looked:
@@ -75,6 +84,7 @@ class DropoutExecutable(Executable):
         self._looked, self._apart = True, seen.apart
 
     def _seeded(self) -> tuple[nn.Module, dict[str, SeededDropout]]:
+        """Return a private copy whose drawn dropout layers have seeds, and those layers by name."""
         network = private_copy(self.model)
         found = find_dropout(network)
         for name in self.drawn_layers:
@@ -85,15 +95,6 @@ class DropoutExecutable(Executable):
                 )
         drawn = {name: self.rates[name] for name in self.drawn_layers}
         return network, seed_dropout(network, drawn, self.consistent, self._axes, device_of(self.model))
-
-    def _build(self) -> None:
-        self._looked, self._apart = False, True
-        self._axes: dict[str, Axes] = {}
-        super()._build()
-
-    def _private(self) -> nn.Module:
-        network, self._layers = self._seeded()
-        return network
 
     def _run(self, states: State, x: Tensor, vectorize: bool, chunk: int | None, block_bytes: int | None) -> Tensor:
         self.look(x)

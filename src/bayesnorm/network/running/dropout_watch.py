@@ -1,4 +1,4 @@
-"""Look at what dropout does in a network: which forwards call it themselves, and where rows are in a layer's input."""
+"""Look at what dropout does in a network: which forwards call it themselves, where rows are in a layer's input."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ..randomness import isolated_randomness
 from .seeded_dropout import Axes
 
 Shapes = dict[str, list[tuple[int, ...]]]
-"""By layer, the shapes of its inputs in the calls of one pass."""
+"""The shapes of every layer's inputs in the calls of one pass, by its name."""
 
 
 @dataclass(frozen=True)
 class DropoutSeen:
-    """What a few passes showed.
+    """What a few passes showed of a network's dropout.
 
     Args:
         always: Modules that call a dropout function in evaluation mode, with its name.
         in_training: The same in training mode, as far as the network could be run in it.
-        axes: By layer that ran, which axis of its input holds the rows.
+        axes: For every layer that ran, which axis of its input holds the rows.
         apart: Whether that axis holds nothing else, such as time.
     """
 
@@ -41,7 +41,7 @@ def watch_dropout(network: nn.Module, layers: Mapping[str, nn.Module], x: Tensor
     """Run a private copy on a few rows of `x`, once in training mode and twice in evaluation mode.
 
     Args:
-        network: The copy, which is of no further use.
+        network: The copy, which is of no further use afterwards.
         layers: The layers to look at, by name.
         x: Inputs on the network's device.
     """
@@ -68,15 +68,15 @@ class _Watch(TorchFunctionMode):
 
     def __init__(self, network: nn.Module, layers: Mapping[str, nn.Module]) -> None:
         super().__init__()
-        self.functions: dict[str, str] = {}
+        self.functions: dict[str, str] = {}  # by module, the dropout function that its forward called
         self._shapes: Shapes = {name: [] for name in layers}
-        self._inside: list[str] = []
+        self._inside: list[str] = []  # the modules whose forwards are under way, the innermost last
         for name, module in network.named_modules():
             module.register_forward_pre_hook(self._entering(name, name in layers), prepend=True)
             module.register_forward_hook(self._left)
 
     def run(self, network: nn.Module, x: Tensor) -> Shapes:
-        """Shapes of what comes into the layers in one pass; `functions` is then that pass's too."""
+        """Make one pass; return the shapes of what comes into the layers, and let `functions` be those of this pass."""
         self.functions, self._shapes = {}, {name: [] for name in self._shapes}
         self._inside.clear()
         with self:
@@ -106,7 +106,7 @@ _OFF_UNLESS_TOLD = {"alpha_dropout", "alpha_dropout_", "feature_alpha_dropout", 
 
 
 def _drops(func: Any, args: Any, kwargs: Any) -> bool:
-    """Whether a call of a torch function drops something."""
+    """Tell whether a call of a torch function drops something."""
     name = getattr(func, "__name__", "")
 
     def given(position: int, *names: str, otherwise: Any) -> Any:
@@ -124,7 +124,7 @@ def _drops(func: Any, args: Any, kwargs: Any) -> bool:
 
 
 def _row_axes(two: list[tuple[int, ...]], three: list[tuple[int, ...]]) -> Axes:
-    """Which axis grows with the rows, for each call, from the shapes for two rows and for three."""
+    """Return which axis grows with the rows, for each call, from the shapes for two rows and for three."""
     axes: list[int | None] = []
     for a, b in zip(two, three, strict=False):
         growing = [i for i, (m, n) in enumerate(zip(a, b, strict=False)) if m != n and 3 * m == 2 * n]
@@ -133,7 +133,7 @@ def _row_axes(two: list[tuple[int, ...]], three: list[tuple[int, ...]]) -> Axes:
 
 
 def _in_training(network: nn.Module) -> nn.Module:
-    """In training mode, so that what depends on it shows, but for normalisation, which may refuse a few rows."""
+    """Put a network in training mode, so that what depends on it shows; but normalisation may refuse a few rows."""
     network.train()
     for _, module in network.named_modules():
         if isinstance(module, _NormBase):
@@ -142,7 +142,7 @@ def _in_training(network: nn.Module) -> nn.Module:
 
 
 def _own_tensors(network: nn.Module) -> None:
-    """Give a private copy its own of all that a pass in training mode might write to."""
+    """Give a private copy tensors of its own, since a pass in training mode might write to them."""
     for _, module in network.named_modules():
         for key, parameter in module._parameters.items():
             if parameter is not None:

@@ -24,7 +24,7 @@ from ..copying import Original, device_of, dtype_of, private_copy, tensors_of, u
 from ..inputs import as_input, call_network
 from ..layers import require_python
 from ..outputs import select_output
-from ..undisturbed import Watched, quiet_vmap
+from ..undisturbed import TensorKeeper, quiet_vmap
 from .affine import AffineBatchNorm, State
 from .derivable import derivative_errors_explained, require_derivable
 from .plan import Planner, Way, channels_last, default_block_bytes, kind_of
@@ -57,14 +57,16 @@ class Executable:
         """Make the private copy that is run, and all that is known of it."""
         self._network = self._private()  # shares its tensors with the user's network
         self._affine = AffineBatchNorm(self._network)  # its batch-norm layers, which can run as affine maps
-        self._prefix = PrefixCache(self._network)  # its forwards, which can skip what is the same for every draw
-        self._watched = Watched(self._network)  # puts back what a forward writes to
+        # Its forwards, which can skip what is the same for every draw; made after the maps, which it wraps too.
+        self._prefix = PrefixCache(self._network)
+        self._keeper = TensorKeeper(self._network)  # puts back what a forward writes to
         self._restart: Callable[[], None] = _nothing  # lets the next pass begin as the first of a stretch did
         self._planner = Planner(
             self._network, self._affine, self._prefix, self._reference, self._vectorised, self._warn_of_loop
         )
         self._derivable_kinds: set[Any] = set()  # kinds of input whose outputs are known to have derivatives
         self._independent_rows: dict[Any, bool] = {}  # by kind of input, whether rows may be run in parts
+        # Shapes and dtypes of what states may override.
         self._known = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors_of(self._network).items()}
         self._device, self._dtype = device_of(self.model), dtype_of(self.model)
         self._original = Original(self.model)  # tells when the user moves the network or replaces parts of it
@@ -118,7 +120,7 @@ class Executable:
     def point(self, x: Any) -> Tensor:
         """Return the deterministic network's outputs in evaluation mode, (batch, *out)."""
         x = self.input(x)
-        with self._watched.undisturbed(x.device) as self._restart:
+        with self._keeper.undisturbed(x.device) as self._restart:
             return call_network(self._reference, x, "x").detach()  # a forward may take derivatives of its own
 
     @torch.inference_mode(False)
@@ -137,12 +139,12 @@ class Executable:
         Args:
             states: Overrides, each with a leading axis of n.
             x: Inputs, (batch, ...).
-            vectorize: False takes the plain loop over draws.
-            chunk: Draws per vectorised pass; None chooses by `block_bytes`.
-            block_bytes: Memory of the largest activation of a pass; None chooses by device.
+            vectorize: Whether many draws may be run at once; False takes the plain loop over draws.
+            chunk: How many draws a vectorised pass holds; None chooses by `block_bytes`.
+            block_bytes: How much memory the largest activation of a pass may take; None chooses by device.
         """
         x = self.input(x)
-        with self._watched.undisturbed(x.device) as self._restart:
+        with self._keeper.undisturbed(x.device) as self._restart:
             return self._run(self._fitting(states), x, vectorize, chunk, block_bytes)
 
     def derivable(self, state: State, x: Tensor) -> Tensor:
@@ -155,7 +157,7 @@ class Executable:
         self._refresh()
         key = kind_of(state, x)
         new = key not in self._derivable_kinds
-        with self._watched.undisturbed(x.device, plain=new) as self._restart:
+        with self._keeper.undisturbed(x.device, plain=new) as self._restart:
             if new:
                 require_derivable(self._affine, self._reference, self._mapped, state, x)
                 self._derivable_kinds.add(key)
@@ -193,6 +195,7 @@ class Executable:
         return outputs
 
     def _run(self, states: State, x: Tensor, vectorize: bool, chunk: int | None, block_bytes: int | None) -> Tensor:
+        """Do what `run` does, with states and inputs that are brought to the network's dtypes."""
         sizes = self._planner.sizes(states, x)
         budget = block_bytes or default_block_bytes(x.device)
         rows = min(len(x), max(1, budget // sizes.bytes_per_row))
@@ -265,11 +268,13 @@ class Executable:
         return self._in_own_dtypes(states)
 
     def _in_own_dtypes(self, state: State) -> State:
+        """Return a state, or states, in the dtypes of what they override."""
         if all(value.dtype == self._known[name][1] for name, value in state.items()):
             return state  # the same object: a compiled network knows by it that the same draws came again
         return {name: value.to(self._known[name][1]) for name, value in state.items()}
 
     def _warn_of_loop(self, error: BaseException) -> None:
+        """Warn once that draws run one by one, and why."""
         if not self._warned_of_loop:
             self._warned_of_loop = True
             first = str(error).strip().splitlines()

@@ -62,7 +62,7 @@ class Way:
 class _Look:
     """Two rows of an input, a state to look at them under, and the outputs under plain overrides."""
 
-    key: Any
+    key: Any  # the kind of input
     x: Tensor
     state: State
     outputs: Tensor
@@ -73,11 +73,11 @@ class Planner:
 
     Args:
         network: The private copy that runs.
-        affine: Its batch-norm layers.
-        prefix: Its modules' forwards.
+        affine: Its batch-norm layers, which know states that tell ways apart.
+        prefix: Its modules' forwards, which measure activations.
         reference: Gives outputs under one state, by plain overrides.
         vectorised: Gives outputs under many states at once.
-        cannot_vectorise: Is told the error of a network that cannot be run under many states at once.
+        cannot_vectorise: A function that is given the error of a network that cannot be run under many states at once.
     """
 
     def __init__(
@@ -123,6 +123,7 @@ class Planner:
         return way
 
     def _look_at(self, states: State, x: Tensor) -> _Look:
+        """Run two rows under plain overrides, and note the sizes."""
         two, state = x[:2], self._affine.far(states)
         run = partial(call_network, lambda rows: self._reference(rows, state), two, "x", tuple(x.shape))
         outputs = self._prefix.measure(run, frozenset(name.rpartition(".")[0] for name in states))
@@ -135,6 +136,7 @@ class Planner:
         return look
 
     def _find_way(self, look: _Look, vectorised: bool, images: bool) -> Way:
+        """Return the first way that gives the outputs of the look, the fastest ones first."""
         last = channels_last(look.x) if images else look.x
         if vectorised:
             twice = {name: value.expand(2, *value.shape) for name, value in look.state.items()}

@@ -29,13 +29,15 @@ class _Frame:
     """One module call that is under way in a recording pass."""
 
     module: nn.Module
-    calls_before: Counter[int]
-    keys_before: int
-    last_child: Key | None = None
+    calls_before: Counter[int]  # how often each module had been called when it began
+    keys_before: int  # how many calls' outputs were kept then
+    last_child: Key | None = None  # the latest finished call inside an nn.Sequential, whose output only the next needs
 
 
 @dataclass
 class _Recorded:
+    """The output of a finished call, and the versions of its tensors, which tell whether they were written to since."""
+
     output: Any
     versions: tuple[int, ...]
 
@@ -46,22 +48,26 @@ _PASS_THROUGH = _Recorded(None, ())
 
 @dataclass
 class PrefixCache:
-    """Wraps the forwards of a private copy of a network; see the module's docstring."""
+    """Wraps the forwards of a private copy of a network; see the module's docstring.
+
+    Modules are known by their number in `named_modules`.
+    """
 
     network: nn.Module
-    largest_output: int = 0
-    _mode: str = "off"
-    _drawn: frozenset[int] = frozenset()
-    _reached: bool = False
-    _clone: bool = False
-    _calls: Counter[int] = field(default_factory=Counter)
-    _keys: list[Key] = field(default_factory=list)
-    _memo: dict[Key, _Recorded] = field(default_factory=dict)
-    _stack: list[_Frame] = field(default_factory=list)
+    largest_output: int = 0  # the most elements of an output that `measure` saw
+    _mode: str = "off"  # what forwards do beside running: "record", "replay", "measure" or nothing
+    _drawn: frozenset[int] = frozenset()  # modules whose state is drawn
+    _reached: bool = False  # whether `measure` has come to one of them
+    _clone: bool = False  # whether kept outputs are written to later, so that copies of them are handed out
+    _calls: Counter[int] = field(default_factory=Counter)  # how often each module was called in this pass
+    _keys: list[Key] = field(default_factory=list)  # calls whose outputs are kept, in the order of their end
+    _memo: dict[Key, _Recorded] = field(default_factory=dict)  # their outputs
+    _stack: list[_Frame] = field(default_factory=list)  # calls under way in a recording pass, the innermost last
 
     def __post_init__(self) -> None:
         named = dict(self.network.named_modules())
         self._numbers = {name: number for number, name in enumerate(named)}
+        # Hooks of the user's: a module that has some, and one that has others inside which have some.
         hooked = {id(module) for module in named.values() if module._forward_hooks or module._forward_pre_hooks}
         self._hooked = {number for number, module in enumerate(named.values()) if id(module) in hooked}
         self._hooked_inside = {
@@ -73,7 +79,13 @@ class PrefixCache:
             module.forward = self._wrapped(number, module, module.forward)
 
     def record(self, run: Callable[[], Any], drawn: frozenset[str], contiguous: bool = False) -> None:
-        """Make one pass up to the first module in `drawn` and keep what was computed (`contiguous`: laid out so)."""
+        """Make one pass up to the first module in `drawn` and keep what was computed.
+
+        Args:
+            run: Makes the pass.
+            drawn: Names of the modules whose state is drawn.
+            contiguous: Whether to keep outputs in the contiguous layout, whatever layout they come in.
+        """
         self._drawn = frozenset(self._numbers[name] for name in drawn)
         self._clone = False
         self._record(run)
@@ -82,7 +94,7 @@ class PrefixCache:
             self._record(run)
         if contiguous:
             self._memo = {
-                key: kept if kept is _PASS_THROUGH else _recorded(_map(Tensor.contiguous, kept.output))
+                key: kept if kept is _PASS_THROUGH else _recorded(_map_tensors(Tensor.contiguous, kept.output))
                 for key, kept in self._memo.items()
             }
 
@@ -96,7 +108,7 @@ class PrefixCache:
         return result
 
     def measure(self, run: Callable[[], Any], drawn: frozenset[str]) -> Any:
-        """Make a whole pass; `largest_output` is then the most elements of any output from a drawn module on."""
+        """Make a whole pass; let `largest_output` be the most elements of any output from the first drawn module on."""
         self._drawn = frozenset(self._numbers[name] for name in drawn)
         self._reached, self.largest_output = False, 0
         return self._in_mode("measure", run)
@@ -107,6 +119,7 @@ class PrefixCache:
         self._keys.clear()
 
     def _record(self, run: Callable[[], Any]) -> None:
+        """Make one recording pass, which ends at the first drawn module."""
         self.forget()
         self._stack.clear()
         try:
@@ -115,6 +128,7 @@ class PrefixCache:
             self._stack.clear()
 
     def _in_mode(self, mode: str, run: Callable[[], Any]) -> Any:
+        """Make one pass in which forwards do what `mode` says."""
         self._mode = mode
         self._calls.clear()
         try:
@@ -123,9 +137,12 @@ class PrefixCache:
             self._mode = "off"
 
     def _altered(self) -> bool:
+        """Tell whether a kept output was written to since."""
         return any(tuple(t._version for t in _tensors(kept.output)) != kept.versions for kept in self._memo.values())
 
     def _wrapped(self, number: int, module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a forward that does what the mode says."""
+
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             if self._mode == "off":
                 return forward(*args, **kwargs)
@@ -137,7 +154,7 @@ class PrefixCache:
                     return forward(*args, **kwargs)
                 if kept is _PASS_THROUGH:
                     return args[0]
-                return _map(torch.clone, kept.output) if self._clone else kept.output
+                return _map_tensors(torch.clone, kept.output) if self._clone else kept.output
             if self._mode == "measure":
                 self._reached = self._reached or number in self._drawn
                 output = forward(*args, **kwargs)
@@ -169,7 +186,7 @@ class PrefixCache:
         self._calls = frame.calls_before
         key = number, self._calls[number]
         self._calls[number] += 1
-        kept = _map(torch.clone, output) if self._clone else output
+        kept = _map_tensors(torch.clone, output) if self._clone else output
         self._memo[key] = _recorded(kept)
         self._keys.append(key)
         if parent is not None and type(parent.module).forward is nn.Sequential.forward:
@@ -184,6 +201,7 @@ def _recorded(output: Any) -> _Recorded:
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
+    """Give every tensor of a nested value."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping):
@@ -194,14 +212,15 @@ def _tensors(value: Any) -> Iterator[Tensor]:
             yield from _tensors(part)
 
 
-def _map(function: Callable[[Tensor], Tensor], value: Any) -> Any:
+def _map_tensors(function: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """Apply a function to every tensor of a nested value."""
     if isinstance(value, Tensor):
         return function(value)
     if isinstance(value, Mapping):
-        pairs = [(name, _map(function, part)) for name, part in value.items()]
+        pairs = [(name, _map_tensors(function, part)) for name, part in value.items()]
         return type(value)(pairs)  # type: ignore[call-arg]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_map(function, part) for part in value))
+        return type(value)(*(_map_tensors(function, part) for part in value))
     if isinstance(value, tuple | list):
-        return type(value)(_map(function, part) for part in value)
+        return type(value)(_map_tensors(function, part) for part in value)
     return value

@@ -1,4 +1,4 @@
-"""Dropout whose mask is a function of a seed, so that a draw of it is state like any other.
+"""Make dropout masks a function of a seed, so that a draw of them is state like any other.
 
 An entry of a mask is a hash of the seed, of how often the layer ran before in this pass, and of the unit (and, where
 every row has a mask of its own, the row), held against the rate. That is plain integer arithmetic per entry: the same
@@ -38,13 +38,11 @@ class SeededDropout(_DropoutNd):
 
     seed: Tensor
     kind: DropoutKind
-    consistent: bool
+    consistent: bool  # whether all rows share a mask
     axes: Axes
-    calls: int
-    """How often it ran in this pass; another call gets another mask."""
-    first_row: int
-    """Where the rows of this pass begin in the input that they are part of."""
-    _units: dict[Any, Tensor]
+    calls: int  # how often it ran in this pass; another call gets another mask
+    first_row: int  # where the rows of this pass begin in the input that they are part of
+    _units: dict[Any, Tensor]  # hashes of units, by how many there are, call and device
 
     def forward(self, input: Tensor) -> Tensor:
         # Never in place, also where the layer was: under vmap the input may lack the axis of draws that the mask has.
@@ -60,7 +58,7 @@ class SeededDropout(_DropoutNd):
         return torch.addcmul(shift, input, torch.addcmul(gain, dropped, gain))
 
     def _dropped(self, h: Tensor, number: int, off: Tensor) -> Tensor:
-        """-1 for entries that are dropped and 0 for those that stay, in a shape that broadcasts to that of `h`."""
+        """Return -1 for entries that are dropped and 0 for others, in a shape that broadcasts to that of `h`."""
         shape = list(h.shape)
         if self.kind.channels:
             named = 1 if h.dim() == self.kind.unbatched else 2
@@ -82,7 +80,7 @@ class SeededDropout(_DropoutNd):
         return _keyed(units, low, high).bitwise_right_shift_(1).sub_(least).bitwise_right_shift_(31)
 
     def _codes(self, count: int, number: int, device: torch.device) -> Tensor:
-        """The part of the hash that is the same for every draw, (count,)."""
+        """Return the part of the hash that is the same for every draw, (count,)."""
         key = count, number, device
         if key not in self._units:
             if len(self._units) >= 16:  # inputs of ever other shapes
@@ -97,7 +95,7 @@ class SeededDropout(_DropoutNd):
 
 
 class _Restart:
-    """A hook that begins a new pass: every layer's next call is its first."""
+    """Begins a new pass, as a hook of the network: every layer's next call is its first."""
 
     def __init__(self, layers: list[SeededDropout]) -> None:
         self.layers = layers
@@ -115,14 +113,14 @@ def seed_dropout(
     axes: Mapping[str, Axes],
     device: torch.device,
 ) -> dict[str, SeededDropout]:
-    """Make dropout layers of a private copy seeded, by name. All of them are off until a seed overrides their own.
+    """Make dropout layers of a private copy seeded; return them by name. They are off until a seed overrides their own.
 
     Args:
         network: The copy, in evaluation mode.
         rates: The rate of every layer that is to be seeded; others stay as they are.
         consistent: Whether all rows share a mask.
-        axes: By layer, where rows are not simply on its input's first axis.
-        device: Of the network.
+        axes: Which axes of a layer's input hold the rows, for layers where it is not simply the first.
+        device: The network's device.
     """
     found = find_dropout(network)
     seeded: dict[str, SeededDropout] = {}
@@ -149,21 +147,21 @@ def _leave_fast_lanes(network: nn.Module) -> None:
 
 
 def _either(off: Tensor, when_off: float, when_on: float, like: Tensor) -> Tensor:
-    """One of two numbers, in the precision of `like`."""
+    """Return one of two numbers, in the precision of `like`."""
     one, other = (torch.full((), value, dtype=like.dtype, device=like.device) for value in (when_off, when_on))
     return torch.where(off, one, other)
 
 
 def _folded(x: Tensor, bits: int) -> Tensor:
-    """x ^ (x >> bits) in place, with zeros shifted in."""
+    """Return x ^ (x >> bits) in place, with zeros shifted in."""
     return x.bitwise_xor_((x >> bits).bitwise_and_(2 ** (32 - bits) - 1))
 
 
 def _keyed(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """A hash of x under a key of two numbers, whose high bits are good; the last fold would only mend the low ones."""
+    """Return a hash of x under a key of two numbers, whose high bits are good; a last fold would mend the low ones."""
     return _folded(_folded(x ^ low, 16).mul_(_FACTOR_1).add_(high), 15).mul_(_FACTOR_2)
 
 
 def _scrambled(x: Tensor) -> Tensor:
-    """A hash of x, all of whose bits are good."""
+    """Return a hash of x, all of whose bits are good."""
     return _folded(_folded(_folded(x.clone(), 16).mul_(_FACTOR_1), 15).mul_(_FACTOR_2), 16)
