@@ -21,7 +21,7 @@ from bayesnorm.tabular import BayesNormClassifier, BayesNormRegressor
 QUICKEST = {
     "hidden": (10,),
     "folds": 2,
-    "max_epochs": 20,
+    "max_epochs": 10,
     "weight_decay": 1e-3,
     "draws": 4,
     "effective_batch_size": None,
