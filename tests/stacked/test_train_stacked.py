@@ -41,18 +41,18 @@ CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_each_network_comes_out_as_if_alone(family, dtype, tolerance):
     networks, rows, _ = task(family, dtype)
     before, start = global_state(), copy.deepcopy(networks)
-    stack, history = together(networks, rows, epochs=50)
+    stack, history = together(networks, rows, epochs=25)
     assert global_state() == before
     for i, network in enumerate(networks):
         assert furthest(network, start[i]) == 0, "the networks themselves are left alone"
-        expected, told = alone(network, rows, i, epochs=50)
+        expected, told = alone(network, rows, i, epochs=25)
         found = stack.network(i)
         assert furthest(found, expected) < tolerance
         assert not found.training
         if DECAYS[i] == 0:
             np.testing.assert_allclose(history.losses[i], told.losses, rtol=10 * tolerance)
-    assert history.epochs.tolist() == history.stopped.tolist() == [50] * 5
-    assert history.network_steps == 50 * sum(n // 16 for n in COUNTS)
+    assert history.epochs.tolist() == history.stopped.tolist() == [25] * 5
+    assert history.network_steps == 25 * sum(n // 16 for n in COUNTS)
 
 
 def test_the_learning_rate_is_adams():
