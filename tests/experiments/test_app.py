@@ -119,7 +119,8 @@ def test_as_a_module():
 
 def test_make_reproduce():
     def make(*arguments):
-        command = ["make", "--dry-run", "--old-file=.venv/.installed", "reproduce", *arguments]
+        # Inside another make, as in `make test`, it would tell where it is.
+        command = ["make", "--no-print-directory", "--dry-run", "--old-file=.venv/.installed", "reproduce", *arguments]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
 
     assert make("NAME=teye-table4", "ARGS=--store b").strip() == ".venv/bin/python -m experiments teye-table4 --store b"
