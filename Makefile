@@ -52,7 +52,7 @@ browser:
 # Neighbours share fitted posteriors, so each of the two gets half of the tests in their order, then takes from the other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
-test-core: .venv/.installed ## The core's tests alone, in about a minute
+test-core: .venv/.installed ## The core's tests alone, in a minute and a half
 	$(PYTEST) $(addprefix tests/,contract network predictive likelihoods engines posteriors training methods metrics)
 
 test: lint typecheck browser ## Style, format, types and all tests
