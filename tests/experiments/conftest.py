@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import torch
+from torch import nn
 
 pytest.importorskip("typer", reason="needs typer: pip install 'bayesnorm[cli]'")
 
+from bayesnorm.theory import diagnose
 from experiments.app import run
 
 from ..ended_commands import Command, command, refusal
@@ -23,3 +26,19 @@ def experiments(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
 def refuses(experiments: Command) -> Callable[..., str]:
     """`refuses("show", "none.sqlite", code=1)`: one line of error, no traceback, nothing else; gives the line."""
     return refusal(experiments)
+
+
+@pytest.fixture(scope="session")
+def diagnosis():
+    """Skewed inputs: of 12 + 6 units some are rejected, and some are not."""
+    x = torch.randn(300, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).exp()
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Linear(2, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 6), nn.BatchNorm1d(6), nn.Linear(6, 1)
+    )
+    return diagnose(model.double(), x, (8, 40), batches=100)
+
+
+@pytest.fixture(scope="session")
+def epochs(diagnosis):
+    return {1: diagnosis, 10: diagnosis}

@@ -17,21 +17,6 @@ from experiments.quantile_plot import QQPlot
 X = torch.randn(300, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).exp()
 
 
-@pytest.fixture(scope="module")
-def diagnosis():
-    """Skewed inputs: of 12 + 6 units some are rejected, and some are not."""
-    torch.manual_seed(0)
-    model = nn.Sequential(
-        nn.Linear(2, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 6), nn.BatchNorm1d(6), nn.Linear(6, 1)
-    )
-    return diagnose(model.double(), X, (8, 40), batches=100)
-
-
-@pytest.fixture(scope="module")
-def epochs(diagnosis):
-    return {1: diagnosis, 10: diagnosis}
-
-
 def test_curves_are_the_units_quantiles(diagnosis):
     plot = QQPlot.of_units(diagnosis, "1", "std", batch_size=40, units=[3, 0])
     found = diagnosis.at(40).layer("1").std

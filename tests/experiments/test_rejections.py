@@ -4,31 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.theory import diagnose
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
 from experiments.rejections import RejectionPlot
-
-X = torch.randn(300, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).exp()
-
-
-@pytest.fixture(scope="module")
-def diagnosis():
-    """Skewed inputs: of 12 + 6 units some are rejected, and some are not."""
-    torch.manual_seed(0)
-    model = nn.Sequential(
-        nn.Linear(2, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 6), nn.BatchNorm1d(6), nn.Linear(6, 1)
-    )
-    return diagnose(model.double(), X, (8, 40), batches=100)
-
-
-@pytest.fixture(scope="module")
-def epochs(diagnosis):
-    return {1: diagnosis, 10: diagnosis}
 
 
 def test_shares_are_the_diagnosis(diagnosis, epochs):
