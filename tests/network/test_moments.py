@@ -8,7 +8,7 @@ import torch
 
 from bayesnorm.network import batch_choices, mean_and_var, row_moments
 from bayesnorm.network.collecting import moments
-from bayesnorm.network.collecting.moments import mean_var_and_row_sums, moments_from_sums
+from bayesnorm.network.collecting.moments import moments_from_sums, row_averages, row_sums
 
 SHAPES = [(7, 3), (7, 3, 5), (7, 3, 4, 2)]
 
@@ -48,20 +48,21 @@ def test_without_pixels_the_spread_of_squares_is_that_of_fourth_moments():
 @pytest.mark.parametrize("shape", SHAPES)
 def test_sums_over_batches_give_the_moments_of_all_their_rows(shape):
     batches, about = [generate(*shape), 1 + generate(*shape).flip(0)], torch.full((3,), 2.5)
-    found = [mean_var_and_row_sums(batch, about) for batch in batches]
-    for (mean, var, _), batch in zip(found, batches, strict=True):
+    sums = torch.zeros(5, 3, dtype=torch.float64)
+    for batch in batches:
+        mean, var, *averages = row_averages(batch)
         torch.testing.assert_close((mean, var), mean_and_var(batch))
-    sums = found[0][2] + found[1][2]
+        sums += row_sums(mean, *averages, about=about)
     for found, expected in zip(moments_from_sums(sums, 14, about), row_moments(torch.cat(batches)), strict=True):
         torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("elements", [1, 30, 10**6])
 def test_rows_in_parts_give_the_moments_of_all(elements, monkeypatch):
-    h, about = generate(7, 3, 4, 2), torch.full((3,), 2.5)
-    expected = mean_and_var(h), mean_var_and_row_sums(h, about)
+    h = generate(7, 3, 4, 2)
+    expected = mean_and_var(h), row_averages(h)
     monkeypatch.setattr(moments, "CPU_ELEMENTS", elements)
-    torch.testing.assert_close((mean_and_var(h), mean_var_and_row_sums(h, about)), expected)
+    torch.testing.assert_close((mean_and_var(h), row_averages(h)), expected)
     torch.testing.assert_close(mean_and_var(h.expand(2, *h.shape), leading=1)[1][1], expected[0][1])
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 
 from bayesnorm.errors import NetworkError
-from bayesnorm.network import collect_statistics, mini_batches
+from bayesnorm.network import collect_moments, collect_statistics, mini_batches
 
 
 def net():
@@ -98,3 +100,57 @@ def test_a_layer_that_runs_for_some_batches_only():
 
     with pytest.raises(NetworkError, match=r"model: batch-norm layer 'rare' runs for some batches"):
         collect_statistics(Sometimes().double(), mini_batches(X, 8, 6, 0))
+
+
+class Flattens(nn.Module):
+    """Takes images as they come, and looks at them as rows of numbers: `view` refuses images laid out channels-last."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.bn1, self.bn2 = nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.BatchNorm1d(100)
+        self.head = nn.Linear(100, 1)
+
+    def forward(self, x):
+        return self.head(self.bn2(self.bn1(self.conv(x)).relu().view(len(x), 100)))
+
+
+class Pools(Flattens):
+    def forward(self, x):
+        return self.head(self.bn2(self.bn1(self.conv(x)).relu().flatten(1)))
+
+
+@pytest.mark.parametrize("kind", [Flattens, Pools])
+def test_whatever_the_layout_of_images_statistics_are_those_of_training(kind):
+    model, x = kind().double().eval(), torch.randn(40, 2, 5, 5, dtype=torch.float64)
+    batches = mini_batches(x, 8, 5, seed=0)
+    found = collect_statistics(model, batches)
+    trained = copy.deepcopy(model).train()
+    for layer in (trained.bn1, trained.bn2):
+        layer.momentum = 1.0
+    for batch, mean, var in zip(batches, found.mean, found.var, strict=True):
+        trained(batch)
+        pixels = 8 * 25
+        expected = [trained.bn1.running_var * (pixels - 1) / pixels, trained.bn2.running_var * 7 / 8]
+        torch.testing.assert_close(mean, torch.cat([trained.bn1.running_mean, trained.bn2.running_mean]))
+        torch.testing.assert_close(var, torch.cat(expected))
+
+
+class Steps(nn.Module):
+    """Normalises every step of a sequence as if it were a row."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.bn, self.head = nn.BatchNorm1d(3), nn.BatchNorm1d(3), nn.Linear(3, 1)
+
+    def forward(self, x):
+        steps = self.bn(x.transpose(1, 2).reshape(-1, 3)).view(len(x), -1, 3)
+        return self.head(self.first(steps.mean(1)))
+
+
+def test_a_layer_whose_input_does_not_hold_rows_has_batch_statistics_but_no_moments_of_rows():
+    model, x = Steps().eval(), torch.randn(40, 3, 6)
+    batches = mini_batches(x, 8, 5, seed=0)
+    assert collect_statistics(model, batches).mean.shape == (5, 6)
+    with pytest.raises(NetworkError, match=r"'bn' gets 48 entries for 8 rows.*GaussianBN\(rank=\.\.\.\)"):
+        collect_moments(model, batches)
+    assert collect_moments(model, batches, ["first"]).mean_std.shape == (3,)

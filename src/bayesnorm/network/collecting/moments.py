@@ -50,8 +50,11 @@ def mean_and_var(h: Tensor, leading: int = 0) -> tuple[Tensor, Tensor]:
     over = [leading, *range(leading + 2, h.dim())]
     # Two plain passes: on a CPU, a tenth of torch.var_mean's time.
     mean = h.mean(over, keepdim=True)
-    squares = torch.stack([(part - mean).square_().sum(over) for part in _parts(h, leading)]).sum(0)
-    return mean.flatten(leading), squares / (h.numel() // mean.numel())
+    first, *others = _parts(h, leading)
+    squares = (first - mean).square_().sum(over)
+    for part in others:
+        squares += (part - mean).square_().sum(over)
+    return mean.flatten(leading), squares.div_(h.numel() // mean.numel())
 
 
 def row_moments(h: Tensor, leading: int = 0) -> Moments:
@@ -76,15 +79,11 @@ def row_moments(h: Tensor, leading: int = 0) -> Moments:
     )
 
 
-def mean_var_and_row_sums(h: Tensor, about: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what `mean_and_var` gives, and what `moments_from_sums` needs of these rows, (5, channels), double.
-
-    These are the sums over rows of a, b, a^2, b^2 and ab, where a and b are a row's averages of h - about and of its
-    square. They may be added up over batches.
+def row_averages(h: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return what `mean_and_var` gives, and every row's averages of h - mean and of its square, each (rows, channels).
 
     Args:
         h: What comes into a layer, (rows, channels, *pixels).
-        about: Numbers near the means, the same for all batches, (channels,): sums of squares about them lose no digits.
     """
     h = (h.unsqueeze(2) if h.dim() == 2 else h.flatten(2)).to(statistics_dtype(h.dtype))
     mean = h.mean([0, 2])
@@ -92,20 +91,33 @@ def mean_var_and_row_sums(h: Tensor, about: Tensor) -> tuple[Tensor, Tensor, Ten
     for part in _parts(h):
         deviation = part - mean[:, None]
         averages.append((deviation.mean(2), deviation.square_().mean(2)))
-    a, b = (torch.cat(parts).double() for parts in zip(*averages, strict=True))
-    var = b.mean(0).to(h.dtype)
-    # So far about the batch's own mean; (h - about)^2 = (h - mean)^2 + 2 (h - mean) shift + shift^2.
-    shift = mean.double() - about.double()
-    b = b + 2 * a * shift + shift.square()
-    a = a + shift
-    return mean, var, torch.stack([part.sum(0) for part in (a, b, a.square(), b.square(), a * b)])
+    deviations, squares = (torch.cat(parts) for parts in zip(*averages, strict=True))
+    return mean, squares.mean(0), deviations, squares
+
+
+def row_sums(mean: Tensor, deviations: Tensor, squares: Tensor, about: Tensor) -> Tensor:
+    """Return what `moments_from_sums` needs of some rows, which may be added up over batches: (5, channels), double.
+
+    These are the sums over rows of a, b, a^2, b^2 and ab, where a and b are a row's averages of h - about and of its
+    square.
+
+    Args:
+        mean: The batch's mean, (channels,).
+        deviations: Every row's average of h - mean, (rows, channels).
+        squares: Every row's average of (h - mean)^2, (rows, channels).
+        about: Numbers near the means, the same for all batches, (channels,): sums of squares about them lose no digits.
+    """
+    shift, deviations = mean.double() - about.double(), deviations.double()
+    a = deviations + shift
+    b = squares.double() + 2 * deviations * shift + shift.square()
+    return torch.stack([part.sum(0) for part in (a, b, a.square(), b.square(), a * b)])
 
 
 def moments_from_sums(sums: Tensor, rows: int, about: Tensor) -> Moments:
     """Return the moments of all rows of many batches, each (channels,), double.
 
     Args:
-        sums: What `mean_var_and_row_sums` gives, added up over batches, (5, channels).
+        sums: What `row_sums` gives, added up over batches, (5, channels).
         rows: How many rows they are sums of.
         about: What h was compared with, (channels,).
     """

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from ...errors import NetworkError
 from ..copying import device_of, dtype_of, private_copy, require_finite_weights, unwrap
@@ -17,7 +15,8 @@ from ..layers import BatchNormLayer, LayerChoice, choose_layers, find_batchnorm,
 from ..randomness import isolated_randomness
 from ..undisturbed import running_statistics, unwritten, writable_tensors
 from .batches import MiniBatches
-from .moments import mean_and_var, mean_var_and_row_sums, moments_from_sums, statistics_dtype
+from .moments import moments_from_sums, statistics_dtype
+from .normalising import NormalisingByBatch
 
 Progress = Callable[[int, int], None]
 """A function that is called with (done, total)."""
@@ -161,11 +160,11 @@ def _visit(
     device, dtype = device_of(original), dtype_of(original)
     require_finite_weights(original)
     network = private_copy(original)
-    normalising: _NormalisingByBatch | None = None
+    normalising: NormalisingByBatch | None = None
     found: list[Tensor] = []
     examples: list[Tensor] = []
     written = writable_tensors(network), running_statistics(network)
-    with isolated_randomness(batches.seed, device), unwritten(*written):
+    with isolated_randomness(batches.seed, device), unwritten(*written) as put_back:
         walk, total = (batches.epoch(), batches.rows // batches.batch_size) if whole_data else (batches, len(batches))
         for done, batch in enumerate(walk, start=1):
             x = as_input(batch, "train_data", device, dtype)
@@ -173,7 +172,9 @@ def _visit(
             if missing > 0:
                 examples.append(x[:missing])
             if normalising is None:
-                normalising = _NormalisingByBatch(network, _chosen(network, x[:2], layers), whole_data)
+                normalising = NormalisingByBatch(network, _chosen(network, x[:2], layers), whole_data)
+                normalising.choose_layout(x[:2])
+                put_back()
             found.append(normalising.run(x))
             if progress is not None:
                 progress(done, total)
@@ -230,62 +231,6 @@ def _chosen(network: nn.Module, x: Tensor, layers: LayerChoice) -> tuple[str, ..
                 "drawn apart; give it its own, or leave it out with layers=."
             )
     return chosen
-
-
-class _NormalisingByBatch:
-    """A private copy of a network whose chosen layers normalise by the batch, as in training, and give its moments.
-
-    Before a layer runs, the moments of its input take the place of its running statistics: the layer itself stays in
-    evaluation mode, so that what else it may do in training is left undone.
-
-    Args:
-        network: The copy; forwards of its layers are replaced.
-        names: The chosen layers.
-        over_rows: Whether to give the sums of `mean_var_and_row_sums` instead of means and variances.
-    """
-
-    def __init__(self, network: nn.Module, names: tuple[str, ...], over_rows: bool) -> None:
-        found = find_batchnorm(network)
-        self.modules = {name: found[name] for name in names}
-        self._network, self._over_rows = network, over_rows
-        self._own = {name: dict(module._buffers) for name, module in self.modules.items()}  # to put back after a pass
-        self._moments: dict[str, Tensor] = {}  # by layer that has run in this pass
-        for name, module in self.modules.items():
-            module.forward = self._wrapped(name, module, module.forward)  # type: ignore[method-assign]
-
-    def run(self, x: Tensor) -> Tensor:
-        """Return the moments of one batch: means and biased variances, (2, C), or sums over rows, (5, C)."""
-        self._moments.clear()
-        try:
-            call_network(self._network, x.clone(), "train_data")  # a network may write into its input
-        finally:
-            for name, module in self.modules.items():
-                module._buffers.update(self._own[name])
-        missing = [name for name in self.modules if name not in self._moments]
-        if missing:
-            raise NetworkError(
-                f"model: batch-norm layer {missing[0]!r} runs for some batches and not for others; "
-                "leave it out with layers=."
-            )
-        return torch.cat([self._moments[name] for name in self.modules], dim=1)
-
-    def _wrapped(self, name: str, module: _BatchNorm, forward: Callable[..., Any]) -> Callable[..., Any]:
-        own_mean = self._own[name]["running_mean"]
-        assert own_mean is not None
-
-        def normalise_by_batch(*args: Any, **kwargs: Any) -> Any:
-            if name in self._moments:
-                raise NetworkError(f"model: batch-norm layer {name!r} is called more than once in a forward.")
-            h = (args[0] if args else kwargs["input"]).detach()  # a forward may take derivatives of its own
-            if self._over_rows:
-                mean, var, self._moments[name] = mean_var_and_row_sums(h, own_mean)
-            else:
-                mean, var = mean_and_var(h)
-                self._moments[name] = torch.stack([mean, var])
-            module._buffers.update(running_mean=mean.to(own_mean.dtype), running_var=var.to(own_mean.dtype))
-            return forward(*args, **kwargs)
-
-        return normalise_by_batch
 
 
 def _require_finite(statistics: BatchStatistics) -> None:

@@ -23,11 +23,12 @@ from ...errors import BayesNormWarning, NetworkError
 from ..copying import Original, device_of, dtype_of, private_copy, tensors_of, unwrap
 from ..inputs import as_input, call_network
 from ..layers import require_python
+from ..layout import channels_last
 from ..outputs import select_output
 from ..undisturbed import TensorKeeper, quiet_vmap
 from .affine import AffineBatchNorm, State
 from .derivable import derivative_errors_explained, require_derivable
-from .plan import Planner, Way, channels_last, default_block_bytes, kind_of
+from .plan import Planner, Way, default_block_bytes, kind_of
 from .prefix import PrefixCache
 
 

@@ -7,7 +7,6 @@ not are further ways tried.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 
 from ...errors import NetworkError
 from ..inputs import call_network
+from ..layout import agrees, channels_last, may_gain_from_channels_last
 from .affine import AffineBatchNorm, State
 from .prefix import PrefixCache
 
@@ -89,8 +89,7 @@ class Planner:
         vectorised: Callable[[Tensor, State], Tensor],
         cannot_vectorise: Callable[[BaseException], None],
     ) -> None:
-        self._convolves = any(isinstance(module, nn.Conv2d) for _, module in network.named_modules())
-        self._affine, self._prefix = affine, prefix
+        self._network, self._affine, self._prefix = network, affine, prefix
         self._reference, self._vectorised, self._cannot_vectorise = reference, vectorised, cannot_vectorise
         self._sizes: dict[Any, Sizes] = {}  # by kind of input
         self._ways: dict[Any, Way] = {}  # by kind of input, and by whether it is wanted vectorised
@@ -108,7 +107,7 @@ class Planner:
         key = kind_of(states, x)
         look, self._look = self._look, None
         if (key, vectorised) not in self._ways:
-            images = self._convolves and x.dim() == 4 and x.device.type == "cpu" and x.is_floating_point()
+            images = may_gain_from_channels_last(self._network, x)
             if not vectorised and not images:
                 return Way(False, False, False)  # the plain loop over draws: nothing to find out
             if look is None or look.key != key:
@@ -140,14 +139,14 @@ class Planner:
         last = channels_last(look.x) if images else look.x
         if vectorised:
             twice = {name: value.expand(2, *value.shape) for name, value in look.state.items()}
-            if images and _agrees(lambda: self._vectorised(last, twice)[0], look.outputs):
+            if images and agrees(lambda: self._vectorised(last, twice)[0], look.outputs):
                 return Way(True, prefix_last=True, tail_last=True)
             try:
                 _require_same(self._vectorised(look.x, twice)[0], look.outputs)
             except Exception as error:
                 self._cannot_vectorise(error)
                 vectorised = False
-        prefix_last = images and _agrees(lambda: self._reference(last, look.state), look.outputs)
+        prefix_last = images and agrees(lambda: self._reference(last, look.state), look.outputs)
         return Way(vectorised, prefix_last, tail_last=prefix_last and not vectorised)
 
 
@@ -158,28 +157,12 @@ def kind_of(states: State, x: Tensor) -> Any:
     return tuple(x.shape[1:]), x.dtype, x.device, frozenset(states), autocast
 
 
-def channels_last(x: Tensor) -> Tensor:
-    """Return images laid out with a pixel's channels side by side, in which a CPU convolves faster."""
-    return x.contiguous(memory_format=torch.channels_last)
-
-
 def default_block_bytes(device: torch.device) -> int:
     """Return how large an activation a block of rows and draws may have."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return max(1, int(free * CUDA_BLOCK_SHARE))
     return CPU_BLOCK_BYTES
-
-
-def _agrees(run: Callable[[], Tensor], expected: Tensor) -> bool:
-    """Tell whether `run` gives `expected` up to rounding, without an error or a warning."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            found = run()
-    except Exception:
-        return False
-    return bool((found - expected).abs().max() <= 1e-3 * expected.abs().max())
 
 
 def _require_same(found: Tensor, expected: Tensor) -> None:

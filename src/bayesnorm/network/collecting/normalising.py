@@ -1,0 +1,101 @@
+"""Let the batch-norm layers of a private copy normalise by the batch, as in training, and take the batch's moments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ...errors import NetworkError
+from ..inputs import call_network
+from ..layers import find_batchnorm
+from ..layout import agrees, may_gain_from_channels_last
+from ..randomness import isolated_torch_randomness
+from .moments import mean_and_var, row_averages, row_sums
+
+
+class NormalisingByBatch:
+    """A private copy of a network whose chosen layers normalise by the batch, as in training, and give its moments.
+
+    Before a layer runs, the moments of its input take the place of its running statistics: the layer itself stays in
+    evaluation mode, so that what else it may do in training is left undone.
+
+    Args:
+        network: The copy; forwards of its layers are replaced.
+        names: The chosen layers.
+        over_rows: Whether to give the sums of `row_sums` instead of means and variances.
+    """
+
+    def __init__(self, network: nn.Module, names: tuple[str, ...], over_rows: bool) -> None:
+        found = find_batchnorm(network)
+        self.modules = {name: found[name] for name in names}
+        self._network, self._over_rows = network, over_rows
+        # What is put back after a pass.
+        self._own: dict[str, dict[str, Any]] = {name: dict(module._buffers) for name, module in self.modules.items()}
+        self._own_means = torch.cat([buffers["running_mean"] for buffers in self._own.values()])
+        self._layout = torch.preserve_format  # how inputs are laid out
+        self._rows = 0  # how many rows the pass under way has
+        self._moments: dict[str, tuple[Tensor, ...]] = {}  # by layer that has run in this pass
+        for name, module in self.modules.items():
+            module.forward = self._wrapped(name, module, module.forward)  # type: ignore[method-assign]
+
+    def choose_layout(self, x: Tensor) -> None:
+        """Run images channels-last from now on where that may be faster and gives these rows the same moments."""
+        if not may_gain_from_channels_last(self._network, x):
+            return
+
+        def moments() -> Tensor:
+            with isolated_torch_randomness(0, x.device):  # a network may draw numbers: the same ones in both passes
+                return self.run(x)
+
+        expected = moments()
+        self._layout = torch.channels_last
+        if not agrees(moments, expected):
+            self._layout = torch.preserve_format
+
+    def run(self, x: Tensor) -> Tensor:
+        """Return the moments of one batch: means and biased variances, (2, C), or sums over rows, (5, C)."""
+        self._moments.clear()
+        self._rows = len(x)
+        try:
+            # A copy, since a network may write into its input.
+            call_network(self._network, x.clone(memory_format=self._layout), "train_data")
+        finally:
+            for name, module in self.modules.items():
+                module._buffers.update(self._own[name])
+        missing = [name for name in self.modules if name not in self._moments]
+        if missing:
+            raise NetworkError(
+                f"model: batch-norm layer {missing[0]!r} runs for some batches and not for others; "
+                "leave it out with layers=."
+            )
+        each = [self._moments[name] for name in self.modules]
+        mean, var, *averages = (torch.cat(parts, dim=-1) for parts in zip(*each, strict=True))
+        if not self._over_rows:
+            return torch.stack([mean, var])
+        deviations, squares = averages
+        return row_sums(mean, deviations, squares, self._own_means)
+
+    def _wrapped(self, name: str, module: _BatchNorm, forward: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a forward that takes the moments of its input, and normalises by them."""
+        dtype = self._own[name]["running_mean"].dtype
+
+        def normalise_by_batch(*args: Any, **kwargs: Any) -> Any:
+            if name in self._moments:
+                raise NetworkError(f"model: batch-norm layer {name!r} is called more than once in a forward.")
+            h = (args[0] if args else kwargs["input"]).detach()  # a forward may take derivatives of its own
+            if self._over_rows and len(h) != self._rows:
+                raise NetworkError(
+                    f"model: batch-norm layer {name!r} gets {len(h)} entries for {self._rows} rows, so what a row "
+                    "contributes to its statistics is not known; statistics of whole batches, as MCBN and "
+                    "GaussianBN(rank=...) take, would work, and so would leaving it out with layers=."
+                )
+            self._moments[name] = row_averages(h) if self._over_rows else mean_and_var(h)
+            mean, var, *_ = self._moments[name]
+            module._buffers.update(running_mean=mean.to(dtype), running_var=var.to(dtype))
+            return forward(*args, **kwargs)
+
+        return normalise_by_batch

@@ -1,0 +1,31 @@
+"""Lay images out channels-last on a CPU, where convolutions are faster so, as far as a network takes it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """Return images with a pixel's channels side by side in memory."""
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+def may_gain_from_channels_last(network: nn.Module, x: Tensor) -> bool:
+    """Tell whether a network may run faster on inputs like `x` if they are channels-last."""
+    images = x.dim() == 4 and x.device.type == "cpu" and x.is_floating_point()
+    return images and any(isinstance(module, nn.Conv2d) for _, module in network.named_modules())
+
+
+def agrees(run: Callable[[], Tensor], expected: Tensor) -> bool:
+    """Tell whether `run` gives `expected` up to rounding, without an error or a warning."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = run()
+    except Exception:
+        return False
+    return bool((found - expected).abs().max() <= 1e-3 * expected.abs().max())
