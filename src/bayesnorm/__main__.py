@@ -1,6 +1,6 @@
 """`python -m bayesnorm`: the command line."""
 
-from .cli import main
+from bayesnorm_command import main
 
 if __name__ == "__main__":
     main()

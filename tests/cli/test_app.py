@@ -107,7 +107,7 @@ def test_as_a_module():
 
 
 def test_without_typer():
-    code = "import sys; sys.modules['typer'] = None; import bayesnorm.cli; bayesnorm.cli.main(['--version'])"
+    code = "import sys; sys.modules['typer'] = None; import bayesnorm_command; bayesnorm_command.main(['--version'])"
     ended = python("-W", "error", "-c", code)
     assert ended.returncode == 1
     assert ended.stdout == ""

@@ -11,8 +11,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import pytest
+
+from bayesnorm.cli import run_folder
 
 from .conftest import QUICK
 
@@ -94,19 +97,69 @@ def test_a_run_whose_successor_was_killed_while_taking_its_place_comes_back(regr
     assert (tmp_path / "run" / "model.bayesnorm").exists()
 
 
-def test_an_interrupted_fit_leaves_nothing(table, tmp_path):
-    start = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+@pytest.mark.parametrize(("number", "code", "told"), [("SIGINT", 130, "interrupted\n"), ("SIGTERM", 143, "")])
+def test_a_fit_that_is_told_to_end_leaves_nothing(table, tmp_path, number, code, told):
+    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     arguments = ["fit", str(table), "--target", "price", "--out", str(tmp_path / "run"), "--epochs", "100000"]
-    code = f"{start}from bayesnorm.cli import main; main({arguments!r})"
-    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as process:
+    command = f"{start}from bayesnorm_command import main; main({[*arguments, '--quiet']!r})"
+    with subprocess.Popen([sys.executable, "-c", command], stderr=subprocess.PIPE, text=True) as process:
         end = time.monotonic() + 60
         while not list(tmp_path.glob(".run.partial-*")):
             assert process.poll() is None
             assert time.monotonic() < end
             time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        told = process.communicate(timeout=60)[1]
-    assert process.returncode == 130
-    assert told.endswith("interrupted\n")
-    assert "Traceback" not in told
+        process.send_signal(signal.Signals[number])
+        assert process.communicate(timeout=60)[1] == told
+    assert process.returncode == code
     assert sorted(path.name for path in tmp_path.iterdir()) == ["houses.csv"]
+
+
+@pytest.fixture
+def terminated(monkeypatch):
+    """`terminated(object, name)`: SIGTERM, which is an exit, comes right after each call of an object's function."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+    def prepare(where, name):
+        first = getattr(where, name)
+
+        def call(*arguments, **options):
+            try:
+                return first(*arguments, **options)
+            finally:
+                signal.raise_signal(signal.SIGTERM)
+
+        monkeypatch.setattr(where, name, call)
+
+    yield prepare
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "left"), [(Path, "mkdir", "old"), (Path, "rename", "new"), (shutil, "rmtree", "new")]
+)
+def test_a_run_is_the_old_or_the_new_one_whenever_told_to_end(terminated, tmp_path, where, name, left):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "old").touch()
+    terminated(where, name)
+    with pytest.raises(SystemExit), run_folder.new_run(run) as folder:
+        (folder / "new").touch()
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert [path.name for path in run.iterdir()] == [left]
+
+
+def test_an_old_run_stays_if_the_new_one_cannot_take_its_place(tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "old").touch()
+
+    def fail(path, target, first=Path.rename):
+        if target == run and path.name.endswith(run_folder.OLD) is False:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        first(path, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(OSError, match="Input/output error"), run_folder.new_run(run) as folder:
+        (folder / "new").touch()
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert [path.name for path in run.iterdir()] == ["old"]

@@ -16,7 +16,8 @@ import sys
 import numpy as np
 import pytest
 
-from bayesnorm.cli import main, predict as module
+from bayesnorm.cli import predict as module
+from bayesnorm_command import main
 
 from .conftest import houses, write_csv
 
@@ -61,7 +62,9 @@ def test_classes(bayesnorm, classification_run, new):
     assert np.allclose(numbers(rows, "entropy")[:, 0], -(probs * np.log(probs)).sum(1), atol=1e-6)
 
 
-def test_letters_that_the_console_does_not_know(fit, tmp_path):
+def test_letters_that_the_console_does_not_know(fit, tmp_path, monkeypatch):
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process goes on, with signals as they are
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     lines = [["a", "y"], *([k % 7 + 9 * (k % 2), ("\u65e5\u672c", "\xe9")[k % 2]] for k in range(40))]
     data = write_csv(tmp_path / "t.csv", lines)
     assert fit(data=data, target="y").code == 0
@@ -100,7 +103,8 @@ def test_a_killed_predict_leaves_nothing_for_long(bayesnorm, regression_run, new
     """Killed with the file half written, and then done again."""
     code = f"""
 import os, signal
-from bayesnorm.cli import main, predict
+from bayesnorm.cli import predict
+from bayesnorm_command import main
 predict.CHUNK, first = 10, predict.predict_rows
 predict.predict_rows = lambda model, inputs, level: (
     first(model, inputs, level) if 1 in inputs.index else os.kill(os.getpid(), signal.SIGKILL)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +14,7 @@ from ..data import UCI_SETS, load_uci
 from ..files import write_bytes
 from .bundled_data import BUNDLED, load_bundled
 from .overwriting import require_free
-from .printing import note
+from .printing import note, standard_output
 from .usage import UsageError
 
 
@@ -40,7 +39,8 @@ def data_csv(
     writer.writerow(columns)
     writer.writerows(rows)
     if str(out) == "-":
-        sys.stdout.write(text.getvalue())
+        with standard_output() as stream:
+            stream.write(text.getvalue())
         return
     write_bytes(out, text.getvalue().encode())
     note(f"wrote {text.getvalue().count(chr(10)) - 1} rows and {len(columns)} columns to {out}")

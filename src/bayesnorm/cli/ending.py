@@ -1,4 +1,8 @@
-"""How commands end: 0 fine, 1 the work failed, 2 wrong usage, 130 interrupted; an error is told in one line."""
+"""How commands end, with an error told in one line.
+
+The exit code is 0 if all went well, 1 if the work failed, 2 for wrong usage, 130 after Ctrl-C, and 143 after SIGTERM.
+It is 141 if whoever read the output stopped reading, as `head` does: as of a program that SIGPIPE ended.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +16,10 @@ from typing import Any
 import typer
 
 from ..errors import BayesNormError
+from .printing import standard_output
 from .usage import UsageError
 
-FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
+FAILED, WRONG_USAGE, INTERRUPTED, UNREAD = 1, 2, 130, 141
 
 
 def run_commands(commands: typer.Typer, name: str, arguments: Sequence[str] | None = None) -> int:
@@ -37,16 +42,38 @@ def run_commands(commands: typer.Typer, name: str, arguments: Sequence[str] | No
             )
             if code == INTERRUPTED:
                 _tell("interrupted")
+            with standard_output() as out:
+                out.flush()
             return int(code or 0)
         except (KeyboardInterrupt, typer.Abort):
             _tell("interrupted")
             return INTERRUPTED
-        except Exception as error:
+        except (Exception, SystemExit) as error:
+            _drop_unwritten()
+            if _is_broken_pipe(error):
+                return UNREAD
+            if isinstance(error, SystemExit):
+                raise
             if settings["debug"]:
                 traceback.print_exc()
             message, code = _explain(error, name)
             _tell(f"error: {message}")
             return code
+
+
+def _is_broken_pipe(error: BaseException | None) -> bool:
+    """Return whether an error came of output that nobody reads; typer and rich turn it into an exit."""
+    return error is not None and (isinstance(error, BrokenPipeError) or _is_broken_pipe(error.__context__))
+
+
+def _drop_unwritten() -> None:
+    """Send nowhere what a standard stream holds and cannot write, lest Python complain of it as it ends."""
+    for stream in filter(None, (sys.__stdout__, sys.__stderr__)):
+        try:
+            stream.flush()
+        except OSError:
+            with open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def _explain(error: Exception, name: str) -> tuple[str, int]:
@@ -70,4 +97,7 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _tell(text: str) -> None:
-    print(" ".join(text.split()), file=sys.stderr)
+    try:
+        print(" ".join(text.split()), file=sys.stderr)
+    except OSError:  # nobody reads it any more
+        _drop_unwritten()

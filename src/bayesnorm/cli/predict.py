@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -16,7 +15,7 @@ from ..files import replacing
 from .file_columns import require_columns, typed
 from .overwriting import require_free
 from .predictions import predict_rows
-from .printing import note, show_json
+from .printing import note, show_json, standard_output
 from .run_folder import MODEL, read_facts
 from .tables import open_table, read_chunks
 from .usage import UsageError
@@ -82,7 +81,8 @@ def predict(
 def _opened(out: Path) -> Iterator[IO[str]]:
     """Give standard output, or a file that is there as a whole or not at all."""
     if out == STDOUT:
-        yield sys.stdout
+        with standard_output() as stream:
+            yield stream
         return
     with replacing(out) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -89,6 +90,17 @@ def cell(value: Any) -> str:
 def show_json(value: Any) -> None:
     """Print a value for machines; NaN and infinities, which JSON does not have, as null."""
     print(json.dumps(_finite(value), indent=2, ensure_ascii=False))
+
+
+@contextlib.contextmanager
+def standard_output() -> Iterator[IO[str]]:
+    """Give standard output; an error in writing to it, such as of a full disk, gets its name."""
+    try:
+        yield sys.stdout
+    except OSError as error:
+        if error.filename is None:
+            error.filename = "standard output"
+        raise
 
 
 def note(text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from ..errors import BayesNormError, FileFormatError
 from ..files import left_behind, partial_name, require_writable_folder, write_bytes
+from .signals import uninterrupted
 
 MODEL, FACTS, TEST, CONTENTS, PAGE = "model.bayesnorm", "run.json", "test_predictions.csv", "report.json", "report.html"
 FORMAT, VERSION = "bayesnorm-run", 1
@@ -46,26 +48,25 @@ def new_run(folder: Path) -> Iterator[Path]:
     """
     final = folder.resolve()  # a link stays one, and what it points to becomes the run
     replaced = final.exists()
-    working = final.parent / partial_name(final)
+    working = final.parent / f"{partial_name(final)}-{secrets.token_hex(4)}"
+    old = working.with_name(f"{working.name}{OLD}")
     try:
-        working.mkdir()
-    except OSError as error:
-        raise BayesNormError(
-            f"--out: {folder} cannot be made ({error.strerror}); a folder that you may write in would work."
-        ) from None
-    try:
+        try:
+            working.mkdir()
+        except OSError as error:
+            raise BayesNormError(
+                f"--out: {folder} cannot be made ({error.strerror}); a folder that you may write in would work."
+            ) from None
         yield working
         if final.exists() and not replaced:
             raise BayesNormError(f"--out: {folder} was made by somebody else meanwhile; another name would work.")
-        if final.exists():
-            old = final.parent / f"{working.name}{OLD}"
-            final.rename(old)
-            working.rename(final)
-            shutil.rmtree(old)
-        else:
+        with uninterrupted():
+            if final.exists():
+                final.rename(old)
             working.rename(final)
     finally:
-        shutil.rmtree(working, ignore_errors=True)
+        with uninterrupted():
+            _settle(final, working, old)
 
 
 def write_facts(folder: Path, facts: dict[str, Any]) -> None:
@@ -107,7 +108,13 @@ def read_json(path: Path) -> Any:
 def _clean_up(final: Path) -> None:
     """Remove what killed runs of this machine left beside a folder, or put the old run back."""
     for left in left_behind(final):
-        if left.name.endswith(OLD) and not final.exists():  # killed while the new run took the old one's place
-            left.rename(final)
+        _settle(final, left)
+
+
+def _settle(final: Path, *left: Path) -> None:
+    """Remove parts of a run, or put the old one back if no other has taken its place."""
+    for part in left:
+        if part.name.endswith(OLD) and part.exists() and not final.exists():
+            part.rename(final)
         else:
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(part, ignore_errors=True)

@@ -1,0 +1,28 @@
+"""Signals that ask the process to end, held back where it must not stop in the middle."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM wait until the block is done; other threads than the main one never get them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[signal.Signals] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    heeded = [number for number, handler in before.items() if callable(handler)]
+    try:
+        for number in heeded:
+            signal.signal(number, lambda number, _: came.append(signal.Signals(number)))
+        yield
+    finally:
+        for number in heeded:
+            signal.signal(number, before[number])
+        for number in came[:1]:
+            signal.raise_signal(number)
