@@ -9,6 +9,10 @@ class NetworkError(BayesNormError):
     """The network cannot be used: no batch norm, broken weights, or its forward failed."""
 
 
+class WeightsChangedError(NetworkError):
+    """The network's weights changed while it ran, as by training in another thread."""
+
+
 class InputError(BayesNormError):
     """An array given by the caller (training data, `x` or `y`) cannot be used."""
 

@@ -60,25 +60,32 @@ class Delta(Engine):
         factor, independent = chosen.fluctuations.root()
         factor = factor * chosen.spread
         independent = None if independent is None else independent * chosen.spread
+        with posterior.executable.unchanged():
+            parts = self._parts(chosen, x, factor, independent)
+        if len(parts) == 1:
+            return parts[0]
+        return GaussianOutputs(torch.cat([p.mean for p in parts]), torch.cat([p.root for p in parts]))
+
+    def _parts(
+        self, posterior: CoordinatePosterior, x: Tensor, factor: Tensor, independent: Tensor | None
+    ) -> list[GaussianOutputs]:
+        """Outputs of as many rows at a time as fit the memory."""
         parts, start, rows = [], 0, rows_per_graph(x)
         while start < len(x):
             block = x[start : start + rows]
-            mean, derivatives = outputs_with_derivatives(chosen, block)
+            mean, derivatives = outputs_with_derivatives(posterior, block)
             outputs = mean[0].numel()
             forward = independent is None and outputs > len(factor)
-            row_bytes = outputs * (len(factor) if forward else len(chosen.location)) * factor.element_size()
+            row_bytes = outputs * (len(factor) if forward else len(posterior.location)) * factor.element_size()
             fitting = max(1, self.block_bytes // row_bytes)
             if forward:
-                parts = [_forward_mode(chosen, factor, block) for block in x.split(fitting)]
-                break
+                return [_forward_mode(posterior, factor, block) for block in x.split(fitting)]
             rows = min(rows, fitting)
             if len(block) > rows:  # now that it is known how many outputs a row has
                 continue
             parts.append(GaussianOutputs(mean, _root(derivatives(), factor, independent)))
             start += len(block)
-        if len(parts) == 1:
-            return parts[0]
-        return GaussianOutputs(torch.cat([p.mean for p in parts]), torch.cat([p.root for p in parts]))
+        return parts
 
 
 def rows_per_graph(x: Tensor) -> int:

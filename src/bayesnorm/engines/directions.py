@@ -73,7 +73,7 @@ class OutputDirections:
                 "no training rows; posterior.with_directions(x), with some dozen training rows x, would work."
             )
         # The same whatever the caller runs under.
-        with torch.autocast(self.rows.device.type, enabled=False):
+        with torch.autocast(self.rows.device.type, enabled=False), posterior.executable.unchanged():
             found = output_components(posterior, self.rows)
         if found is not None:
             self.components, self.sensitivities = (rounded_for_files(part) for part in found)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from ..errors import WeightsChangedError
 from .randomness import isolated_torch_randomness, seed_torch
-
-# A pass notes in the private copy what it is about, and torch's generators are everyone's: one pass at a time.
-_turn = threading.RLock()
+from .turns import turn
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
@@ -35,7 +33,9 @@ def undisturbed(
         statistics: Tensors that a forward might write to unseen, see `running_statistics`.
         written: A set to which the ids of tensors that had to be put back are added.
     """
-    with _turn, isolated_torch_randomness(0, device), unwritten(writable, statistics, written) as put_back:
+    with turn() as stack:
+        stack.enter_context(isolated_torch_randomness(0, device))
+        put_back = stack.enter_context(unwritten(writable, statistics, written))
 
         def restart() -> None:
             seed_torch(0, device)
@@ -52,12 +52,10 @@ def quiet_vmap() -> Iterator[None]:
     lose, other warnings and filters.
     """
     switch: Callable[[bool], None] = torch._C._functorch._set_vmap_fallback_warning_enabled  # type: ignore[attr-defined]
-    with _turn:
+    with turn() as stack:
         switch(False)
-        try:
-            yield
-        finally:
-            switch(True)
+        stack.callback(switch, True)
+        yield
 
 
 @contextlib.contextmanager
@@ -110,28 +108,93 @@ def running_statistics(network: nn.Module) -> list[Tensor]:
     return [buffer for buffer in own if buffer is not None and not buffer.is_inference()]
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class TensorKeeper:
     """Keeps the tensors of a private copy of a network as they are, however its forwards write to them.
 
     Hardly a network in evaluation mode writes to running statistics, and there are many: those that a first stretch of
-    plain passes leaves as they were are not looked after any more.
+    plain passes leaves as they were are not looked after any more. Weights that others change meanwhile are noticed.
     """
 
     def __init__(self, network: nn.Module) -> None:
         self._writable, self._statistics = writable_tensors(network), running_statistics(network)
         self._looked = False  # whether statistics that are not written to have been left out
+        own = {id(tensor) for tensor in self._writable}
+        self._weights = {
+            name: tensor
+            for name, tensor in network.named_parameters()
+            if id(tensor) not in own and not tensor.is_inference()
+        }
+        self.require_unchanged: Callable[[], None] = _nothing  # refuses weights that changed since the stretch began
 
     @contextlib.contextmanager
-    def undisturbed(self, device: torch.device, plain: bool = True) -> Iterator[Callable[[], None]]:
-        """Work without leaving a trace, see the function of this name.
+    def undisturbed(
+        self,
+        device: torch.device,
+        plain: bool = True,
+        overridden: Container[str] = (),
+        again: Callable[[], object] = _nothing,
+    ) -> Iterator[Callable[[], None]]:
+        """Work without leaving a trace, see the function of this name; refuse weights that change meanwhile.
 
         Args:
             device: The network's device.
             plain: Whether every layer runs its own forward at least once.
+            overridden: Names of tensors whose values do not count.
+            again: Runs the network once more, see `unchanged`.
         """
         written: set[int] = set()
-        with undisturbed(self._writable, device, self._statistics, written) as restart:
+        with (
+            undisturbed(self._writable, device, self._statistics, written) as restart,
+            self.unchanged(overridden, again) as self.require_unchanged,
+        ):
             yield restart
         if plain and not self._looked:
             self._statistics = [tensor for tensor in self._statistics if id(tensor) in written]
             self._looked = True
+
+    @contextlib.contextmanager
+    def unchanged(
+        self, overridden: Container[str] = (), again: Callable[[], object] = _nothing
+    ) -> Iterator[Callable[[], None]]:
+        """Refuse weights that change meanwhile, whatever else goes wrong by it; give a function that looks at once.
+
+        Args:
+            overridden: Names of tensors whose values do not count.
+            again: Runs the network once more, to tell whether it is its own forward that writes to weights.
+        """
+        before = {name: tensor._version for name, tensor in self._weights.items() if name not in overridden}
+
+        def require_unchanged() -> None:
+            now = self._weights
+            changed = [name for name, version in before.items() if name in now and now[name]._version != version]
+            if changed and not self._rewritten(changed, again):
+                raise WeightsChangedError(
+                    "model: its weights changed while it ran (is it trained in another thread?), so that old and new "
+                    "ones would be mixed; run it again when they rest, or use copy.deepcopy(model)."
+                )
+
+        try:
+            yield require_unchanged
+        except Exception:
+            require_unchanged()
+            raise
+        require_unchanged()
+
+    def _rewritten(self, names: list[str], again: Callable[[], object]) -> bool:
+        """Tell whether the network's own forward writes these weights, to the same values, as one that clamps them.
+
+        They are then not looked at any more.
+        """
+        before = {name: (self._weights[name]._version, self._weights[name].detach().clone()) for name in names}
+        with contextlib.suppress(Exception):
+            again()
+        for name, (version, value) in before.items():
+            if self._weights[name]._version == version or not torch.equal(self._weights[name], value):
+                return False
+        for name in names:
+            del self._weights[name]
+        return True

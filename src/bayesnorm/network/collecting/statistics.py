@@ -13,7 +13,7 @@ from ..copying import device_of, dtype_of, private_copy, require_finite_weights,
 from ..inputs import as_input, call_network
 from ..layers import BatchNormLayer, LayerChoice, choose_layers, find_batchnorm, require_batchnorm
 from ..randomness import isolated_randomness
-from ..undisturbed import running_statistics, unwritten, writable_tensors
+from ..undisturbed import TensorKeeper, running_statistics, unwritten, writable_tensors
 from .batches import MiniBatches
 from .moments import moments_from_sums, statistics_dtype
 from .normalising import NormalisingByBatch
@@ -164,7 +164,8 @@ def _visit(
     found: list[Tensor] = []
     examples: list[Tensor] = []
     written = writable_tensors(network), running_statistics(network)
-    with isolated_randomness(batches.seed, device), unwritten(*written) as put_back:
+    weights = TensorKeeper(network).unchanged(again=lambda: network(examples[0][:2].clone()))
+    with isolated_randomness(batches.seed, device), unwritten(*written) as put_back, weights:
         walk, total = (batches.epoch(), batches.rows // batches.batch_size) if whole_data else (batches, len(batches))
         for done, batch in enumerate(walk, start=1):
             x = as_input(batch, "train_data", device, dtype)

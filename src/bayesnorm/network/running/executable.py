@@ -9,8 +9,9 @@ in the channels-last layout, in which convolutions are faster, as far as the net
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -19,12 +20,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ...arguments import as_whole
-from ...errors import BayesNormWarning, NetworkError
+from ...errors import BayesNormWarning, NetworkError, WeightsChangedError
 from ..copying import Original, device_of, dtype_of, private_copy, tensors_of, unwrap
 from ..inputs import as_input, call_network
 from ..layers import require_python
 from ..layout import channels_last
 from ..outputs import select_output
+from ..turns import lost_passes
 from ..undisturbed import TensorKeeper, quiet_vmap
 from .affine import AffineBatchNorm, State
 from .derivable import derivative_errors_explained, require_derivable
@@ -71,14 +73,15 @@ class Executable:
         self._known = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors_of(self._network).items()}
         self._device, self._dtype = device_of(self.model), dtype_of(self.model)
         self._original = Original(self.model)  # tells when the user moves the network or replaces parts of it
+        self._lost_passes = lost_passes()  # of which none is one of this copy's
 
     def _private(self) -> nn.Module:
         """Return the copy of the network that is run."""
         return private_copy(self.model)
 
     def _refresh(self) -> None:
-        """Follow a network that was moved or had modules replaced since the private copy was made."""
-        if self._original.changed():
+        """Build anew where the network was moved or had modules replaced, or where a fork caught the copy in a pass."""
+        if self._original.changed() or self._lost_passes != lost_passes():
             self._build()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -121,7 +124,7 @@ class Executable:
     def point(self, x: Any) -> Tensor:
         """Return the deterministic network's outputs in evaluation mode, (batch, *out)."""
         x = self.input(x)
-        with self._keeper.undisturbed(x.device) as self._restart:
+        with self._undisturbed(x):
             return call_network(self._reference, x, "x").detach()  # a forward may take derivatives of its own
 
     @torch.inference_mode(False)
@@ -145,7 +148,7 @@ class Executable:
             block_bytes: How much memory the largest activation of a pass may take; None chooses by device.
         """
         x = self.input(x)
-        with self._keeper.undisturbed(x.device) as self._restart:
+        with self._undisturbed(x, overridden=states):
             return self._run(self._fitting(states), x, vectorize, chunk, block_bytes)
 
     def derivable(self, state: State, x: Tensor) -> Tensor:
@@ -158,12 +161,27 @@ class Executable:
         self._refresh()
         key = kind_of(state, x)
         new = key not in self._derivable_kinds
-        with self._keeper.undisturbed(x.device, plain=new) as self._restart:
+        with self._undisturbed(x, plain=new, overridden=state):
             if new:
                 require_derivable(self._affine, self._reference, self._mapped, state, x)
                 self._derivable_kinds.add(key)
             with derivative_errors_explained():
                 return self._mapped(x, state)
+
+    def unchanged(self) -> contextlib.AbstractContextManager[object]:
+        """Refuse weights that change while several calls of this belong together."""
+        return self._keeper.unchanged()
+
+    @contextlib.contextmanager
+    def _undisturbed(self, x: Tensor, **options: Any) -> Iterator[None]:
+        """Work on inputs without leaving a trace, see `TensorKeeper.undisturbed`."""
+        try:
+            again = partial(self._reference, x[:1])
+            with self._keeper.undisturbed(x.device, again=again, **options) as self._restart:
+                yield
+        except WeightsChangedError:
+            self._build()  # what was found out about the network meanwhile may be wrong
+            raise
 
     def _reference(self, x: Tensor, state: State | None = None) -> Tensor:
         """Return outputs under one state by plain overrides; None for the network as it is."""
@@ -275,7 +293,8 @@ class Executable:
         return {name: value.to(self._known[name][1]) for name, value in state.items()}
 
     def _warn_of_loop(self, error: BaseException) -> None:
-        """Warn once that draws run one by one, and why."""
+        """Warn once that draws run one by one, and why; refuse weights that changed, which would explain it."""
+        self._keeper.require_unchanged()
         if not self._warned_of_loop:
             self._warned_of_loop = True
             first = str(error).strip().splitlines()
