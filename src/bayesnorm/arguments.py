@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import BayesNormError
+from .errors import BayesNormError, quoted
 
 
 def as_whole(value: Any) -> int | None:
@@ -45,7 +45,7 @@ def require_whole(
     if found is None or found < least or (most is not None and found > most):
         limits = f"of at least {least}" if most is None else f"from {least} to {most}"
         words = f"; a whole number {limits} would work." if words is None else words
-        raise error(f"{name}: {value!r} was given{words}")
+        raise error(f"{name}: {quoted(value)} was given{words}")
     return found
 
 
@@ -85,7 +85,7 @@ def require_number(
         limits = (("from", least), ("above", above), ("up to", most), ("below", below))
         told = " and ".join(f"{word} {limit:g}" for word, limit in limits if math.isfinite(limit))
         words = f"; a {f'number {told}' if told else 'finite number'} would work." if words is None else words
-        raise error(f"{name}: {value!r} was given{words}")
+        raise error(f"{name}: {quoted(value)} was given{words}")
     return found
 
 

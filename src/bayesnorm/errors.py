@@ -1,8 +1,36 @@
 """What goes wrong, told kindly: every message names the argument, what was found and what would work."""
 
+from __future__ import annotations
+
+from typing import Any
+
+# Characters of a longer value that a message quotes, and of a longer message its beginning and its end.
+QUOTED, BEGINNING, END = 60, 600, 300
+
+
+def quoted(value: Any) -> str:
+    """Return a value of the user's as Python would write it; of a long one, its first characters and its length."""
+    text = repr(value)
+    if len(text) <= 2 * QUOTED:
+        return text
+    if isinstance(value, str):
+        return f"{value[:QUOTED]!r}... ({len(value):,} characters)"
+    return f"{text[:QUOTED]}... ({len(text):,} characters)"
+
+
+def shortened(message: str) -> str:
+    """Return a message without the middle of a long one: names stand at its beginning, what would work at its end."""
+    left_out = len(message) - BEGINNING - END
+    if left_out <= 100:
+        return message
+    return f"{message[:BEGINNING]}... ({left_out:,} characters left out) ...{message[-END:]}"
+
 
 class BayesNormError(ValueError):
-    """Base of every error that this package raises on purpose."""
+    """Base of every error that this package raises on purpose; its message is short, whatever it quotes."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*(shortened(each) if isinstance(each, str) else each for each in arguments))
 
 
 class NetworkError(BayesNormError):

@@ -11,10 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from ..data import UCI_SETS, load_uci
+from ..errors import quoted
 from ..files import write_bytes
 from .bundled_data import BUNDLED, load_bundled
 from .overwriting import require_free
 from .printing import note, standard_output
+from .spreadsheet import SpreadsheetSafe, harmless
 from .usage import UsageError
 
 
@@ -22,6 +24,7 @@ def data_csv(
     name: Annotated[str, typer.Argument(help="One of `bayesnorm data list`'s tables.")],
     out: Annotated[Path, typer.Option(help="The file to write; - for standard output.")],
     force: Annotated[bool, typer.Option("--force", help="Overwrite it.")] = False,
+    spreadsheet_safe: SpreadsheetSafe = False,
 ) -> None:
     """Write a table as CSV: a UCI set of the data folders, or one that scikit-learn brings along.
 
@@ -34,6 +37,8 @@ def data_csv(
     if str(out) != "-":
         require_free(out, force)
     columns, rows = _load(name)
+    if spreadsheet_safe:
+        columns, rows = [*map(harmless, columns)], [[*map(harmless, row)] for row in rows]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -55,4 +60,4 @@ def _load(name: str) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         inputs, target = load_uci(name)
         columns = [*(f"x{i + 1}" for i in range(inputs.shape[1])), "y"]
         return columns, [[*row, y] for row, y in zip(inputs.tolist(), target.tolist(), strict=True)]
-    raise UsageError(f"NAME: {name!r} was given; one of {', '.join([*UCI_SETS, *BUNDLED])} would work.")
+    raise UsageError(f"NAME: {quoted(name)} was given; one of {', '.join([*UCI_SETS, *BUNDLED])} would work.")

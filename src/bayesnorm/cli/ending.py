@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from ..errors import BayesNormError
+from ..errors import BayesNormError, shortened
 from .printing import standard_output
 from .usage import UsageError
 
@@ -98,6 +98,6 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 def _tell(text: str) -> None:
     try:
-        print(" ".join(text.split()), file=sys.stderr)
+        print(shortened(" ".join(text.split())), file=sys.stderr)
     except OSError:  # nobody reads it any more
         _drop_unwritten()

@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
+from ..errors import InputError, quoted
 from .tables import TableFile, pandas
 
 if TYPE_CHECKING:
     from ..tabular.column_types import Kind
+
+
+# Characters of a name above which no similar ones are looked for, which would take long.
+LONGEST_COMPARED = 200
 
 
 def require_columns(file: TableFile, wanted: Sequence[str], what: str) -> None:
@@ -30,10 +34,11 @@ def require_columns(file: TableFile, wanted: Sequence[str], what: str) -> None:
     """
     for name in wanted:
         if name not in file.names:
-            near = difflib.get_close_matches(name, file.names, n=1, cutoff=0.5)
-            meant = f"; did you mean {near[0]!r}?" if near else "."
+            short = [each for each in file.names if len(each) <= LONGEST_COMPARED >= len(name)]
+            near = difflib.get_close_matches(name, short, n=1, cutoff=0.5)
+            meant = f"; did you mean {quoted(near[0])}?" if near else "."
             there = ", ".join(file.names[:20]) + (", ..." if len(file.names) > 20 else "")
-            raise InputError(f"{what}: {file.path} has no column {name!r}{meant} It has {there}.")
+            raise InputError(f"{what}: {file.path} has no column {quoted(name)}{meant} It has {there}.")
 
 
 def typed(
@@ -66,9 +71,10 @@ def _typed_column(column: Any, path: Path, kind: Kind | None, decimal: str) -> t
     """Return a column's values and what they are, which is `kind` where that is known."""
     from ..tabular.column_types import cell_label, contents_of, labels, read_numbers
 
+    where = f"{path}: the column {quoted(column.name)}"
     if contents_of(column) == "dates":
         raise InputError(
-            f"{path}: the column {column.name!r} holds {column.dtype}; turn it into numbers, such as days since the "
+            f"{where} holds {column.dtype}; turn it into numbers, such as days since the "
             "first, or leave it out with --drop."
         )
     if kind == "category":
@@ -79,8 +85,8 @@ def _typed_column(column: Any, path: Path, kind: Kind | None, decimal: str) -> t
     elif unreadable.any():
         row = int(unreadable.argmax())
         raise InputError(
-            f"{path}: the column {column.name!r} holds numbers in training, but {column.iloc[row]!r} in row "
-            f"{column.index[row]}; a number, or an empty cell, would work."
+            f"{where} holds numbers in training, but {quoted(column.iloc[row])} in row {column.index[row]}; a number, "
+            "or an empty cell, would work."
         )
     if kind == "category":
         return labels(column, cell_label), kind
@@ -88,8 +94,8 @@ def _typed_column(column: Any, path: Path, kind: Kind | None, decimal: str) -> t
     if infinite.any():
         row = int(infinite.argmax())
         raise InputError(
-            f"{path}: the column {column.name!r} holds {column.iloc[row]!r} in row {column.index[row]}, which is "
-            "infinite; a number, or an empty cell, would work."
+            f"{where} holds {quoted(column.iloc[row])} in row {column.index[row]}, which is infinite; a number, "
+            "or an empty cell, would work."
         )
     return values, kind
 
@@ -98,17 +104,17 @@ def _kind_in_training(column: Any, path: Path, unreadable: NDArray[np.bool_]) ->
     """Return what a column of training is, or say why that cannot be told and what to do."""
     from ..tabular.column_types import cells_with_commas, kind_of_cells
 
-    name, kind = column.name, kind_of_cells(column, unreadable)
+    name, kind = quoted(column.name), kind_of_cells(column, unreadable)
     if kind == "mixed":
         row = int(unreadable.argmax())
         raise InputError(
-            f"{path}: the column {name!r} holds numbers, but {column.iloc[row]!r} in row {column.index[row]}; "
-            f"mend or empty such cells, or give --categorical {name!r}, or --drop {name!r}."
+            f"{path}: the column {name} holds numbers, but {quoted(column.iloc[row])} in row {column.index[row]}; "
+            f"mend or empty such cells, or give --categorical {name}, or --drop {name}."
         )
     if kind == "commas":
         example = column.iloc[cells_with_commas(column).argmax()]
         raise InputError(
-            f"{path}: the column {name!r} holds numbers with commas, such as {example!r}; "
-            f"write them with a decimal point alone, or give --categorical {name!r}, or --drop {name!r}."
+            f"{path}: the column {name} holds numbers with commas, such as {quoted(example)}; "
+            f"write them with a decimal point alone, or give --categorical {name}, or --drop {name}."
         )
     return kind

@@ -10,11 +10,13 @@ from typing import Annotated
 
 import typer
 
+from ..errors import quoted
 from .doubt_method import DoubtMethod
 from .fit_options import FitOptions
 from .fitting import fit_run
 from .printing import note, show_json, show_pairs
 from .run_folder import PAGE, require_run_free
+from .spreadsheet import SpreadsheetSafe
 from .tables import MOST_MIB
 from .task import Task
 from .usage import UsageError
@@ -58,6 +60,7 @@ def fit(
     ] = False,
     max_rows: Annotated[int | None, typer.Option(min=1, metavar="N", help="Use so many rows, drawn at random.")] = None,
     max_size: Annotated[float, typer.Option(min=0, metavar="MIB", help="Refuse larger files.")] = MOST_MIB,
+    spreadsheet_safe: SpreadsheetSafe = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a run that is there.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary for machines.")] = False,
@@ -87,7 +90,16 @@ def fit(
     )
     tell = (lambda _: None) if quiet else note
     command = shlex.join(["bayesnorm", "fit", *_arguments(context)])
-    facts = fit_run(data, out, options, max_mib=max_size, command=command, tell=tell, progress=not quiet)
+    facts = fit_run(
+        data,
+        out,
+        options,
+        max_mib=max_size,
+        spreadsheet_safe=spreadsheet_safe,
+        command=command,
+        tell=tell,
+        progress=not quiet,
+    )
     if as_json:
         show_json({**facts, "out": str(out)})
     elif not quiet:
@@ -118,7 +130,7 @@ def _units(text: str) -> tuple[int, ...]:
     """Return the units of hidden layers, such as 50,50, as numbers."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise UsageError(f"--hidden: {text!r} was given; units per hidden layer, such as 50,50, would work.")
+        raise UsageError(f"--hidden: {quoted(text)} was given; units per hidden layer, such as 50,50, would work.")
     return tuple(int(part) for part in parts)
 
 
@@ -129,4 +141,6 @@ def _effective_batch_size(text: str | None) -> str | float | None:
     with contextlib.suppress(ValueError):
         if 0 < (size := float(text)) < math.inf:
             return size
-    raise UsageError(f"--effective-batch-size: {text!r} was given; crps, nll, elbo or a positive number would work.")
+    raise UsageError(
+        f"--effective-batch-size: {quoted(text)} was given; crps, nll, elbo or a positive number would work."
+    )

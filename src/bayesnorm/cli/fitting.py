@@ -17,13 +17,22 @@ from .predictions import rows_of
 from .report_json import json_value
 from .run_folder import CONTENTS, MODEL, PAGE, TEST, new_run, write_facts, write_json
 from .run_report import LEVEL, make_report
+from .spreadsheet import harmless_table
 from .task import Task, split
 from .training_table import Tell, load_training_table
 from .versions import all_versions, cpu_name
 
 
 def fit_run(
-    data: Path, out: Path, options: FitOptions, *, max_mib: float, command: str, tell: Tell, progress: bool
+    data: Path,
+    out: Path,
+    options: FitOptions,
+    *,
+    max_mib: float,
+    spreadsheet_safe: bool,
+    command: str,
+    tell: Tell,
+    progress: bool,
 ) -> dict[str, Any]:
     """Train on a table and make a run's folder, which is there as a whole or not at all.
 
@@ -32,6 +41,7 @@ def fit_run(
         out: The folder to make.
         options: What to train.
         max_mib: Largest size of the file that is read.
+        spreadsheet_safe: Whether text that a spreadsheet would run is marked in the predictions of held-out rows.
         command: The command that makes the same run again.
         tell: Called with a line for whoever waits.
         progress: Whether to show bars.
@@ -68,7 +78,8 @@ def fit_run(
             },
         )
         frame.insert(1, "y", json_value(loaded.y[test]))
-        write_bytes(folder / TEST, frame.to_csv(index=False, lineterminator="\n").encode())
+        written = harmless_table(frame) if spreadsheet_safe else frame
+        write_bytes(folder / TEST, written.to_csv(index=False, lineterminator="\n").encode())
         values = json_value(report.content)
         write_json(folder / CONTENTS, values)
         has_page = importlib.util.find_spec("jinja2") is not None and importlib.util.find_spec("matplotlib") is not None

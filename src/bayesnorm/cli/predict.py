@@ -17,6 +17,7 @@ from .overwriting import require_free
 from .predictions import predict_rows
 from .printing import note, show_json, standard_output
 from .run_folder import MODEL, read_facts
+from .spreadsheet import SpreadsheetSafe, harmless_table
 from .tables import open_table, read_chunks
 from .usage import UsageError
 
@@ -37,11 +38,13 @@ def predict(
     level: Annotated[float, typer.Option(metavar="P", help="Probability of the interval from lower to upper.")] = 0.9,
     max_size: Annotated[float, typer.Option(min=0, metavar="MIB", help="Refuse larger files.")] = MOST_MIB_IN_PARTS,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    spreadsheet_safe: SpreadsheetSafe = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a summary for machines.")] = False,
 ) -> None:
     """Predict every row of a table: mean, deviation, interval and both parts of the doubt, or class probabilities.
 
-    Where `unlike` is True, a row is unlike those of training: do not trust its numbers.
+    Where `unlike` is True, a row is unlike those of training: do not trust its numbers. Labels are written exactly as
+    they were learned; give --spreadsheet-safe if others' labels are to be opened in a spreadsheet.
 
     \b
     bayesnorm predict run new.csv --out predictions.csv
@@ -67,11 +70,12 @@ def predict(
         for part in parts:
             inputs, _ = typed(part, data, kinds=kinds, decimal=file.decimal)
             found = predict_rows(model, inputs, level)
-            found.to_csv(target, index=False, header=rows == 0, lineterminator="\n")
+            shown = harmless_table(found) if spreadsheet_safe else found
+            shown.to_csv(target, index=False, header=rows == 0, lineterminator="\n")
             rows, unlike = rows + len(found), unlike + int(found["unlike"].sum())
     if as_json:
-        shown: dict[str, Any] = {"rows": rows, "unlike": unlike, "out": str(out), "task": facts["task"]}
-        show_json({**shown, "level": level} if facts["task"] == "regression" else shown)
+        told: dict[str, Any] = {"rows": rows, "unlike": unlike, "out": str(out), "task": facts["task"]}
+        show_json({**told, "level": level} if facts["task"] == "regression" else told)
     elif out != STDOUT:
         odd = f"; {unlike:,} of them are unlike the training rows, see the column `unlike`" if unlike else ""
         note(f"wrote {rows:,} predictions to {out}{odd}")

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..errors import shortened
+
 # Digits of a number.
 DIGITS = 4
 
@@ -105,7 +107,7 @@ def standard_output() -> Iterator[IO[str]]:
 
 def note(text: str) -> None:
     """Print a line for whoever waits, on standard error, so that it is no part of the answer."""
-    print(text, file=sys.stderr)
+    print(shortened(text), file=sys.stderr)
 
 
 def _is_number(value: Any) -> bool:

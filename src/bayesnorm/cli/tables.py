@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, MissingExtraError
+from ..errors import InputError, MissingExtraError, quoted
 
 DELIMITERS = (",", ";", "\t", "|")
 # Size of a file above which it takes --max-size to read it whole.
@@ -173,7 +173,7 @@ def _named(path: Path, header: list[str], delimiter: str | None, decimal: str) -
     names = tuple(header[i] for i in places)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise InputError(f"{path}: the column {twice!r} is there twice; rename one of them.")
+        raise InputError(f"{path}: the column {quoted(twice)} is there twice; rename one of them.")
     if not names:
         raise InputError(f"{path}: no column has a name; a first line with names would work.")
     _, words = read_numbers(pandas().Series(names, dtype=object))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
+from ..errors import InputError, quoted
 
 if TYPE_CHECKING:
     from ..tabular.column_types import Kind
@@ -68,25 +68,27 @@ def require_targets(path: Path, name: str, values: NDArray[Any], kind: Kind, tas
         task: What is to be predicted.
     """
     if len(values) < LEAST_ROWS:
-        raise InputError(f"{path}: {len(values)} rows have a {name!r}; at least {LEAST_ROWS} would work.")
+        raise InputError(f"{path}: {len(values)} rows have a {quoted(name)}; at least {LEAST_ROWS} would work.")
     if task is Task.regression and kind == "category":
-        raise InputError(f"--task: {name!r} holds text such as {values[0]!r}; --task classification would work.")
+        raise InputError(
+            f"--task: {quoted(name)} holds text such as {quoted(values[0])}; --task classification would work."
+        )
     if len(np.unique(values.astype(str))) == 1:
-        raise InputError(f"--target: {name!r} is {values[0]!s} in every row; a column that differs would work.")
+        raise InputError(f"--target: {quoted(name)} is {values[0]!s} in every row; a column that differs would work.")
     if task is Task.regression:
         from ..tabular.targets import LARGEST_TARGET
 
         far = np.abs(values) > LARGEST_TARGET
         if far.any():
             raise InputError(
-                f"--target: {name!r} reaches {values[far][0]:g}; numbers up to {LARGEST_TARGET:g} would work."
+                f"--target: {quoted(name)} reaches {values[far][0]:g}; numbers up to {LARGEST_TARGET:g} would work."
             )
         return values
     labels = np.unique(values.astype(str))
     if len(labels) > max(FEW_VALUES, len(values) / 2):
         raise InputError(
-            f"--target: {name!r} has {len(labels)} different values in {len(values)} rows, too many to be classes; "
-            "another column, or --task regression for numbers, would work."
+            f"--target: {quoted(name)} has {len(labels)} different values in {len(values)} rows, too many to be "
+            "classes; another column, or --task regression for numbers, would work."
         )
     if kind == "number" and bool(((values == np.round(values)) & (np.abs(values) < EXACT)).all()):
         return values.astype(np.int64)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, quoted
 from .file_columns import require_columns, typed
 from .fit_options import FitOptions
 from .tables import open_table, read_table
@@ -57,10 +57,10 @@ def load_training_table(data: Path, options: FitOptions, max_mib: float, tell: T
     require_columns(file, options.drop, "--drop")
     require_columns(file, options.categorical, "--categorical")
     if options.target in options.drop:
-        raise UsageError(f"--drop: {options.target!r} is the target; another column would work.")
+        raise UsageError(f"--drop: {quoted(options.target)} is the target; another column would work.")
     names = [name for name in file.names if name != options.target and name not in options.drop]
     if not names:
-        raise InputError(f"{data} has no column beside {options.target!r} to predict it from; one would work.")
+        raise InputError(f"{data} has no column beside {quoted(options.target)} to predict it from; one would work.")
     frame = read_table(file)
     warnings = []
     known = frame[options.target].notna().to_numpy()
@@ -75,7 +75,7 @@ def load_training_table(data: Path, options: FitOptions, max_mib: float, tell: T
     for line in warnings:
         tell(line)
     if not len(frame):
-        raise InputError(f"{data}: no row has a {options.target!r}; rows with one would work.")
+        raise InputError(f"{data}: no row has a {quoted(options.target)}; rows with one would work.")
     columns, kinds = typed(frame[[options.target]], data, categorical=options.categorical, decimal=file.decimal)
     values, kind = columns[options.target].to_numpy(), kinds[options.target]
     guess = guess_task(options.target, values, kind)
@@ -99,6 +99,6 @@ def _mostly_rare(name: str, column: Any) -> str:
     if len(rare) <= len(column) / 2:
         return ""
     return (
-        f"{name} holds text such as {rare.iloc[0]!r} that is different in most rows, so that little can be learned "
-        f"from it: numbers in its place would work, or --drop {shlex.quote(name)}."
+        f"{name} holds text such as {quoted(rare.iloc[0])} that is different in most rows, so that little can be "
+        f"learned from it: numbers in its place would work, or --drop {shlex.quote(name)}."
     )

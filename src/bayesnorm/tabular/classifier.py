@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import InputError, quoted
 from ..likelihoods import Likelihood
 from ..predictive import ClassificationPredictive
 from .estimator import TabularEstimator
@@ -122,7 +122,7 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
         self.classes_, numbers = np.unique(y[rows], return_inverse=True)
         if len(self.classes_) < 2:
             raise InputError(
-                f"y: holds the one class {str(self.classes_[0])!r} in all {len(rows)} rows; two would work."
+                f"y: holds the one class {quoted(str(self.classes_[0]))} in all {len(rows)} rows; two would work."
             )
         require_rows(len(rows))
         return LabelTargets(torch.from_numpy(numbers.astype(np.int64)), weights, len(self.classes_))

@@ -29,7 +29,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
-from ..errors import InputError
+from ..errors import InputError, quoted
 
 Numbers = NDArray[np.float64]
 Texts = NDArray[np.object_]
@@ -167,8 +167,8 @@ def as_numbers(name: str, column: ColumnValues) -> Numbers:
     if unreadable.any():
         row = int(unreadable.argmax())
         raise InputError(
-            f"X: {shown(name)} holds numbers in training, but {column[row]!r} in row {row}; a number, or a missing "
-            "value, would work."
+            f"X: {shown(name)} holds numbers in training, but {quoted(column[row])} in row {row}; a number, or a "
+            "missing value, would work."
         )
     return _finite(name, found)
 
@@ -210,7 +210,7 @@ def labels(column: Any, named: Any = label) -> Texts:
 
 def shown(name: str) -> str:
     """Return a column's name as it stands in a message."""
-    return name if name.startswith("column ") else f"column {name!r}"
+    return name if name.startswith("column ") else f"column {quoted(name)}"
 
 
 def _column_in_memory(name: str, series: Any, *, text_may_be_numbers: bool) -> ColumnValues:

@@ -14,7 +14,7 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import check_array
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import InputError, quoted
 
 # Rows below which there are too few to train on some and check on others.
 LEAST_ROWS = 8
@@ -38,7 +38,7 @@ def check_frame(X: Any) -> None:
     if isinstance(X, pd.DataFrame):
         twice = X.columns[X.columns.duplicated()]
         if len(twice):
-            raise InputError(f"X: column {str(twice[0])!r} is there twice; rename one of them.")
+            raise InputError(f"X: column {quoted(str(twice[0]))} is there twice; rename one of them.")
         if not X.shape[1] or not len(X):
             check_array(np.zeros(X.shape))  # refuses it in scikit-learn's words
 
@@ -51,7 +51,8 @@ def real_targets(y: Any) -> NDArray[np.float64]:
     except (TypeError, ValueError):
         bad = next(value for value in values.ravel() if isinstance(value, str) or not np.isreal(value))
         raise InputError(
-            f"y: holds {str(bad)!r}, which is no number; numbers would work, and BayesNormClassifier is for classes."
+            f"y: holds {quoted(str(bad))}, which is no number; numbers would work, and BayesNormClassifier is for "
+            "classes."
         ) from None
     if found.ndim not in (1, 2) or not found.size:
         raise InputError(f"y: has shape {found.shape}; (rows,) or (rows, outputs) would work.")

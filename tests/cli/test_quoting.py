@@ -1,0 +1,101 @@
+"""What comes from a table: quoted in few words, and written as it is unless a spreadsheet is to open it."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+import bayesnorm as bn
+from bayesnorm.cli import data_csv as module
+from bayesnorm.cli.spreadsheet import harmless
+from bayesnorm.errors import MissingExtraError, quoted, shortened
+
+from .conftest import houses, write_csv
+
+pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn and pandas: pip install 'bayesnorm[tabular]'")
+
+LONG = "x" * 5_000_000
+FORMULA = '=HYPERLINK("http://example.org")'
+
+
+def test_long_values_are_quoted_by_their_first_characters():
+    assert quoted("a 'b'") == repr("a 'b'")
+    assert quoted(LONG) == f"'{'x' * 60}'... (5,000,000 characters)"
+    assert quoted([1] * 1000) == f"{str([1] * 1000)[:60]}... (3,000 characters)"
+    assert quoted(1.5) == "1.5"
+
+
+@pytest.mark.parametrize("kind", [bn.BayesNormError, MissingExtraError])
+def test_no_message_is_long(kind):
+    told = str(kind(f"name: {LONG} was given; 3 would work."))
+    assert len(told) < 1000
+    assert told.startswith("name: xxx")
+    assert told.endswith("xxx was given; 3 would work.")
+    assert "characters left out" in told
+    assert shortened(told) == told
+    assert str(kind("name: 2 was given.")) == "name: 2 was given."
+
+
+def test_long_cells(refuses, regression_run, tmp_path):
+    lines = houses(120)
+    lines[-1][0] = LONG
+    line = refuses("predict", regression_run.run, write_csv(tmp_path / "t.csv", lines))
+    shown = f"'{'x' * 60}'... (5,000,000 characters)"
+    assert f"the column 'area' holds numbers in training, but {shown} in row 120; a number" in line
+
+
+def test_long_names(refuses, regression_run, tmp_path):
+    line = refuses("predict", regression_run.run, write_csv(tmp_path / "t.csv", [["area", LONG[:100_000]], [1, 2]]))
+    assert "has no column 'age'; did you mean 'area'? It has area, xxx" in line
+    assert len(line) < 1200
+
+
+def test_long_values_in_fit(refuses, tmp_path):
+    lines = houses(120)
+    lines[-1][0] = LONG
+    data = write_csv(tmp_path / "t.csv", lines)
+    line = refuses("fit", data, "--target", "price", "--out", tmp_path / "run", "--quiet")
+    assert f"the column 'area' holds numbers, but '{'x' * 60}'... (5,000,000 characters) in row 120; mend or" in line
+
+
+def test_long_arguments():
+    for give in (lambda: bn.MonteCarlo(samples=LONG), lambda: bn.MCBN(batch_size=8, center=LONG)):
+        with pytest.raises(bn.BayesNormError, match="was given") as refused:
+            give()
+        assert len(str(refused.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "runs"),
+    [
+        *((text, True) for text in (FORMULA, "+1", "-1", "@SUM(1)", "\t1", "\r1", "\n1", " =1", "\uff1d1")),
+        *((text, False) for text in ("", "a=1", "'=1", "1-1", -1.5, -1, None, True)),
+    ],
+)
+def test_what_a_spreadsheet_would_run(text, runs):
+    assert harmless(text) == (f"'{text}" if runs else text)
+
+
+def test_labels_are_written_as_they_are_unless_a_spreadsheet_is_to_open_them(bayesnorm, fit, tmp_path):
+    labels = ("=HYPERLINK('http://example.org')", "-none")
+    data = write_csv(tmp_path / "t.csv", [["a", "=b"], *([k % 7 + 9 * (k % 2), labels[k % 2]] for k in range(40))])
+    assert fit("--spreadsheet-safe", data=data, target="=b").code == 0
+    held_out = (tmp_path / "run" / "test_predictions.csv").read_text()
+    predict = ("predict", tmp_path / "run", data)
+    plain, marked = bayesnorm(*predict).out, bayesnorm(*predict, "--spreadsheet-safe").out
+    for text, column, expected in (
+        (held_out, "y", {f"'{label}" for label in labels}),
+        (plain, "predicted", {*labels}),
+        (marked, "predicted", {f"'{label}" for label in labels}),
+    ):
+        rows = [*csv.DictReader(io.StringIO(text))]
+        assert {row[column] for row in rows} <= expected
+        assert all(0 <= float(row["p(-none)"]) <= 1 for row in rows)
+
+
+def test_a_data_set_for_a_spreadsheet(bayesnorm, monkeypatch):
+    monkeypatch.setattr(module, "_load", lambda _: (["=x", "y"], [[-1.5, "+1"]]))
+    assert bayesnorm("data", "csv", "any", "--out", "-").out == "=x,y\n-1.5,+1\n"
+    assert bayesnorm("data", "csv", "any", "--out", "-", "--spreadsheet-safe").out == "'=x,y\n-1.5,'+1\n"
