@@ -237,5 +237,5 @@ def _import_ray() -> Any:
         import ray
         import ray.exceptions
     except ImportError as error:
-        raise MissingExtraError("run_ray needs Ray: pip install 'bayesnorm[ray]'.") from error
+        raise MissingExtraError("run_ray needs Ray: pip install ray.") from error
     return ray

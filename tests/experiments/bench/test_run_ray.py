@@ -22,7 +22,7 @@ from experiments.bench import Runner, Store, Tally, Unit, run_local, run_ray
 
 from .processes import gone
 
-ray = pytest.importorskip("ray", reason="needs Ray: pip install 'bayesnorm[ray]'")
+ray = pytest.importorskip("ray", reason="needs Ray: pip install ray")
 
 runner: Runner = run_ray
 
