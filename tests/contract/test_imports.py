@@ -15,7 +15,7 @@ import bayesnorm
 PACKAGE = Path(bayesnorm.__file__).parent
 BESIDE = [Path(__file__).parents[2] / name for name in ("experiments", "benchmarks", "examples")]
 
-LEAVES = ["errors", "arguments", "files"]
+LEAVES = ["errors", "arguments", "files", "schema"]
 CORE = ["network", "predictive", "likelihoods", "engines", "posterior", "training", "methods"]
 ROOMS = [
     *LEAVES,
@@ -52,6 +52,7 @@ EXTERNAL = {
     "errors": set(),
     "arguments": {"numpy"},
     "network": {"torch", "numpy"},
+    "schema": {"torch"},
     **{room: {"torch", "numpy", "scipy", "safetensors"} for room in ("files", *CORE[1:], "theory", "selection")},
     "training": {"torch", "numpy", "safetensors", "rich"},
 }

@@ -104,7 +104,7 @@ def test_noise_learns_which_labels_are_guesses():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"samples": 0}, "samples: 0 was given; a whole number of at least 1"),
+        ({"samples": 0}, "samples: 0 was given; a whole number from 1 to"),
         ({"samples": -5}, "samples: "),
         ({"samples": 2.5}, "samples: "),
         ({"seed": -1}, "seed: "),

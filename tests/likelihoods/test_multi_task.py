@@ -164,7 +164,7 @@ def test_outputs_and_targets_that_do_not_fit():
 def test_a_file_with_a_task_that_is_unknown():
     config = bn.MultiTask(TASKS).config()
     config["tasks"][0][1]["kind"] = "Cauchy"
-    with pytest.raises(FileFormatError, match="'Cauchy' is unknown"):
+    with pytest.raises(FileFormatError, match=r"likelihood\.kind is 'Cauchy'"):
         likelihood_from(config)
 
 

@@ -79,12 +79,12 @@ def test_another_runs_checkpoint_is_refused(case, tmp_path):
 
 def settings_in(path):
     size = struct.unpack("<Q", path.read_bytes()[:8])[0]
-    return json.loads(json.loads(path.read_bytes()[8 : 8 + size])["__metadata__"]["content"])["settings"]
+    return json.loads(json.loads(path.read_bytes()[8 : 8 + size])["__metadata__"]["config"])["settings"]
 
 
 def foreign(content):
     """A file in the right format with another content."""
-    header = json.dumps({"__metadata__": {"format": "bayesnorm-training", "version": "1", "content": content}}).encode()
+    header = json.dumps({"__metadata__": {"format": "bayesnorm-training", "version": "1", "config": content}}).encode()
     return struct.pack("<Q", len(header)) + header
 
 
@@ -114,7 +114,7 @@ def test_a_state_without_its_parts_is_told(tmp_path):
     path = tmp_path / "run"
     call(network(), path, epochs=1)
     Checkpoint(path, settings_in(path)).write({"history": {}, "tensors": {}})
-    with pytest.raises(FileFormatError, match=r"checkpoint: does not hold a whole run \(KeyError"):
+    with pytest.raises(FileFormatError, match=r"checkpoint: does not hold a whole run \(path: history is"):
         call(network(), path)
 
 
@@ -146,7 +146,7 @@ def test_a_forged_state_is_told_and_leaves_the_network_alone(kind, tmp_path):
 
 def test_a_posterior_is_no_checkpoint(tmp_path):
     files.write(tmp_path / "run", {"a": torch.zeros(1)}, {})
-    with pytest.raises(FileFormatError, match=r"no training checkpoint .*'bayesnorm-posterior'"):
+    with pytest.raises(FileFormatError, match=r"no bayesnorm-training file .*'bayesnorm-posterior'"):
         call(network(), tmp_path / "run")
 
 

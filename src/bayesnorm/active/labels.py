@@ -13,8 +13,26 @@ from torch import Tensor
 from .. import files
 from ..errors import FileFormatError, InputError
 from ..metrics.checks import real_tensor
+from ..schema import FLOATS, Array, listed, mapping, one_of, record, refuse, require_tensors, text, whole
 
 KIND = "active-learner"
+
+_FILE = record(kind=one_of(KIND), settings=mapping(text), rounds=listed(whole()))
+"""What the JSON of a file consists of."""
+
+_LABELS = (
+    *FLOATS,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.uint16,
+    torch.uint32,
+    torch.uint64,
+    torch.bool,
+)
+"""What labels may be."""
 
 
 @dataclass
@@ -108,16 +126,16 @@ class Labels:
             return
         again = "delete it to begin anew, or give another path"
         try:
-            tensors, config = files.read(self.path)
-            if config.get("kind") != KIND:
-                raise FileFormatError(f"kind {config.get('kind')!r}")
-            chosen, rows, labels = (tensors[name] for name in ("chosen", "rows", "labels"))
-            settings, rounds = dict(config["settings"]), [int(size) for size in config["rounds"]]
-            values = dict(zip(rows.tolist(), labels, strict=True))
-        except (LookupError, TypeError, ValueError) as error:
+            tensors, config = files.read(self.path, again=again)
+            _FILE(config, "config")
+            chosen, rows, labels = _checked(tensors)
+        except FileFormatError as error:
             raise FileFormatError(
                 f"path: {self.path} holds no labels that an ActiveLearner wrote ({error}); {again}."
             ) from error
+        settings, rounds, values = config["settings"], config["rounds"], dict(zip(rows, labels, strict=True))
+        if sum(rounds) != len(chosen):
+            raise FileFormatError(f"path: {self.path} holds {len(chosen)} rows for rounds of {rounds[:5]}; {again}.")
         for name in [*self.settings, *settings]:
             there, here = settings.get(name, "absent"), self.settings.get(name, "absent")
             if there != here:
@@ -125,7 +143,21 @@ class Labels:
                     f"path: {self.path} is another run's: {name} is {there} there and {here} here; the same pool and "
                     f"settings as then would go on from it. Else {again}."
                 )
-        self.rows, self.values, self.rounds, self.written = chosen.tolist(), values, rounds, len(values)
+        self.rows, self.values, self.rounds, self.written = chosen, values, rounds, len(values)
+
+
+def _checked(tensors: dict[str, Tensor]) -> tuple[list[int], list[int], Tensor]:
+    """Return a file's chosen rows, those with a label, and these labels, or refuse what no learner writes."""
+    labels = tensors.get("labels", torch.zeros(0))
+    shape = (None, *labels.shape[1:]) if labels.dim() else (None,)
+    numbers = Array((None,), (torch.int64,), empty=True)
+    any_label = Array(shape, _LABELS, empty=True)
+    require_tensors(tensors, {"chosen": numbers, "rows": numbers, "labels": any_label})
+    chosen, rows = tensors["chosen"].tolist(), tensors["rows"].tolist()
+    known = set(rows)
+    if len(rows) != len(labels) or len({*chosen}) < len(chosen) or [row for row in chosen if row in known] != rows:
+        refuse("rows", rows, f"one row for each of {len(labels)} labels, each once and chosen before,")
+    return chosen, rows, labels
 
 
 def _first_few(rows: list[int]) -> str:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..arguments import require_seed
 from ..engines import Engine
-from ..errors import BayesNormError, InputError
+from ..errors import BayesNormError, FileFormatError, InputError
 from ..files import require_writable
 from ..network import Progress, as_tensor
 from ..posterior import Posterior
@@ -101,6 +101,8 @@ class ActiveLearner:
             require_writable(place)
         self._labels = Labels(place, self._settings() if place else {})
         self._labels.resume()
+        if any(not 0 <= row < len(self.x) for row in self._labels.rows):
+            raise FileFormatError(f"path: {path} holds rows beyond the pool's {len(self.x)}; another path would work.")
         if len(self._labels.rows) > self.budget:
             raise BayesNormError(
                 f"budget: {budget} was given, but {path} holds {len(self._labels.rows)} rows that were chosen "

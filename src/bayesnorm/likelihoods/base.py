@@ -8,10 +8,14 @@ from typing import Any, ClassVar, Self
 
 from torch import Tensor
 
-from ..errors import BayesNormError, FileFormatError
+from ..errors import BayesNormError
 from ..predictive import Predictive
+from ..schema import anything, either, flag, listed, mapping, number, one_of, optional, refuse
 
 _KINDS: dict[str, type[Likelihood]] = {}
+
+_NUMBERS = optional(either(list, listed(number()), number()))
+"""What fields that are not true or false consist of; which numbers one takes is its likelihood's to say."""
 
 
 class Likelihood(ABC):
@@ -86,11 +90,14 @@ def require_likelihood(given: Any) -> None:
 
 def likelihood_from(config: dict[str, Any]) -> Likelihood:
     """Make the likelihood that `config()` described."""
+    mapping(anything, 1)(config, "likelihood")
     fields = dict(config)
-    kind = fields.pop("kind", None)
-    if kind not in _KINDS:
-        raise FileFormatError(f"likelihood: {kind!r} is unknown; this version knows {', '.join(sorted(_KINDS))}.")
-    try:
-        return _KINDS[kind](**fields)
-    except TypeError as error:
-        raise FileFormatError(f"likelihood: {kind} does not take {fields} ({error}).") from error
+    one_of(*sorted(_KINDS))(fields.get("kind"), "likelihood.kind")
+    kind = _KINDS[fields.pop("kind")]
+    known = {field.name: field.default for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    for name, value in fields.items():
+        if name not in known:
+            refuse("likelihood", name, f"what {kind.__name__} takes")
+        if name != "tasks":  # likelihoods themselves, which `MultiTask` reads
+            (flag if isinstance(known[name], bool) else _NUMBERS)(value, f"likelihood.{name}")
+    return kind(**fields)

@@ -18,6 +18,9 @@ from .scales import LOG_STD_BOUND, LOG_STD_LIMIT, bounded, require_flag
 # Noisy logits that are held at a time, where that is more than one sample's.
 BLOCK_NUMBERS = 2**20
 
+# Samples of the noise that may be asked for; more of them would change no digit that counts.
+MOST_SAMPLES = 2**16
+
 
 @dataclass(frozen=True)
 class LogitNoise(ClassTargets):
@@ -46,7 +49,7 @@ class LogitNoise(ClassTargets):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_whole("samples", self.samples)
+        require_whole("samples", self.samples, 1, MOST_SAMPLES)
         require_seed(self.seed)
         require_flag("per_class", self.per_class)
 

@@ -14,6 +14,7 @@ from ..arguments import require_whole
 from ..errors import BayesNormError, InputError
 from ..predictive import MultiTaskPredictive
 from ..predictive.base import as_targets
+from ..schema import anything, listed
 from .base import Likelihood, likelihood_from
 from .classes import ClassTargets
 from .scales import output_axis, require_axis
@@ -47,6 +48,7 @@ class MultiTask(Likelihood):
     def __init__(self, tasks: Mapping[str, Likelihood | tuple[Likelihood, int]], *, axis: int = 1) -> None:
         require_axis(axis)
         if isinstance(tasks, list):  # as `config` wrote them, and JSON keeps their order
+            listed(listed(anything, 3))(tasks, "likelihood.tasks")
             tasks = {name: (likelihood_from(config), outputs) for name, config, outputs in tasks}
         if not isinstance(tasks, Mapping) or not tasks:
             raise BayesNormError(f"tasks: {tasks!r} was given; a dict of likelihoods by name would work.")

@@ -26,7 +26,7 @@ def positive_numbers(name: str, given: Any) -> float | tuple[float, ...]:
     values = tuple(given) if several else (given,)
     try:
         numbers = tuple(float(value) for value in values)
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise BayesNormError(f"{name}: {given!r} was given; positive numbers would work.") from error
     if not numbers or not all(math.isfinite(value) and value > 0 for value in numbers):
         raise BayesNormError(f"{name}: {given!r} was given; positive, finite numbers would work.")

@@ -56,6 +56,7 @@ from .layers import (
     BatchNormLayer as BatchNormLayer,
     LayerChoice as LayerChoice,
     choose_layers as choose_layers,
+    find_batchnorm as find_batchnorm,
 )
 from .outputs import select_output as select_output
 from .randomness import (

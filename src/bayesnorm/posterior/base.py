@@ -20,8 +20,31 @@ from ..errors import BayesNormError, FileFormatError
 from ..likelihoods import Likelihood, likelihood_from, require_likelihood
 from ..network import Executable, State
 from ..predictive import Predictive
+from ..schema import (
+    Array,
+    Check,
+    anything,
+    either,
+    listed,
+    mapping,
+    one_of,
+    optional,
+    record,
+    require_tensors,
+    text,
+    whole,
+)
 
 _KINDS: dict[str, type[Posterior]] = {}
+
+_FILE = record(
+    kind=text,
+    posterior=anything,
+    likelihood=anything,
+    output=optional(either(str, text, whole(-1000, 1000))),
+    network=mapping(listed(whole())),
+)
+"""What the JSON of a file consists of; its posterior and its likelihood say themselves what they consist of."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +57,8 @@ class Posterior(ABC):
     """
 
     kind: ClassVar[str]
+    schema: ClassVar[Check] = record()
+    """What `config()` consists of."""
 
     executable: Executable = dataclasses.field(repr=False)
     likelihood: Likelihood
@@ -89,6 +114,17 @@ class Posterior(ABC):
         require_architecture(model, expected)
 
     @classmethod
+    def arrays(cls, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
+        """Describe what `tensors()` consists of for a network, or refuse a `config()` that does not fit it.
+
+        Args:
+            model: The network.
+            config: What has passed `schema`.
+            tensors: What is there, for sizes that neither of them tells.
+        """
+        return {}
+
+    @classmethod
     @abstractmethod
     def restored(
         cls,
@@ -97,7 +133,7 @@ class Posterior(ABC):
         tensors: dict[str, Tensor],
         config: dict[str, Any],
     ) -> Self:
-        """Return the posterior that `tensors()` and `config()` described."""
+        """Return the posterior that `tensors()` and `config()` described; both have passed `schema` and `arrays`."""
 
     def predict(self, x: Any, engine: Engine | None = None, seed: int = 0) -> Predictive:
         """Predict the distribution of the targets at `x`.
@@ -166,8 +202,13 @@ def load(path: str | os.PathLike[str], model: nn.Module) -> Posterior:
             own (an ensemble, weights with a distribution), the file holds their weights and only the architecture of
             `model` counts; for members of several architectures it is an `nn.ModuleList` of them.
     """
+    if isinstance(path, nn.Module):
+        raise BayesNormError(f"path: a network ({type(path).__name__}) was given first; load(path, model) would work.")
     tensors, config = files.read(Path(path))
+    if "kind" not in config or "likelihood" not in config:  # such as a tabular model
+        raise FileFormatError(f"path: {path} holds no posterior alone; one that posterior.save wrote would work.")
     try:
+        _FILE(config, "config")
         likelihood = likelihood_from(config["likelihood"])
         executable = Executable(model, config["output"])
         kind_named(config["kind"]).require_network(executable.model, config["network"])
@@ -182,14 +223,23 @@ def load(path: str | os.PathLike[str], model: nn.Module) -> Posterior:
 def restored_posterior(
     kind: str, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
 ) -> Posterior:
-    """Return a posterior of any kind from what its `tensors()` and `config()` gave."""
+    """Return a posterior of any kind from what its `tensors()` and `config()` gave, or refuse it before it is built."""
+    require_tensors(tensors, posterior_arrays(kind, executable.model, config, tensors))
     return kind_named(kind).restored(executable, likelihood, tensors, config)
+
+
+def posterior_arrays(
+    kind: str, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]
+) -> dict[str, Array]:
+    """Describe the tensors of a posterior of any kind, from a `config()` that is checked first."""
+    named = kind_named(kind)
+    named.schema(config, "posterior")
+    return named.arrays(model, config, tensors)
 
 
 def kind_named(kind: str) -> type[Posterior]:
     """Return the class of posteriors that files call `kind`."""
-    if kind not in _KINDS:
-        raise FileFormatError(f"path: holds a {kind!r} posterior; known are {', '.join(sorted(_KINDS))}.")
+    one_of(*sorted(_KINDS))(kind, "kind")
     return _KINDS[kind]
 
 

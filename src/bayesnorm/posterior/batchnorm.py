@@ -15,18 +15,30 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..arguments import require_positive, require_seed
 from ..engines import OutputDirections
-from ..errors import BayesNormWarning, FileFormatError
+from ..errors import BayesNormWarning
 from ..files import under
 from ..likelihoods import Likelihood
-from ..network import BatchNormLayer, CompiledExecutable, Executable, LayerChoice, State, choose_layers
+from ..network import (
+    BatchNormLayer,
+    CompiledExecutable,
+    Executable,
+    LayerChoice,
+    State,
+    choose_layers,
+    find_batchnorm,
+)
+from ..schema import Array, listed, number, one_of, record, refuse, text, whole
 from .base import Posterior, require_draws
-from .fluctuations import Fluctuations, fluctuations_from
+from .fluctuations import FLUCTUATIONS, Fluctuations
 
 Center = Literal["running", "batch"]
+
+# Draws that are looked at when a posterior is loaded.
+DRAWS_LOOKED_AT = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +60,15 @@ class BatchNormPosterior(Posterior):
     """
 
     kind: ClassVar[str] = "batchnorm"
+    schema = record(
+        method=text,
+        layers=listed(record(name=text, channels=whole(1), eps=number(0)), 1),
+        center=one_of("running", "batch"),
+        fluctuations=one_of(*FLUCTUATIONS),
+        fitted_batch_size=whole(1),
+        batch_size=number(above=0),
+        rows=whole(1),
+    )
 
     method: str
     layers: tuple[BatchNormLayer, ...] = dataclasses.field(repr=False)
@@ -141,6 +162,25 @@ class BatchNormPosterior(Posterior):
         }
 
     @classmethod
+    def arrays(cls, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
+        known, layers = find_batchnorm(model), config["layers"]
+        own = {name: {"name": name, "channels": layer.num_features, "eps": layer.eps} for name, layer in known.items()}
+        names = [layer["name"] for layer in layers]
+        if len(set(names)) < len(names) or any(own.get(layer["name"]) != layer for layer in layers):
+            refuse("posterior.layers", layers, "layers of the network with their eps, each once,")
+        width = 2 * sum(layer["channels"] for layer in layers)
+        expected = {"running": Array((width,))}
+        kept = (tensors["running"].dtype,) if "running" in tensors else expected["running"].dtypes
+        expected["batch_mean"] = Array((width,), kept)
+        fluctuations = FLUCTUATIONS[config["fluctuations"]].arrays(width, kept)
+        expected |= {f"fluctuations.{name}": array for name, array in fluctuations.items()}
+        if "components" in tensors or "sensitivities" in tensors:
+            count = len(tensors["components"]) if "components" in tensors and tensors["components"].dim() else 0
+            expected["components"] = Array((max(count, 1), width), (torch.bfloat16,))
+            expected["sensitivities"] = Array((None, max(count, 1)), (torch.bfloat16,))
+        return expected
+
+    @classmethod
     def restored(
         cls,
         executable: Executable,
@@ -151,40 +191,26 @@ class BatchNormPosterior(Posterior):
         fields = dict(config)
         layers = tuple(BatchNormLayer(**layer) for layer in fields.pop("layers"))
         kind = fields.pop("fluctuations")
-        running = tensors["running"]
-        tensors = {name: tensor.to(running.dtype) for name, tensor in tensors.items()}
-        for name, tensor in tensors.items():
-            if not bool(torch.isfinite(tensor).all()):
-                raise FileFormatError(f"path: {name} holds NaN or infinite values; save the posterior again.")
+        tensors = {name: tensor.to(tensors["running"].dtype) for name, tensor in tensors.items()}
         posterior = cls(
             executable=executable,
             likelihood=likelihood,
             layers=layers,
             running=tensors["running"],
             batch_mean=tensors["batch_mean"],
-            fluctuations=fluctuations_from(kind, under("fluctuations.", tensors)),
+            fluctuations=FLUCTUATIONS[kind](**under("fluctuations.", tensors)),
             output_directions=OutputDirections(None, tensors.get("components"), tensors.get("sensitivities")),
             **fields,
         )
-        posterior._require_whole()
+        posterior._require_finite_draws()
         posterior._warn_of_other_weights()
         return posterior
 
-    def _require_whole(self) -> None:
-        """Refuse what a file may hold and no method makes."""
-        width = 2 * sum(layer.channels for layer in self.layers)
-        shapes = tuple(self.running.shape), tuple(self.batch_mean.shape)
-        drawn = tuple(self.fluctuations.sample(1, torch.Generator()).shape)
-        if shapes != ((width,), (width,)) or drawn != (1, width):
-            raise FileFormatError(f"path: statistics of {shapes} and {drawn} for {width} coordinates.")
-        if self.center not in ("running", "batch"):
-            raise FileFormatError(f"path: center {self.center!r} is unknown.")
-        found = self.output_directions
-        if found.components is not None and found.sensitivities is not None:
-            shapes = tuple(found.components.shape), tuple(found.sensitivities.shape)
-            if shapes[0] != (*shapes[1][1:], width):
-                raise FileFormatError(f"path: components of {shapes} for {width} coordinates.")
-        self.at_batch_size(self.fitted_batch_size).at_batch_size(self.batch_size).sample(1)
+    def _require_finite_draws(self) -> None:
+        """Refuse statistics that no network can normalise with, in its own precision."""
+        for name, drawn in self.sample(DRAWS_LOOKED_AT).items():
+            if not bool(torch.isfinite(drawn.to(self.executable.dtype)).all()):
+                refuse(f"a draw of {name}", "NaN or infinite", "statistics and a batch size with finite draws")
 
     def _warn_of_other_weights(self) -> None:
         buffers = dict(self.model.named_buffers())

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from ..errors import BayesNormError
-from ..files import under
+from ..errors import BayesNormError, FileFormatError
+from ..files import grouped
 from ..likelihoods import Likelihood
 from ..network import Executable, State
-from .base import Posterior, derived_seeds, restored_posterior
+from ..schema import Array, anything, listed, record, text
+from .base import Posterior, derived_seeds, kind_named, posterior_arrays
 from .resizable import effective_batch_size, resized
 
 
@@ -25,6 +27,7 @@ class CombinedPosterior(Posterior):
     """
 
     kind: ClassVar[str] = "combined"
+    schema = record(parts=listed(record(kind=text, posterior=anything), 2))
 
     parts: tuple[Posterior, ...]
 
@@ -54,16 +57,26 @@ class CombinedPosterior(Posterior):
         return {"parts": [{"kind": part.kind, "posterior": part.config()} for part in self.parts]}
 
     @classmethod
+    def arrays(cls, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
+        parts = grouped(tensors)
+        found: dict[str, Array] = {}
+        if len(config["parts"]) > len(list(model.modules())):  # each of which has some module's state to draw
+            raise FileFormatError(f"path: holds {len(config['parts'])} parts, more than the network has modules.")
+        for i, part in enumerate(config["parts"]):
+            own = posterior_arrays(part["kind"], model, part["posterior"], parts.get(str(i), {}))
+            found |= {f"{i}.{name}": array for name, array in own.items()}
+        return found
+
+    @classmethod
     def restored(
         cls, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
     ) -> Self:
-        parts = []
-        for i, described in enumerate(config["parts"]):
-            parts.append(
-                restored_posterior(
-                    described["kind"], executable, likelihood, under(f"{i}.", tensors), described["posterior"]
-                )
-            )
+        own = grouped(tensors)
+        parts = [
+            kind_named(part["kind"]).restored(executable, likelihood, own.get(str(i), {}), part["posterior"])
+            for i, part in enumerate(config["parts"])
+        ]
+        _require_disjoint(parts)
         return cls(_widest(parts), likelihood, tuple(parts))
 
 
@@ -77,21 +90,25 @@ def combine(*posteriors: Posterior) -> CombinedPosterior:
         raise BayesNormError(f"posteriors: {len(posteriors)} was given; two or more would work.")
     if any(part.model is not posteriors[0].model for part in posteriors):
         raise BayesNormError("posteriors: belong to different networks; fit all of them on one network object.")
+    _require_disjoint(posteriors)
+    return CombinedPosterior(_widest(posteriors), posteriors[0].likelihood, tuple(posteriors))
+
+
+def _require_disjoint(parts: Sequence[Posterior]) -> None:
+    """Refuse parts that draw the same state, or that no one copy of the network has the state of."""
     seen: set[str] = set()
-    for part in posteriors:
+    for part in parts:
         names = set(part.sample(1))
         if twice := seen & names:
             raise BayesNormError(
                 f"posteriors: {sorted(twice)[0]!r} is drawn by two of them; each may draw its own part."
             )
         seen |= names
-    executable = _widest(posteriors)
-    if unknown := seen - executable.names:
+    if unknown := seen - _widest(parts).names:
         raise BayesNormError(f"posteriors: no one copy of the network has the state of all ({sorted(unknown)[0]!r}).")
-    return CombinedPosterior(executable, posteriors[0].likelihood, tuple(posteriors))
 
 
-def _widest(parts: Any) -> Executable:
+def _widest(parts: Sequence[Posterior]) -> Executable:
     """The executable that knows the state of all parts: the one that knows most."""
     widest: Executable = max((part.executable for part in parts), key=lambda executable: len(executable.names))
     return widest

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..arguments import require_seed
-from ..errors import FileFormatError
 from ..likelihoods import Likelihood
 from ..network import SEEDS, DropoutExecutable, Executable, State
+from ..schema import Array, flag, mapping, number, record, refuse
 from .base import Posterior, require_draws
 
 
@@ -26,6 +26,7 @@ class DropoutPosterior(Posterior):
     """
 
     kind: ClassVar[str] = "dropout"
+    schema = record(rates=mapping(number(0, 1)), consistent=flag)
 
     rates: dict[str, float]
     consistent: bool
@@ -41,13 +42,17 @@ class DropoutPosterior(Posterior):
         return {"rates": dict(self.rates), "consistent": self.consistent}
 
     @classmethod
+    def arrays(cls, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
+        unknown = config["rates"].keys() - {name for name, _ in model.named_modules()}
+        if unknown or not any(config["rates"].values()):
+            refuse("posterior.rates", config["rates"], "rates of the network's dropout layers, some above 0,")
+        return {}
+
+    @classmethod
     def restored(
         cls, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
     ) -> Self:
-        rates = {str(name): float(rate) for name, rate in config["rates"].items()}
-        consistent = config["consistent"]
-        if not isinstance(consistent, bool) or not all(0 <= rate <= 1 for rate in rates.values()):
-            raise FileFormatError(f"path: dropout rates {rates} with consistent {consistent!r} are none.")
+        rates, consistent = {name: float(rate) for name, rate in config["rates"].items()}, config["consistent"]
         own = DropoutExecutable(executable.model, executable.output, rates=rates, consistent=consistent)
         return cls(own, likelihood, rates, consistent)
 

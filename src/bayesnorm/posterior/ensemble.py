@@ -16,10 +16,11 @@ from torch import Tensor, nn
 
 from ..engines import Passes
 from ..errors import BayesNormError, FileFormatError
-from ..files import under
+from ..files import grouped, under
 from ..likelihoods import Likelihood
 from ..network import Executable, State, tensors_of
-from .base import Posterior, architecture, derived_seeds, require_draws, restored_posterior
+from ..schema import Array, anything, arrays_like, listed, record, text
+from .base import Posterior, architecture, derived_seeds, kind_named, posterior_arrays, require_draws
 from .point import PointPosterior
 from .resizable import effective_batch_size, resized
 
@@ -35,6 +36,7 @@ class EnsemblePosterior(Posterior):
     """
 
     kind: ClassVar[str] = "ensemble"
+    schema = record(members=listed(record(kind=text, posterior=anything), 2))
 
     members: tuple[Posterior, ...]
 
@@ -151,23 +153,37 @@ class EnsemblePosterior(Posterior):
             super().require_network(model, expected)
 
     @classmethod
+    def arrays(cls, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
+        found: dict[str, Array] = {}
+        members, parts = config["members"], grouped(tensors)
+        if parts.keys() != {str(i) for i in range(len(members))}:
+            raise FileFormatError(f"path: holds tensors of {len(parts)} members and describes {len(members)}.")
+        for i, (member, network) in enumerate(zip(members, _networks(model, len(members)), strict=True)):
+            own = under("posterior.", parts[str(i)])
+            drawn = posterior_arrays(member["kind"], network, member["posterior"], own)
+            found |= {f"{i}.network.{name}": array for name, array in arrays_like(tensors_of(network)).items()}
+            found |= {f"{i}.posterior.{name}": array for name, array in drawn.items()}
+        return found
+
+    @classmethod
     def restored(
         cls, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
     ) -> Self:
-        given, count = executable.model, len(config["members"])
-        networks = list(given) if isinstance(given, nn.ModuleList) else [given] * count
-        if len(networks) != count:
-            raise FileFormatError(f"model: {len(networks)} networks for {count} members; one each would work.")
+        networks, parts = _networks(executable.model, len(config["members"])), grouped(tensors)
         members = []
-        for i, (described, network) in enumerate(zip(config["members"], networks, strict=True)):
-            own = _with_tensors(network, under(f"{i}.network.", tensors))
-            parts = under(f"{i}.posterior.", tensors)
-            members.append(
-                restored_posterior(
-                    described["kind"], Executable(own, executable.output), likelihood, parts, described["posterior"]
-                )
-            )
+        for i, (member, network) in enumerate(zip(config["members"], networks, strict=True)):
+            own = Executable(_with_tensors(network, under("network.", parts[str(i)])), executable.output)
+            drawn = under("posterior.", parts[str(i)])
+            members.append(kind_named(member["kind"]).restored(own, likelihood, drawn, member["posterior"]))
         return cls(Executable(networks[0], executable.output), likelihood, tuple(members))
+
+
+def _networks(model: nn.Module, count: int) -> list[nn.Module]:
+    """Return the network of each member: the one for all, or those of an `nn.ModuleList`."""
+    networks = list(model) if isinstance(model, nn.ModuleList) else [model] * count
+    if len(networks) != count:
+        raise FileFormatError(f"model: {len(networks)} networks for {count} members; one each would work.")
+    return networks
 
 
 def _tensors(member: Posterior) -> dict[str, Tensor]:
@@ -177,11 +193,8 @@ def _tensors(member: Posterior) -> dict[str, Tensor]:
 def _with_tensors(network: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
     """Return a copy of a network that holds the given parameters and buffers."""
     own = copy.deepcopy(network)
-    found = tensors_of(own)
-    if {name: value.shape for name, value in found.items()} != {name: value.shape for name, value in tensors.items()}:
-        raise FileFormatError("model: has other parameters or buffers than a member; pass its architecture.")
     with torch.no_grad():
-        for name, value in found.items():
+        for name, value in tensors_of(own).items():
             value.copy_(tensors[name])
     return own
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..schema import Array, flag, record, text, whole
 from .flows import Flow
 from .weight_distributions import WeightDistribution, WeightPrior
 
@@ -30,6 +31,7 @@ class FlowWeights(WeightDistribution):
     """
 
     kind = "flow"
+    schema = record(kind=text, axis=whole(), flows=whole(), auxiliary_flows=whole(), hidden=whole(1), squash=flag)
 
     def __init__(
         self,
@@ -58,6 +60,19 @@ class FlowWeights(WeightDistribution):
     def config(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in ("flows", "auxiliary_flows", "hidden", "squash")}
         return super().config() | own
+
+    @classmethod
+    def arrays(cls, shape: tuple[int, ...], config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
+        size, hidden = shape[config["axis"]], config["hidden"]
+        found = super().arrays(shape, config, tensors)
+        found |= {name: Array((size,)) for name in ("z_mean", "z_log_std", "r_mean", "r_log_std", "c", "b_1", "b_2")}
+        for flow, steps in (("flow", config["flows"]), ("auxiliary", config["auxiliary_flows"])):
+            whole(0, len(tensors))(steps, f"posterior.weights' steps of {flow}")  # each of which has tensors
+            for name in (f"{flow}.steps.{step}" for step in range(steps)):
+                found[f"{name}.mask"] = Array((size,), least=0.0)
+                found |= {f"{name}.inner.weight": Array((hidden, size)), f"{name}.inner.bias": Array((hidden,))}
+                found |= {f"{name}.outer.weight": Array((2 * size, hidden)), f"{name}.outer.bias": Array((2 * size,))}
+        return found
 
     def multipliers(self, n: int) -> Tensor:
         self._latest = self.draw_z(n)

@@ -6,16 +6,18 @@ For the E networks of a stack every tensor has an axis of networks before its la
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from ..engines import rounded_for_files
-from ..errors import FileFormatError
+from ..schema import Array
 
-_KINDS: dict[str, type[Fluctuations]] = {}
+FLUCTUATIONS: dict[str, type[Any]] = {}
+"""All distributions by the names that files have for them."""
 
 
 class Fluctuations(ABC):
@@ -24,7 +26,7 @@ class Fluctuations(ABC):
     kind: ClassVar[str]
 
     def __init_subclass__(cls) -> None:
-        _KINDS[cls.kind] = cls
+        FLUCTUATIONS[cls.kind] = cls
 
     @abstractmethod
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
@@ -54,12 +56,10 @@ class Fluctuations(ABC):
     def tensors(self) -> dict[str, Tensor]:
         """Return what is saved: the constructor's arguments by name."""
 
-
-def fluctuations_from(kind: str, tensors: dict[str, Tensor]) -> Fluctuations:
-    """Return the distribution that was saved as `kind` with these tensors."""
-    if kind not in _KINDS:
-        raise FileFormatError(f"path: fluctuations of kind {kind!r}; known are {', '.join(sorted(_KINDS))}.")
-    return _KINDS[kind](**tensors)
+    @staticmethod
+    @abstractmethod
+    def arrays(width: int, dtypes: Collection[torch.dtype]) -> dict[str, Array]:
+        """Describe what `tensors()` consists of, given P and the dtype of the statistics."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,10 @@ class Empirical(Fluctuations):
 
     def tensors(self) -> dict[str, Tensor]:
         return {"deviations": self.deviations}
+
+    @staticmethod
+    def arrays(width: int, dtypes: Collection[torch.dtype]) -> dict[str, Array]:
+        return {"deviations": Array((None, width), dtypes)}
 
 
 @dataclass(frozen=True)
@@ -142,3 +146,8 @@ class LowRankGaussian(Fluctuations):
 
     def tensors(self) -> dict[str, Tensor]:
         return {"factor": self.factor.bfloat16(), "independent_std": self.independent_std}
+
+    @staticmethod
+    def arrays(width: int, dtypes: Collection[torch.dtype]) -> dict[str, Array]:
+        factor = Array((None, width), (torch.bfloat16,), empty=True)
+        return {"factor": factor, "independent_std": Array((width,), dtypes, 0.0)}

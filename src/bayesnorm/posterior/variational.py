@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..arguments import require_seed
 from ..engines import MonteCarlo
-from ..errors import FileFormatError, InputError
+from ..errors import InputError
 from ..files import under
 from ..likelihoods import Likelihood
 from ..network import Executable, State, as_tensor, isolated_torch_randomness, tensors_of, undisturbed
+from ..schema import Array, anything, arrays_like, mapping, number, record, refuse, text, whole
 from .base import Posterior, require_draws
-from .weight_distributions import WeightDistribution, WeightPrior, weights_from
+from .weight_distributions import WeightDistribution, WeightPrior, weight_arrays, weights_from
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +36,12 @@ class VariationalPosterior(Posterior):
     """
 
     kind: ClassVar[str] = "variational"
+    schema = record(
+        method=text,
+        weights=mapping(anything, 1),  # each distribution says itself what it consists of
+        prior=record(std=number(above=0), share=number(above=0, most=1), other_std=number(above=0)),
+        rows=whole(1),
+    )
 
     method: str
     weights: dict[str, WeightDistribution] = dataclasses.field(repr=False)
@@ -90,6 +97,17 @@ class VariationalPosterior(Posterior):
         }
 
     @classmethod
+    def arrays(cls, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
+        points = tensors_of(model)
+        found: dict[str, Array] = {}
+        for name, own in config["weights"].items():
+            if name not in points or not points[name].is_floating_point():
+                refuse("posterior.weights", name, "weights of the network")
+            arrays = weight_arrays(own, points.pop(name), under(f"weights/{name}/", tensors))
+            found |= {f"weights/{name}/{key}": array for key, array in arrays.items()}
+        return found | {f"points/{name}": array for name, array in arrays_like(points).items()}
+
+    @classmethod
     def restored(
         cls, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
     ) -> Self:
@@ -97,16 +115,12 @@ class VariationalPosterior(Posterior):
             weights = {
                 name: weights_from(own, under(f"weights/{name}/", tensors)) for name, own in config["weights"].items()
             }
-        points = under("points/", tensors)
-        found = {name: w.mean.shape for name, w in weights.items()} | {name: p.shape for name, p in points.items()}
-        expected = {name: tensor.shape for name, tensor in tensors_of(executable.model).items()}
-        if found != expected:
-            odd = sorted(found.items() ^ expected.items())[0][0]
-            raise FileFormatError(
-                f"path: the tensors in it are not those of the network, first {odd!r}; save it again."
-            )
-        prior = WeightPrior(**config["prior"])
-        return cls(executable, likelihood, config["method"], weights, points, prior, int(config["rows"]))
+        points, prior = under("points/", tensors), WeightPrior(**config["prior"])
+        found = cls(executable, likelihood, config["method"], weights, points, prior, config["rows"])
+        for name, drawn in found.sample(1).items():
+            if name in weights and not bool(torch.isfinite(drawn.to(executable.dtype)).all()):
+                refuse(f"a draw of {name}", "NaN or infinite", "weights with finite draws")
+        return found
 
     @property
     def _device(self) -> torch.device:

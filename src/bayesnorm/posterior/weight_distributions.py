@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from ..arguments import as_number
-from ..errors import BayesNormError, FileFormatError
+from ..errors import BayesNormError
 from ..network import RandomWeights
+from ..schema import Array, Check, one_of, record, text, whole
 
 _KINDS: dict[str, type[WeightDistribution]] = {}
 
@@ -86,6 +87,8 @@ class WeightDistribution(RandomWeights):
     """
 
     kind: ClassVar[str]
+    schema: ClassVar[Check]
+    """What `config()` consists of."""
 
     center: Tensor | None
 
@@ -107,25 +110,39 @@ class WeightDistribution(RandomWeights):
         """Return what makes an empty distribution, to be filled with tensors, as JSON."""
         return {"kind": self.kind, "axis": self.axis}
 
+    @classmethod
+    def arrays(cls, shape: tuple[int, ...], config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
+        """Describe what `state_dict()` consists of for weights of some shape, given what has passed `schema`."""
+        return {name: Array(shape) for name in ("mean", "rho", *(["center"] if "center" in tensors else []))}
+
 
 class GaussianWeights(WeightDistribution):
     """w = mu + softplus(rho) eps, all entries independent."""
 
     kind = "gaussian"
+    schema = record(kind=text, axis=whole())
 
     def kl(self, prior: WeightPrior, draws: int | None = None) -> Tensor:
         deviation = self.mean if self.center is None else self.mean - self.center
         return prior.kl(deviation, self.std, draws or 1)
 
 
+def weight_arrays(config: Any, weight: Tensor, tensors: dict[str, Tensor]) -> dict[str, Array]:
+    """Describe the tensors of a distribution of any kind over a weight, from a `config()` that is checked first."""
+    kind = config.get("kind") if isinstance(config, dict) else None
+    one_of(*sorted(_KINDS))(kind, "posterior.weights' kind")
+    named = _KINDS[str(kind)]
+    named.schema(config, "posterior.weights")
+    whole(0, weight.dim() - 1)(config["axis"], "posterior.weights' axis")
+    return named.arrays(tuple(weight.shape), config, tensors)
+
+
 def weights_from(config: dict[str, Any], tensors: dict[str, Tensor]) -> WeightDistribution:
     """Return the distribution that `config()` and `state_dict()` described. May draw from the global generator."""
     options = dict(config)
-    kind = options.pop("kind", None)
-    if kind not in _KINDS:
-        raise FileFormatError(f"path: holds weights of kind {kind!r}; known are {', '.join(sorted(_KINDS))}.")
     mean = tensors["mean"]
-    made = _KINDS[kind](nn.Parameter(mean.clone()), torch.ones_like(mean), center=tensors.get("center"), **options)
+    kind, center = _KINDS[options.pop("kind")], tensors.get("center")
+    made = kind(nn.Parameter(mean.clone()), torch.ones_like(mean), center=center, **options)
     made.load_state_dict(tensors)
     return made.requires_grad_(False)
 

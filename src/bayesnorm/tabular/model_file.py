@@ -3,23 +3,69 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .. import files
+from ..engines import MonteCarlo
 from ..errors import BayesNormError, FileFormatError
-from .intervals import IntervalLevels
+from ..predictive import ClassificationPredictive, RegressionPredictive
+from ..schema import (
+    Array,
+    anything,
+    either,
+    flag,
+    listed,
+    mapping,
+    number,
+    one_of,
+    optional,
+    record,
+    refuse,
+    require_tensors,
+    text,
+    whole,
+)
+from .intervals import STEPS, IntervalLevels
 from .likeness import Likeness
+from .networks import METHODS
+from .parameters import check_parameters
 from .preprocessing import Preprocessing
-from .restoring import posterior_from, posterior_parts
+from .restoring import DOUBLE, POSTERIOR, posterior_from, posterior_parts
 from .search_results import Selection
 
 FORMAT = "bayesnorm-tabular"
+
+POSTERIORS = {method: method if method in ("dropout", "ensemble") else "batchnorm" for method in METHODS}
+"""The kind of posterior that each method makes."""
+
+# Bytes that labels may take; a dtype of text says how long the longest one may be.
+LARGEST_LABELS = 2**26
+
+_FILE = record(
+    format=one_of(FORMAT),
+    estimator=text,
+    parameters=mapping(anything),  # `check_parameters` knows what these are, and the other rooms what is theirs
+    preprocessing=anything,
+    selection=anything,
+    threshold=number(0),
+    seed=whole(0, 2**31),
+    columns=whole(1),
+    names=optional(listed(text)),
+    classes=anything,
+    outputs=optional(whole(1)),
+    flat=optional(flag),
+    posterior=POSTERIOR,
+)
+"""What the JSON of a file consists of."""
 
 
 def write_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
@@ -60,36 +106,85 @@ def read_estimator(path: str | os.PathLike[str], classes: Mapping[str, type[Any]
         classes: The estimators that it may hold, by the names of their classes.
     """
     tensors, config = files.read(Path(path))
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
+    if config.get("format") != FORMAT:
         raise FileFormatError(f"path: {path} holds no tabular model; a file written by an estimator's save would work.")
     try:
         return _restored(tensors, config, classes)
-    except BayesNormError:
-        raise
-    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise FileFormatError(f"path: {path} does not hold a whole model ({error!r}); save it again.") from error
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        told = error if isinstance(error, BayesNormError) else repr(error)
+        raise FileFormatError(f"path: {path} does not hold a whole model ({told}); save it again.") from error
 
 
 def _restored(tensors: dict[str, torch.Tensor], config: dict[str, Any], classes: Mapping[str, type[Any]]) -> Any:
     """Return the fitted estimator that tensors and JSON values of a file describe."""
+    _FILE(config, "config")
+    one_of(*classes)(config["estimator"], "estimator")
+    kind = classes[config["estimator"]]
+    record(**dict.fromkeys(kind().get_params(deep=False), anything))(config["parameters"], "parameters")
     parameters = {name: tuple(v) if isinstance(v, list) else v for name, v in config["parameters"].items()}
-    estimator: Any = classes[config["estimator"]](**parameters)
+    check_parameters(parameters)
+    optional(whole(0, 2**32 - 1))(parameters["random_state"], "parameters.random_state")
+    one_of(POSTERIORS[config["parameters"]["method"]])(config["posterior"]["kind"], "posterior.kind")
+    estimator: Any = kind(**parameters)
     estimator.preprocessing_ = Preprocessing.from_config(config["preprocessing"])
     estimator.selection_ = Selection.from_config(config["selection"])
-    mean, root = (tensors[f"likeness.{name}"].numpy() for name in ("mean", "root"))
-    estimator.likeness_ = Likeness(mean, root, float(config["threshold"]))
-    estimator.seed_, estimator.n_features_in_ = int(config["seed"]), int(config["columns"])
+    estimator.seed_, estimator.n_features_in_ = config["seed"], config["columns"]
+    features, columns = len(estimator.preprocessing_.mean), len(estimator.preprocessing_.columns)
+    whole(features, features)(config["posterior"]["inputs"], "posterior.inputs")
+    whole(columns, columns)(config["columns"], "columns")
     if config["names"] is not None:
+        whole(columns, columns)(len(config["names"]), "the number of names")
         estimator.feature_names_in_ = np.array(config["names"], dtype=object)
-    if config["classes"] is not None:
-        estimator.classes_ = np.array(config["classes"]["values"], dtype=config["classes"]["dtype"])
+    outputs = config["posterior"]["outputs"]
+    levels: dict[str, Array] = {}
+    for name in ("outputs", "flat") if isinstance(estimator, ClassifierMixin) else ("classes",):
+        if config[name] is not None:
+            refuse(name, config[name], "null")
+    if isinstance(estimator, ClassifierMixin):
+        estimator.classes_ = _classes(config["classes"], outputs)
     else:
-        own = tensors.get("interval_levels")
-        estimator.interval_levels_ = None if own is None else IntervalLevels(own.numpy())
-        estimator.n_outputs_, estimator._flat = int(config["outputs"]), bool(config["flat"])
+        targets = outputs // (1 + estimator.heteroscedastic)
+        whole(targets, targets)(config["outputs"], "outputs")
+        flag(config["flat"], "flat")
+        estimator.n_outputs_, estimator._flat = targets, config["flat"]
+        levels = {"interval_levels": Array((targets, STEPS + 1), DOUBLE, 0.0)} if "interval_levels" in tensors else {}
+    square = tensors["likeness.root"].dim() == 2 if "likeness.root" in tensors else False
+    root = Array((features, features) if square else (features,), DOUBLE)
+    own = {name: tensor for name, tensor in tensors.items() if not name.startswith(("network.", "posterior."))}
+    require_tensors(own, {"likeness.mean": Array((features,), DOUBLE), "likeness.root": root, **levels})
+    estimator.likeness_ = Likeness(own["likeness.mean"].numpy(), own["likeness.root"].numpy(), config["threshold"])
+    if not isinstance(estimator, ClassifierMixin):
+        estimator.interval_levels_ = IntervalLevels(own["interval_levels"].numpy()) if levels else None
     rate = estimator.selection_.chosen.dropout_rate
     estimator.posterior_ = posterior_from(tensors, config["posterior"], estimator.method, estimator.hidden, rate)
+    _require_prediction(estimator, features)
     return estimator
+
+
+def _classes(described: Any, count: int) -> NDArray[Any]:
+    """Return the labels that JSON values describe, as many as the network has outputs."""
+    record(values=listed(either(str, text, either(bool, flag, number())), 2), dtype=text)(described, "classes")
+    values, name = described["values"], described["dtype"]
+    if len(values) != count or len({(type(value), value) for value in values}) != count:
+        refuse("classes.values", values, f"{count} labels, each once,")
+    if re.fullmatch(r"[<>|=]?[biufUO]\d{0,9}", name) is None or np.dtype(name).itemsize * count > LARGEST_LABELS:
+        refuse("classes.dtype", name, "the dtype of labels")
+    found = np.array(values, dtype=name)
+    if found.tolist() != values:
+        refuse("classes.dtype", name, "a dtype that holds the labels")
+    return found
+
+
+def _require_prediction(estimator: Any, features: int) -> None:
+    """Refuse a model that has no finite prediction for the mean of the training rows."""
+    draws = MonteCarlo(min(estimator._draws, MonteCarlo.samples))
+    found = estimator.posterior_.predict(torch.zeros(1, features, dtype=torch.float64), draws)
+    expected = ClassificationPredictive if isinstance(estimator, ClassifierMixin) else RegressionPredictive
+    if not isinstance(found, expected):
+        refuse("posterior.likelihood", type(found).__name__, "a likelihood of the estimator's kind of targets")
+    for part in [found.probs] if isinstance(found, ClassificationPredictive) else [found.mean, found.variance]:
+        if not bool(torch.isfinite(part).all()):
+            refuse("a prediction", "NaN or infinite", "a posterior with finite ones")
 
 
 def _json_parameter(name: str, value: Any) -> Any:

@@ -12,6 +12,9 @@ from ..arguments import as_number, as_whole, require_positive, require_whole
 from ..errors import BayesNormError
 from .networks import METHODS
 
+# Networks that a prediction may be averaged over.
+MOST_DRAWS = 2**16
+
 
 def check_parameters(parameters: dict[str, Any]) -> None:
     """Refuse values that a parameter cannot have, and parameters that exclude each other.
@@ -51,9 +54,10 @@ def _check_network_and_training(values: dict[str, Any]) -> None:
         if values[name] is not None:
             words = f"; None or a whole number from {least} would work."
             require_whole(name, values[name], least, words=words)
-    for name, least in {"draws": 2, "members": 2, "verbose": 0}.items():
+    for name, (least, most) in {"draws": (2, MOST_DRAWS), "members": (2, MOST_DRAWS), "verbose": (0, None)}.items():
         if not (name == "verbose" and isinstance(values[name], bool)):
-            require_whole(name, values[name], least, words=f"; a whole number from {least} would work.")
+            limits = f"from {least}" if most is None else f"from {least} to {most}"
+            require_whole(name, values[name], least, most, words=f"; a whole number {limits} would work.")
     require_positive("learning_rate", values["learning_rate"])
     _require_each("batch_size", values["batch_size"], lambda size: _is_whole(size, 2), "whole numbers from 2")
     _require_each("weight_decay", values["weight_decay"], _is_positive_or_zero, "numbers from 0")

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import FileFormatError, InputError
+from ..schema import anything, flag, listed, mapping, number, one_flag, optional, record, text
 from .column_types import ColumnValues, Numbers, as_numbers, as_texts, is_text, read_columns
 
 # Interquartile range of the standard normal distribution.
@@ -150,6 +151,12 @@ class CategoricalColumn:
 TableColumn = NumericColumn | CategoricalColumn
 
 
+_NUMERIC = record(numeric=one_flag(True), name=text, centre=optional(number()), scale=number(0), missing=flag)
+_CATEGORICAL = record(numeric=one_flag(False), name=text, categories=listed(text), rare=listed(text), missing=flag)
+_CONFIG = record(columns=listed(mapping(anything), 1), mean=listed(number(), 1), std=listed(number(above=0), 1))
+"""What `config()` consists of."""
+
+
 @dataclass(frozen=True)
 class Preprocessing:
     """What turns a table into a network's inputs; made by `fit`.
@@ -212,8 +219,10 @@ class Preprocessing:
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Return the preprocessing that `config()` described."""
+        _CONFIG(config, "preprocessing")
         columns: list[TableColumn] = []
         for fields in config["columns"]:
+            (_CATEGORICAL if "categories" in fields else _NUMERIC)(fields, "preprocessing.columns")
             parts: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
             columns.append(NumericColumn(**parts) if parts.pop("numeric") else CategoricalColumn(**parts))
         found = cls(tuple(columns), np.array(config["mean"], float), np.array(config["std"], float))

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..predictive import Predictive
+from ..schema import either, listed, mapping, number, one_of, optional, record, whole
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,26 @@ class NetworkSetting:
     epochs: int
     point_score: float
     score: float
+
+
+_SETTING = record(
+    batch_size=whole(1),
+    weight_decay=number(0),
+    dropout_rate=optional(number(0, 1)),
+    epochs=whole(),
+    point_score=optional(number()),
+    score=optional(number()),
+)
+_CONFIG = record(
+    score=one_of("crps", "nll"),
+    noise=mapping(either(list, listed(number()), number())),
+    effective_batch_size=optional(number(above=0)),
+    folds=whole(),
+    seconds=number(0),
+    settings=listed(_SETTING, 1),
+    chosen=whole(),
+)
+"""What `Selection.config()` consists of."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +117,8 @@ class Selection:
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Selection:
         """Return the selection that `config()` described."""
+        _CONFIG(config, "selection")
+        whole(0, len(config["settings"]) - 1)(config["chosen"], "selection.chosen")
         fields = dict(config)
         settings = tuple(
             NetworkSetting(**{name: _with_nan(name, value) for name, value in each.items()})

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as to_bytes
 from torch import Tensor
 
+from .. import files
 from ..errors import BayesNormError, FileFormatError
-from ..files import require_place, require_writable, write_bytes
+from ..schema import anything, mapping, record, text
 
 FORMAT = "bayesnorm-training"
-VERSION = 1
+
+_FILE = record(settings=mapping(text), state=anything)
+"""What the JSON of a file consists of; `Run.restore` knows what a state consists of."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,11 @@ class Checkpoint:
     settings: dict[str, str]
 
     def __post_init__(self) -> None:
-        require_place(self.path, "checkpoint")
+        files.require_place(self.path, "checkpoint")
 
     def require_writable(self) -> None:
         """Refuse a folder that takes no file, before there is anything to lose."""
-        require_writable(self.path, "checkpoint")
+        files.require_writable(self.path, "checkpoint")
 
     def write(self, state: Any) -> None:
         """Replace the file's content: another process, or a resumed one, sees the old state or this one, never a part.
@@ -49,44 +50,27 @@ class Checkpoint:
         """
         tensors: dict[str, Tensor] = {}
         content = {"settings": self.settings, "state": _packed(state, tensors, "state")}
-        header = {"format": FORMAT, "version": str(VERSION), "content": json.dumps(content, allow_nan=False)}
-        try:
-            write_bytes(self.path, to_bytes(tensors, metadata=header))
-        except OSError as error:
-            raise FileFormatError(
-                f"checkpoint: {self.path} could not be written ({error}); with room for it, or another path, the same "
-                "call would go on from the last one that was."
-            ) from error
+        files.write(self.path, tensors, content, FORMAT, "checkpoint")
 
     def read(self) -> Any:
         """Return the state that `write` was given, its tensors on the CPU; None where there is no file yet."""
         if not self.path.exists():
             return None
-        again = "delete it to train from the start, or give another path."
+        again = "delete it to train from the start, or give another path"
+        tensors, content = files.read(self.path, FORMAT, "checkpoint", again)
         try:
-            with safe_open(self.path, framework="pt") as file:
-                header = file.metadata() or {}
-                if (header.get("format"), header.get("version")) != (FORMAT, str(VERSION)):
-                    raise FileFormatError(
-                        f"checkpoint: {self.path} is no training checkpoint of this version of bayesnorm (format "
-                        f"{header.get('format')!r}, version {header.get('version')!r}); {again}"
-                    )
-                # Cloned, because sums over memory that is aligned in another way may differ in the last bit.
-                tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-            content = json.loads(header["content"])
-            settings, state = dict(content["settings"]), _unpacked(content["state"], tensors)
-        except (SafetensorError, OSError, LookupError, AttributeError, TypeError) as error:
-            raise FileFormatError(f"checkpoint: {self.path} is truncated or foreign ({error!r}); {again}") from error
-        except ValueError as error:
-            if isinstance(error, BayesNormError):
-                raise
-            raise FileFormatError(f"checkpoint: {self.path} does not hold JSON ({error}); {again}") from error
-        for name in [*settings, *self.settings]:
+            _FILE(content, "checkpoint")
+            settings, state = content["settings"], _unpacked(content["state"], tensors)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise FileFormatError(
+                f"checkpoint: {self.path} holds no state that was written ({error!r}); {again}."
+            ) from error
+        for name in [*self.settings, *settings]:
             there, here = settings.get(name, "absent"), self.settings.get(name, "absent")
             if there != here:
                 raise FileFormatError(
                     f"checkpoint: {self.path} is another run's: {name} is {there} there and {here} here; the same "
-                    f"call as then would go on from it. Else {again}"
+                    f"call as then would go on from it. Else {again}."
                 )
         return state
 

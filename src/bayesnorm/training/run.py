@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.optim import LBFGS, Adam, Optimizer
+from torch.optim import LBFGS, SGD, Adam, AdamW, Optimizer, RMSprop
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from ..arguments import require_number
+from ..arguments import as_number, require_number
 from ..errors import BayesNormError, FileFormatError
 from ..network import tensors_of, unwrap
+from ..schema import anything, either, listed, number, record, whole
 
 
 @dataclass
@@ -40,6 +41,18 @@ class History:
     def stopped(self) -> int:
         """The last epoch that was trained."""
         return len(self.losses)
+
+
+_HISTORY = record(
+    epochs=whole(),
+    losses=listed(number()),
+    scores=listed(listed(either(float, anything, whole()), 2)),
+    seconds=number(0),
+)
+"""What the record of a training consists of."""
+
+# Optimisers that keep, of every parameter, numbers and tensors of its shape.
+_ONE_STATE_PER_WEIGHT = (Adam, AdamW, SGD, RMSprop)
 
 
 @dataclass
@@ -175,6 +188,7 @@ class Run:
     def restore(self, state: dict[str, Any]) -> None:
         """Go back to what `state()` told; refuse more epochs than are wanted, and what is no whole state."""
         try:
+            _HISTORY(_as_lists(state["history"]), "history")
             history = History(**state["history"])
             if history.stopped > self.epochs:
                 raise BayesNormError(
@@ -183,7 +197,9 @@ class Run:
                 )
             tensors = self._fitting(state["tensors"])
             self.best = None if state["best"] is None else self._fitting(state["best"])
-            self.best_score, self.waited = state["best_score"], state["waited"]
+            whole()(state["waited"], "waited")
+            self.best_score, self.waited = float(state["best_score"]), state["waited"]
+            self._require_optimiser(state["optimiser"])
             self.optimiser.load_state_dict(state["optimiser"])
             if self.schedule is not None:
                 self.schedule.load_state_dict(state["schedule"])
@@ -191,26 +207,63 @@ class Run:
                 generator.set_state(drawn)
             random.setstate(state["python"])
             _set_numpy_state(state["numpy"])
-        except BayesNormError:
-            raise
-        except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-            raise FileFormatError(f"checkpoint: does not hold a whole run ({error!r}); delete the file.") from error
+        except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            if isinstance(error, BayesNormError) and not isinstance(error, FileFormatError):
+                raise
+            told = error if isinstance(error, FileFormatError) else repr(error)
+            raise FileFormatError(f"checkpoint: does not hold a whole run ({told}); delete the file.") from error
         self._put(tensors)
         self.history = history
 
     def _fitting(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return values for all tensors, on their devices, or refuse those that lack one or have another shape."""
+        """Return values for all tensors, on their devices, or refuse those that are not like them."""
         found = {name: values[name].to(tensor.device) for name, tensor in self.tensors().items()}
         for name, tensor in self.tensors().items():
-            if found[name].shape != tensor.shape:
-                raise ValueError(f"{name} has shape {tuple(found[name].shape)}, not {tuple(tensor.shape)}")
+            alike = found[name].shape == tensor.shape and found[name].dtype == tensor.dtype
+            if not alike or (tensor.is_floating_point() and bool((~found[name].isfinite() & tensor.isfinite()).any())):
+                raise ValueError(f"{name} is not finite, or {tuple(tensor.shape)} of {tensor.dtype}")
         return found
+
+    def _require_optimiser(self, state: dict[str, Any]) -> None:
+        """Refuse an optimiser's state with which the next step would fail; torch itself looks at numbers of groups."""
+        own = self.optimiser.state_dict()["param_groups"]
+        for there, here in zip(state["param_groups"], own, strict=True):
+            if there.keys() != here.keys() or any(not _is_like(there[name], here[name]) for name in here):
+                raise ValueError("a group of parameters is another optimiser's")
+        if type(self.optimiser) not in _ONE_STATE_PER_WEIGHT:
+            return
+        parameters = [parameter for group in self.optimiser.param_groups for parameter in group["params"]]
+        for i, kept in state["state"].items():
+            shapes = {tuple(value.shape) for value in kept.values() if isinstance(value, Tensor)}
+            if not shapes <= {(), tuple(parameters[i].shape)}:
+                raise ValueError(f"the optimiser's state of parameter {i} has shapes {shapes}")
 
     @torch.no_grad()
     def _put(self, values: dict[str, Tensor]) -> None:
         """Overwrite all tensors."""
         for name, tensor in self.tensors().items():
             tensor.copy_(values[name])
+
+
+def _as_lists(value: Any) -> Any:
+    """Return values with lists for tuples, as the checks of JSON want them."""
+    if isinstance(value, dict):
+        return {name: _as_lists(entry) for name, entry in value.items()}
+    return [_as_lists(entry) for entry in value] if isinstance(value, tuple | list) else value
+
+
+def _is_like(there: Any, here: Any) -> bool:
+    """Return whether an option of an optimiser is one that could stand for another: of the same type and length."""
+    if isinstance(here, tuple | list):
+        return (
+            isinstance(there, tuple | list)
+            and len(there) == len(here)
+            and all(_is_like(one, other) for one, other in zip(there, here, strict=True))
+        )
+    if as_number(here) is not None:
+        found = as_number(there)
+        return isinstance(there, Tensor) or (found is not None and math.isfinite(found))
+    return here is None or isinstance(there, type(here))
 
 
 def new_optimiser(

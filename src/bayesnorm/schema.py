@@ -1,0 +1,219 @@
+"""What a file must consist of: a small vocabulary to say it with, and its checks, made before anything is built.
+
+JSON values are described by checks, such as `record(rows=whole(1), center=one_of("running", "batch"))`, and tensors by
+an `Array` for each name. A check takes a value and the words for where it stands; what does not fit is refused with a
+`FileFormatError` that names the place, however hostile the value is.
+"""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from .arguments import as_number, as_whole
+from .errors import FileFormatError
+
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+# Whole numbers up to this one are exact as floating-point numbers too.
+LARGEST_WHOLE = 2**53
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 2, 60, 60
+
+
+@dataclass(frozen=True)
+class Check:
+    """A description of JSON values.
+
+    Args:
+        require: Called with a value and the words for where it stands; refuses one that does not fit.
+    """
+
+    require: Callable[[Any, str], None]
+
+    def __call__(self, value: Any, where: str) -> None:
+        self.require(value, where)
+
+
+def refuse(where: str, value: Any, works: str) -> NoReturn:
+    """Raise the error for a value that does not fit."""
+    raise FileFormatError(f"path: {where} is {_SHORT.repr(value)} in the file; {works} would work.")
+
+
+def whole(least: int = 0, most: int = LARGEST_WHOLE) -> Check:
+    """Describe a whole number between limits."""
+
+    @Check
+    def check(value: Any, where: str) -> None:
+        found = as_whole(value)
+        if found is None or not least <= found <= most:
+            refuse(where, value, f"a whole number from {least} to {most}")
+
+    return check
+
+
+def number(least: float = -math.inf, most: float = math.inf, *, above: float = -math.inf) -> Check:
+    """Describe a finite number between limits, `above` one that does not work itself."""
+
+    @Check
+    def check(value: Any, where: str) -> None:
+        found = as_number(value)
+        if found is None or not math.isfinite(found) or not least <= found <= most or found <= above:
+            refuse(where, value, f"a finite number from {max(least, above):g} to {most:g}")
+
+    return check
+
+
+@Check
+def text(value: Any, where: str) -> None:
+    """Check that a value is text."""
+    if not isinstance(value, str):
+        refuse(where, value, "text")
+
+
+@Check
+def flag(value: Any, where: str) -> None:
+    """Check that a value is true or false."""
+    if not isinstance(value, bool):
+        refuse(where, value, "true or false")
+
+
+def one_flag(expected: bool) -> Check:
+    """Describe true, or false."""
+
+    @Check
+    def check(value: Any, where: str) -> None:
+        if value is not expected:
+            refuse(where, value, str(expected).lower())
+
+    return check
+
+
+@Check
+def anything(value: Any, where: str) -> None:
+    """Let every value pass, such as one that is checked later."""
+
+
+def one_of(*values: str) -> Check:
+    """Describe one of some texts."""
+
+    @Check
+    def check(value: Any, where: str) -> None:
+        if not isinstance(value, str) or value not in values:
+            refuse(where, value, f"one of {', '.join(values)}")
+
+    return check
+
+
+def optional(present: Check) -> Check:
+    """Describe what may be null."""
+    return Check(lambda value, where: None if value is None else present(value, where))
+
+
+def either(first: type, one: Check, other: Check) -> Check:
+    """Describe values of the JSON type `first` by one check and all others by another."""
+    return Check(lambda value, where: (one if isinstance(value, first) else other)(value, where))
+
+
+def listed(each: Check, least: int = 0) -> Check:
+    """Describe a list with at least so many entries."""
+
+    @Check
+    def check(value: Any, where: str) -> None:
+        if not isinstance(value, list) or len(value) < least:
+            refuse(where, value, f"a list of at least {least}")
+        for i, entry in enumerate(value):
+            each(entry, f"{where}[{i}]")
+
+    return check
+
+
+def mapping(each: Check, least: int = 0) -> Check:
+    """Describe values of one kind by names that are free."""
+
+    @Check
+    def check(value: Any, where: str) -> None:
+        if not isinstance(value, dict) or len(value) < least:
+            refuse(where, value, f"an object of at least {least} entries")
+        for name, entry in value.items():
+            each(entry, f"{where}.{name[:60]}")
+
+    return check
+
+
+def record(**fields: Check) -> Check:
+    """Describe an object with just these fields."""
+
+    @Check
+    def check(value: Any, where: str) -> None:
+        if not isinstance(value, dict) or value.keys() != fields.keys():
+            refuse(where, list(value) if isinstance(value, dict) else value, f"an object of {', '.join(fields)}")
+        for name, field in fields.items():
+            field(value[name], f"{where}.{name}")
+
+    return check
+
+
+@dataclass(frozen=True, eq=False)
+class Array:
+    """Describes a tensor: its values are finite, and `least` or more.
+
+    Args:
+        shape: Its sizes; None for one that is free, from 1.
+        dtypes: What its dtype may be.
+        least: The smallest value that it may hold.
+        like: A tensor of the same shape; where that one is infinite, this one may be so too (as masks are).
+        empty: Whether free sizes may be 0.
+    """
+
+    shape: tuple[int | None, ...]
+    dtypes: Collection[torch.dtype] = FLOATS
+    least: float = -math.inf
+    like: Tensor | None = None
+    empty: bool = False
+
+    def require(self, tensor: Tensor, where: str) -> None:
+        """Refuse a tensor that is another."""
+        found = tuple(tensor.shape)
+        fits = (n >= 1 - self.empty if size is None else n == size for n, size in zip(found, self.shape, strict=False))
+        if len(found) != len(self.shape) or not all(fits):
+            refuse(where, found, f"shape {tuple('any' if size is None else size for size in self.shape)}")
+        if tensor.dtype not in self.dtypes:
+            refuse(where, tensor.dtype, f"one of {', '.join(map(str, self.dtypes))}")
+        if not tensor.is_floating_point():
+            return
+        odd = ~torch.isfinite(tensor)
+        if bool(odd.any()) and (self.like is None or not torch.equal(tensor[odd].to(self.like), self.like[odd])):
+            refuse(where, "NaN or infinite", "finite values")
+        if tensor.numel() and float(tensor.min()) < self.least:
+            refuse(where, float(tensor.min()), f"values from {self.least:g}")
+
+
+def arrays_like(tensors: Mapping[str, Tensor], floats: Collection[torch.dtype] = FLOATS) -> dict[str, Array]:
+    """Describe the parameters and buffers of a network, which may have been written in another precision."""
+    return {
+        name: Array(
+            tuple(tensor.shape),
+            floats if tensor.is_floating_point() else (tensor.dtype,),
+            0.0 if name.endswith("running_var") else -math.inf,
+            tensor.detach(),
+        )
+        for name, tensor in tensors.items()
+    }
+
+
+def require_tensors(tensors: Mapping[str, Tensor], expected: Mapping[str, Array]) -> None:
+    """Refuse tensors that are not just the expected ones."""
+    for name in [*expected, *tensors]:
+        if name not in tensors or name not in expected:
+            here = "lacks" if name in expected else "has"
+            raise FileFormatError(f"path: the file {here} the tensor {_SHORT.repr(name)}; save it again.")
+    for name, array in expected.items():
+        array.require(tensors[name], name[:60])

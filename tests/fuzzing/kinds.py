@@ -1,0 +1,168 @@
+"""One small file of every kind that the package writes, and how each is read and used again."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+import bayesnorm as bn
+from bayesnorm import active, tabular
+from bayesnorm.posterior import combine, point
+from bayesnorm.training import train
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """A kind of file.
+
+    Args:
+        write: Writes one.
+        use: Reads one and returns the numbers that come of it, which must be finite.
+    """
+
+    write: Callable[[Path], None]
+    use: Callable[[Path], list[Tensor]]
+
+
+def network() -> nn.Sequential:
+    """Return a small network whose weights are the same with every version of torch."""
+    made = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.ReLU(), nn.Dropout(0.25), nn.Linear(3, 1)).eval()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.copy_(torch.sin(1 + torch.arange(parameter.numel(), dtype=torch.float64)).view_as(parameter))
+        made[1].running_mean.copy_(torch.tensor([0.1, -0.2, 0.3]))
+        made[1].running_var.copy_(torch.tensor([0.5, 1.0, 1.5]))
+    return made
+
+
+def rows(count: int = 24) -> tuple[Tensor, Tensor]:
+    """Return inputs and targets."""
+    x = torch.sin(1.7 * torch.arange(2.0 * count)).view(count, 2)
+    return x, x.sum(1, keepdim=True).square()
+
+
+def _posteriors() -> dict[str, Callable[[], Any]]:
+    data, noise = rows(), bn.Gaussian(4.0)
+    model = network()
+    mcbn = bn.MCBN(batch_size=8, states=4)
+    return {
+        "mcbn": lambda: mcbn.fit(model, data, noise).with_directions(data[0][:4]),
+        "gaussian": lambda: bn.GaussianBN(batch_size=8, states=6, rank=2).fit(model, data, bn.Laplace(0.5)),
+        "factorised": lambda: bn.GaussianBN(batch_size=8).fit(model, data, bn.StudentT(4.0, (0.5,))),
+        "dropout": lambda: bn.MCDropout().fit(model, None, noise),
+        "ensemble": lambda: bn.DeepEnsemble(members=2, epochs=1).fit(model, data, noise),
+        "bayesian ensemble": lambda: bn.ensemble([mcbn.fit(network(), data, noise) for _ in range(2)], noise),
+        "point": lambda: point(model, noise),
+        "variational": lambda: bn.BayesByBackprop(epochs=1).fit(model, data, noise),
+        "flow": lambda: bn.MNF(epochs=1, flows=1, auxiliary_flows=1, hidden=2).fit(model, data, noise),
+        "combined": lambda: combine(mcbn.fit(model, data, noise), bn.MCDropout().fit(model, None, noise)),
+        "tasks": lambda: mcbn.fit(model, data, bn.MultiTask({"a": bn.Gaussian(2.0)})),
+        "classes": lambda: mcbn.fit(model, data, bn.Categorical()),
+    }
+
+
+def _use_posterior(path: Path) -> list[Tensor]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bn.BayesNormWarning)  # of other running statistics
+        predictive = bn.load(path, network()).predict(rows()[0])
+    parts = predictive.values() if isinstance(predictive, bn.MultiTaskPredictive) else [predictive]
+    found: list[Tensor] = []
+    for part in parts:
+        found += [part.probs] if isinstance(part, bn.ClassificationPredictive) else [part.mean, part.variance]
+    return found
+
+
+def table(count: int = 40) -> tuple[pd.DataFrame, np.ndarray]:
+    """Return a table with numbers, text and missing values, and a target."""
+    size = np.sin(1.3 * np.arange(count))
+    frame = pd.DataFrame({"size": size, "town": np.where(np.arange(count) % 3, "ash", "elm"), "same": 1.0})
+    frame.loc[::7, "size"] = np.nan
+    return frame, 2 * size + (np.arange(count) % 3)
+
+
+SETTINGS: dict[str, Any] = {"hidden": (3,), "folds": 2, "max_epochs": 2, "draws": 4, "members": 2, "random_state": 0}
+
+
+def _write_estimator(path: Path, method: str, *, classes: bool = False, heteroscedastic: bool = False) -> None:
+    x, y = table()
+    if classes:
+        tabular.BayesNormClassifier(method=method, **SETTINGS).fit(x, np.where(y > 1, "yes", "no")).save(path)
+    else:
+        model = tabular.BayesNormRegressor(method=method, heteroscedastic=heteroscedastic, **SETTINGS)
+        model.fit(x, y).save(path)
+
+
+def _use_estimator(path: Path) -> list[Tensor]:
+    estimator, x = tabular.load(path), table()[0]
+    doubt = estimator.doubt(x).select_dtypes("number").to_numpy()
+    if hasattr(estimator, "classes_"):
+        assert len(estimator.predict(x)) == len(x)
+        return [torch.tensor(estimator.predict_proba(x)), torch.tensor(doubt)]
+    found = [*estimator.predict(x, return_std=True), *estimator.predict_interval(x), doubt]
+    estimator.selection_.table()
+    return [torch.tensor(part) for part in found]
+
+
+def _learner(path: Path, asked: Callable[[Tensor], Tensor]) -> active.ActiveLearner:
+    x, _ = rows()
+    return active.ActiveLearner(
+        x,
+        lambda numbers, _: asked(numbers),
+        lambda x, y: bn.MCBN(batch_size=2, states=2).fit(network(), x, bn.Gaussian()),
+        active.Random(),
+        budget=8,
+        batch=4,
+        initial=4,
+        path=path,
+        seed=0,
+    )
+
+
+def _write_labels(path: Path) -> None:
+    _learner(path, lambda numbers: rows()[1][numbers]).run()
+
+
+def _use_labels(path: Path) -> list[Tensor]:
+    learner = _learner(path, lambda numbers: rows()[1][numbers])
+    learner.run()
+    return [learner.labels]
+
+
+def _train(path: Path, epochs: int) -> list[Tensor]:
+    model = network().train()
+    train(
+        model,
+        *rows(),
+        loss=bn.Gaussian().loss,
+        epochs=epochs,
+        batch_size=8,
+        checkpoint=path,
+        checkpoint_every=0,
+        seed=0,
+    )
+    return [parameter.detach() for parameter in model.parameters()]
+
+
+def kinds() -> dict[str, FileKind]:
+    """Return all kinds by name."""
+    found = {
+        name: FileKind(lambda path, make=make: make().save(path), _use_posterior)
+        for name, make in _posteriors().items()
+    }
+    for method in ("mcbn", "gaussian", "dropout", "ensemble"):
+        found[f"table {method}"] = FileKind(
+            lambda path, method=method: _write_estimator(path, method, heteroscedastic=method == "gaussian"),
+            _use_estimator,
+        )
+    found["table classes"] = FileKind(lambda path: _write_estimator(path, "mcbn", classes=True), _use_estimator)
+    found["labels"] = FileKind(_write_labels, _use_labels)
+    found["checkpoint"] = FileKind(lambda path: _train(path, 1) and None, lambda path: _train(path, 2))
+    return found
