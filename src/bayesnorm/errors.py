@@ -10,7 +10,10 @@ QUOTED, BEGINNING, END = 60, 600, 300
 
 def quoted(value: Any) -> str:
     """Return a value of the user's as Python would write it; of a long one, its first characters and its length."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # numbers of thousands of digits, lists in lists in lists
+        text = f"a long {type(value).__name__}"
     if len(text) <= 2 * QUOTED:
         return text
     if isinstance(value, str):

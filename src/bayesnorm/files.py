@@ -27,7 +27,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as from_bytes, save as to_bytes
 from torch import Tensor, uint8
 
-from .errors import FileFormatError
+from .errors import FileFormatError, quoted
 
 FORMAT = "bayesnorm-posterior"
 VERSION = 1
@@ -162,9 +162,10 @@ def read(
     """
     tensors, header = read_tensors(path, argument, again)
     if header.get("format") != file_format:
-        found = str(header.get("format"))[:40]
-        raise FileFormatError(f"{argument}: {path} is no {file_format} file (format {found!r}); {again}.")
-    _require_version(path, str(header.get("version")), argument, again)
+        raise FileFormatError(
+            f"{argument}: {path} is no {file_format} file (format {quoted(header.get('format'))}); {again}."
+        )
+    require_version(path, str(header.get("version")), argument, again)
     if "digest" not in header:
         raise FileFormatError(f"{argument}: {path} has no digest, as before version 0.1 or by other hands; {again}.")
     text = header.get("config", "")
@@ -228,7 +229,7 @@ def _digest(tensors: dict[str, Tensor], text: str) -> str:
     return digest.hexdigest()
 
 
-def _require_version(path: Path, found: str, argument: str, again: str) -> None:
+def require_version(path: Path, found: str, argument: str, again: str) -> None:
     """Refuse a file of another version of the format than this."""
     if found == str(VERSION):
         return

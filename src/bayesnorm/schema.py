@@ -8,7 +8,6 @@ an `Array` for each name. A check takes a value and the words for where it stand
 from __future__ import annotations
 
 import math
-import reprlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -17,15 +16,12 @@ import torch
 from torch import Tensor
 
 from .arguments import as_number, as_whole
-from .errors import FileFormatError
+from .errors import FileFormatError, quoted
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 # Whole numbers up to this one are exact as floating-point numbers too.
 LARGEST_WHOLE = 2**53
-
-_SHORT = reprlib.Repr()
-_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 2, 60, 60
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,7 @@ class Check:
 
 def refuse(where: str, value: Any, works: str) -> NoReturn:
     """Raise the error for a value that does not fit."""
-    raise FileFormatError(f"path: {where} is {_SHORT.repr(value)} in the file; {works} would work.")
+    raise FileFormatError(f"path: {where} is {quoted(value)} in the file; {works} would work.")
 
 
 def whole(least: int = 0, most: int = LARGEST_WHOLE) -> Check:
@@ -214,6 +210,6 @@ def require_tensors(tensors: Mapping[str, Tensor], expected: Mapping[str, Array]
     for name in [*expected, *tensors]:
         if name not in tensors or name not in expected:
             here = "lacks" if name in expected else "has"
-            raise FileFormatError(f"path: the file {here} the tensor {_SHORT.repr(name)}; save it again.")
+            raise FileFormatError(f"path: the file {here} the tensor {quoted(name)}; save it again.")
     for name, array in expected.items():
         array.require(tensors[name], name[:60])

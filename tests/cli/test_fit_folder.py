@@ -74,6 +74,32 @@ def test_a_failure_in_the_middle_leaves_nothing(refuses, table, tmp_path, monkey
     assert sorted(path.name for path in tmp_path.iterdir()) == ["houses.csv"]
 
 
+@pytest.fixture
+def full_disk(monkeypatch):
+    def fail(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fail)
+
+
+def test_a_full_disk(full_disk, refuses, regression_run, table, tmp_path):
+    """The line names the file as the user knows it, what was there stays, and nothing is left."""
+    (tmp_path / "out").write_text("old")
+    run, out = shutil.copytree(regression_run.run, tmp_path / "run"), tmp_path / "out"
+    for file, *arguments in (
+        (run / "model.bayesnorm", "fit", table, "--target", "price", "--out", run, "--quiet", "--force", *QUICK),
+        (out, "predict", run, regression_run.data, "--out", out, "--force"),
+        (out, "report", run, "--out", out),
+    ):
+        line = refuses(*arguments)
+        assert "No space left on device" in line
+        assert str(file) in line
+        assert ".partial" not in line
+    assert out.read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["houses.csv", "out", "run"]
+    assert (run / "model.bayesnorm").read_bytes() == (regression_run.run / "model.bayesnorm").read_bytes()
+
+
 def test_what_killed_runs_left_is_cleaned_up(fit, tmp_path):
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()

@@ -204,7 +204,13 @@ def test_what_is_no_file_is_not_replaced(refuses, regression_run, new, tmp_path)
     [
         ("run.json", "{", "is damaged"),
         ("run.json", '{"format": "other"}', "is not what `bayesnorm fit` writes"),
-        ("run.json", '{"format": "bayesnorm-run", "version": 99}', "is of version 99; this bayesnorm reads 1"),
+        ("run.json", '{"format": "bayesnorm-run", "version": 99}', "has format version 99, and this bayesnorm reads 1"),
+        (
+            "run.json",
+            '{"format": "bayesnorm-run", "version": 1, "columns": 3}',
+            "run.json is 3 in the file; a list of at",
+        ),
+        ("run.json", "[" * 100_000, "is damaged"),
         ("model.bayesnorm", "x", "model.bayesnorm"),
         ("model.bayesnorm", None, "model.bayesnorm"),
     ],

@@ -25,6 +25,7 @@ def test_long_values_are_quoted_by_their_first_characters():
     assert quoted(LONG) == f"'{'x' * 60}'... (5,000,000 characters)"
     assert quoted([1] * 1000) == f"{str([1] * 1000)[:60]}... (3,000 characters)"
     assert quoted(1.5) == "1.5"
+    assert quoted(10**5000) == "a long int"
 
 
 @pytest.mark.parametrize("kind", [bn.BayesNormError, MissingExtraError])

@@ -88,9 +88,14 @@ def _opened(out: Path) -> Iterator[IO[str]]:
         with standard_output() as stream:
             yield stream
         return
-    with replacing(out) as file:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        try:
-            yield text
-        finally:
-            text.detach()
+    try:
+        with replacing(out) as file:
+            text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+            try:
+                yield text
+            finally:
+                text.detach()
+    except OSError as error:
+        if error.filename is None:  # as in writing to a full disk
+            error.filename = str(out)
+        raise

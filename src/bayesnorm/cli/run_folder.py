@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BayesNormError, FileFormatError
-from ..files import left_behind, partial_name, require_writable_folder, write_bytes
+from ..files import VERSION, left_behind, partial_name, require_version, require_writable_folder, write_bytes
+from ..schema import listed, one_of, record, text
 from .signals import uninterrupted
+from .task import Task
 
 MODEL, FACTS, TEST, CONTENTS, PAGE = "model.bayesnorm", "run.json", "test_predictions.csv", "report.json", "report.html"
-FORMAT, VERSION = "bayesnorm-run", 1
+FORMAT = "bayesnorm-run"
+# What commands take from a run's facts.
+USED = {"columns": listed(record(name=text, kind=one_of("number", "category")), least=1), "task": one_of(*Task)}
 # Ending of the name that a run has while another takes its place.
 OLD = "-old"
 
@@ -43,6 +47,8 @@ def require_run_free(folder: Path, force: bool) -> None:
 def new_run(folder: Path) -> Iterator[Path]:
     """Give a folder to work in, beside the final one, which it becomes when the block ends well.
 
+    Errors name files by where they were to be.
+
     Args:
         folder: Where the run is to be.
     """
@@ -64,6 +70,11 @@ def new_run(folder: Path) -> Iterator[Path]:
             if final.exists():
                 final.rename(old)
             working.rename(final)
+    except OSError as error:
+        error.filename = str(error.filename or folder).replace(str(working), str(folder))
+        raise
+    except BayesNormError as error:
+        raise type(error)(str(error).replace(str(working), str(folder))) from error
     finally:
         with uninterrupted():
             _settle(final, working, old)
@@ -90,8 +101,9 @@ def read_facts(folder: Path) -> dict[str, Any]:
     facts = read_json(folder / FACTS)
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise FileFormatError(f"RUN: {folder / FACTS} is not what `bayesnorm fit` writes; run it again.")
-    if facts.get("version") != VERSION:
-        raise FileFormatError(f"RUN: {folder} is of version {facts.get('version')}; this bayesnorm reads {VERSION}.")
+    require_version(folder, str(facts.get("version")), "RUN", "run `bayesnorm fit` again")
+    for name, check in USED.items():
+        check(facts.get(name), f"{name} of {folder / FACTS}")
     return facts
 
 
@@ -101,7 +113,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FileFormatError(f"RUN: {path} is missing; run `bayesnorm fit` again.") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FileFormatError(f"RUN: {path} is damaged ({error}); run `bayesnorm fit` again.") from error
 
 
