@@ -48,6 +48,10 @@ class InputError(BayesNormError):
     """An array given by the caller (training data, `x` or `y`) cannot be used."""
 
 
+class NotFiniteError(BayesNormError):
+    """A prediction is not finite, because an input, the noise or the effective batch size is too extreme."""
+
+
 class FileFormatError(BayesNormError):
     """A posterior file is truncated, foreign, altered, or belongs to another network."""
 

@@ -12,6 +12,7 @@ from ..errors import BayesNormError
 from ..predictive import Predictive
 from ..predictive.base import at_least_single
 from .base import Drawable, Engine, Passes, TakesMoments
+from .finite import require_finite
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,10 @@ class MonteCarlo(Engine):
             require_whole("block_bytes", self.block_bytes)
 
     def predict(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
-        return posterior.likelihood.predictive(self.outputs(posterior, x, seed))
+        f = self.outputs(posterior, x, seed)
+        predictive = posterior.likelihood.predictive(f)
+        require_finite(posterior, x, f, predictive)
+        return predictive
 
     def outputs(self, posterior: Drawable, x: Any, seed: int = 0) -> Tensor:
         """Run the network under every draw: outputs (samples, batch, *out)."""

@@ -17,6 +17,7 @@ from torch import Tensor
 from ..arguments import hold_plain_numbers, require_whole
 from ..predictive import Predictive
 from .base import Drawable, Engine, in_coordinates
+from .finite import require_finite
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,10 @@ class SigmaPoints(Engine):
             require_whole("chunk", self.chunk)
 
     def predict(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
-        return posterior.likelihood.predictive(self.outputs(posterior, x))
+        f = self.outputs(posterior, x)
+        predictive = posterior.likelihood.predictive(f)
+        require_finite(posterior, x, f, predictive)
+        return predictive
 
     def outputs(self, posterior: Drawable, x: Any) -> Tensor:
         """Run the network at each point: outputs (2 rank, batch, *out)."""

@@ -17,7 +17,7 @@ from ..errors import BayesNormError, InputError
 from ..predictive import ClassificationPredictive
 from ..predictive.base import as_targets, at_least_single
 from .base import Likelihood
-from .scales import holds, same_places
+from .scales import holds, require_moderate, same_places
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,7 @@ class ClassTargets(Likelihood, ABC):
                 raise InputError(f"f: outputs of shape {tuple(f.shape)}; (n, batch, class, ...) would work.")
             f = f.unsqueeze(-1)
         f = at_least_single(f)
+        require_moderate("temperature", self.temperature, f.dtype)
         return ClassificationPredictive(self.log_probs(f, self.noise.to(f)), weights, self.ignore_index)
 
     def _targets(self, y: Any, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:

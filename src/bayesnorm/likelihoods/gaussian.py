@@ -34,7 +34,7 @@ class Gaussian(FixedScale):
         super().__post_init__()
         object.__setattr__(self, "precision", positive_numbers("precision", self.precision))
 
-    _name = "precision"
+    _name, _power = "precision", -2
     family = NormalNoise()
 
     @property
@@ -58,5 +58,6 @@ class Gaussian(FixedScale):
         return dataclasses.replace(self, precision=as_numbers(1 / noise.double()))
 
     def gaussian_predictive(self, mean: Tensor, variance: Tensor) -> GaussianPredictive:
+        self._require_moderate(mean)
         noise = on_outputs("precision", self.noise, mean[None], self.axis)
         return GaussianPredictive(mean, variance, noise, self.missing)

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..predictive import GaussianPredictive
+from ..predictive import GaussianPredictive, RegressionPredictive
+from ..predictive.base import at_least_single
 from ..predictive.noise import LaplaceNoise, NormalNoise
 from .real_targets import NoiseByScale
-from .scales import LOG_STD_BOUND, LOG_STD_LIMIT, bounded, on_outputs, output_axis, per_output
+from .scales import LOG_STD_BOUND, LOG_STD_LIMIT, bounded, on_outputs, output_axis, per_output, require_moderate
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,10 @@ class Heteroscedastic(NoiseByScale, ABC):
         location, output = halves(f, self.axis)
         factor = on_outputs("scale", self.noise if noise is None else noise, location, self.axis)
         return location, self.log_scale_of(output) + factor.log()
+
+    def predictive(self, f: Tensor, weights: Tensor | None = None) -> RegressionPredictive:
+        require_moderate("scale", self.scale, at_least_single(f).dtype, room=LOG_STD_BOUND)
+        return super().predictive(f, weights)
 
     def target_columns(self, outputs: int) -> int:
         return outputs // 2

@@ -18,7 +18,16 @@ from ..predictive.base import as_targets, at_least_single
 from ..predictive.noise import NoiseFamily
 from ..predictive.regression import observed
 from .base import Likelihood
-from .scales import as_numbers, holds, like_outputs, on_outputs, positive_numbers, require_axis, require_flag
+from .scales import (
+    as_numbers,
+    holds,
+    like_outputs,
+    on_outputs,
+    positive_numbers,
+    require_axis,
+    require_flag,
+    require_moderate,
+)
 
 
 @dataclass(frozen=True)
@@ -104,6 +113,9 @@ class FixedScale(RealTargets, ABC):
     _name: ClassVar[str]
     """Name of the field that holds the noise."""
 
+    _power: ClassVar[int] = 1
+    """Which power of the noise's scale that field is."""
+
     @abstractmethod
     def _log_scale(self, noise: Tensor) -> Tensor:
         """Return the logarithm of the scale that belongs to `noise`."""
@@ -113,8 +125,13 @@ class FixedScale(RealTargets, ABC):
 
     def predictive(self, f: Tensor, weights: Tensor | None = None) -> RegressionPredictive:
         f = at_least_single(f)
+        self._require_moderate(f)
         scale = on_outputs(self._name, self._log_scale(self.noise).exp(), f, self.axis)
         return RegressionPredictive(f, scale, weights, self.family, self.missing)
+
+    def _require_moderate(self, f: Tensor) -> None:
+        """Refuse noise that is too extreme for outputs of this dtype."""
+        require_moderate(self._name, getattr(self, self._name), f.dtype, power=self._power)
 
 
 class NoiseByScale(RealTargets, ABC):

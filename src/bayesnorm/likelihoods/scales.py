@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from ..arguments import as_whole
-from ..errors import BayesNormError, InputError
+from ..errors import BayesNormError, InputError, NotFiniteError
+from ..predictive.base import largest_number
 
 # Logarithms of standard deviations or scales up to this size are taken as they are: from 3e-7 to 3e6.
 LOG_STD_LIMIT = 15.0
@@ -31,6 +32,27 @@ def positive_numbers(name: str, given: Any) -> float | tuple[float, ...]:
     if not numbers or not all(math.isfinite(value) and value > 0 for value in numbers):
         raise BayesNormError(f"{name}: {given!r} was given; positive, finite numbers would work.")
     return numbers if several else numbers[0]
+
+
+def require_moderate(
+    name: str, given: float | tuple[float, ...], dtype: torch.dtype, *, power: int = 1, room: float = 0.0
+) -> None:
+    """Refuse noise that predictions of some dtype cannot be worked out with: its variance must be a number of it.
+
+    Args:
+        name: What the noise is called.
+        given: The noise, one number or several.
+        dtype: The dtype that predictions are made in.
+        power: Which power of the noise's scale it is.
+        room: How much the network may add to the logarithm of the scale.
+    """
+    most = abs(power) * (math.log(largest_number(dtype)) - room)
+    number = max(given if isinstance(given, tuple) else (given,), key=lambda one: abs(math.log(one)))
+    if abs(math.log(number)) > most:
+        raise NotFiniteError(
+            f"{name}: {number:g} was given, too extreme for predictions in {dtype}; numbers from "
+            f"{math.exp(-most):.0e} to {math.exp(most):.0e} would work."
+        )
 
 
 def require_axis(axis: Any, *, networks: bool = False) -> None:
@@ -116,6 +138,11 @@ def per_output(error: Tensor, axis: int, noise: Tensor) -> Tensor:
     mean = (error.nanmean(others) if several else error.nanmean()).double()
     if bool(mean.isnan().any()):
         raise InputError("y: some output has no target at all; at least one that is not NaN would work.")
+    if float(mean.max()) > 1e-3 * largest_number(error.dtype) ** 2:  # calibrated noise may be a hundred times that
+        raise NotFiniteError(
+            f"y: lies too far off the predictions to have squared errors in {error.dtype}; targets in the units that "
+            "the network was trained on would work."
+        )
     return mean.clamp_min(torch.finfo(error.dtype).tiny ** 0.5)
 
 

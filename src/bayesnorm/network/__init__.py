@@ -50,6 +50,7 @@ from .inputs import (
     as_input as as_input,
     as_tensor as as_tensor,
     call_network as call_network,
+    numbered as numbered,
     renamed_argument as renamed_argument,
 )
 from .layers import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,13 +45,23 @@ def as_input(value: Any, name: str, device: torch.device, dtype: torch.dtype) ->
         raise InputError(f"{name}: is on the meta device and holds no values; a tensor on {device} would work.")
     if tensor.is_floating_point():
         tensor = tensor.detach().to(device=device, dtype=dtype)  # what is too large for the dtype becomes infinite
-        if not torch.isfinite(tensor).all():
-            bad = int((~torch.isfinite(tensor)).sum())
+        if not bool(torch.isfinite(torch.stack(torch.aminmax(tensor))).all()):
+            good = torch.isfinite(tensor).reshape(len(tensor), tensor.shape[1:].numel())
+            where = numbered("row", (~good.all(1)).nonzero().flatten().tolist())
             raise InputError(
-                f"{name}: holds {bad} NaN or infinite values out of {tensor.numel()}; impute or drop those rows."
+                f"{name}: holds {int((~good).sum())} NaN or infinite values out of {tensor.numel()}, in {where}; "
+                "impute or drop those rows."
             )
         return tensor
     return tensor.to(device=device)
+
+
+def numbered(what: str, numbers: Sequence[int]) -> str:
+    """Return numbers of rows, say, for a message, the first few of them: "rows 3, 17, 20 and 5 more"."""
+    if len(numbers) == 1:
+        return f"{what} {numbers[0]}"
+    shown, rest = (numbers[:-1], numbers[-1]) if len(numbers) <= 4 else (numbers[:3], f"{len(numbers) - 3} more")
+    return f"{what}s {', '.join(map(str, shown))} and {rest}"
 
 
 def call_network(

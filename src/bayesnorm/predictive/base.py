@@ -87,6 +87,11 @@ def at_least_single(values: Tensor) -> Tensor:
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
+def largest_number(dtype: torch.dtype) -> float:
+    """Return the size up to which numbers, and their differences, have squares that the dtype can hold."""
+    return math.sqrt(torch.finfo(dtype).max) / 2
+
+
 def draw_weights(weights: Tensor | None, like: Tensor) -> Tensor:
     """Return normalised weights of the n draws along the first axis of `like`; None makes all count the same."""
     if weights is None:

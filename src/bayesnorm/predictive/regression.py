@@ -11,7 +11,16 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .base import Predictive, as_targets, choose_draws, draw_weights, mixture_log, of_seen, weighted_mean
+from .base import (
+    Predictive,
+    as_targets,
+    choose_draws,
+    draw_weights,
+    largest_number,
+    mixture_log,
+    of_seen,
+    weighted_mean,
+)
 from .mixture_quantile import tail_quantile
 from .noise import NoiseFamily, NormalNoise
 
@@ -87,7 +96,9 @@ class RegressionPredictive(Predictive):
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
         """Return the central interval that holds a target with probability `level`: (lower, upper)."""
         level = require_level(level)
-        return self._tail_quantile((1 - level) / 2, 1), self._tail_quantile((1 - level) / 2, -1)
+        lower, upper = (self._tail_quantile((1 - level) / 2, side) for side in (1, -1))
+        # Each end has a rounding error of its own: where there is hardly any noise, they may come to lie the other way.
+        return torch.minimum(lower, upper), torch.maximum(lower, upper)
 
     def crps(self, y: Any) -> Tensor:
         """Return the continuous ranked probability score of the Gaussian with this mean and variance (as in MCBN).
@@ -158,8 +169,14 @@ def like_mean(y: Any, mean: Tensor, missing: bool = False) -> Tensor:
             f"y: has shape {tuple(target.shape)}, but the predictions have {tuple(mean.shape)}; one target per "
             "prediction would work."
         )
-    bad = target.isinf() if missing else ~torch.isfinite(target)
+    most = largest_number(target.dtype)
+    bad = target.abs() > most if missing else ~(target.abs() <= most)
     if bool(bad.any()):
+        if bool(torch.isfinite(target[bad]).any()):
+            raise InputError(
+                f"y: holds {float(target[bad].nan_to_num().abs().max()):g} among {int(bad.sum())} values out of "
+                f"{target.numel()} that are too large for {target.dtype}; those up to {most:.0e} would work."
+            )
         raise InputError(
             f"y: holds {int(bad.sum())} {'' if missing else 'NaN or '}infinite values out of {target.numel()}; drop "
             "those rows. (Where a likelihood says missing=True, its loss, log_prob and crps pass over NaN.)"

@@ -25,12 +25,12 @@ from typing import Any
 from torch import Tensor
 
 from ..arguments import as_number, require_positive, require_whole
-from ..engines import MonteCarlo
+from ..engines import MonteCarlo, require_finite
 from ..errors import BayesNormError, InputError
 from ..likelihoods import Gaussian, Likelihood
 from ..network import as_tensor, renamed_argument
 from ..posterior import BatchNormPosterior, Posterior
-from ..predictive import ClassificationPredictive, MultiTaskPredictive
+from ..predictive import ClassificationPredictive, MultiTaskPredictive, Predictive
 from ..predictive.base import as_targets, at_least_single
 from ..theory.priors import GaussianPrior, kl_divergence, weight_decay_prior
 from ..theory.unit_gaussians import UnitGaussians, unit_gaussians
@@ -155,13 +155,15 @@ def select_batch_size(
         against = prior or weight_decay_prior(total, _precision(posterior.likelihood), weight_decay / 2)
         kl = float(kl_divergence(units.at_batch_size(posterior.batch_size), against).sum())
         f = at_least_single(MonteCarlo(samples).outputs(posterior, x, seed))
+        predictive = posterior.likelihood.predictive(f)
+        require_finite(posterior, x, f, predictive)
         fit = float(total) * _expected_log_likelihood(posterior.likelihood, f, y)
         row = BatchSizeRow(
             batch_size=float(size),
             elbo=fit - kl,
             log_likelihood=fit,
             kl=kl,
-            doubt=_doubt(posterior.likelihood, f),
+            doubt=_doubt(predictive),
             validation=_validation(posterior, validation, samples, seed),
         )
         found.append((row, posterior))
@@ -176,8 +178,7 @@ def _expected_log_likelihood(likelihood: Likelihood, f: Tensor, y: Tensor) -> fl
     return -float(likelihood.loss(f.flatten(0, 1), repeated))
 
 
-def _doubt(likelihood: Likelihood, f: Tensor) -> float:
-    predictive = likelihood.predictive(f)
+def _doubt(predictive: Predictive) -> float:
     if isinstance(predictive, ClassificationPredictive):
         return float(predictive.mutual_information.mean())
     if isinstance(predictive, MultiTaskPredictive):

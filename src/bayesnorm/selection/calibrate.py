@@ -9,6 +9,7 @@ softmax with temperature, or constant uncertainty.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,9 @@ import torch
 from torch import Tensor
 
 from ..arguments import as_number, require_positive, require_whole
-from ..errors import BayesNormError
+from ..errors import BayesNormError, NotFiniteError
+from ..likelihoods import Gaussian
+from ..likelihoods.scales import require_moderate
 from ..posterior import Posterior, effective_batch_size, resized
 from .scored_outputs import REFINEMENTS, Between, Case, Score, ScoredOutputs
 
@@ -68,6 +71,9 @@ def calibrate(
     noise, sizes = _noise(noise), _batch_sizes(batch_size)
     refinements = require_whole("refinements", refinements, 0)
     cases = _cases(posterior, x, y, folds)
+    if not isinstance(noise, bool) and isinstance(cases[0][1], Tensor):
+        power = 2 if isinstance(posterior.likelihood, Gaussian) else 1
+        require_moderate("noise", noise, torch.promote_types(cases[0][1].dtype, torch.float32), power=power)
     search = _Search(posterior, samples, score, noise, refinements, seed, _groups(groups))
     size = effective_batch_size(posterior)
     found: list[_Candidate] = []
@@ -81,7 +87,7 @@ def calibrate(
     if size is not None and not isinstance(sizes, bool):
         found += [search.at(cases, torch.full(search.shape, given, dtype=torch.float64)) for given in sizes]
     elif size is not None and sizes:
-        found += _over_batch_sizes(lambda log_size: search.at(cases, 2**log_size), search.shape)
+        found += _over_batch_sizes(lambda log_size: search.tried_at(cases, 2**log_size), search.shape)
     if not found:
         return posterior
     return search.chosen(found)
@@ -135,6 +141,14 @@ class _Search:
         if self.noise is not False:
             return self.with_best_noise(resized_cases, batch_size)
         return _Candidate(batch_size, None, self.as_it_stands(resized_cases).score)
+
+    def tried_at(self, cases: Sequence[Case], batch_size: Tensor) -> _Candidate:
+        """Look at effective batch sizes that nobody asked for: one so small that outputs are not finite is no good."""
+        try:
+            found = self.at(cases, batch_size)
+        except NotFiniteError:
+            return _Candidate(batch_size, None, torch.full(self.shape, math.inf, dtype=torch.float64))
+        return dataclasses.replace(found, score=found.score.nan_to_num(math.inf, math.inf))
 
     def chosen(self, candidates: Sequence[_Candidate]) -> Any:
         """Give the posterior what the best candidate has, group by group."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..engines import MonteCarlo
+from ..engines import MonteCarlo, require_finite
 from ..errors import BayesNormError
 from ..likelihoods import Gaussian, Likelihood
 from ..likelihoods.real_targets import FixedScale, RealTargets
@@ -72,7 +72,11 @@ class ScoredOutputs:
                 self.moments = [(mean.cpu(), variance.cpu()) for mean, variance in self.moments]
         else:
             self.outputs = [at_least_single(engine.outputs(posterior, x, seed)) for posterior, x, _ in cases]
-        if groups is not None:
+        if groups is None:  # one of many networks may have outputs that are not finite
+            looks = self.outputs if self.moments is None else [torch.stack(pair) for pair in self.moments]
+            for (posterior, x, _), f, (made, _) in zip(cases, looks, self._predictives(likelihood), strict=True):
+                require_finite(posterior, x, f, made)
+        else:
             shape = tuple(self.outputs[0].shape[1:] if self.moments is None else self.moments[0][0].shape)
             if len(shape) < 3 or shape[0] != len(groups):
                 raise BayesNormError(

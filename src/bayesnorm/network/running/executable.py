@@ -271,7 +271,10 @@ class Executable:
         if key not in self._independent_rows:
             alone, in_company = (call_network(self._reference, x[rows], "x") for rows in ([0, 0], [0, 1, -1]))
             scale = in_company.abs().max().clamp_min(1e-6)
-            self._independent_rows[key] = bool((alone[0] - in_company[0]).abs().max() <= 1e-3 * scale)
+            independent = bool((alone[0] - in_company[0]).abs().max() <= 1e-3 * scale)
+            if not bool(torch.isfinite(scale)):  # rows so extreme tell nothing about others
+                return independent
+            self._independent_rows[key] = independent
         return self._independent_rows[key]
 
     def _fitting(self, states: State) -> State:

@@ -112,7 +112,10 @@ class Planner:
                 return Way(False, False, False)  # the plain loop over draws: nothing to find out
             if look is None or look.key != key:
                 look = self._look_at(states, x)
-            self._ways[key, vectorised] = self._find_way(look, vectorised, images)
+            way = self._find_way(look, vectorised, images)
+            if not bool(torch.isfinite(look.outputs).all()):  # rows or a state so extreme tell nothing about others
+                return way
+            self._ways[key, vectorised] = way
         return self._ways[key, vectorised]
 
     def give_up_vectorising(self, states: State, x: Tensor, error: BaseException) -> Way:
