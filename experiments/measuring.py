@@ -32,11 +32,16 @@ def with_added_mib(call: Callable[[], Result]) -> tuple[Result, float]:
     try:
         ctypes.CDLL(None).malloc_trim(0)  # what was freed must not hide what is taken
         Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-        before = _status_mib("VmRSS")
+        before = resident_mib()
     except (OSError, AttributeError):
         return call(), math.nan
     result = call()
     return result, max(0.0, _status_mib("VmHWM") - before)
+
+
+def resident_mib() -> float:
+    """Return the MiB of memory that this process has now."""
+    return _status_mib("VmRSS")
 
 
 def _status_mib(field: str) -> float:

@@ -1,0 +1,191 @@
+"""Does a process that fits and predicts all day grow?
+
+    python -m benchmarks.soak [--rounds 20] [--out results/soak.json]
+
+A round fits ten posteriors, each on a new network: all methods, dense and convolutional networks, and a table. Each is
+saved, loaded, and asked five times, by every engine that takes it, four times of these by threads at once. Twenty
+rounds are 200 fits and 1,000 predictions. After each round the process counts its tensors, threads and open files, and
+reads its memory. The first quarter of the rounds is for warming up, such as filling caches of a fixed size. Ends with
+an error where anything grew from the second quarter to the last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import ctypes
+import gc
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import bayesnorm as bn
+from bayesnorm.tabular import BayesNormRegressor, load
+from experiments.machine import machine
+from experiments.measuring import resident_mib
+
+PREDICTIONS, THREADS = 5, 4
+
+# Growth of memory between the second quarter of the rounds and the last that counts as none: an allocator's own.
+ALLOWED_MIB = 1.0
+
+
+# The name of an option of glibc's allocator, from malloc.h.
+ARENA_MAX = -8
+
+
+@dataclass(frozen=True)
+class Held:
+    """What the process holds after a round."""
+
+    fits: int
+    predictions: int
+    resident_mib: float
+    tensors: int
+    threads: int
+    files: int
+
+
+def dense() -> tuple[nn.Module, Tensor, Tensor, bn.Likelihood]:
+    """A network for rows of numbers, with rows and targets."""
+    layers = [nn.Linear(3, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 1)]
+    x = torch.randn(96, 3)
+    return nn.Sequential(*layers).eval(), x, x.sum(1, keepdim=True), bn.Gaussian(4.0)
+
+
+def convolutional() -> tuple[nn.Module, Tensor, Tensor, bn.Likelihood]:
+    """A network for images, with images and classes."""
+    layers = [nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4)]
+    return nn.Sequential(*layers).eval(), torch.randn(64, 3, 10, 10), torch.randint(4, (64,)), bn.Categorical()
+
+
+METHODS: tuple[tuple[Any, Callable[[], tuple[nn.Module, Tensor, Tensor, bn.Likelihood]]], ...] = (
+    (bn.MCBN(batch_size=16, states=32), dense),
+    (bn.MCBN(batch_size=16, states=32), convolutional),
+    (bn.GaussianBN(batch_size=16), convolutional),
+    (bn.GaussianBN(batch_size=16, states=32, rank=8), dense),
+    (bn.StochasticBN(batch_size=16, states=32), dense),
+    (bn.MCDropout(), dense),
+    (bn.DeepEnsemble(members=2, epochs=2), dense),
+    (bn.BayesByBackprop(epochs=2), dense),
+    (bn.MNF(epochs=2), dense),
+)
+
+
+def ask(predict: Callable[[int], object]) -> int:
+    """Predict once here, then by threads at once, with another seed each time; return how often."""
+    predict(0)
+    with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
+        for _ in pool.map(predict, range(1, PREDICTIONS)):
+            pass
+    return PREDICTIONS
+
+
+def fit_and_ask(method: Any, case: Callable[[], Any], folder: Path) -> int:
+    """Fit a method on a new network, save and load it, and ask it; return how many predictions were made."""
+    model, x, y, likelihood = case()
+    posterior = method.fit(model, (x, y), likelihood)
+    engines: list[bn.Engine] = [bn.MonteCarlo(8)]
+    if hasattr(posterior, "directions"):
+        posterior = posterior.with_directions(x) if hasattr(posterior, "with_directions") else posterior
+        engines += [bn.Delta(), bn.SigmaPoints(rank=2)]
+    posterior.save(folder / "soak.bayesnorm")
+    loaded = bn.load(folder / "soak.bayesnorm", model)
+    return ask(lambda seed: loaded.predict(x, engine=engines[seed % len(engines)], seed=seed).variance)
+
+
+def table_and_ask(folder: Path) -> int:
+    """Do the same with an estimator for tables."""
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    settings: dict[str, Any] = {"hidden": (8,), "weight_decay": 1e-3, "batch_size": 8, "epochs": 2, "folds": 2}
+    BayesNormRegressor(**settings).fit(x, x.sum(1)).save(folder / "soak.table")
+    loaded = load(folder / "soak.table")
+    return ask(lambda _: loaded.predict(x, return_std=True))
+
+
+def one_round(folder: Path) -> tuple[int, int]:
+    """Fit and ask everything once; return how many fits and predictions that were."""
+    asked = [fit_and_ask(method, case, folder) for method, case in METHODS] + [table_and_ask(folder)]
+    return len(asked), sum(asked)
+
+
+def held(fits: int, predictions: int) -> Held:
+    """Count what the process holds, after all that nobody refers to is gone."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what was freed is not what is held
+    tensors = sum(issubclass(type(each), Tensor) for each in gc.get_objects())
+    threads, files = (len(os.listdir(f"/proc/self/{kind}")) for kind in ("task", "fd"))
+    return Held(fits, predictions, resident_mib(), tensors, threads, files)
+
+
+def soak(rounds: int, folder: Path, tell: Callable[[Held], None] = lambda _: None) -> list[Held]:
+    """Run rounds and return what the process held after each of them."""
+    found: list[Held] = []
+    fits = predictions = 0
+    for _ in range(rounds):
+        more_fits, more_predictions = one_round(folder)
+        fits, predictions = fits + more_fits, predictions + more_predictions
+        found.append(held(fits, predictions))
+        tell(found[-1])
+    return found
+
+
+def grown(found: list[Held]) -> dict[str, float]:
+    """Return by how much each count grew from the second quarter of the rounds, its median, to the last."""
+    quarter = len(found) // 4
+    before, after = found[quarter : 2 * quarter], found[-quarter:]
+
+    def growth(name: str) -> float:
+        first, last = (statistics.median(getattr(each, name) for each in part) for part in (before, after))
+        return float(last - first)
+
+    return {name: growth(name) for name in ("resident_mib", "tensors", "threads", "files")}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=20, help="at least 4, each of 10 fits and 50 predictions")
+    parser.add_argument("--out", type=Path, default=Path("results/soak.json"))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    ctypes.CDLL(None).mallopt(ARENA_MAX, 1)  # arenas of threads grow and shrink by megabytes, with plain torch too
+    start = time.perf_counter()
+
+    def tell(now: Held) -> None:
+        print(
+            f"{now.fits:4d} fits, {now.predictions:5d} predictions: {now.resident_mib:7.1f} MiB, {now.tensors} "
+            f"tensors, {now.threads} threads, {now.files} open files",
+            flush=True,
+        )
+
+    with tempfile.TemporaryDirectory() as folder:
+        found = soak(options.rounds, Path(folder), tell)
+    more = grown(found)
+    print(
+        "growth from the second quarter to the last:", ", ".join(f"{name} {value:+.4g}" for name, value in more.items())
+    )
+    result = {
+        "machine": machine() | {"command": " ".join(["python -m benchmarks.soak", *sys.argv[1:]])},
+        "seconds": time.perf_counter() - start,
+        "growth": more,
+        "rounds": [asdict(each) for each in found],
+    }
+    options.out.write_text(json.dumps(result, indent=1) + "\n")
+    if more.pop("resident_mib") > ALLOWED_MIB or any(value > 0 for value in more.values()):
+        sys.exit("something grew")
+
+
+if __name__ == "__main__":
+    main()
