@@ -1,4 +1,4 @@
-"""The beginning of the command `bayesnorm`: Ctrl-C and SIGTERM end it quietly, from its first moment on.
+"""The beginning of the command `bayesnorm`: Ctrl-C and other signals end it quietly, from its first moment on.
 
 This stands beside the package, not in it: importing anything of the package imports torch, which takes seconds.
 """
@@ -12,7 +12,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
+INTERRUPTED = 128 + signal.SIGINT
+
+# What else asks a process to end; the second comes when a terminal is closed.
+TERMINATING = [signal.Signals[name] for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 # Seconds after which a signal is sent again whose exception Python had to drop.
 AGAIN_SECONDS = 0.01
@@ -30,9 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def end_with(module: str, arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the commands of a module and end the process with their exit code.
 
-    Ctrl-C ends it with 130 and SIGTERM with 143. While modules are imported there is nothing to clean up, and an
-    exception in the middle of an import may be swallowed there, so that the process ends at once. Later both are
-    exceptions, so that whatever is half-written goes.
+    Ctrl-C ends it with 130, SIGTERM with 143, and a closed terminal with 129. While modules are imported there is
+    nothing to clean up, and an exception in the middle of an import may be swallowed there, so that the process ends at
+    once. Later these signals are exceptions, so that whatever is half-written goes.
 
     Args:
         module: Name of a module with a function `run(arguments)` that returns the exit code. It is imported only
@@ -66,8 +69,8 @@ def end_with(module: str, arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _heed(on_interrupt: Any, on_terminate: Any) -> None:
-    """Set what Ctrl-C and SIGTERM do, unless whoever started the process wants them ignored, as `nohup` does."""
-    for number, handler in ((signal.SIGINT, on_interrupt), (signal.SIGTERM, on_terminate)):
+    """Set what signals do, except those that whoever started the process wants ignored, as `nohup` does."""
+    for number, handler in ((signal.SIGINT, on_interrupt), *((number, on_terminate) for number in TERMINATING)):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, handler)
 
@@ -83,8 +86,8 @@ def _tell_interrupted() -> None:
         os.write(2, b"interrupted\n")
 
 
-def _terminate(*_: object) -> NoReturn:
-    raise SystemExit(TERMINATED)
+def _terminate(number: int, _: object) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 def _send_again(dropped: Any, tell: Callable[[Any], object] = sys.unraisablehook) -> None:

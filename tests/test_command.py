@@ -54,7 +54,9 @@ def start(tmp_path):
 
 
 APPLICATION = "from bayesnorm_command import end_with; end_with('application')"
-SIGNALS = pytest.mark.parametrize(("number", "code", "told"), [("SIGINT", 130, "interrupted\n"), ("SIGTERM", 143, "")])
+SIGNALS = pytest.mark.parametrize(
+    ("number", "code", "told"), [("SIGINT", 130, "interrupted\n"), ("SIGTERM", 143, ""), ("SIGHUP", 129, "")]
+)
 
 
 @SIGNALS
@@ -76,6 +78,8 @@ SIGNALS = pytest.mark.parametrize(("number", "code", "told"), [("SIGINT", 130, "
     ids=["in an import that swallows exceptions", "at work", "in a destructor, where exceptions are dropped"],
 )
 def test_signals_end_a_command_quietly(start, application, number, code, told):
+    if "__del__" in application and number == "SIGHUP":
+        code = 143  # what was dropped is not known any more
     process = start(HEEDED + APPLICATION, application=application)
     process.send_signal(signal.Signals[number])
     assert process.communicate(timeout=30) == ("", told)

@@ -1,7 +1,8 @@
 """How commands end, with an error told in one line.
 
-The exit code is 0 if all went well, 1 if the work failed, 2 for wrong usage, 130 after Ctrl-C, and 143 after SIGTERM.
-It is 141 if whoever read the output stopped reading, as `head` does: as of a program that SIGPIPE ended.
+The exit code is 0 if all went well, 1 if the work failed, 2 for wrong usage, 130 after Ctrl-C, 143 after SIGTERM, and
+129 if the terminal was closed. It is 141 if whoever read the output stopped reading, as `head` does: as of a program
+that SIGPIPE ended.
 """
 
 from __future__ import annotations

@@ -7,15 +7,17 @@ import signal
 import threading
 from collections.abc import Iterator
 
+from bayesnorm_command import TERMINATING
+
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM wait until the block is done; other threads than the main one never get them."""
+    """Let Ctrl-C, SIGTERM and SIGHUP wait until the block is done; other threads than the main one never get them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     came: list[signal.Signals] = []
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *TERMINATING)}
     heeded = [number for number, handler in before.items() if callable(handler)]
     try:
         for number in heeded:
