@@ -50,19 +50,23 @@ def whole(least: int = 0, most: int = LARGEST_WHOLE) -> Check:
     def check(value: Any, where: str) -> None:
         found = as_whole(value)
         if found is None or not least <= found <= most:
-            refuse(where, value, f"a whole number from {least} to {most}")
+            refuse(
+                where, value, f"the whole number {least}" if least == most else f"a whole number from {least} to {most}"
+            )
 
     return check
 
 
 def number(least: float = -math.inf, most: float = math.inf, *, above: float = -math.inf) -> Check:
     """Describe a finite number between limits, `above` one that does not work itself."""
+    limits = {"from": least, "above": above, "up to": most}
+    told = " and ".join(f"{word} {limit:g}" for word, limit in limits.items() if math.isfinite(limit))
 
     @Check
     def check(value: Any, where: str) -> None:
         found = as_number(value)
         if found is None or not math.isfinite(found) or not least <= found <= most or found <= above:
-            refuse(where, value, f"a finite number from {max(least, above):g} to {most:g}")
+            refuse(where, value, f"a finite number {told}".rstrip())
 
     return check
 
@@ -118,13 +122,14 @@ def either(first: type, one: Check, other: Check) -> Check:
     return Check(lambda value, where: (one if isinstance(value, first) else other)(value, where))
 
 
-def listed(each: Check, least: int = 0) -> Check:
-    """Describe a list with at least so many entries."""
+def listed(each: Check, least: int = 0, most: int = LARGEST_WHOLE) -> Check:
+    """Describe a list with at least and at most so many entries."""
 
     @Check
     def check(value: Any, where: str) -> None:
-        if not isinstance(value, list) or len(value) < least:
-            refuse(where, value, f"a list of at least {least}")
+        if not isinstance(value, list):
+            refuse(where, value, "a list")
+        whole(least, most)(len(value), f"the length of {where}")
         for i, entry in enumerate(value):
             each(entry, f"{where}[{i}]")
 
@@ -159,13 +164,13 @@ def record(**fields: Check) -> Check:
 
 @dataclass(frozen=True, eq=False)
 class Array:
-    """Describes a tensor: its values are finite, and `least` or more.
+    """Describes a tensor: its values have finite squares (variances only have to be finite), and are `least` or more.
 
     Args:
         shape: Its sizes; None for one that is free, from 1.
         dtypes: What its dtype may be.
         least: The smallest value that it may hold.
-        like: A tensor of the same shape; where that one is infinite, this one may be so too (as masks are).
+        like: A tensor of the same shape, whose values need not have finite squares where they are the same (masks).
         empty: Whether free sizes may be 0.
     """
 
@@ -185,9 +190,12 @@ class Array:
             refuse(where, tensor.dtype, f"one of {', '.join(map(str, self.dtypes))}")
         if not tensor.is_floating_point():
             return
-        odd = ~torch.isfinite(tensor)
+        most = torch.finfo(tensor.dtype).max
+        if self.least < 0 and tensor.dtype != torch.float16:  # whose largest number is small
+            most = math.sqrt(most)
+        odd = ~(tensor.abs() <= most)
         if bool(odd.any()) and (self.like is None or not torch.equal(tensor[odd].to(self.like), self.like[odd])):
-            refuse(where, "NaN or infinite", "finite values")
+            refuse(where, "NaN, infinite or beyond all measure", f"values up to {most:g}")
         if tensor.numel() and float(tensor.min()) < self.least:
             refuse(where, float(tensor.min()), f"values from {self.least:g}")
 
@@ -210,6 +218,8 @@ def require_tensors(tensors: Mapping[str, Tensor], expected: Mapping[str, Array]
     for name in [*expected, *tensors]:
         if name not in tensors or name not in expected:
             here = "lacks" if name in expected else "has"
-            raise FileFormatError(f"path: the file {here} the tensor {quoted(name)}; save it again.")
+            raise FileFormatError(
+                f"path: the file {here} the tensor {quoted(name)}; just those of its kind would work."
+            )
     for name, array in expected.items():
         array.require(tensors[name], name[:60])

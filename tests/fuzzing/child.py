@@ -13,12 +13,13 @@ from collections.abc import Callable
 LONGEST = 300
 
 
-def in_a_child(function: Callable[[], object], more_memory: int | None = None) -> None:
+def in_a_child(function: Callable[[], object], more_memory: int | None = None, longest: int = LONGEST) -> None:
     """Call a function in a copy of this process, and raise an error unless it ends well.
 
     Args:
         function: What to call; it may end its process by a signal.
         more_memory: Bytes of memory that it may take beyond what this process has; None for no limit.
+        longest: Seconds after which it is ended.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -26,7 +27,7 @@ def in_a_child(function: Callable[[], object], more_memory: int | None = None) -
     if child == 0:
         status = 1
         try:
-            signal.alarm(LONGEST)
+            signal.alarm(longest)
             if more_memory is not None:
                 with open("/proc/self/statm") as file:
                     now = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")

@@ -130,8 +130,9 @@ class Labels:
             _FILE(config, "config")
             chosen, rows, labels = _checked(tensors)
         except FileFormatError as error:
+            told = str(error).removeprefix("path: ")
             raise FileFormatError(
-                f"path: {self.path} holds no labels that an ActiveLearner wrote ({error}); {again}."
+                f"path: {self.path} holds no labels that an ActiveLearner wrote ({told}); {again}."
             ) from error
         settings, rounds, values = config["settings"], config["rounds"], dict(zip(rows, labels, strict=True))
         if sum(rounds) != len(chosen):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from .. import files
 from ..arguments import require_seed, require_whole
 from ..engines import Engine, MonteCarlo, Passes
-from ..errors import BayesNormError, FileFormatError
+from ..errors import BayesNormError, FileFormatError, NetworkError
 from ..likelihoods import Likelihood, likelihood_from, require_likelihood
 from ..network import Executable, State
 from ..predictive import Predictive
@@ -214,10 +214,11 @@ def load(path: str | os.PathLike[str], model: nn.Module) -> Posterior:
         kind_named(config["kind"]).require_network(executable.model, config["network"])
         placed = {name: tensor.to(executable.device) for name, tensor in tensors.items()}
         return restored_posterior(config["kind"], executable, likelihood, placed, config["posterior"])
-    except BayesNormError:
+    except (FileFormatError, NetworkError):
         raise
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise FileFormatError(f"path: {path} does not hold a whole posterior ({error!r}); save it again.") from error
+        told = str(error).removeprefix("path: ") if isinstance(error, BayesNormError) else repr(error)
+        raise FileFormatError(f"path: {path} does not hold a whole posterior ({told}); save it again.") from error
 
 
 def restored_posterior(

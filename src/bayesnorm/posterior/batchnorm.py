@@ -62,7 +62,7 @@ class BatchNormPosterior(Posterior):
     kind: ClassVar[str] = "batchnorm"
     schema = record(
         method=text,
-        layers=listed(record(name=text, channels=whole(1), eps=number(0)), 1),
+        layers=listed(record(name=text, channels=whole(1), eps=number(0)), 1, 100_000),
         center=one_of("running", "batch"),
         fluctuations=one_of(*FLUCTUATIONS),
         fitted_batch_size=whole(1),
@@ -208,9 +208,10 @@ class BatchNormPosterior(Posterior):
 
     def _require_finite_draws(self) -> None:
         """Refuse statistics that no network can normalise with, in its own precision."""
-        for name, drawn in self.sample(DRAWS_LOOKED_AT).items():
-            if not bool(torch.isfinite(drawn.to(self.executable.dtype)).all()):
-                refuse(f"a draw of {name}", "NaN or infinite", "statistics and a batch size with finite draws")
+        drawn = self.location + self.spread * self.fluctuations.sample(DRAWS_LOOKED_AT, torch.Generator())
+        finite = all(torch.isfinite(part.to(self.executable.dtype)).all() for part in self.state(drawn).values())
+        if not finite or not bool((drawn.chunk(2, -1)[1].exp() > 0).all()):
+            refuse("a draw of the statistics", "no number", "statistics and a batch size with finite draws")
 
     def _warn_of_other_weights(self) -> None:
         buffers = dict(self.model.named_buffers())

@@ -27,7 +27,7 @@ class CombinedPosterior(Posterior):
     """
 
     kind: ClassVar[str] = "combined"
-    schema = record(parts=listed(record(kind=text, posterior=anything), 2))
+    schema = record(parts=listed(record(kind=text, posterior=anything), 2, 1000))
 
     parts: tuple[Posterior, ...]
 

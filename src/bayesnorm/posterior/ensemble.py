@@ -36,7 +36,7 @@ class EnsemblePosterior(Posterior):
     """
 
     kind: ClassVar[str] = "ensemble"
-    schema = record(members=listed(record(kind=text, posterior=anything), 2))
+    schema = record(members=listed(record(kind=text, posterior=anything), 2, 10_000))
 
     members: tuple[Posterior, ...]
 

@@ -111,7 +111,7 @@ def read_estimator(path: str | os.PathLike[str], classes: Mapping[str, type[Any]
     try:
         return _restored(tensors, config, classes)
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        told = error if isinstance(error, BayesNormError) else repr(error)
+        told = str(error).removeprefix("path: ") if isinstance(error, BayesNormError) else repr(error)
         raise FileFormatError(f"path: {path} does not hold a whole model ({told}); save it again.") from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 import random
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import LBFGS, SGD, Adam, AdamW, Optimizer, RMSprop
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from ..arguments import as_number, require_number
+from ..arguments import require_number
 from ..errors import BayesNormError, FileFormatError
 from ..network import tensors_of, unwrap
 from ..schema import anything, either, listed, number, record, whole
@@ -51,8 +52,8 @@ _HISTORY = record(
 )
 """What the record of a training consists of."""
 
-# Optimisers that keep, of every parameter, numbers and tensors of its shape.
-_ONE_STATE_PER_WEIGHT = (Adam, AdamW, SGD, RMSprop)
+# Optimisers whose step needs nothing but gradients.
+_TRIED = (Adam, AdamW, SGD, RMSprop)
 
 
 @dataclass
@@ -199,7 +200,7 @@ class Run:
             self.best = None if state["best"] is None else self._fitting(state["best"])
             whole()(state["waited"], "waited")
             self.best_score, self.waited = float(state["best_score"]), state["waited"]
-            self._require_optimiser(state["optimiser"])
+            self._try_optimiser(state["optimiser"])
             self.optimiser.load_state_dict(state["optimiser"])
             if self.schedule is not None:
                 self.schedule.load_state_dict(state["schedule"])
@@ -207,7 +208,15 @@ class Run:
                 generator.set_state(drawn)
             random.setstate(state["python"])
             _set_numpy_state(state["numpy"])
-        except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        except (
+            ArithmeticError,
+            AssertionError,
+            AttributeError,
+            LookupError,
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ) as error:
             if isinstance(error, BayesNormError) and not isinstance(error, FileFormatError):
                 raise
             told = error if isinstance(error, FileFormatError) else repr(error)
@@ -224,19 +233,19 @@ class Run:
                 raise ValueError(f"{name} is not finite, or {tuple(tensor.shape)} of {tensor.dtype}")
         return found
 
-    def _require_optimiser(self, state: dict[str, Any]) -> None:
-        """Refuse an optimiser's state with which the next step would fail; torch itself looks at numbers of groups."""
-        own = self.optimiser.state_dict()["param_groups"]
-        for there, here in zip(state["param_groups"], own, strict=True):
-            if there.keys() != here.keys() or any(not _is_like(there[name], here[name]) for name in here):
-                raise ValueError("a group of parameters is another optimiser's")
-        if type(self.optimiser) not in _ONE_STATE_PER_WEIGHT:
+    def _try_optimiser(self, state: dict[str, Any]) -> None:
+        """Take a step with an optimiser's state on copies of the weights: torch itself looks at little of it."""
+        if type(self.optimiser) not in _TRIED:
             return
-        parameters = [parameter for group in self.optimiser.param_groups for parameter in group["params"]]
-        for i, kept in state["state"].items():
-            shapes = {tuple(value.shape) for value in kept.values() if isinstance(value, Tensor)}
-            if not shapes <= {(), tuple(parameters[i].shape)}:
-                raise ValueError(f"the optimiser's state of parameter {i} has shapes {shapes}")
+        groups: list[dict[str, Any]] = []
+        for group in self.optimiser.param_groups:
+            copies = [tensor.detach().clone().requires_grad_() for tensor in group["params"]]
+            for tensor in copies:
+                tensor.grad = torch.zeros_like(tensor)
+            groups.append({"params": copies})
+        trial: Any = type(self.optimiser)(groups, lr=1e-3)  # type: ignore[call-arg]
+        trial.load_state_dict(copy.deepcopy(state))
+        trial.step()
 
     @torch.no_grad()
     def _put(self, values: dict[str, Tensor]) -> None:
@@ -250,20 +259,6 @@ def _as_lists(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _as_lists(entry) for name, entry in value.items()}
     return [_as_lists(entry) for entry in value] if isinstance(value, tuple | list) else value
-
-
-def _is_like(there: Any, here: Any) -> bool:
-    """Return whether an option of an optimiser is one that could stand for another: of the same type and length."""
-    if isinstance(here, tuple | list):
-        return (
-            isinstance(there, tuple | list)
-            and len(there) == len(here)
-            and all(_is_like(one, other) for one, other in zip(there, here, strict=True))
-        )
-    if as_number(here) is not None:
-        found = as_number(there)
-        return isinstance(there, Tensor) or (found is not None and math.isfinite(found))
-    return here is None or isinstance(there, type(here))
 
 
 def new_optimiser(
