@@ -64,6 +64,12 @@ def test_calibrated_and_compiled_posteriors_are_saved_as_they_are(tmp_path):
 def test_arguments_turned_round_are_told_in_one_line(tmp_path):
     with pytest.raises(BayesNormError, match=r"^path: a network \(Sequential\) was given first; load\(path, model\)"):
         bn.load(network(), tmp_path / "file")
+    with pytest.raises(FileFormatError, match=r"^path: int was given; a file's path would work"):
+        bn.load(3, network())
+    with pytest.raises(FileFormatError, match=r"^path: NoneType was given"):
+        tabular.load(None)
+    with pytest.raises(FileFormatError, match=r"^path: list was given"):
+        bn.MCDropout().fit(network(), None, bn.Gaussian()).save([])
 
 
 @pytest.mark.parametrize("kind", ["flow", "table dropout", "labels", "checkpoint"])
@@ -107,6 +113,15 @@ def test_other_versions_of_the_format(version, said, tmp_path, monkeypatch):
     monkeypatch.undo()
     with pytest.raises(FileFormatError, match=said):
         bn.load(path, network())
+
+
+@pytest.mark.parametrize("kind", ["dropout", "table dropout", "labels", "checkpoint"])
+def test_all_kinds_of_files_have_one_version(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "VERSION", 2)
+    KINDS[kind].write(tmp_path / "file")
+    monkeypatch.undo()
+    with pytest.raises(FileFormatError, match="a newer one wrote it, and upgrading bayesnorm would work"):
+        KINDS[kind].use(tmp_path / "file")
 
 
 def test_a_sparse_file_of_a_terabyte_is_not_read(tmp_path):

@@ -68,6 +68,14 @@ def write(
     write_bytes(path, len(header).to_bytes(8, "little") + header + content[8 + size :], argument)
 
 
+def as_path(given: Any, argument: str = "path") -> Path:
+    """Return a file's path, or refuse what is none."""
+    try:
+        return Path(given)
+    except TypeError as error:
+        raise FileFormatError(f"{argument}: {type(given).__name__} was given; a file's path would work.") from error
+
+
 def write_bytes(path: Path, content: bytes, argument: str = "path") -> None:
     """Write a file atomically and durably; where that fails, what was there before stays."""
     try:
@@ -197,7 +205,12 @@ def read_tensors(
             data = max((int(tensor["data_offsets"][1]) for tensor in described.values()), default=0)
             if size != 8 + length + data:
                 raise ValueError(f"{size} bytes, {8 + length + data} expected")
-            loaded = from_bytes(header + text + file.read())
+            file.seek(0)
+            content = file.read()
+        if not content.startswith(header + text):
+            raise ValueError("it changed while it was read")
+        loaded = from_bytes(content)
+        del content
     except (SafetensorError, OSError, ValueError, LookupError, AttributeError, TypeError) as error:
         raise FileFormatError(f"{argument}: {path} is truncated or foreign ({error}); {again}.") from error
     except (MemoryError, RecursionError) as error:

@@ -85,13 +85,13 @@ def flag(value: Any, where: str) -> None:
         refuse(where, value, "true or false")
 
 
-def one_flag(expected: bool) -> Check:
-    """Describe true, or false."""
+def just(expected: bool | None) -> Check:
+    """Describe one of true, false and null."""
 
     @Check
     def check(value: Any, where: str) -> None:
         if value is not expected:
-            refuse(where, value, str(expected).lower())
+            refuse(where, value, {True: "true", False: "false", None: "null"}[expected])
 
     return check
 

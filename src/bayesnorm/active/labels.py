@@ -130,7 +130,7 @@ class Labels:
             _FILE(config, "config")
             chosen, rows, labels = _checked(tensors)
         except FileFormatError as error:
-            told = str(error).removeprefix("path: ")
+            told = str(error).removeprefix("path: ").removesuffix(f"; {again}.")
             raise FileFormatError(
                 f"path: {self.path} holds no labels that an ActiveLearner wrote ({told}); {again}."
             ) from error

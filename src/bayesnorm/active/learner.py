@@ -6,7 +6,6 @@ import functools
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from torch import Tensor
 from ..arguments import require_seed
 from ..engines import Engine
 from ..errors import BayesNormError, FileFormatError, InputError
-from ..files import require_writable
+from ..files import as_path, require_writable
 from ..network import Progress, as_tensor
 from ..posterior import Posterior
 from .acquisitions import Acquisition, BatchAcquisition, choose, require_acquisition, require_count, require_rows
@@ -95,7 +94,7 @@ class ActiveLearner:
         require_acquisition(acquisition)
         self.initial = _initial(initial, self.batch, self.budget, len(self.x), _round_seed(self.seed, 0))
         self.on_fit, self.progress = on_fit, progress
-        place = None if path is None else Path(path)
+        place = None if path is None else as_path(path)
         # Refused before the first labels are paid for; a file that is there may be there only to be read.
         if place is not None and not place.is_file():
             require_writable(place)

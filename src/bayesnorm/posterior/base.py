@@ -7,7 +7,6 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
@@ -181,7 +180,7 @@ class Posterior(ABC):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the posterior (not the network's weights, and no training data) as one safetensors file."""
         files.write(
-            Path(path),
+            files.as_path(path),
             tensors=self.tensors(),
             config={
                 "kind": self.kind,
@@ -204,7 +203,7 @@ def load(path: str | os.PathLike[str], model: nn.Module) -> Posterior:
     """
     if isinstance(path, nn.Module):
         raise BayesNormError(f"path: a network ({type(path).__name__}) was given first; load(path, model) would work.")
-    tensors, config = files.read(Path(path))
+    tensors, config = files.read(files.as_path(path))
     if "kind" not in config or "likelihood" not in config:  # such as a tabular model
         raise FileFormatError(f"path: {path} holds no posterior alone; one that posterior.save wrote would work.")
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from ..schema import (
     anything,
     either,
     flag,
+    just,
     listed,
     mapping,
     number,
@@ -95,7 +95,7 @@ def write_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
         tensors["interval_levels"] = torch.from_numpy(levels.own)
     tensors["likeness.mean"] = torch.from_numpy(likeness.mean)
     tensors["likeness.root"] = torch.from_numpy(np.ascontiguousarray(likeness.root))
-    files.write(Path(path), tensors, config)
+    files.write(files.as_path(path), tensors, config)
 
 
 def read_estimator(path: str | os.PathLike[str], classes: Mapping[str, type[Any]]) -> Any:
@@ -105,7 +105,7 @@ def read_estimator(path: str | os.PathLike[str], classes: Mapping[str, type[Any]
         path: The file.
         classes: The estimators that it may hold, by the names of their classes.
     """
-    tensors, config = files.read(Path(path))
+    tensors, config = files.read(files.as_path(path))
     if config.get("format") != FORMAT:
         raise FileFormatError(f"path: {path} holds no tabular model; a file written by an estimator's save would work.")
     try:
@@ -118,47 +118,51 @@ def read_estimator(path: str | os.PathLike[str], classes: Mapping[str, type[Any]
 def _restored(tensors: dict[str, torch.Tensor], config: dict[str, Any], classes: Mapping[str, type[Any]]) -> Any:
     """Return the fitted estimator that tensors and JSON values of a file describe."""
     _FILE(config, "config")
+    estimator, described = _unfitted(config, classes), config["posterior"]
+    one_of(POSTERIORS[estimator.method])(described["kind"], "posterior.kind")
+    estimator.preprocessing_ = Preprocessing.from_config(config["preprocessing"])
+    estimator.selection_ = Selection.from_config(config["selection"])
+    features, columns = len(estimator.preprocessing_.mean), len(estimator.preprocessing_.columns)
+    whole(features, features)(described["inputs"], "posterior.inputs")
+    whole(columns, columns)(config["columns"], "columns")
+    optional(listed(text, columns, columns))(config["names"], "names")
+    estimator.seed_, estimator.n_features_in_ = config["seed"], columns
+    if config["names"] is not None:
+        estimator.feature_names_in_ = np.array(config["names"], dtype=object)
+    own = {name: tensor for name, tensor in tensors.items() if not name.startswith(("network.", "posterior."))}
+    correlated = "likeness.root" in own and own["likeness.root"].dim() == 2
+    root = Array((features, features) if correlated else (features,), DOUBLE)
+    expected = {"likeness.mean": Array((features,), DOUBLE), "likeness.root": root}
+    if isinstance(estimator, ClassifierMixin):
+        for name in ("outputs", "flat"):
+            just(None)(config[name], name)
+        estimator.classes_ = _classes(config["classes"], described["outputs"])
+    else:
+        targets = described["outputs"] // (1 + estimator.heteroscedastic)
+        whole(targets, targets)(config["outputs"], "outputs")
+        flag(config["flat"], "flat")
+        just(None)(config["classes"], "classes")
+        estimator.n_outputs_, estimator._flat, estimator.interval_levels_ = targets, config["flat"], None
+        if "interval_levels" in own:
+            expected["interval_levels"] = Array((targets, STEPS + 1), DOUBLE, 0.0)
+            estimator.interval_levels_ = IntervalLevels(own["interval_levels"].numpy())
+    require_tensors(own, expected)
+    estimator.likeness_ = Likeness(own["likeness.mean"].numpy(), own["likeness.root"].numpy(), config["threshold"])
+    rate = estimator.selection_.chosen.dropout_rate
+    estimator.posterior_ = posterior_from(tensors, described, estimator.method, estimator.hidden, rate)
+    _require_prediction(estimator, features)
+    return estimator
+
+
+def _unfitted(config: dict[str, Any], classes: Mapping[str, type[Any]]) -> Any:
+    """Return the estimator that a file describes, with its parameters alone."""
     one_of(*classes)(config["estimator"], "estimator")
     kind = classes[config["estimator"]]
     record(**dict.fromkeys(kind().get_params(deep=False), anything))(config["parameters"], "parameters")
     parameters = {name: tuple(v) if isinstance(v, list) else v for name, v in config["parameters"].items()}
     check_parameters(parameters)
     optional(whole(0, 2**32 - 1))(parameters["random_state"], "parameters.random_state")
-    one_of(POSTERIORS[config["parameters"]["method"]])(config["posterior"]["kind"], "posterior.kind")
-    estimator: Any = kind(**parameters)
-    estimator.preprocessing_ = Preprocessing.from_config(config["preprocessing"])
-    estimator.selection_ = Selection.from_config(config["selection"])
-    estimator.seed_, estimator.n_features_in_ = config["seed"], config["columns"]
-    features, columns = len(estimator.preprocessing_.mean), len(estimator.preprocessing_.columns)
-    whole(features, features)(config["posterior"]["inputs"], "posterior.inputs")
-    whole(columns, columns)(config["columns"], "columns")
-    if config["names"] is not None:
-        whole(columns, columns)(len(config["names"]), "the number of names")
-        estimator.feature_names_in_ = np.array(config["names"], dtype=object)
-    outputs = config["posterior"]["outputs"]
-    levels: dict[str, Array] = {}
-    for name in ("outputs", "flat") if isinstance(estimator, ClassifierMixin) else ("classes",):
-        if config[name] is not None:
-            refuse(name, config[name], "null")
-    if isinstance(estimator, ClassifierMixin):
-        estimator.classes_ = _classes(config["classes"], outputs)
-    else:
-        targets = outputs // (1 + estimator.heteroscedastic)
-        whole(targets, targets)(config["outputs"], "outputs")
-        flag(config["flat"], "flat")
-        estimator.n_outputs_, estimator._flat = targets, config["flat"]
-        levels = {"interval_levels": Array((targets, STEPS + 1), DOUBLE, 0.0)} if "interval_levels" in tensors else {}
-    square = tensors["likeness.root"].dim() == 2 if "likeness.root" in tensors else False
-    root = Array((features, features) if square else (features,), DOUBLE)
-    own = {name: tensor for name, tensor in tensors.items() if not name.startswith(("network.", "posterior."))}
-    require_tensors(own, {"likeness.mean": Array((features,), DOUBLE), "likeness.root": root, **levels})
-    estimator.likeness_ = Likeness(own["likeness.mean"].numpy(), own["likeness.root"].numpy(), config["threshold"])
-    if not isinstance(estimator, ClassifierMixin):
-        estimator.interval_levels_ = IntervalLevels(own["interval_levels"].numpy()) if levels else None
-    rate = estimator.selection_.chosen.dropout_rate
-    estimator.posterior_ = posterior_from(tensors, config["posterior"], estimator.method, estimator.hidden, rate)
-    _require_prediction(estimator, features)
-    return estimator
+    return kind(**parameters)
 
 
 def _classes(described: Any, count: int) -> NDArray[Any]:

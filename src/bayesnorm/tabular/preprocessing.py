@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import FileFormatError, InputError
-from ..schema import anything, flag, listed, mapping, number, one_flag, optional, record, text
+from ..schema import anything, flag, just, listed, mapping, number, optional, record, text
 from .column_types import ColumnValues, Numbers, as_numbers, as_texts, is_text, read_columns
 
 # Interquartile range of the standard normal distribution.
@@ -151,8 +151,8 @@ class CategoricalColumn:
 TableColumn = NumericColumn | CategoricalColumn
 
 
-_NUMERIC = record(numeric=one_flag(True), name=text, centre=optional(number()), scale=number(0), missing=flag)
-_CATEGORICAL = record(numeric=one_flag(False), name=text, categories=listed(text), rare=listed(text), missing=flag)
+_NUMERIC = record(numeric=just(True), name=text, centre=optional(number()), scale=number(0), missing=flag)
+_CATEGORICAL = record(numeric=just(False), name=text, categories=listed(text), rare=listed(text), missing=flag)
 _CONFIG = record(columns=listed(mapping(anything), 1), mean=listed(number(), 1), std=listed(number(above=0), 1))
 """What `config()` consists of."""
 

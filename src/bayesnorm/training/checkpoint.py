@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -73,16 +72,6 @@ class Checkpoint:
                     f"call as then would go on from it. Else {again}."
                 )
         return state
-
-
-def checkpoint_path(checkpoint: str | os.PathLike[str]) -> Path:
-    """Return the file's path, or refuse what is none."""
-    try:
-        return Path(checkpoint)
-    except TypeError as error:
-        raise FileFormatError(
-            f"checkpoint: {type(checkpoint).__name__} was given; a file's path would work."
-        ) from error
 
 
 def described(value: object, state: Any) -> str:

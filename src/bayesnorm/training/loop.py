@@ -17,9 +17,10 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from ..arguments import require_number, require_seed, require_whole
 from ..errors import BayesNormError, InputError
+from ..files import as_path
 from ..network import Progress, device_of, dtype_of, isolated_randomness, unwrap
 from .batching import Batches, described_rows, training_batches, validation_rows
-from .checkpoint import Checkpoint, checkpoint_path, described
+from .checkpoint import Checkpoint, described
 from .objective import Loss, Objective, Penalty
 from .run import History, Run, new_optimiser, new_schedule
 
@@ -225,7 +226,7 @@ def _store(checkpoint: str | os.PathLike[str], run: Run, settings: dict[str, Any
         "optimiser": described(run.optimiser, run.optimiser.state_dict()["param_groups"]),
         **settings,
     }
-    return Checkpoint(checkpoint_path(checkpoint), {name: str(value) for name, value in known.items()})
+    return Checkpoint(as_path(checkpoint, "checkpoint"), {name: str(value) for name, value in known.items()})
 
 
 @contextlib.contextmanager
