@@ -46,6 +46,9 @@ def end_with(module: str, arguments: Sequence[str] | None = None) -> NoReturn:
     import importlib
     import io
 
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as by >&-, so that the next file would take its place
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # not all consoles know all letters that tables hold
     try:

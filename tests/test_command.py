@@ -96,6 +96,23 @@ def test_the_command_heeds_signals_before_it_imports_torch(start, number, code, 
     assert process.returncode == code
 
 
+@pytest.mark.parametrize("closed", [1, 2])
+def test_a_stream_that_was_closed_goes_nowhere(tmp_path, closed):
+    """As by `bayesnorm predict run new.csv >&-`; what is told does not go to the other one."""
+    (tmp_path / "application.py").write_text(
+        "def run(_):\n import sys\n for i in 'out', 'err': print(i, file=getattr(sys, f'std{i}'))"
+    )
+    path = os.pathsep.join([str(tmp_path), *map(str, sys.path)])
+    ended = subprocess.run(
+        [sys.executable, "-c", APPLICATION],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: os.close(closed),
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, *(("", "err\n") if closed == 1 else ("out\n", "")))
+
+
 def test_a_signal_that_was_ignored_stays_so(start):
     """As under `nohup`, or in the background of a shell."""
     application = f"""
