@@ -102,6 +102,12 @@ def require_seed(seed: Any) -> int:
     return require_whole("seed", seed, 0, 2**63 - 1, words="; a whole number from 0 would work.")
 
 
+def require_function(name: str, value: Any) -> None:
+    """Refuse what is neither None nor a function."""
+    if value is not None and not callable(value):
+        raise BayesNormError(f"{name}: {type(value).__name__} was given; a function would work.")
+
+
 def hold_plain_numbers(instance: Any) -> None:
     """Replace numbers of other types in a frozen dataclass by plain ones, as JSON wants them; for `__post_init__`."""
     for name, value in list(vars(instance).items()):

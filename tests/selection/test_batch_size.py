@@ -206,7 +206,7 @@ def test_a_network_that_is_retrained_in_place_has_new_moments(regression):
     ("data", "match"),
     [
         ((torch.ones(2, 3), torch.ones(2, 1)), "data: holds 2 rows; at least 3 are needed"),
-        ((torch.full((9, 3), torch.nan), torch.ones(9, 1)), "data: holds 24 NaN"),
+        ((torch.full((9, 3), torch.nan), torch.ones(9, 1)), "data: holds 27 NaN"),
         ((torch.ones(9, 2), torch.ones(9, 1)), "data: the network's forward failed"),
     ],
 )

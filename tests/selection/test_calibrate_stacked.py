@@ -216,9 +216,7 @@ def test_bad_groups(normed):
         with pytest.raises(bn.BayesNormError, match=r"groups: 3 were given for outputs of shape \(4, 30, 1\)"):
             bn.calibrate(stacked, x, y, groups=[0, 1, 2], score=score)
         (posterior, own_x, own_y), _ = normed.folds(7, bn.Gaussian())
-        with pytest.raises(
-            bn.BayesNormError, match=r"groups: 2 were given for outputs of shape \(30, 1\); .*of a stack"
-        ):
+        with pytest.raises(bn.BayesNormError, match=r"groups: 2 were given for one network; .*of a stack"):
             bn.calibrate(posterior, own_x, own_y, groups=[0, 1], score=score)
     for likelihood in (bn.Gaussian(missing=True), bn.Gaussian(axis=0, missing=True)):
         with pytest.raises(bn.BayesNormError, match=r"likelihood: .*noise for each network.*precision=\[.*axis=0"):

@@ -8,10 +8,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..arguments import hold_plain_numbers, require_seed, require_whole
+from ..arguments import hold_plain_numbers, require_function, require_seed, require_whole
 from ..engines import OutputDirections
 from ..errors import BayesNormError
-from ..likelihoods import Gaussian, Likelihood, require_likelihood
+from ..likelihoods import Likelihood, require_likelihood
 from ..network import (
     BatchStatistics,
     Executable,
@@ -22,9 +22,10 @@ from ..network import (
     collect_moments,
     collect_statistics,
     mini_batches,
-    renamed_argument,
+    require_layers,
 )
 from ..posterior import BatchNormPosterior, Center, Fluctuations, coordinates
+from .looking import fitting_likelihood
 
 Collected = BatchStatistics | UnitMoments
 """What a method learns from: statistics of batches, or moments of single rows."""
@@ -83,16 +84,23 @@ class BatchNormMethod(ABC):
         """
         if likelihood is not None:
             require_likelihood(likelihood)
+        require_function("progress", progress)
         batches = mini_batches(train_data, self.batch_size, self.states, require_seed(seed))
         collect = collect_statistics if self.from_batches else collect_moments
-        collected: Collected = collect(model, batches, self.layers, progress)
-        executable, example = Executable(model, output), collected.statistics.example
+        found: dict[str, Any] = {}
+
+        def look(rows: Tensor) -> None:
+            executable = Executable(model, output)
+            found.update(executable=executable, likelihood=fitting_likelihood(executable, rows, likelihood))
+
+        collected: Collected = collect(model, batches, self.layers, progress, look)
         return BatchNormPosterior(
-            executable=executable,
-            likelihood=likelihood or default_likelihood(executable, example),
-            output_directions=OutputDirections(example),
-            **self.learned(collected),
+            output_directions=OutputDirections(collected.statistics.example), **found, **self.learned(collected)
         )
+
+    def require_fitting(self, model: nn.Module, train_data: TrainData, seed: int = 0) -> None:
+        """Refuse a network, or rows, that no statistics can be taken of; two rows are run."""
+        require_layers(model, mini_batches(train_data, self.batch_size, self.states, require_seed(seed)), self.layers)
 
     @property
     def from_batches(self) -> bool:
@@ -125,15 +133,3 @@ class BatchNormMethod(ABC):
         found = coordinates(statistics.mean, statistics.var, statistics.layers)
         batch_mean = found.double().mean(0).to(found.dtype)
         return batch_mean, self.distribution(found - batch_mean)
-
-
-def default_likelihood(executable: Executable, x: Any) -> Likelihood:
-    """Gaussian for a network with one real output on training rows; with more, only the user knows what they mean."""
-    with renamed_argument("x", "train_data"):
-        shape = executable.point(x[:2])[0].shape
-    if shape.numel() != 1:
-        raise BayesNormError(
-            f"likelihood: none was given and the network has outputs of shape {tuple(shape)} per row; pass "
-            "Categorical() for classes, or Gaussian() for several real targets."
-        )
-    return Gaussian()

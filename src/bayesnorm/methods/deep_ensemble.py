@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from ..arguments import hold_plain_numbers, require_whole
+from ..arguments import hold_plain_numbers, require_function, require_whole
 from ..errors import BayesNormError, NetworkError
 from ..likelihoods import Likelihood, require_likelihood
 from ..network import (
@@ -39,7 +39,8 @@ from ..network import (
 )
 from ..posterior import EnsemblePosterior, Posterior, derived_seeds, point
 from ..training import train
-from .batchnorm_method import BatchNormMethod, default_likelihood
+from .batchnorm_method import BatchNormMethod
+from .looking import fitting_likelihood, require_targets
 
 Factory = Callable[[int], nn.Module]
 """Gives a network with fresh weights for a seed."""
@@ -96,15 +97,18 @@ class DeepEnsemble:
             seed: Same seed, same members.
             progress: Called with (done, total) after every member.
         """
+        require_function("progress", progress)
+        if likelihood is not None:
+            require_likelihood(likelihood)
         networks: list[nn.Module] = []
         made: list[Posterior] = []
         for number, own_seed in enumerate(derived_seeds(seed, self.members)):
             network = _fresh(model, own_seed)
             if any(network is other for other in networks):
                 raise NetworkError("model: gave the same network for two seeds; a new one for each would work.")
-            if likelihood is None:
-                likelihood = default_likelihood(Executable(network, output), example_rows(train_data, own_seed))
-            require_likelihood(likelihood)
+            if number == 0:
+                likelihood = self._look(network, train_data, likelihood, output, seed)
+            assert likelihood is not None
             self._train(network, train_data, likelihood, output, own_seed)
             networks.append(network)
             if self.method is None:
@@ -116,6 +120,17 @@ class DeepEnsemble:
         assert likelihood is not None
         template = model if isinstance(model, nn.Module) else networks[0]
         return EnsemblePosterior(Executable(template, output), likelihood, tuple(made))
+
+    def _look(
+        self, network: nn.Module, train_data: Any, likelihood: Likelihood | None, output: str | int | None, seed: int
+    ) -> Likelihood:
+        """Return the likelihood to train on; refuse what two rows show to be wrong before anything is trained."""
+        executable, example = Executable(network, output), example_rows(train_data, seed)
+        found = fitting_likelihood(executable, example, likelihood)
+        require_targets(executable, example, train_data, found)
+        if isinstance(self.method, BatchNormMethod):
+            self.method.require_fitting(network, train_data, seed)
+        return found
 
     def _train(
         self, network: nn.Module, train_data: Any, likelihood: Likelihood, output: str | int | None, seed: int

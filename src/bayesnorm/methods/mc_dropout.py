@@ -29,12 +29,12 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from ..arguments import require_number, require_positive, require_seed, require_whole
+from ..arguments import require_function, require_number, require_positive, require_seed, require_whole
 from ..errors import BayesNormError
-from ..likelihoods import Likelihood
+from ..likelihoods import Likelihood, require_likelihood
 from ..network import DropoutExecutable, Progress, RateChoice, TrainData, dropout_rates, example_rows, renamed_argument
 from ..posterior import DropoutPosterior
-from .batchnorm_method import default_likelihood
+from .looking import fitting_likelihood
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,16 @@ class MCDropout:
             progress: Called with (1, 1) when done.
         """
         seed = require_seed(seed)
+        require_function("progress", progress)
+        if likelihood is not None:
+            require_likelihood(likelihood)
         rates = dropout_rates(model, self.p)
         executable = DropoutExecutable(model, output, rates=rates, consistent=self.consistent)
         if train_data is not None:
             example = example_rows(train_data, seed)
             with renamed_argument("x", "train_data"):
                 executable.look(example)
-            likelihood = likelihood or default_likelihood(executable, example)
+            likelihood = fitting_likelihood(executable, example, likelihood)
         if likelihood is None:
             raise BayesNormError(
                 "likelihood: none was given, and no train_data to look at the outputs for; pass Gaussian() for real "

@@ -22,7 +22,7 @@ from torch.optim import Adam
 from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.data import DataLoader
 
-from ..arguments import hold_plain_numbers, require_positive, require_seed, require_whole
+from ..arguments import hold_plain_numbers, require_function, require_positive, require_seed, require_whole
 from ..errors import BayesNormError, InputError
 from ..likelihoods import Likelihood, require_likelihood
 from ..network import (
@@ -45,7 +45,7 @@ from ..network import (
 )
 from ..posterior import VariationalPosterior, WeightDistribution, WeightPrior
 from ..training import train
-from .batchnorm_method import default_likelihood
+from .looking import fitting_likelihood, require_targets
 
 # Standard deviation that trained weights of zero start with.
 LEAST_STD = 1e-4
@@ -135,14 +135,17 @@ class VariationalMethod(ABC):
             seed: Same seed, same posterior.
             progress: Called with (done, total) after every epoch.
         """
+        require_function("progress", progress)
+        if likelihood is not None:
+            require_likelihood(likelihood)
         require_finite_weights(unwrap(model))
         executable = Executable(model, output)
         seed = require_seed(seed)
         rows = _rows(train_data)
         with renamed_argument("x", "train_data"):
             example = executable.input(example_rows(train_data, seed))
-        given = likelihood or default_likelihood(executable, example)
-        require_likelihood(given)
+        given = fitting_likelihood(executable, example, likelihood)
+        require_targets(executable, example, train_data, given)
         network = own_copy(executable.model)
         with isolated_torch_randomness(seed, executable.device):
             weights = self._weights(network)

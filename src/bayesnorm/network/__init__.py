@@ -26,6 +26,7 @@ from .collecting.statistics import (
     UnitMoments as UnitMoments,
     collect_moments as collect_moments,
     collect_statistics as collect_statistics,
+    require_layers as require_layers,
 )
 from .copying import (
     device_of as device_of,

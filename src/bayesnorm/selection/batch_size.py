@@ -24,7 +24,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..arguments import as_number, require_positive, require_whole
+from ..arguments import as_number, require_positive, require_seed, require_whole
 from ..engines import MonteCarlo, require_finite
 from ..errors import BayesNormError, InputError
 from ..likelihoods import Gaussian, Likelihood
@@ -34,7 +34,7 @@ from ..predictive import ClassificationPredictive, MultiTaskPredictive, Predicti
 from ..predictive.base import as_targets, at_least_single
 from ..theory.priors import GaussianPrior, kl_divergence, weight_decay_prior
 from ..theory.unit_gaussians import UnitGaussians, unit_gaussians
-from .scored_outputs import mean_score
+from .scored_outputs import mean_score, require_scorable
 
 BATCH_SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 
@@ -138,6 +138,8 @@ def select_batch_size(
         train_rows = require_whole("train_rows", train_rows)
     if prior is None:
         weight_decay = require_positive("weight_decay", weight_decay)
+    seed, engine = require_seed(seed), MonteCarlo(samples)
+    validated = None if validation is None else _require_pair("validation", validation)
     found: list[tuple[BatchSizeRow, BatchNormPosterior]] = []
     units: UnitGaussians | None = None
     for size in sizes:
@@ -147,6 +149,8 @@ def select_batch_size(
                 f"source: gave {type(posterior).__name__}; a posterior over batch-norm statistics, or a callable that "
                 "gives one per batch size, would work."
             )
+        if not found:
+            _look(posterior, x, y, validated, seed)
         if units is None or callable(source):  # effective sizes of one posterior share its moments
             rows = min(posterior.fitted_batch_size, len(x) - 1)
             with renamed_argument("train_data", "data"):
@@ -154,7 +158,7 @@ def select_batch_size(
         total = train_rows or posterior.rows
         against = prior or weight_decay_prior(total, _precision(posterior.likelihood), weight_decay / 2)
         kl = float(kl_divergence(units.at_batch_size(posterior.batch_size), against).sum())
-        f = at_least_single(MonteCarlo(samples).outputs(posterior, x, seed))
+        f = at_least_single(engine.outputs(posterior, x, seed))
         predictive = posterior.likelihood.predictive(f)
         require_finite(posterior, x, f, predictive)
         fit = float(total) * _expected_log_likelihood(posterior.likelihood, f, y)
@@ -164,11 +168,22 @@ def select_batch_size(
             log_likelihood=fit,
             kl=kl,
             doubt=_doubt(predictive),
-            validation=_validation(posterior, validation, samples, seed),
+            validation=_validation(posterior, validated, samples, seed),
         )
         found.append((row, posterior))
     best = max(found, key=lambda pair: pair[0].elbo)
     return BatchSizeChoice(best[1], tuple(row for row, _ in found))
+
+
+def _look(posterior: BatchNormPosterior, x: Tensor, y: Tensor, validation: Any, seed: int) -> None:
+    """Refuse rows and targets that the bound, or the score beside it, cannot be had of; two rows of each are run."""
+    inputs = posterior.executable.input(x, "data")
+    with renamed_argument("x", "data"):
+        f = at_least_single(MonteCarlo(1).outputs(posterior, inputs[:2], seed))[:, :1]
+    _expected_log_likelihood(posterior.likelihood, f.expand(1, len(x), *f.shape[2:]), y)
+    if validation is not None:
+        rows = posterior.executable.input(validation[0], "validation")
+        require_scorable([(posterior, rows, validation[1])], posterior.likelihood, None, seed)
 
 
 def _expected_log_likelihood(likelihood: Likelihood, f: Tensor, y: Tensor) -> float:
@@ -189,7 +204,7 @@ def _doubt(predictive: Predictive) -> float:
 def _validation(posterior: BatchNormPosterior, rows: Any, samples: int, seed: int) -> float | None:
     if rows is None:
         return None
-    x, y = _require_pair("validation", rows)
+    x, y = rows
     return mean_score(posterior, x, y, samples=samples, seed=seed)
 
 

@@ -18,12 +18,15 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ..arguments import as_number, require_positive, require_whole
+from ..arguments import as_number, require_positive, require_seed, require_whole
+from ..engines import MonteCarlo
 from ..errors import BayesNormError, NotFiniteError
 from ..likelihoods import Gaussian
+from ..likelihoods.real_targets import FixedScale
 from ..likelihoods.scales import require_moderate
+from ..network import Executable
 from ..posterior import Posterior, effective_batch_size, resized
-from .scored_outputs import REFINEMENTS, Between, Case, Score, ScoredOutputs
+from .scored_outputs import REFINEMENTS, Between, Case, Score, ScoredOutputs, require_scorable
 
 P = TypeVar("P", bound=Posterior)
 
@@ -68,13 +71,16 @@ def calibrate(
         refinements: Golden-section steps in the search for the noise; 8 are enough to compare networks by their scores.
         seed: Same seed, same choice.
     """
-    noise, sizes = _noise(noise), _batch_sizes(batch_size)
+    noise, sizes = require_noise(noise), _batch_sizes(batch_size)
     refinements = require_whole("refinements", refinements, 0)
     cases = _cases(posterior, x, y, folds)
     if not isinstance(noise, bool) and isinstance(cases[0][1], Tensor):
         power = 2 if isinstance(posterior.likelihood, Gaussian) else 1
         require_moderate("noise", noise, torch.promote_types(cases[0][1].dtype, torch.float32), power=power)
-    search = _Search(posterior, samples, score, noise, refinements, seed, _groups(groups))
+    MonteCarlo(posterior.default_samples if samples is None else samples)
+    search = _Search(posterior, samples, score, noise, refinements, require_seed(seed), _groups(groups))
+    search.require_groups()
+    require_scorable(cases, posterior.likelihood, score, seed)
     size = effective_batch_size(posterior)
     found: list[_Candidate] = []
     anywhere = isinstance(noise, bool) and isinstance(sizes, bool)
@@ -124,6 +130,21 @@ class _Search:
     def shape(self) -> tuple[int, ...]:
         """The shape of what is chosen: one number, or one for each group."""
         return () if self.groups is None else (int(self.groups.max()) + 1,)
+
+    def require_groups(self) -> None:
+        """Refuse groups of what is no stack, or whose noise cannot be another for each."""
+        if self.groups is None:
+            return
+        if isinstance(self.posterior.executable, Executable):
+            raise BayesNormError(
+                f"groups: {len(self.groups)} were given for one network; they are for the networks of a stack."
+            )
+        likelihood = self.posterior.likelihood
+        if self.noise is not False and not (isinstance(likelihood, FixedScale) and likelihood.noise.dim()):
+            raise BayesNormError(
+                f"likelihood: {likelihood} was given; one with a noise for each network, such as "
+                "Gaussian(precision=[1.0, 1.0], axis=0, missing=True) for two, would work."
+            )
 
     def as_it_stands(self, cases: Sequence[Case]) -> _Candidate:
         """Score the noise and the batch sizes that the cases have."""
@@ -200,7 +221,8 @@ def _over_batch_sizes(look: Callable[[Tensor], _Candidate], shape: tuple[int, ..
     return [candidate for _, candidate in looked]
 
 
-def _noise(noise: Any) -> bool | Between:
+def require_noise(noise: Any) -> bool | Between:
+    """Return whether, or between which ends, a noise is looked for; refuse what says neither."""
     if isinstance(noise, bool):
         return noise
     ends = [as_number(end) for end in noise] if isinstance(noise, tuple | list) else []

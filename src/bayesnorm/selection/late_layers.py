@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..arguments import as_number
+from ..arguments import as_number, require_seed
 from ..engines import MonteCarlo
 from ..errors import BayesNormError
 from ..posterior import BatchNormPosterior
-from .calibrate import calibrate
-from .scored_outputs import Score, mean_score
+from .calibrate import calibrate, require_noise
+from .scored_outputs import Score, mean_score, require_scorable
 
 TIMED_ROWS, REPEATS = 64, 5
 
@@ -80,7 +80,10 @@ def suggest_layers(
         raise BayesNormError(f"posterior: {type(posterior).__name__} has no layers to choose; MCBN's has.")
     if not (as_number(budget) or 0) > 0:  # an infinite one is no limit
         raise BayesNormError(f"budget: {budget!r} was given; a positive number of deterministic passes would work.")
+    MonteCarlo(samples)
+    require_noise(noise)
     x = posterior.executable.input(x)
+    require_scorable([(posterior, x, y)], posterior.likelihood, score, require_seed(seed))
     options: list[LayerOption] = []
     for count in _counts(len(posterior.layers)):
         candidate = posterior.at_layers(count)

@@ -11,10 +11,11 @@ from torch import Tensor
 from ..engines import MonteCarlo, require_finite
 from ..errors import BayesNormError
 from ..likelihoods import Gaussian, Likelihood
-from ..likelihoods.real_targets import FixedScale, RealTargets
+from ..likelihoods.real_targets import RealTargets
 from ..metrics import crps_points, pll_points
 from ..metrics.checks import scored_labels
 from ..metrics.points import mean_over_points
+from ..network import Executable
 from ..posterior import Posterior
 from ..predictive import ClassificationPredictive, Predictive, RegressionPredictive
 from ..predictive.base import as_targets, at_least_single
@@ -86,7 +87,8 @@ class ScoredOutputs:
 
     def score(self, likelihood: Likelihood, noise: Tensor | None = None) -> Tensor:
         """Score under a likelihood: one number, one for each group, or one for each entry of several noises, (D,)."""
-        parts = [self._points(predictive, y) for predictive, y in self._predictives(likelihood)]
+        made = self._predictives(likelihood)
+        parts = [score_points(predictive, y, self.score_name) for predictive, y in made]
         if self.groups is not None:
             each = torch.stack([mean_over_points(points, seen, each=1).double() for points, seen in parts]).mean(0)
             return self._averaging(each) @ each
@@ -106,11 +108,6 @@ class ScoredOutputs:
             between: Where to look; None asks the likelihood.
             refinements: Golden-section steps after a first look at a grid.
         """
-        if self.groups is not None and not (isinstance(self.likelihood, FixedScale) and self.likelihood.noise.dim()):
-            raise BayesNormError(
-                f"likelihood: {self.likelihood} was given; one with a noise for each network, such as "
-                "Gaussian(precision=[1.0, 1.0], axis=0, missing=True) for two, would work."
-            )
         low, high = self._range() if between is None else self._given_range(between)
 
         def objective(level: Tensor) -> Tensor:
@@ -154,24 +151,36 @@ class ScoredOutputs:
             self._group_means = members / members.sum(1, keepdim=True)
         return self._group_means
 
-    def _points(self, predictive: Predictive, y: Any) -> tuple[Tensor, Tensor | None]:
-        """Score of every target, lower is better, 0 for those that are missing; and which are there (None: all)."""
-        regression = isinstance(predictive, RegressionPredictive)
-        score = self.score_name or ("crps" if regression else "nll")
-        if score not in (("crps", "pll") if regression else ("nll",)):
-            works = '"crps" or "pll"' if regression else '"nll"'
-            raise BayesNormError(f"score: {score!r} was given for {type(predictive).__name__}; {works} would work.")
-        if isinstance(predictive, RegressionPredictive):
-            _, seen = predictive.observed(y)
-            if score == "pll":
-                return -pll_points(predictive, y), seen
-            # The paper's matched Gaussian would pass over the shape of noise that is not normal.
-            normal = isinstance(predictive.noise, NormalNoise)
-            return predictive.crps(y) if normal else crps_points(predictive, y, form="mixture"), seen
-        points = -predictive.log_prob(y)
-        if isinstance(predictive, ClassificationPredictive) and predictive.ignore_index is not None:
-            return points, scored_labels(predictive, as_targets(y, points.device), None)
-        return points, None
+
+def score_points(predictive: Predictive, y: Any, score: Score | None) -> tuple[Tensor, Tensor | None]:
+    """Return the score of every target, lower is better, 0 for missing ones; and which are there (None: all)."""
+    regression = isinstance(predictive, RegressionPredictive)
+    score = score or ("crps" if regression else "nll")
+    if score not in (("crps", "pll") if regression else ("nll",)):
+        works = '"crps" or "pll"' if regression else '"nll"'
+        raise BayesNormError(f"score: {score!r} was given for {type(predictive).__name__}; {works} would work.")
+    if isinstance(predictive, RegressionPredictive):
+        _, seen = predictive.observed(y)
+        if score == "pll":
+            return -pll_points(predictive, y), seen
+        # The paper's matched Gaussian would pass over the shape of noise that is not normal.
+        normal = isinstance(predictive.noise, NormalNoise)
+        return predictive.crps(y) if normal else crps_points(predictive, y, form="mixture"), seen
+    points = -predictive.log_prob(y)
+    if isinstance(predictive, ClassificationPredictive) and predictive.ignore_index is not None:
+        return points, scored_labels(predictive, as_targets(y, points.device), None)
+    return points, None
+
+
+def require_scorable(cases: Sequence[Case], likelihood: Likelihood, score: Score | None, seed: int) -> None:
+    """Refuse a score, or targets, that predictions cannot be scored by; two rows of each case are run.
+
+    One row's outputs stand for those of all others. Stacks of networks are not looked at.
+    """
+    for posterior, x, y in cases:
+        if isinstance(posterior.executable, Executable):
+            f = at_least_single(MonteCarlo(1).outputs(posterior, x[:2], seed))[:, :1]
+            score_points(likelihood.predictive(f.expand(1, len(x), *f.shape[2:])), y, score)
 
 
 def mean_score(

@@ -21,6 +21,9 @@ from .normalising import NormalisingByBatch
 Progress = Callable[[int, int], None]
 """A function that is called with (done, total)."""
 
+Look = Callable[[Tensor], None]
+"""A function that is called with the first rows before a batch is run."""
+
 # Training rows that a fit looks at the network's outputs on; they are not kept.
 EXAMPLE_ROWS, EXAMPLE_ELEMENTS = 64, 2**21
 
@@ -75,13 +78,14 @@ def collect_statistics(
     batches: MiniBatches,
     layers: LayerChoice = None,
     progress: Progress | None = None,
+    look: Look | None = None,
 ) -> BatchStatistics:
     """Run the network over mini-batches with the chosen layers normalising by the batch, as in training.
 
     Everything else is in evaluation mode: dropout is off, other batch-norm layers use their running
     statistics. The work happens on a private copy; the user's model is not touched.
     """
-    visit = _visit(model, batches, layers, progress)
+    visit = _visit(model, batches, layers, progress, look)
     mean, var = (torch.stack(part) for part in zip(*visit.found, strict=True))
     return visit.statistics(mean, var, batches)
 
@@ -91,13 +95,14 @@ def collect_moments(
     batches: MiniBatches,
     layers: LayerChoice = None,
     progress: Progress | None = None,
+    look: Look | None = None,
 ) -> UnitMoments:
     """Run the network once over the data in batches, as in training, and take the moments of every channel's input h.
 
     In a convolution, a row's pixels are not independent: what a batch's mean and variance average over is the rows'
     own averages of h and of (h - mean)^2, so it is their spread that counts.
     """
-    visit = _visit(model, batches, layers, progress, whole_data=True)
+    visit = _visit(model, batches, layers, progress, look, whole_data=True)
     rows = batches.batch_size * len(visit.found)
     found = moments_from_sums(torch.stack(visit.found).sum(0), rows, visit.running_mean)
     mean, var, mean_std, square_std = (
@@ -144,7 +149,12 @@ class _Visit:
 @torch.inference_mode(False)
 @torch.no_grad()
 def _visit(
-    model: nn.Module, batches: MiniBatches, layers: LayerChoice, progress: Progress | None, whole_data: bool = False
+    model: nn.Module,
+    batches: MiniBatches,
+    layers: LayerChoice,
+    progress: Progress | None,
+    look: Look | None,
+    whole_data: bool = False,
 ) -> _Visit:
     """Run a private copy of the network over batches, its chosen layers normalising by the batch.
 
@@ -153,6 +163,7 @@ def _visit(
         batches: The training rows, and how they are put into batches.
         layers: Which batch-norm layers normalise by the batch; see `LayerChoice`.
         progress: A function that is called after every batch.
+        look: A function that is called with the first two rows, before any batch is run.
         whole_data: Whether to run every row once and sum up over rows, instead of random batches.
     """
     original = unwrap(model)
@@ -173,7 +184,10 @@ def _visit(
             if missing > 0:
                 examples.append(x[:missing])
             if normalising is None:
-                normalising = NormalisingByBatch(network, _chosen(network, x[:2], layers), whole_data)
+                chosen = _chosen(network, x[:2], layers)
+                if look is not None:
+                    look(x[:2])
+                normalising = NormalisingByBatch(network, chosen, whole_data)
                 normalising.choose_layout(x[:2])
                 put_back()
             found.append(normalising.run(x))
@@ -181,18 +195,29 @@ def _visit(
                 progress(done, total)
     assert normalising is not None
     own = find_batchnorm(original)
-    chosen = {name: own[name] for name in normalising.modules}
+    drawn = {name: own[name] for name in normalising.modules}
     kept = statistics_dtype(dtype)
-    running_mean, running_var = zip(
-        *((layer.running_mean, layer.running_var) for layer in chosen.values()), strict=True
-    )
+    running_mean, running_var = zip(*((layer.running_mean, layer.running_var) for layer in drawn.values()), strict=True)
     return _Visit(
-        layers=tuple(BatchNormLayer(name, layer.num_features, layer.eps) for name, layer in chosen.items()),
+        layers=tuple(BatchNormLayer(name, layer.num_features, layer.eps) for name, layer in drawn.items()),
         running_mean=torch.cat(running_mean).to(kept),
         running_var=torch.cat(running_var).to(kept),
         example=torch.cat(examples),
         found=found,
     )
+
+
+@torch.inference_mode(False)
+@torch.no_grad()
+def require_layers(model: nn.Module, batches: MiniBatches, layers: LayerChoice) -> None:
+    """Refuse a network whose layers cannot be chosen so, or have no statistics; two rows are run."""
+    original = unwrap(model)
+    require_batchnorm(original)
+    with isolated_randomness(batches.seed, device_of(original)):
+        rows = as_input(next(iter(batches)), "train_data", device_of(original), dtype_of(original))[:2]
+        network = private_copy(original)
+        with unwritten(writable_tensors(network), running_statistics(network)):
+            _chosen(network, rows, layers)
 
 
 def _chosen(network: nn.Module, x: Tensor, layers: LayerChoice) -> tuple[str, ...]:
