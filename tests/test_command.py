@@ -22,8 +22,13 @@ ROOT = Path(__file__).parents[1]
 READY = 'print("ready", flush=True)'
 WAIT = f"{READY}; import time; time.sleep(60)"
 
-# Whoever runs the tests may ignore Ctrl-C, as a shell does in the background.
-HEEDED = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+# Whoever runs the tests may ignore signals, as a shell does in the background, and `nohup`.
+HEEDED = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+"""
 IGNORED = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
 
 

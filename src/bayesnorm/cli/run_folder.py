@@ -74,6 +74,8 @@ def new_run(folder: Path) -> Iterator[Path]:
         error.filename = str(error.filename or folder).replace(str(working), str(folder))
         raise
     except BayesNormError as error:
+        if str(working) not in str(error):
+            raise
         raise type(error)(str(error).replace(str(working), str(folder))) from error
     finally:
         with uninterrupted():
