@@ -248,6 +248,10 @@ def test_report_refuses(refuses, regression_run, tmp_path, monkeypatch):
     assert f"--out: {tmp_path} is a folder" in refuses("report", run, "--out", tmp_path)
     (run / "report.json").write_text('{"table": {}}')
     assert "the report's numbers are damaged" in refuses("report", run)
+    values = json.loads((regression_run.run / "report.json").read_text())
+    for part in values["test"]:
+        (run / "report.json").write_text(json.dumps({**values, "test": {**values["test"], part: {}}}))
+        assert "unexpected" not in refuses("report", run)
     (run / "report.json").unlink()
     assert "report.json is missing" in refuses("report", run)
     assert "is no run" in refuses("report", tmp_path)

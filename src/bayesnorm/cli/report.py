@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ..errors import BayesNormError, FileFormatError
 from ..files import require_writable
 from .printing import note
 from .report_json import report_from_values
@@ -28,5 +29,11 @@ def report(
     read_facts(run)
     path = run / PAGE if out is None else out
     require_writable(path, "--out")
-    write_report(report_from_values(read_json(run / CONTENTS)), path)
+    content = report_from_values(read_json(run / CONTENTS))
+    try:
+        write_report(content, path)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        if isinstance(error, BayesNormError):
+            raise
+        raise FileFormatError(f"RUN: the report's numbers are damaged ({error!r}); fit it again.") from error
     note(f"wrote {path}")
