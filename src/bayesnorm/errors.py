@@ -53,7 +53,7 @@ class NotFiniteError(BayesNormError):
 
 
 class FileFormatError(BayesNormError):
-    """A posterior file is truncated, foreign, altered, or belongs to another network."""
+    """A file cannot be used: it is truncated, foreign, altered or of another network, or could not be written."""
 
 
 class DataNotFoundError(BayesNormError):

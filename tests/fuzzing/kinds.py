@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import bayesnorm as bn
 from bayesnorm import active, tabular
-from bayesnorm.posterior import combine, point
+from bayesnorm.posterior import BatchNormPosterior, combine, point
 from bayesnorm.training import train
 
 
@@ -70,13 +70,19 @@ def _posteriors() -> dict[str, Callable[[], Any]]:
 
 
 def _use_posterior(path: Path) -> list[Tensor]:
+    x = rows()[0]
+    found: list[Tensor] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bn.BayesNormWarning)  # of other running statistics
-        predictive = bn.load(path, network()).predict(rows()[0])
-    parts = predictive.values() if isinstance(predictive, bn.MultiTaskPredictive) else [predictive]
-    found: list[Tensor] = []
-    for part in parts:
-        found += [part.probs] if isinstance(part, bn.ClassificationPredictive) else [part.mean, part.variance]
+        posterior = bn.load(path, network())
+        predictives = [posterior.predict(x)]
+        if isinstance(posterior, BatchNormPosterior):
+            predictives.append(posterior.predict(x, engine=bn.Delta()))
+            if posterior.output_directions.known:
+                predictives.append(posterior.predict(x, engine=bn.SigmaPoints(rank=2)))
+    for predictive in predictives:
+        for part in predictive.values() if isinstance(predictive, bn.MultiTaskPredictive) else [predictive]:
+            found += [part.probs] if isinstance(part, bn.ClassificationPredictive) else [part.mean, part.variance]
     return found
 
 

@@ -32,6 +32,10 @@ DTYPES = [torch.int64, torch.float16, torch.bfloat16, torch.float64, torch.float
 NUMBERS = [math.nan, math.inf, -math.inf, 1e30, -1e30, 0.0, -1.0, 100.0]
 
 
+BYTES = b'0129-.eE[]{}",:\\a\x00\xff'
+"""Bytes that take the place of others in the description of the tensors."""
+
+
 def places(value: Any, above: Any = None, key: Any = None) -> Iterator[tuple[Any, Any]]:
     """Yield (container, key) of everything inside JSON values."""
     if above is not None:
@@ -120,4 +124,9 @@ def mutated(path: Path, seed: int) -> bytes:
     for name, raw in RAW.items():
         text = text.replace(f'"{name}"', raw)
     header |= {"config": text, "digest": files._digest(tensors, text)}
-    return to_bytes(tensors, metadata=header)
+    content = bytearray(to_bytes(tensors, metadata=header))
+    if chance.random() < 0.1:  # the description of the tensors itself
+        length = int.from_bytes(content[:8], "little")
+        for _ in range(chance.choice([1, 1, 3])):
+            content[chance.choice([chance.randrange(8), chance.randrange(8, 8 + length)])] = chance.choice(BYTES)
+    return bytes(content)

@@ -138,3 +138,9 @@ def test_autocast_does_not_reach_the_draws(deviations):
     with torch.autocast("cpu", torch.bfloat16):
         found = gaussian.sample(5, torch.Generator().manual_seed(0))
     assert torch.equal(found, expected)
+
+
+def test_no_fluctuation_at_all_has_a_root():
+    factor, independent = LowRankGaussian.independent(torch.zeros(3)).root()
+    assert factor.shape == (0, 3)
+    assert torch.equal(independent, torch.zeros(3))

@@ -169,7 +169,7 @@ class BatchNormPosterior(Posterior):
         if len(set(names)) < len(names) or any(own.get(layer["name"]) != layer for layer in layers):
             refuse("posterior.layers", layers, "layers of the network with their eps, each once,")
         width = 2 * sum(layer["channels"] for layer in layers)
-        expected = {"running": Array((width,))}
+        expected = {"running": Array((width,), (torch.float32, torch.float64))}
         kept = (tensors["running"].dtype,) if "running" in tensors else expected["running"].dtypes
         expected["batch_mean"] = Array((width,), kept)
         fluctuations = FLUCTUATIONS[config["fluctuations"]].arrays(width, kept)
@@ -207,9 +207,10 @@ class BatchNormPosterior(Posterior):
         return posterior
 
     def _require_finite_draws(self) -> None:
-        """Refuse statistics that no network can normalise with, in its own precision."""
+        """Refuse statistics that no network can normalise with, in its own precision or, if that is half, in single."""
         drawn = self.location + self.spread * self.fluctuations.sample(DRAWS_LOOKED_AT, torch.Generator())
-        finite = all(torch.isfinite(part.to(self.executable.dtype)).all() for part in self.state(drawn).values())
+        dtype = torch.promote_types(self.executable.dtype, torch.float32)
+        finite = all(torch.isfinite(part.to(dtype)).all() for part in self.state(drawn).values())
         if not finite or not bool((drawn.chunk(2, -1)[1].exp() > 0).all()):
             refuse("a draw of the statistics", "no number", "statistics and a batch size with finite draws")
 

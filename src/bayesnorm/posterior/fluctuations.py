@@ -139,7 +139,8 @@ class LowRankGaussian(Fluctuations):
             return torch.addmm(own.flatten(1), shared, like.flatten(1)).view_as(own)
 
     def root(self) -> tuple[Tensor, Tensor | None]:
-        return self.factor, self.independent_std if bool((self.independent_std > 0).any()) else None
+        needed = not len(self.factor) or bool((self.independent_std > 0).any())
+        return self.factor, self.independent_std if needed else None
 
     def columns(self, chosen: Tensor) -> Self:
         return type(self)(self.factor[..., chosen], self.independent_std[..., chosen])
