@@ -173,6 +173,19 @@ def test_a_class_that_is_ruled_out_is_no_fault():
     assert torch.isfinite(predictive.entropy).all()
 
 
+def test_rows_without_columns_are_left_to_the_network():
+    class Constant(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm1d(2)
+
+        def forward(self, x):
+            return self.norm(torch.ones(len(x), 2))[:, : x.shape[1] + 1]
+
+    predictive = bn.point(Constant().eval(), bn.Gaussian()).predict(torch.zeros(5, 0))
+    assert predictive.mean.shape == (5, 1)
+
+
 numbers = st.floats(-12, 12)
 
 

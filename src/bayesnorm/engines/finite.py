@@ -36,6 +36,8 @@ def require_finite(posterior: Drawable, x: Any, f: Tensor, predictive: Predictiv
 
 def _moderate(f: Tensor) -> bool:
     """Tell whether outputs are finite, and such that their variance is."""
+    if not f.numel():
+        return True
     low, high = torch.aminmax(f)
     most = largest_number(torch.promote_types(f.dtype, torch.float32))
     return bool((low >= -most) & (high <= most))

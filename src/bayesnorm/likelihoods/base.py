@@ -82,10 +82,20 @@ class Likelihood(ABC):
         return {"kind": type(self).__name__, **{field.name: getattr(self, field.name) for field in shown}}
 
 
-def require_likelihood(given: Any) -> None:
-    """Refuse what is no likelihood, such as the class of one."""
+def require_likelihood(given: Any, networks: bool = True) -> None:
+    """Refuse what is no likelihood, such as the class of one; and noise for each of several networks where it is one.
+
+    Args:
+        given: What was given for a likelihood.
+        networks: Whether it may be one for the networks of a stack.
+    """
     if not isinstance(given, Likelihood):
         raise BayesNormError(f"likelihood: {given!r} was given; Gaussian() or Categorical() would work.")
+    if not networks and getattr(given, "axis", -1) == 0 and given.noise.dim():
+        raise BayesNormError(
+            f"likelihood: {type(given).__name__} has a noise for each network of a stack (axis=0), and this is one "
+            "network; axis=-1, or 1 for the channels of maps, would work."
+        )
 
 
 def likelihood_from(config: dict[str, Any]) -> Likelihood:

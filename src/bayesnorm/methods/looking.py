@@ -36,7 +36,7 @@ def fitting_likelihood(executable: Executable, rows: Tensor, given: Likelihood |
                 "Categorical() for classes, or Gaussian() for several real targets."
             )
         given = Gaussian()
-    require_likelihood(given)
+    require_likelihood(given, networks=False)
     given.predictive(f[None])  # which refuses outputs that it does not fit
     return given
 

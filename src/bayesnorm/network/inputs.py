@@ -45,7 +45,8 @@ def as_input(value: Any, name: str, device: torch.device, dtype: torch.dtype) ->
         raise InputError(f"{name}: is on the meta device and holds no values; a tensor on {device} would work.")
     if tensor.is_floating_point():
         tensor = tensor.detach().to(device=device, dtype=dtype)  # what is too large for the dtype becomes infinite
-        if not bool(torch.isfinite(torch.stack(torch.aminmax(tensor))).all()):
+        low, high = torch.aminmax(tensor) if tensor.numel() else (tensor.new_zeros(()),) * 2
+        if not bool(torch.isfinite(low) & torch.isfinite(high)):
             good = torch.isfinite(tensor).reshape(len(tensor), tensor.shape[1:].numel())
             where = numbered("row", (~good.all(1)).nonzero().flatten().tolist())
             raise InputError(

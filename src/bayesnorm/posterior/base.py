@@ -67,7 +67,7 @@ class Posterior(ABC):
             _KINDS[cls.kind] = cls
 
     def __post_init__(self) -> None:
-        require_likelihood(self.likelihood)
+        require_likelihood(self.likelihood, networks=not isinstance(self.executable, Executable))
 
     @property
     def model(self) -> nn.Module:
@@ -175,7 +175,11 @@ class Posterior(ABC):
 
     def with_likelihood(self, likelihood: Likelihood) -> Self:
         """Return the same posterior under another likelihood."""
-        return dataclasses.replace(self, likelihood=likelihood)
+        changed = dataclasses.replace(self, likelihood=likelihood)
+        shape = getattr(self.executable, "output_shape", None)
+        if shape is not None:  # a likelihood that outputs do not fit is refused here, not after a prediction's passes
+            likelihood.predictive(torch.zeros(1, 1, *shape, dtype=self.executable.dtype))
+        return changed
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the posterior (not the network's weights, and no training data) as one safetensors file."""

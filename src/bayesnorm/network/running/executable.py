@@ -69,6 +69,7 @@ class Executable:
         )
         self._derivable_kinds: set[Any] = set()  # kinds of input whose outputs are known to have derivatives
         self._independent_rows: dict[Any, bool] = {}  # by kind of input, whether rows may be run in parts
+        self.output_shape: tuple[int, ...] | None = None  # of one row's output, once one was seen
         # Shapes and dtypes of what states may override.
         self._known = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors_of(self._network).items()}
         self._device, self._dtype = device_of(self.model), dtype_of(self.model)
@@ -188,7 +189,9 @@ class Executable:
         self._restart()
         x = x.clone()  # a network may write into its input
         result = functional_call(self._network, self._in_own_dtypes(state), (x,)) if state else self._network(x)
-        return select_output(result, self.output, len(x))
+        outputs = select_output(result, self.output, len(x))
+        self.output_shape = tuple(outputs.shape[1:])
+        return outputs
 
     def _mapped(self, x: Tensor, state: State, under_vmap: bool = False) -> Tensor:
         """Return outputs under one state with batch norm as affine maps.
