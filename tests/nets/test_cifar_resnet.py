@@ -106,6 +106,11 @@ def test_foreign_weights_are_a_clear_error(data_folder):
     save_file(CifarResNet(32).state_dict(), path)
     with pytest.raises(FileFormatError, match="does not hold the weights of a CIFAR ResNet-20"):
         load_cifar_resnet(20)
+    state = CifarResNet(20).state_dict()
+    for spoilt in (state["linear.bias"] / 0, state["linear.bias"].long(), state["linear.bias"].to(torch.complex64)):
+        save_file(state | {"linear.bias": spoilt}, path)
+        with pytest.raises(FileFormatError, match=r"linear\.bias is .* in the file"):
+            load_cifar_resnet(20)
     for content in (path.read_bytes()[:5000], b"", b"not weights at all"):
         path.write_bytes(content)
         with pytest.raises(FileFormatError, match=r"resnet20\.safetensors"):

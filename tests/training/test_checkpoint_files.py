@@ -127,6 +127,13 @@ FORGED = {
     "the best missing": lambda state: state.update(best={}),
     "a generator": lambda state: state.update(generators=[torch.zeros(3)] * 2),
     "its history": lambda state: state.update(history={"losses": 3}),
+    "losses of text": lambda state: state["history"].update(losses=["x"]),
+    "a wait of text": lambda state: state.update(waited="x"),
+    "NaN": lambda state: state["tensors"]["model.0.weight"].fill_(float("nan")),
+    "a dtype": lambda state: state["tensors"].update({"model.4.bias": torch.zeros(1, dtype=torch.int64)}),
+    "a moment": lambda state: state["optimiser"]["state"][0].update(exp_avg=torch.zeros(2)),
+    "no moment": lambda state: state["optimiser"]["state"][0].pop("exp_avg"),
+    "a learning rate": lambda state: state["optimiser"]["param_groups"][0].update(lr="x"),
     "another generator": lambda state: state.update(python="x"),
 }
 
