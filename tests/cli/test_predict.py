@@ -208,7 +208,7 @@ def test_what_is_no_file_is_not_replaced(refuses, regression_run, new, tmp_path)
         (
             "run.json",
             '{"format": "bayesnorm-run", "version": 1, "columns": 3}',
-            "run.json is 3 in the file; a list of at",
+            "run.json is 3 in the file; a list",
         ),
         ("run.json", "[" * 100_000, "is damaged"),
         ("model.bayesnorm", "x", "model.bayesnorm"),
