@@ -372,3 +372,8 @@ def test_every_error_of_the_package_is_one():
 
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
     assert all(issubclass(kind, bn.BayesNormError | bn.BayesNormWarning) for kind in kinds)
+
+
+def test_a_network_whose_weights_have_no_shape_yet():
+    with pytest.raises(NetworkError, match=r"model: 0.weight is not initialised yet; run the network once"):
+        bn.point(nn.Sequential(nn.LazyLinear(1)), bn.Gaussian())

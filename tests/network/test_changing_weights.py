@@ -75,6 +75,15 @@ def test_predictions(engine, new, let):
     assert torch.equal(posterior.predict(X).mean, fresh.predict(X).mean)
 
 
+def test_steps_that_leave_no_trace_in_versions(let):
+    posterior = bn.MCBN(batch_size=8, states=6).fit(Watched().eval(), X)
+    optimiser = torch.optim.Adam(posterior.model.parameters(), fused=True)
+    posterior.model(X).sum().backward()
+    let(lambda _: optimiser.step())
+    with pytest.raises(WeightsChangedError, match=SAID):
+        posterior.predict(X, bn.MonteCarlo(5, vectorize=False))
+
+
 def test_derivatives_of_weights_that_moved_on(let):
     posterior = bn.MCBN(batch_size=8, states=6).fit(Watched().eval(), X)
     posterior.predict(X, bn.Delta())

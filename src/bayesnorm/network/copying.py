@@ -67,12 +67,18 @@ def dtype_of(model: nn.Module) -> torch.dtype:
     return torch.get_default_dtype()
 
 
-@torch.no_grad()
-def require_finite_weights(model: nn.Module) -> None:
-    """Refuse a network with a parameter or buffer that holds NaN or infinity, and name it."""
+def require_initialised(model: nn.Module) -> None:
+    """Refuse a network with a parameter or buffer that has no values yet, and name it."""
     for name, tensor in tensors_of(model).items():
         if nn.parameter.is_lazy(tensor):
             raise NetworkError(f"model: {name} is not initialised yet; run the network once on real data first.")
+
+
+@torch.no_grad()
+def require_finite_weights(model: nn.Module) -> None:
+    """Refuse a network with a parameter or buffer that holds NaN or infinity, and name it."""
+    require_initialised(model)
+    for name, tensor in tensors_of(model).items():
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             bad = int((~torch.isfinite(tensor)).sum())
             raise NetworkError(

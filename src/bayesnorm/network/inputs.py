@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -45,16 +46,23 @@ def as_input(value: Any, name: str, device: torch.device, dtype: torch.dtype) ->
         raise InputError(f"{name}: is on the meta device and holds no values; a tensor on {device} would work.")
     if tensor.is_floating_point():
         tensor = tensor.detach().to(device=device, dtype=dtype)  # what is too large for the dtype becomes infinite
-        low, high = torch.aminmax(tensor) if tensor.numel() else (tensor.new_zeros(()),) * 2
-        if not bool(torch.isfinite(low) & torch.isfinite(high)):
-            good = torch.isfinite(tensor).reshape(len(tensor), tensor.shape[1:].numel())
-            where = numbered("row", (~good.all(1)).nonzero().flatten().tolist())
-            raise InputError(
-                f"{name}: holds {int((~good).sum())} NaN or infinite values out of {tensor.numel()}, in {where}; "
-                "impute or drop those rows."
-            )
+        if tensor.numel():
+            low, high = torch.aminmax(tensor)
+            if not math.isfinite(high - low):
+                _require_finite(tensor, name)
         return tensor
     return tensor.to(device=device)
+
+
+def _require_finite(tensor: Tensor, name: str) -> None:
+    """Refuse rows that hold NaN or infinity, and number them."""
+    bad = ~torch.isfinite(tensor).reshape(len(tensor), tensor.shape[1:].numel())
+    if bool(bad.any()):
+        where = numbered("row", bad.any(1).nonzero().flatten().tolist())
+        raise InputError(
+            f"{name}: holds {int(bad.sum())} NaN or infinite values out of {tensor.numel()}, in {where}; impute or "
+            "drop those rows."
+        )
 
 
 def numbered(what: str, numbers: Sequence[int]) -> str:

@@ -21,7 +21,7 @@ from torch.func import functional_call
 
 from ...arguments import as_whole
 from ...errors import BayesNormWarning, NetworkError, WeightsChangedError
-from ..copying import Original, device_of, dtype_of, private_copy, tensors_of, unwrap
+from ..copying import Original, device_of, dtype_of, private_copy, require_initialised, tensors_of, unwrap
 from ..inputs import as_input, call_network
 from ..layers import require_python
 from ..layout import channels_last
@@ -48,6 +48,7 @@ class Executable:
     def __init__(self, model: nn.Module, output: str | int | None = None) -> None:
         self.model = unwrap(model)
         require_python(self.model)
+        require_initialised(self.model)
         position = as_whole(output)
         self.output = output if position is None else position
         self._warned_of_loop = False  # whether users know that draws run one by one
