@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from ..arguments import hold_plain_numbers, require_function, require_whole
+from ..arguments import hold_plain_numbers, require_function, require_seed, require_whole
 from ..errors import BayesNormError, NetworkError
 from ..likelihoods import Likelihood, require_likelihood
 from ..network import (
@@ -98,6 +98,7 @@ class DeepEnsemble:
             progress: Called with (done, total) after every member.
         """
         require_function("progress", progress)
+        seed = require_seed(seed)
         if likelihood is not None:
             require_likelihood(likelihood)
         networks: list[nn.Module] = []
