@@ -41,6 +41,7 @@ from .selection import (
     select_batch_size as select_batch_size,
     suggest_layers as suggest_layers,
 )
+from .shift import adapt as adapt, adapted_network as adapted_network, drift as drift
 from .theory import diagnose as diagnose
 
 __version__ = "0.1.0"

@@ -30,9 +30,11 @@ class Check:
 
     Args:
         require: Called with a value and the words for where it stands; refuses one that does not fit.
+        may_lack: Whether a record may do without it.
     """
 
     require: Callable[[Any, str], None]
+    may_lack: bool = False
 
     def __call__(self, value: Any, where: str) -> None:
         self.require(value, where)
@@ -117,6 +119,11 @@ def optional(present: Check) -> Check:
     return Check(lambda value, where: None if value is None else present(value, where))
 
 
+def later(present: Check) -> Check:
+    """Describe a field of a record that files of earlier versions do not have."""
+    return Check(present.require, may_lack=True)
+
+
 def either(first: type, one: Check, other: Check) -> Check:
     """Describe values of the JSON type `first` by one check and all others by another."""
     return Check(lambda value, where: (one if isinstance(value, first) else other)(value, where))
@@ -151,13 +158,14 @@ def mapping(each: Check, least: int = 0) -> Check:
 
 def record(**fields: Check) -> Check:
     """Describe an object with just these fields."""
+    needed = {name for name, field in fields.items() if not field.may_lack}
 
     @Check
     def check(value: Any, where: str) -> None:
-        if not isinstance(value, dict) or value.keys() != fields.keys():
+        if not isinstance(value, dict) or not needed <= value.keys() <= fields.keys():
             refuse(where, list(value) if isinstance(value, dict) else value, f"an object of {', '.join(fields)}")
-        for name, field in fields.items():
-            field(value[name], f"{where}.{name}")
+        for name, entry in value.items():
+            fields[name](entry, f"{where}.{name}")
 
     return check
 

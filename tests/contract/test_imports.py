@@ -23,6 +23,7 @@ ROOMS = [
     "metrics",
     "theory",
     "selection",
+    "shift",
     "stacked",
     "active",
     "data",
@@ -53,7 +54,10 @@ EXTERNAL = {
     "arguments": {"numpy"},
     "network": {"torch", "numpy"},
     "schema": {"torch"},
-    **{room: {"torch", "numpy", "scipy", "safetensors"} for room in ("files", *CORE[1:], "theory", "selection")},
+    **{
+        room: {"torch", "numpy", "scipy", "safetensors"}
+        for room in ("files", *CORE[1:], "theory", "selection", "shift")
+    },
     "training": {"torch", "numpy", "safetensors", "rich"},
 }
 """Third-party packages that these rooms may import; elsewhere, what an extra brings."""

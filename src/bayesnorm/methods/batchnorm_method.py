@@ -24,7 +24,7 @@ from ..network import (
     mini_batches,
     require_layers,
 )
-from ..posterior import BatchNormPosterior, Center, Fluctuations, coordinates
+from ..posterior import BatchNormPosterior, Center, Fluctuations, TrainingBatches, coordinates
 from .looking import fitting_likelihood
 
 Collected = BatchStatistics | UnitMoments
@@ -95,7 +95,10 @@ class BatchNormMethod(ABC):
 
         collected: Collected = collect(model, batches, self.layers, progress, look)
         return BatchNormPosterior(
-            output_directions=OutputDirections(collected.statistics.example), **found, **self.learned(collected)
+            output_directions=OutputDirections(collected.statistics.example),
+            training_batches=_training_batches(collected),
+            **found,
+            **self.learned(collected),
         )
 
     def require_fitting(self, model: nn.Module, train_data: TrainData, seed: int = 0) -> None:
@@ -133,3 +136,12 @@ class BatchNormMethod(ABC):
         found = coordinates(statistics.mean, statistics.var, statistics.layers)
         batch_mean = found.double().mean(0).to(found.dtype)
         return batch_mean, self.distribution(found - batch_mean)
+
+
+def _training_batches(collected: Collected) -> TrainingBatches | None:
+    """Return how the batches varied that a posterior was learned from, and the smaller ones beside them."""
+    statistics = collected.batches if isinstance(collected, UnitMoments) else collected
+    assert statistics is not None
+    found = {size: coordinates(small[0], small[1], statistics.layers) for size, small in statistics.small.items()}
+    found[statistics.batch_size] = coordinates(statistics.mean, statistics.var, statistics.layers)
+    return TrainingBatches.of(statistics.layers, statistics.rows, found, statistics.halved)

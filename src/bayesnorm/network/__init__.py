@@ -19,6 +19,7 @@ from .collecting.moments import (
     mean_and_var as mean_and_var,
     row_moments as row_moments,
 )
+from .collecting.new_rows import RowStatistics as RowStatistics
 from .collecting.recorder import MomentRecorder as MomentRecorder
 from .collecting.statistics import (
     BatchStatistics as BatchStatistics,

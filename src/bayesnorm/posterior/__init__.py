@@ -1,5 +1,6 @@
 """Distributions over part of a network's state; one file = one kind."""
 
+from .adapted import Adaptation as Adaptation, AdaptedPosterior as AdaptedPosterior
 from .base import (
     Posterior as Posterior,
     derived_seeds as derived_seeds,
@@ -23,6 +24,7 @@ from .resizable import (
     effective_batch_size as effective_batch_size,
     resized as resized,
 )
+from .training_batches import TrainingBatches as TrainingBatches
 from .variational import VariationalPosterior as VariationalPosterior
 from .weight_distributions import (
     GaussianWeights as GaussianWeights,

@@ -31,9 +31,10 @@ from ..network import (
     choose_layers,
     find_batchnorm,
 )
-from ..schema import Array, listed, number, one_of, record, refuse, text, whole
+from ..schema import Array, later, number, one_of, optional, record, refuse, text, whole
 from .base import Posterior, require_draws
 from .fluctuations import FLUCTUATIONS, Fluctuations
+from .training_batches import LAYERS, SCHEMA, TrainingBatches
 
 Center = Literal["running", "batch"]
 
@@ -57,17 +58,19 @@ class BatchNormPosterior(Posterior):
         batch_size: M', the effective batch size of the draws.
         rows: N, the training rows.
         output_directions: What `SigmaPoints` finds when it first needs it; shared by all that have these fluctuations.
+        training_batches: How training batches of several sizes vary, for comparing new rows with them.
     """
 
     kind: ClassVar[str] = "batchnorm"
     schema = record(
         method=text,
-        layers=listed(record(name=text, channels=whole(1), eps=number(0)), 1, 100_000),
+        layers=LAYERS,
         center=one_of("running", "batch"),
         fluctuations=one_of(*FLUCTUATIONS),
         fitted_batch_size=whole(1),
         batch_size=number(above=0),
         rows=whole(1),
+        training_batches=later(optional(SCHEMA)),
     )
 
     method: str
@@ -80,6 +83,7 @@ class BatchNormPosterior(Posterior):
     batch_size: float
     rows: int
     output_directions: OutputDirections = dataclasses.field(default_factory=OutputDirections, repr=False)
+    training_batches: TrainingBatches | None = dataclasses.field(default=None, repr=False)
 
     @property
     def location(self) -> Tensor:
@@ -148,6 +152,8 @@ class BatchNormPosterior(Posterior):
         found = self.output_directions
         if found.components is not None and found.sensitivities is not None:
             parts |= {"components": found.components.bfloat16(), "sensitivities": found.sensitivities.bfloat16()}
+        if self.training_batches is not None:
+            parts |= {f"training_batches.{name}": part for name, part in self.training_batches.tensors().items()}
         return {"running": self.running, "batch_mean": self.batch_mean, **parts}
 
     def config(self) -> dict[str, Any]:
@@ -159,15 +165,13 @@ class BatchNormPosterior(Posterior):
             "fitted_batch_size": self.fitted_batch_size,
             "batch_size": self.batch_size,
             "rows": self.rows,
+            "training_batches": None if self.training_batches is None else self.training_batches.config(),
         }
 
     @classmethod
     def arrays(cls, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
-        known, layers = find_batchnorm(model), config["layers"]
-        own = {name: {"name": name, "channels": layer.num_features, "eps": layer.eps} for name, layer in known.items()}
-        names = [layer["name"] for layer in layers]
-        if len(set(names)) < len(names) or any(own.get(layer["name"]) != layer for layer in layers):
-            refuse("posterior.layers", layers, "layers of the network with their eps, each once,")
+        layers, batches = config["layers"], config.get("training_batches")
+        _require_layers(model, layers, "posterior.layers")
         width = 2 * sum(layer["channels"] for layer in layers)
         expected = {"running": Array((width,), (torch.float32, torch.float64))}
         kept = (tensors["running"].dtype,) if "running" in tensors else expected["running"].dtypes
@@ -178,6 +182,10 @@ class BatchNormPosterior(Posterior):
             count = len(tensors["components"]) if "components" in tensors and tensors["components"].dim() else 0
             expected["components"] = Array((max(count, 1), width), (torch.bfloat16,))
             expected["sensitivities"] = Array((None, max(count, 1)), (torch.bfloat16,))
+        if batches is not None:
+            _require_layers(model, batches["layers"], "posterior.training_batches.layers")
+            arrays = TrainingBatches.arrays(batches, kept)
+            expected |= {f"training_batches.{name}": array for name, array in arrays.items()}
         return expected
 
     @classmethod
@@ -190,7 +198,8 @@ class BatchNormPosterior(Posterior):
     ) -> Self:
         fields = dict(config)
         layers = tuple(BatchNormLayer(**layer) for layer in fields.pop("layers"))
-        kind = fields.pop("fluctuations")
+        kind, batches = fields.pop("fluctuations"), fields.pop("training_batches", None)
+        reference = under("training_batches.", tensors)
         tensors = {name: tensor.to(tensors["running"].dtype) for name, tensor in tensors.items()}
         posterior = cls(
             executable=executable,
@@ -200,6 +209,7 @@ class BatchNormPosterior(Posterior):
             batch_mean=tensors["batch_mean"],
             fluctuations=FLUCTUATIONS[kind](**under("fluctuations.", tensors)),
             output_directions=OutputDirections(None, tensors.get("components"), tensors.get("sensitivities")),
+            training_batches=None if batches is None else TrainingBatches.restored(reference, batches),
             **fields,
         )
         posterior._require_finite_draws()
@@ -229,6 +239,15 @@ class BatchNormPosterior(Posterior):
                 BayesNormWarning,
                 stacklevel=5,
             )
+
+
+def _require_layers(model: nn.Module, layers: list[dict[str, Any]], where: str) -> None:
+    """Refuse layers of a file that are not the network's."""
+    known = find_batchnorm(model)
+    own = {name: {"name": name, "channels": layer.num_features, "eps": layer.eps} for name, layer in known.items()}
+    names = [layer["name"] for layer in layers]
+    if len(set(names)) < len(names) or any(own.get(layer["name"]) != layer for layer in layers):
+        refuse(where, layers, "layers of the network with their eps, each once,")
 
 
 def coordinates(mean: Tensor, var: Tensor, layers: tuple[BatchNormLayer, ...]) -> Tensor:

@@ -53,6 +53,14 @@ class Fluctuations(ABC):
         """Return the marginal distribution of some coordinates, by their numbers."""
 
     @abstractmethod
+    def scaled(self, factor: Tensor) -> Self:
+        """Return the distribution with every coordinate multiplied by a factor of its own, (P,)."""
+
+    @abstractmethod
+    def placed(self, columns: Tensor, width: int) -> Self:
+        """Return a distribution over more coordinates, of which only those with these numbers vary."""
+
+    @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
         """Return what is saved: the constructor's arguments by name."""
 
@@ -86,6 +94,12 @@ class Empirical(Fluctuations):
 
     def columns(self, chosen: Tensor) -> Self:
         return type(self)(self.deviations[..., chosen])
+
+    def scaled(self, factor: Tensor) -> Self:
+        return type(self)(self.deviations * factor)
+
+    def placed(self, columns: Tensor, width: int) -> Self:
+        return type(self)(_placed(self.deviations, columns, width))
 
     def tensors(self) -> dict[str, Tensor]:
         return {"deviations": self.deviations}
@@ -145,6 +159,12 @@ class LowRankGaussian(Fluctuations):
     def columns(self, chosen: Tensor) -> Self:
         return type(self)(self.factor[..., chosen], self.independent_std[..., chosen])
 
+    def scaled(self, factor: Tensor) -> Self:
+        return type(self)(self.factor * factor, self.independent_std * factor)
+
+    def placed(self, columns: Tensor, width: int) -> Self:
+        return type(self)(_placed(self.factor, columns, width), _placed(self.independent_std, columns, width))
+
     def tensors(self) -> dict[str, Tensor]:
         return {"factor": self.factor.bfloat16(), "independent_std": self.independent_std}
 
@@ -152,3 +172,9 @@ class LowRankGaussian(Fluctuations):
     def arrays(width: int, dtypes: Collection[torch.dtype]) -> dict[str, Array]:
         factor = Array((None, width), (torch.bfloat16,), empty=True)
         return {"factor": factor, "independent_std": Array((width,), dtypes, 0.0)}
+
+
+def _placed(values: Tensor, columns: Tensor, width: int) -> Tensor:
+    wider = values.new_zeros(*values.shape[:-1], width)
+    wider[..., columns] = values
+    return wider

@@ -27,17 +27,22 @@ class NormalisingByBatch:
         network: The copy; forwards of its layers are replaced.
         names: The chosen layers.
         over_rows: Whether to give the sums of `row_sums` instead of means and variances.
+        argument: What the rows were given as, for messages.
     """
 
-    def __init__(self, network: nn.Module, names: tuple[str, ...], over_rows: bool) -> None:
+    def __init__(
+        self, network: nn.Module, names: tuple[str, ...], over_rows: bool = False, argument: str = "train_data"
+    ) -> None:
         found = find_batchnorm(network)
         self.modules = {name: found[name] for name in names}
-        self._network, self._over_rows = network, over_rows
+        self._network, self._over_rows, self._argument = network, over_rows, argument
         # What is put back after a pass.
         self._own: dict[str, dict[str, Any]] = {name: dict(module._buffers) for name, module in self.modules.items()}
         self._own_means = torch.cat([buffers["running_mean"] for buffers in self._own.values()])
         self._layout = torch.preserve_format  # how inputs are laid out
         self._rows = 0  # how many rows the pass under way has
+        self._groups = 1  # how many groups of rows the pass under way normalises apart
+        self._rows_are_entries = True  # whether every layer's input holds one entry for each row
         self._moments: dict[str, tuple[Tensor, ...]] = {}  # by layer that has run in this pass
         for name, module in self.modules.items():
             module.forward = self._wrapped(name, module, module.forward)  # type: ignore[method-assign]
@@ -58,11 +63,37 @@ class NormalisingByBatch:
 
     def run(self, x: Tensor) -> Tensor:
         """Return the moments of one batch: means and biased variances, (2, C), or sums over rows, (5, C)."""
+        each = self._pass(x, 1)
+        mean, var, *averages = (torch.cat(parts, dim=-1) for parts in zip(*each, strict=True))
+        if not self._over_rows:
+            return torch.stack([mean, var])
+        deviations, squares = averages
+        return row_sums(mean, deviations, squares, self._own_means)
+
+    def run_groups(self, x: Tensor, groups: int) -> Tensor:
+        """Return means and biased variances of groups of rows, each normalised by itself, (2, groups, C), in one pass.
+
+        Args:
+            x: The rows of all groups, one group after the other.
+            groups: How many groups there are, all of the same size.
+        """
+        if groups > 1 and self._rows_are_entries:
+            each = self._pass(x, groups)
+            if self._rows_are_entries:
+                return torch.stack([torch.cat(parts, dim=-1) for parts in zip(*each, strict=True)])
+        over_rows, self._over_rows = self._over_rows, False
+        try:
+            return torch.stack([self.run(part) for part in x.chunk(groups)], dim=1)
+        finally:
+            self._over_rows = over_rows
+
+    def _pass(self, x: Tensor, groups: int) -> list[tuple[Tensor, ...]]:
+        """Run the network once, and return what every layer's input amounts to."""
         self._moments.clear()
-        self._rows = len(x)
+        self._rows, self._groups = len(x), groups
         try:
             # A copy, since a network may write into its input.
-            call_network(self._network, x.clone(memory_format=self._layout), "train_data")
+            call_network(self._network, x.clone(memory_format=self._layout), self._argument)
         finally:
             for name, module in self.modules.items():
                 module._buffers.update(self._own[name])
@@ -72,12 +103,7 @@ class NormalisingByBatch:
                 f"model: batch-norm layer {missing[0]!r} runs for some batches and not for others; "
                 "leave it out with layers=."
             )
-        each = [self._moments[name] for name in self.modules]
-        mean, var, *averages = (torch.cat(parts, dim=-1) for parts in zip(*each, strict=True))
-        if not self._over_rows:
-            return torch.stack([mean, var])
-        deviations, squares = averages
-        return row_sums(mean, deviations, squares, self._own_means)
+        return [self._moments[name] for name in self.modules]
 
     def _wrapped(self, name: str, module: _BatchNorm, forward: Callable[..., Any]) -> Callable[..., Any]:
         """Return a forward that takes the moments of its input, and normalises by them."""
@@ -93,9 +119,25 @@ class NormalisingByBatch:
                     "contributes to its statistics is not known; statistics of whole batches, as MCBN and "
                     "GaussianBN(rank=...) take, would work, and so would leaving it out with layers=."
                 )
+            if self._groups > 1:
+                return self._by_groups(name, module, forward, h)
             self._moments[name] = row_averages(h) if self._over_rows else mean_and_var(h)
             mean, var, *_ = self._moments[name]
             module._buffers.update(running_mean=mean.to(dtype), running_var=var.to(dtype))
             return forward(*args, **kwargs)
 
         return normalise_by_batch
+
+    def _by_groups(self, name: str, module: _BatchNorm, forward: Callable[..., Any], h: Tensor) -> Any:
+        """Normalise every group by itself, and let the layer do what it does to a normalised input."""
+        if len(h) != self._rows:
+            self._rows_are_entries, self._groups = False, 1  # what this pass finds counts for nothing
+            self._moments[name] = mean_and_var(h)
+            return forward(h)
+        parts = h.unflatten(0, (self._groups, -1))
+        self._moments[name] = mean, var = mean_and_var(parts, leading=1)
+        shape = (self._groups, 1, -1, *[1] * (h.dim() - 2))
+        normalised = (parts - mean.view(shape)) * (var + module.eps).rsqrt().view(shape)
+        own = self._own[name]["running_mean"]
+        module._buffers.update(running_mean=torch.zeros_like(own), running_var=torch.full_like(own, 1 - module.eps))
+        return forward(normalised.to(h.dtype).flatten(0, 1))

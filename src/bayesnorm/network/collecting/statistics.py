@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from ...errors import NetworkError
 from ..copying import device_of, dtype_of, private_copy, require_finite_weights, unwrap
 from ..inputs import as_input, call_network
 from ..layers import BatchNormLayer, LayerChoice, choose_layers, find_batchnorm, require_batchnorm
-from ..randomness import isolated_randomness
+from ..randomness import isolated_randomness, isolated_torch_randomness
 from ..undisturbed import TensorKeeper, running_statistics, unwritten, writable_tensors
 from .batches import MiniBatches
 from .moments import moments_from_sums, statistics_dtype
@@ -26,6 +26,11 @@ Look = Callable[[Tensor], None]
 
 # Training rows that a fit looks at the network's outputs on; they are not kept.
 EXAMPLE_ROWS, EXAMPLE_ELEMENTS = 64, 2**21
+
+# Some batches, every 16th of them and at least four, are run again as several smaller ones: few new rows can then be
+# held against as few training rows, whose statistics are not simply wider. 0 stands for halves of the batch.
+SMALL_SHARE, SMALL_LEAST = 16, 4
+SMALL_SIZES = (4, 0, 8, 2, 8, 4, 8, 1, 8, 4, 0, 8, 8, 4, 0, 8)
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,8 @@ class BatchStatistics:
         batch_size: M, the number of rows in a batch.
         rows: N, the number of training rows that batches were drawn from.
         example: A few of the inputs, to look at what the network makes of them.
+        small: Means and biased variances of some smaller batches, (2, batches, C), by their size.
+        halved: Numbers of the batches whose halves are the small ones of half the size, in their order.
     """
 
     layers: tuple[BatchNormLayer, ...]
@@ -51,6 +58,8 @@ class BatchStatistics:
     batch_size: int
     rows: int
     example: Tensor
+    small: dict[int, Tensor] = field(default_factory=dict)
+    halved: tuple[int, ...] = ()
 
     @property
     def statistics(self) -> BatchStatistics:
@@ -66,11 +75,13 @@ class UnitMoments:
         statistics: Population mean and variance of every channel, as those of one batch: (1, C).
         mean_std: Over rows, standard deviation of a row's average of h, (C,).
         square_std: Over rows, standard deviation of a row's average of (h - mean)^2, (C,).
+        batches: The statistics of the batches that the rows were run in, (S, C), where they are known.
     """
 
     statistics: BatchStatistics
     mean_std: Tensor
     square_std: Tensor
+    batches: BatchStatistics | None = None
 
 
 def collect_statistics(
@@ -104,12 +115,16 @@ def collect_moments(
     """
     visit = _visit(model, batches, layers, progress, look, whole_data=True)
     rows = batches.batch_size * len(visit.found)
-    found = moments_from_sums(torch.stack(visit.found).sum(0), rows, visit.running_mean)
+    sums, about = torch.stack(visit.found), visit.running_mean
+    found = moments_from_sums(sums.sum(0), rows, about)
+    each = sums[: batches.count, :2] / batches.batch_size
+    own_mean, own_var = each[:, 0] + about.double(), each[:, 1] - each[:, 0].square()
+    own = visit.statistics(own_mean.to(about.dtype), own_var.clamp_min(0).to(about.dtype), batches)
     mean, var, mean_std, square_std = (
         part.to(visit.running_mean.dtype)
         for part in (found.mean[None], found.var[None], found.mean_var.sqrt(), found.square_var.sqrt())
     )
-    return UnitMoments(visit.statistics(mean, var, batches), mean_std, square_std)
+    return UnitMoments(visit.statistics(mean, var, batches), mean_std, square_std, own)
 
 
 @dataclass(frozen=True)
@@ -122,6 +137,8 @@ class _Visit:
         running_var: Their own running variances, (C,).
         example: A few of the inputs.
         found: For every batch, means and biased variances, (2, C); or sums over rows, (5, C).
+        small: Means and biased variances of smaller batches, (2, batches, C), by size.
+        halved: Numbers of the batches whose halves are the small ones of half the size.
     """
 
     layers: tuple[BatchNormLayer, ...]
@@ -129,6 +146,8 @@ class _Visit:
     running_var: Tensor
     example: Tensor
     found: list[Tensor]
+    small: dict[int, Tensor]
+    halved: tuple[int, ...]
 
     def statistics(self, mean: Tensor, var: Tensor, batches: MiniBatches) -> BatchStatistics:
         """Return the statistics that came of it; refuse such as are not finite."""
@@ -141,6 +160,8 @@ class _Visit:
             batch_size=batches.batch_size,
             rows=batches.rows,
             example=self.example,
+            small=self.small,
+            halved=self.halved,
         )
         _require_finite(statistics)
         return statistics
@@ -173,6 +194,8 @@ def _visit(
     network = private_copy(original)
     normalising: NormalisingByBatch | None = None
     found: list[Tensor] = []
+    small: dict[int, list[Tensor]] = {}
+    halved: list[int] = []
     examples: list[Tensor] = []
     written = writable_tensors(network), running_statistics(network)
     weights = TensorKeeper(network).unchanged(again=lambda: network(examples[0][:2].clone()))
@@ -191,6 +214,14 @@ def _visit(
                 normalising.choose_layout(x[:2])
                 put_back()
             found.append(normalising.run(x))
+            if done <= max(SMALL_LEAST, total // SMALL_SHARE):
+                size = SMALL_SIZES[(done - 1) % len(SMALL_SIZES)] or len(x) // 2
+                if size < len(x):
+                    groups = len(x) // size
+                    with isolated_torch_randomness(done, device):  # so that other batches draw what they would without
+                        small.setdefault(size, []).append(normalising.run_groups(x[: groups * size], groups))
+                    if size == len(x) // 2:
+                        halved.append(done - 1)
             if progress is not None:
                 progress(done, total)
     assert normalising is not None
@@ -204,6 +235,8 @@ def _visit(
         running_var=torch.cat(running_var).to(kept),
         example=torch.cat(examples),
         found=found,
+        small={size: torch.cat(parts, dim=1) for size, parts in small.items()},
+        halved=tuple(halved),
     )
 
 

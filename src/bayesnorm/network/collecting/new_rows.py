@@ -1,0 +1,59 @@
+"""Statistics of new rows at the batch-norm layers of a network, as if they were training batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..copying import device_of, dtype_of, private_copy, unwrap
+from ..inputs import as_input
+from ..undisturbed import running_statistics, undisturbed, writable_tensors
+from .normalising import NormalisingByBatch
+
+# Input numbers that a pass takes at most, however many rows are given.
+MOST_ELEMENTS = 2**22
+
+
+class RowStatistics:
+    """A private copy of a network that tells the statistics of groups of rows, each normalised by itself.
+
+    Args:
+        model: The network; never modified, and followed when its weights change.
+        layers: Names of the layers that normalise by a group, as they run; others keep their running statistics.
+    """
+
+    def __init__(self, model: nn.Module, layers: Sequence[str]) -> None:
+        original = unwrap(model)
+        self._device, self._dtype = device_of(original), dtype_of(original)
+        network = private_copy(original)
+        self._written = writable_tensors(network), running_statistics(network)
+        self._normalising = NormalisingByBatch(network, tuple(layers), argument="x")
+        self._layout_known = False
+
+    def input(self, x: Any) -> Tensor:
+        """Return rows as the network takes them."""
+        return as_input(x, "x", self._device, self._dtype)
+
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def of(self, x: Tensor, groups: int) -> tuple[Tensor, Tensor]:
+        """Return means and biased variances of groups of rows, each (groups, C).
+
+        Args:
+            x: The rows, one group after the other, as `input` gives them.
+            groups: How many groups there are, all of the same size.
+        """
+        size = len(x) // groups
+        at_once = max(1, MOST_ELEMENTS // max(1, x[0].numel()) // size)
+        writable, statistics = self._written
+        with undisturbed(writable, self._device, statistics) as restart:
+            if not self._layout_known:
+                self._normalising.choose_layout(x[:2])
+                self._layout_known = True
+                restart()
+            parts = [self._normalising.run_groups(part, len(part) // size) for part in x.split(at_once * size)]
+        mean, var = torch.cat(parts, dim=1)
+        return mean, var

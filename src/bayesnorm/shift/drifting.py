@@ -1,0 +1,147 @@
+"""Tell, without labels, whether new rows come from the world that a network was trained in, and where they differ."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from ..errors import BayesNormError
+from ..posterior import BatchNormPosterior, Posterior
+from .comparison import Comparison, compare_with_present, over_statistics
+
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class LayerDrift:
+    """What new rows do at one batch-norm layer, given that the layers before it normalised them.
+
+    Args:
+        name: The layer's name in the network.
+        p_value: The chance that as many training rows differ so much there.
+        mean_shift: How far channels' means moved, in standard deviations of what they are in training (root mean
+            square over channels, less what chance alone gives).
+        spread_ratio: How much wider channels have become: the ratio of standard deviations, its geometric mean.
+        channel_p_values: The same chance for every channel, (C,); with many channels, some are small by chance.
+    """
+
+    name: str
+    p_value: float
+    mean_shift: float
+    spread_ratio: float
+    channel_p_values: np.ndarray
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Whether the statistics of n rows are those of n training rows.
+
+    Args:
+        p_value: The chance that as many training rows differ so much; below .05, say, they come from elsewhere.
+        rows: n.
+        distance: The mean over layers of squared standardised deviations; about 1 for training rows.
+        layers: What happens at every watched layer, in running order; of an ensemble, those of its first member.
+        members: For an ensemble, what each member sees; else empty.
+    """
+
+    p_value: float
+    rows: int
+    distance: float
+    layers: tuple[LayerDrift, ...]
+    members: tuple[Drift, ...] = ()
+
+    @property
+    def start(self) -> str | None:
+        """The first layer at which rows differ beyond chance, all layers taken into account; None for none."""
+        order = sorted(self.layers, key=lambda layer: layer.p_value)
+        moved = set()
+        for place, layer in enumerate(order):  # Holm's way of asking many questions at once
+            if layer.p_value * (len(order) - place) >= LEVEL:
+                break
+            moved.add(layer.name)
+        return next((layer.name for layer in self.layers if layer.name in moved), None)
+
+    def summary(self) -> str:
+        """Return a few lines for people."""
+        verdict = "unlike" if self.p_value < LEVEL else "like"
+        lines = [
+            f"{self.rows} row{'s' if self.rows != 1 else ''}: {verdict} the training rows (p = {self.p_value:.2g}, "
+            f"distance {self.distance:.2f}, 1 expected)"
+        ]
+        if self.start is not None:
+            lines.append(f"first at layer {self.start}")
+        width = max(len(layer.name) for layer in self.layers)
+        lines.append(f"{'layer':{width}s}  {'p':>8s}  {'mean moved by':>13s}  {'spread':>7s}")
+        lines += [
+            f"{layer.name:{width}s}  {layer.p_value:8.2g}  {layer.mean_shift:10.2f} sd  x{layer.spread_ratio:6.2f}"
+            for layer in self.layers
+        ]
+        return "\n".join(lines)
+
+
+def drift(posterior: Posterior, x: Any) -> Drift:
+    """Test whether rows come from the distribution that a network was trained on; labels are not needed.
+
+    One pass of the rows, in which every batch-norm layer normalises by them as in training, gives statistics that are
+    held against those of training batches, known from the fit; see `posterior/training_batches.py`. The test is of all
+    rows together: a few strange ones among many may pass.
+
+    Args:
+        posterior: Over batch statistics (`MCBN`, `GaussianBN`, `StochasticBN`), combined with others, or an ensemble
+            of such; an adapted one is compared with what it was adapted to.
+        x: New inputs, (n, ...), n from 1 up.
+    """
+    parts = over_statistics(posterior)
+    found = tuple(drift_of(part, x) for part in parts)
+    if len(found) == 1:
+        return found[0]
+    # The members see the same rows: a combination that holds for tests that depend on one another.
+    score = float(np.mean([math.tan((0.5 - min(max(each.p_value, 1e-15), 1 - 1e-15)) * math.pi) for each in found]))
+    p_value = 0.5 - math.atan(score) / math.pi
+    return Drift(p_value, found[0].rows, float(np.mean([each.distance for each in found])), found[0].layers, found)
+
+
+def drift_of(posterior: BatchNormPosterior, x: Any) -> Drift:
+    """Test rows with one posterior over batch statistics."""
+    found = compare_with_present(posterior, x)
+    if not bool(found.known.any()):
+        raise BayesNormError(
+            f"x: {found.rows} row has no statistics that could be compared with those of this network; two or more "
+            "rows would work."
+        )
+    batches = found.batches
+    distances = batches.distances(found.standardised, found.known)
+    tails = batches.tail(distances, found.size, found.groups)
+    return Drift(float(tails[-1]), found.rows, float(distances[-1]), _layers(found, tails))
+
+
+def _layers(found: Comparison, tails: np.ndarray) -> tuple[LayerDrift, ...]:
+    batches = found.batches
+    count = len(batches.layers)
+    spread = batches.centers[-1].double().chunk(2)[1].exp().sqrt()
+    mean_shift, log_shift = found.shift.chunk(2)
+    beyond = (mean_shift.square() - found.noise.chunk(2)[0]) / spread.square()
+    sides = stats.t.sf(found.standardised.sqrt().cpu().numpy(), batches.counts[-1] - 1) * 2
+    known = batches.by_coordinate(found.known).cpu().numpy()
+    sides = np.where(known, sides, 1.0)
+    channels = np.minimum(1, 2 * np.minimum(*np.split(sides, 2)))
+    each = np.where(np.isnan(tails[:-1]), 1.0, tails[:-1])
+    together = np.minimum(1, 2 * np.minimum(each[:count], each[count:]))
+    layers, start = [], 0
+    for place, layer in enumerate(batches.layers):
+        part = slice(start, start + layer.channels)
+        start = part.stop
+        layers.append(
+            LayerDrift(
+                layer.name,
+                float(together[place]),
+                math.sqrt(max(0.0, float(beyond[part].mean()))),
+                math.exp(0.5 * float(log_shift[part].mean())) if bool(found.known[count + place]) else 1.0,
+                channels[part],
+            )
+        )
+    return tuple(layers)
