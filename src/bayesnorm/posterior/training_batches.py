@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from scipy import stats
+from scipy import special, stats
 from torch import Tensor
 
 from ..network import BatchNormLayer
@@ -39,7 +39,7 @@ LEAST_BATCHES = 8
 # Batches of a smaller size that are needed for a centre of their own.
 LEAST_SMALL = 12
 # Beyond this, a channel's squared deviation counts by its logarithm: one that hardly ever fires would decide alone.
-PLAIN_UP_TO = 25.0
+PLAIN_UP_TO = 100.0
 # Variances below this share of their part's median are taken to be that: dead channels have none.
 LEAST_SHARE = 1e-4
 # Widths at or below this are those of parts that do not vary, such as variances of single rows.
@@ -237,9 +237,9 @@ class TrainingBatches:
         found = distances.double().cpu().numpy()
         if groups == 1:
             below, above, _ = self._between(size)
-            mean, std, skew = torch.lerp(self.logs[below], self.logs[above], self._log_share(size)).cpu().numpy().T
+            logs = torch.lerp(self.logs[below], self.logs[above], self._log_share(size))
             with np.errstate(divide="ignore", invalid="ignore"):
-                return _pearson_tail((np.log(found) - mean) / std, skew)
+                return _log_tail(np.log(found), *logs.cpu().numpy().T)
         mean, variance, third, limit_variance, limit_third = self.moments.cpu().numpy().T
         variance = limit_variance + np.maximum(variance - limit_variance, 0) / groups
         third = limit_third + np.maximum(third - limit_third, 0) / groups**2
@@ -305,7 +305,7 @@ def _log_moments(distances: Tensor) -> Tensor:
     """Return mean, standard deviation and skewness of the logarithm of distances (batches, parts), (parts, 3)."""
     logs = distances.log()
     mean, std, count = logs.mean(0), logs.std(0), len(logs)
-    shape = (1 + (1 + 2 * std.square()).sqrt()) / (2 * std.square())  # whose trigamma function is about the variance
+    shape = _gamma_shape(std)
     gamma_skew = -(shape**-2 + shape**-3) / std**3
     seen = ((logs - mean) / std).pow(3).mean(0)
     skew = (count * seen + PRIOR_BATCHES * gamma_skew) / (count + PRIOR_BATCHES)
@@ -367,6 +367,21 @@ def _limits(gram: Tensor) -> Tensor:
     variance = 2 * off.square().sum() / (count * (count - 1))
     third = 8 * ((off @ off) * off).sum() / (count * (count - 1) * (count - 2))
     return torch.stack([variance, third.clamp_min(0)])
+
+
+def _log_tail(logs: np.ndarray, mean: np.ndarray, std: np.ndarray, skew: np.ndarray) -> np.ndarray:
+    """Return tails of distributions of logarithms with these moments.
+
+    To the left skewed is the logarithm of a gamma variable; a Pearson III distribution would end on the right.
+    """
+    shape = _gamma_shape(std)
+    gamma = stats.gamma.sf(np.exp(logs - mean + special.digamma(shape)), shape)
+    return np.where(skew < 0, gamma, _pearson_tail((logs - mean) / std, np.maximum(skew, 0)))
+
+
+def _gamma_shape(std: Any) -> Any:
+    """Return the shape of a gamma variable whose logarithm has this standard deviation, nearly."""
+    return (1 + (1 + 2 * std**2) ** 0.5) / (2 * std**2)  # where 1/k + 1/(2 k^2), about trigamma(k), is the variance
 
 
 def _pearson_tail(standard: np.ndarray, skew: np.ndarray) -> np.ndarray:

@@ -14,6 +14,8 @@ from ..posterior import BatchNormPosterior, Posterior
 from .comparison import Comparison, compare_with_present, over_statistics
 
 LEVEL = 0.05
+# How the chance of a false alarm is shared by the distance over all layers and that of the one that is farthest off.
+ALL_LAYERS, ONE_LAYER = 0.9, 0.1
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,9 @@ class Drift:
 
     @property
     def start(self) -> str | None:
-        """The first layer at which rows differ beyond chance, all layers taken into account; None for none."""
+        """The first layer at which rows that are unlike training differ beyond chance; None for rows that are like it."""
+        if self.p_value >= LEVEL:
+            return None
         order = sorted(self.layers, key=lambda layer: layer.p_value)
         moved = set()
         for place, layer in enumerate(order):  # Holm's way of asking many questions at once
@@ -116,7 +120,10 @@ def drift_of(posterior: BatchNormPosterior, x: Any) -> Drift:
     batches = found.batches
     distances = batches.distances(found.standardised, found.known)
     tails = batches.tail(distances, found.size, found.groups)
-    return Drift(float(tails[-1]), found.rows, float(distances[-1]), _layers(found, tails))
+    # A drift that later layers normalise away, such as of contrast, shows at one layer only.
+    farthest = float(np.nanmin(tails[:-1])) * int(found.known.sum())
+    p_value = min(1.0, float(tails[-1]) / ALL_LAYERS, farthest / ONE_LAYER)
+    return Drift(p_value, found.rows, float(distances[-1]), _layers(found, tails))
 
 
 def _layers(found: Comparison, tails: np.ndarray) -> tuple[LayerDrift, ...]:

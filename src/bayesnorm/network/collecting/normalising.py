@@ -120,7 +120,7 @@ class NormalisingByBatch:
                     "GaussianBN(rank=...) take, would work, and so would leaving it out with layers=."
                 )
             if self._groups > 1:
-                return self._by_groups(name, module, forward, h)
+                return self._by_groups(name, module, forward, h, args, kwargs)
             self._moments[name] = row_averages(h) if self._over_rows else mean_and_var(h)
             mean, var, *_ = self._moments[name]
             module._buffers.update(running_mean=mean.to(dtype), running_var=var.to(dtype))
@@ -128,16 +128,18 @@ class NormalisingByBatch:
 
         return normalise_by_batch
 
-    def _by_groups(self, name: str, module: _BatchNorm, forward: Callable[..., Any], h: Tensor) -> Any:
+    def _by_groups(
+        self, name: str, module: _BatchNorm, forward: Callable[..., Any], h: Tensor, args: Any, kwargs: Any
+    ) -> Any:
         """Normalise every group by itself, and let the layer do what it does to a normalised input."""
         if len(h) != self._rows:
             self._rows_are_entries, self._groups = False, 1  # what this pass finds counts for nothing
             self._moments[name] = mean_and_var(h)
-            return forward(h)
+            return forward(*args, **kwargs)
         parts = h.unflatten(0, (self._groups, -1))
         self._moments[name] = mean, var = mean_and_var(parts, leading=1)
         shape = (self._groups, 1, -1, *[1] * (h.dim() - 2))
-        normalised = (parts - mean.view(shape)) * (var + module.eps).rsqrt().view(shape)
+        normalised = ((parts - mean.view(shape)) * (var + module.eps).rsqrt().view(shape)).to(h.dtype).flatten(0, 1)
         own = self._own[name]["running_mean"]
         module._buffers.update(running_mean=torch.zeros_like(own), running_var=torch.full_like(own, 1 - module.eps))
-        return forward(normalised.to(h.dtype).flatten(0, 1))
+        return forward(normalised, *args[1:], **kwargs) if args else forward(**(kwargs | {"input": normalised}))
