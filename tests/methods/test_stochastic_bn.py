@@ -98,4 +98,4 @@ def test_needs_no_data_after_the_fit(model, tmp_path):
     assert loaded.method == "StochasticBN"
     for engine in (bn.MonteCarlo(16), bn.SigmaPoints(4), bn.Delta()):
         assert torch.equal(loaded.predict(x[:4], engine).variance, posterior.predict(x[:4], engine).variance)
-    assert (tmp_path / "posterior").stat().st_size < 5000
+    assert (tmp_path / "posterior").stat().st_size < 9000  # four vectors, and what tells new rows from training rows

@@ -58,7 +58,7 @@ class Drift:
 
     @property
     def start(self) -> str | None:
-        """The first layer at which rows that are unlike training differ beyond chance; None for rows that are like it."""
+        """The first layer at which rows unlike those of training differ beyond chance; None for rows like them."""
         if self.p_value >= LEVEL:
             return None
         order = sorted(self.layers, key=lambda layer: layer.p_value)
