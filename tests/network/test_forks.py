@@ -89,9 +89,7 @@ def predicting(posterior):
         thread.join()
 
 
-@pytest.mark.parametrize("waits", [turns.FORK_WAITS, 1e-6], ids=["waits for the pass", "leaves it"])
-def test_a_child_predicts_while_a_thread_of_its_parent_does(waits, monkeypatch):
-    monkeypatch.setattr(turns, "FORK_WAITS", waits)
+def test_a_child_predicts_while_a_thread_of_its_parent_does():
     posterior = bn.MCBN(batch_size=8, states=16).fit(Remembers().eval(), X)
     engines = [None, bn.MonteCarlo(8, vectorize=False), bn.Delta()]
     expected = [posterior.predict(X, engine).mean for engine in engines]

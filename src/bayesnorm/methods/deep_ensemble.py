@@ -97,6 +97,7 @@ class DeepEnsemble:
             seed: Same seed, same members.
             progress: Called with (done, total) after every member.
         """
+        seed = require_seed(seed)
         require_function("progress", progress)
         seed = require_seed(seed)
         if likelihood is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -40,6 +40,17 @@ def seeded_generators(generators: list[torch.Generator], seed: int) -> Iterator[
     finally:
         for generator, state in zip(generators, kept, strict=True):
             generator.set_state(state)
+
+
+def generators_as_they_are(device: torch.device | None = None) -> Callable[[], None]:
+    """Return a function that puts torch's generators back into the states that they are in now."""
+    kept = [(generator, generator.get_state()) for generator in _generators(device)]
+
+    def put_back() -> None:
+        for generator, state in kept:
+            generator.set_state(state)
+
+    return put_back
 
 
 def seed_torch(seed: int, device: torch.device | None = None) -> None:

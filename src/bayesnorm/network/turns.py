@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 # A pass notes in a private copy what it is about, and torch's generators are everyone's.
 _turn = threading.RLock()
 
 # What puts back what the pass under way has changed, the innermost last.
-_under_way: list[contextlib.ExitStack] = []
+_under_way: list[list[Callable[[], object]]] = []
 
 # How many passes ended with the process that they were under way in, of which this one is a fork.
 _lost = 0
@@ -30,19 +30,17 @@ _fork = _Fork()
 
 
 @contextlib.contextmanager
-def turn() -> Iterator[contextlib.ExitStack]:
-    """Wait until other threads' passes have ended; give a stack for what puts things back after this one.
+def turn() -> Iterator[list[Callable[[], object]]]:
+    """Wait until other threads' passes have ended; give a list for functions that a lost pass needs.
 
-    In a child that was forked meanwhile by another thread, what is on the stack is put back at once.
+    A child that another thread forks meanwhile calls them to put back what the pass has changed, however far it was.
     """
     with _turn:
-        stack = contextlib.ExitStack()
-        _under_way.append(stack)
+        _under_way.append([])
         try:
-            with stack:
-                yield stack
+            yield _under_way[-1]
         finally:
-            _under_way.remove(stack)
+            _under_way.pop()
 
 
 def lost_passes() -> int:
@@ -68,8 +66,8 @@ def _after_fork_in_child() -> None:
     _turn = threading.RLock()
     _lost += 1
     while _under_way:
-        with contextlib.suppress(Exception):  # what the thread was just putting back
-            _under_way.pop().close()
+        for put_back in _under_way.pop():
+            put_back()
 
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Container, Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from ..errors import WeightsChangedError
-from .randomness import isolated_torch_randomness, seed_torch
+from .randomness import generators_as_they_are, isolated_torch_randomness, seed_torch
 from .turns import turn
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
@@ -33,15 +34,17 @@ def undisturbed(
         statistics: Tensors that a forward might write to unseen, see `running_statistics`.
         written: A set to which the ids of tensors that had to be put back are added.
     """
-    with turn() as stack:
-        stack.enter_context(isolated_torch_randomness(0, device))
-        put_back = stack.enter_context(unwritten(writable, statistics, written))
+    with turn() as lost:
+        lost.append(generators_as_they_are(device))
+        stretch = isolated_torch_randomness(0, device), unwritten(writable, statistics, written)
+        with stretch[0], stretch[1] as put_back:
+            lost.append(partial(put_back, all_of_them=True))
 
-        def restart() -> None:
-            seed_torch(0, device)
-            put_back()
+            def restart() -> None:
+                seed_torch(0, device)
+                put_back()
 
-        yield restart
+            yield restart
 
 
 @contextlib.contextmanager
@@ -52,26 +55,29 @@ def quiet_vmap() -> Iterator[None]:
     lose, other warnings and filters.
     """
     switch: Callable[[bool], None] = torch._C._functorch._set_vmap_fallback_warning_enabled  # type: ignore[attr-defined]
-    with turn() as stack:
+    with turn() as lost:
+        lost.append(partial(switch, True))
         switch(False)
-        stack.callback(switch, True)
-        yield
+        try:
+            yield
+        finally:
+            switch(True)
 
 
 @contextlib.contextmanager
 def unwritten(
     writable: Sequence[Tensor], statistics: Sequence[Tensor] = (), written: set[int] | None = None
-) -> Iterator[Callable[[], None]]:
+) -> Iterator[Callable[..., None]]:
     """Put back afterwards the tensors that a forward writes to, which a private copy shares with the user's network.
 
-    It gives a function that puts them back at once.
+    It gives a function that puts them back at once, those that were written to or `all_of_them`.
     """
     kept = [(tensor, tensor._version, tensor.detach().clone()) for tensor in writable]
     silent = [(tensor, tensor.detach().clone()) for tensor in statistics]
 
-    def put_back() -> None:
-        changed = [(tensor, value) for tensor, version, value in kept if tensor._version != version]
-        changed += [(tensor, value) for tensor, value in silent if not torch.equal(tensor, value)]
+    def put_back(all_of_them: bool = False) -> None:
+        changed = [(tensor, value) for tensor, version, value in kept if all_of_them or tensor._version != version]
+        changed += [(tensor, value) for tensor, value in silent if all_of_them or not torch.equal(tensor, value)]
         with torch.no_grad():
             for tensor, value in changed:
                 tensor.copy_(value)
