@@ -16,6 +16,7 @@ from torch import Tensor, nn
 import bayesnorm as bn
 from bayesnorm import active, tabular
 from bayesnorm.posterior import BatchNormPosterior, combine, point
+from bayesnorm.shift import DriftMonitor
 from bayesnorm.training import train
 
 
@@ -66,6 +67,8 @@ def _posteriors() -> dict[str, Callable[[], Any]]:
         "combined": lambda: combine(mcbn.fit(model, data, noise), bn.MCDropout().fit(model, None, noise)),
         "tasks": lambda: mcbn.fit(model, data, bn.MultiTask({"a": bn.Gaussian(2.0)})),
         "classes": lambda: mcbn.fit(model, data, bn.Categorical()),
+        "watching": lambda: bn.MCBN(batch_size=4, states=9).fit(model, data, noise),
+        "adapted": lambda: bn.adapt(bn.MCBN(batch_size=4, states=9).fit(model, data, noise), data[0] + 1),
     }
 
 
@@ -80,6 +83,9 @@ def _use_posterior(path: Path) -> list[Tensor]:
             predictives.append(posterior.predict(x, engine=bn.Delta()))
             if posterior.output_directions.known:
                 predictives.append(posterior.predict(x, engine=bn.SigmaPoints(rank=2)))
+        if isinstance(posterior, BatchNormPosterior) and posterior.training_batches is not None:
+            predictives.append(bn.adapt(posterior, x + 2).predict(x))
+            found.append(torch.tensor(bn.drift(posterior, x).p_value))
     for predictive in predictives:
         for part in predictive.values() if isinstance(predictive, bn.MultiTaskPredictive) else [predictive]:
             found += [part.probs] if isinstance(part, bn.ClassificationPredictive) else [part.mean, part.variance]
@@ -115,6 +121,21 @@ def _use_estimator(path: Path) -> list[Tensor]:
     found = [*estimator.predict(x, return_std=True), *estimator.predict_interval(x), doubt]
     estimator.selection_.table()
     return [torch.tensor(part) for part in found]
+
+
+def _watched() -> Any:
+    return bn.MCBN(batch_size=4, states=9).fit(network(), rows(), bn.Gaussian(4.0))
+
+
+def _write_monitor(path: Path) -> None:
+    monitor = DriftMonitor(_watched())
+    monitor.update(rows()[0])
+    monitor.save(path)
+
+
+def _use_monitor(path: Path) -> list[Tensor]:
+    monitor = DriftMonitor.load(path, _watched())
+    return [torch.tensor(monitor.update(rows()[0] + 1).evidence)]
 
 
 def _learner(path: Path, asked: Callable[[Tensor], Tensor]) -> active.ActiveLearner:
@@ -169,6 +190,7 @@ def kinds() -> dict[str, FileKind]:
             _use_estimator,
         )
     found["table classes"] = FileKind(lambda path: _write_estimator(path, "mcbn", classes=True), _use_estimator)
+    found["monitor"] = FileKind(_write_monitor, _use_monitor)
     found["labels"] = FileKind(_write_labels, _use_labels)
     found["checkpoint"] = FileKind(lambda path: _train(path, 1) and None, lambda path: _train(path, 2))
     return found

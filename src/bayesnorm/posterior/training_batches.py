@@ -37,7 +37,7 @@ TENSORS = ("centers", "variance", "widths", "logs", "moments", "shares")
 LEAST_BATCHES = 8
 
 # Batches of a smaller size that are needed for a centre of their own.
-LEAST_SMALL = 12
+LEAST_SMALL = 8
 # Beyond this, a channel's squared deviation counts by its logarithm: one that hardly ever fires would decide alone.
 PLAIN_UP_TO = 100.0
 # Variances below this share of their part's median are taken to be that: dead channels have none.
@@ -195,15 +195,18 @@ class TrainingBatches:
         The centre has an error of its own: from the rows that there were to train on, and the batches looked at.
         """
         below, above, share = self._between(size)
-        center = torch.lerp(self.centers[below].double(), self.centers[above].double(), share)
-        known = (self.widths[below] > NO_WIDTH) & (self.widths[above] > NO_WIDTH)
+        pool = _Pool(self.layers, self.variance.device)
+        # Of a part that does not vary in fewer rows, such as the variances of one, only more rows tell anything.
+        varies = (self.widths[below] > NO_WIDTH) | (share <= 0)
+        shares = pool.spread(torch.where(varies, share, 1.0).double())
+        center = torch.lerp(self.centers[below].double(), self.centers[above].double(), shares)
         widths = self.widths.clamp_min(NO_WIDTH).log()
-        width = torch.lerp(widths[below], widths[above], self._log_share(size)).exp()
+        width = torch.lerp(widths[below], widths[above], torch.where(varies, self._log_share(size), 1.0).double()).exp()
+        known = width > 2 * NO_WIDTH
         # Batches are drawn without replacement, which takes a share of the variance away.
         finite = (self.rows - 1) / max(1, self.rows - self.batch_size)
         looked = above if share > 0.5 else below
         fresh = width * (1 / (size * groups) + 1 / (self.sizes[looked] * self.counts[looked]))
-        pool = _Pool(self.layers, self.variance.device)
         times = pool.spread(fresh + self.shares / self.rows)
         return Expected(center, self.variance.double() * (self.batch_size * finite) * times, known)
 
@@ -226,9 +229,7 @@ class TrainingBatches:
         """
         with np.errstate(divide="ignore"):
             if groups == 1:
-                below, above, _ = self._between(size)
-                std = torch.lerp(self.logs[below], self.logs[above], self._log_share(size))[:, 1]
-                return np.clip(2 / std.cpu().numpy() ** 2, 1, 1e6)
+                return np.clip(2 / self._logs(size)[:, 1].cpu().numpy() ** 2, 1, 1e6)
             mean, variance, _, limit, _ = self.moments.cpu().numpy().T
             return np.clip(2 * mean**2 / (limit + np.maximum(variance - limit, 0) / groups), 1, 1e6)
 
@@ -236,10 +237,9 @@ class TrainingBatches:
         """Return the chance that training rows are at least as far, (2L + 1,); NaN for parts that do not vary."""
         found = distances.double().cpu().numpy()
         if groups == 1:
-            below, above, _ = self._between(size)
-            logs = torch.lerp(self.logs[below], self.logs[above], self._log_share(size))
+            logs = self._logs(size)
             with np.errstate(divide="ignore", invalid="ignore"):
-                return _log_tail(np.log(found), *logs.cpu().numpy().T)
+                return _log_tail(np.log(found), *logs.cpu().numpy().T, self._looked_at(size))
         mean, variance, third, limit_variance, limit_third = self.moments.cpu().numpy().T
         variance = limit_variance + np.maximum(variance - limit_variance, 0) / groups
         third = limit_third + np.maximum(third - limit_third, 0) / groups**2
@@ -255,6 +255,17 @@ class TrainingBatches:
         low, high = 1 / self.sizes[above - 1], 1 / self.sizes[above]
         share = (1 / size - low) / (high - low)
         return above - 1, above, max(share, 0.0)  # fewer rows than were ever looked at are taken for the fewest
+
+    def _logs(self, size: float) -> Tensor:
+        """Return mean, standard deviation and skewness of the logarithm of distances at a size, (2L + 1, 3)."""
+        below, above, share = self._between(size)
+        varies = (self.logs[below, :, 1:2] > 0) | (share <= 0)
+        return torch.lerp(self.logs[below], self.logs[above], torch.where(varies, self._log_share(size), 1.0).double())
+
+    def _looked_at(self, size: float) -> int:
+        """Return how many batches of about a size there were."""
+        below, above, _ = self._between(size)
+        return self.counts[above if self._log_share(size) > 0.5 else below]
 
     def _log_share(self, size: float) -> float:
         """Return how near the second of the sizes that a size lies between it is in log size."""
@@ -369,14 +380,19 @@ def _limits(gram: Tensor) -> Tensor:
     return torch.stack([variance, third.clamp_min(0)])
 
 
-def _log_tail(logs: np.ndarray, mean: np.ndarray, std: np.ndarray, skew: np.ndarray) -> np.ndarray:
-    """Return tails of distributions of logarithms with these moments.
+def _log_tail(logs: np.ndarray, mean: np.ndarray, std: np.ndarray, skew: np.ndarray, count: int) -> np.ndarray:
+    """Return tails of distributions of logarithms with these moments, which so many batches told.
 
     To the left skewed is the logarithm of a gamma variable; a Pearson III distribution would end on the right.
     """
+    # Moments of few batches are uncertain: as with Student's t, deviations then count for less.
+    standard = (logs - mean) / std
+    tail = np.maximum(stats.t.sf(standard / math.sqrt(1 + 1 / count), count - 1), 1e-300)
+    standard = np.where(standard > 0, stats.norm.isf(tail), standard)
     shape = _gamma_shape(std)
-    gamma = stats.gamma.sf(np.exp(logs - mean + special.digamma(shape)), shape)
-    return np.where(skew < 0, gamma, _pearson_tail((logs - mean) / std, np.maximum(skew, 0)))
+    gamma = stats.gamma.sf(np.exp(std * standard + special.digamma(shape)), shape)
+    found: np.ndarray = np.where(skew < 0, gamma, _pearson_tail(standard, np.maximum(skew, 0)))
+    return found
 
 
 def _gamma_shape(std: Any) -> Any:

@@ -104,8 +104,8 @@ def drift(posterior: Posterior, x: Any) -> Drift:
     if len(found) == 1:
         return found[0]
     # The members see the same rows: a combination that holds for tests that depend on one another.
-    score = float(np.mean([math.tan((0.5 - min(max(each.p_value, 1e-15), 1 - 1e-15)) * math.pi) for each in found]))
-    p_value = 0.5 - math.atan(score) / math.pi
+    score = float(np.mean([1 / math.tan(math.pi * min(max(each.p_value, 1e-300), 1 - 1e-15)) for each in found]))
+    p_value = math.atan2(1, score) / math.pi
     return Drift(p_value, found[0].rows, float(np.mean([each.distance for each in found])), found[0].layers, found)
 
 

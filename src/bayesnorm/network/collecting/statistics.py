@@ -30,6 +30,8 @@ EXAMPLE_ROWS, EXAMPLE_ELEMENTS = 64, 2**21
 # Some batches, every 16th of them and at least four of eight, are run again as several smaller ones: few new rows can
 # then be held against as few training rows, whose statistics are not simply wider. 0 stands for halves of the batch.
 SMALL_SHARE, SMALL_LEAST, SMALL_OF = 16, 4, 8
+# For rows of numbers, where passes cost next to nothing, as many as hold so many rows.
+SMALL_ROWS = 512
 SMALL_SIZES = (4, 0, 8, 2, 8, 4, 8, 1, 8, 4, 0, 8, 8, 4, 0, 8)
 
 
@@ -214,7 +216,8 @@ def _visit(
                 normalising.choose_layout(x[:2])
                 put_back()
             found.append(normalising.run(x))
-            if total >= SMALL_OF and done <= max(SMALL_LEAST, total // SMALL_SHARE):
+            again = max(SMALL_LEAST, total // SMALL_SHARE, SMALL_ROWS // len(x) if x.dim() == 2 else 0)
+            if total >= SMALL_OF and done <= again:
                 size = SMALL_SIZES[(done - 1) % len(SMALL_SIZES)] or len(x) // 2
                 if size < len(x):
                     groups = len(x) // size

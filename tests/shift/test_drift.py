@@ -1,0 +1,128 @@
+"""The drift test: its level, its power, where it points to, and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import bayesnorm as bn
+from bayesnorm.errors import InputError
+from bayesnorm.shift import Drift
+
+from .conftest import BATCH_SIZE, INPUTS, ROWS, fitted, fresh, network
+
+METHODS = [(bn.MCBN, {}), (bn.StochasticBN, {}), (bn.GaussianBN, {}), (bn.GaussianBN, {"rank": 8})]
+
+
+@pytest.mark.parametrize("size", [1, 4, 16, 40, 96])
+def test_rows_like_those_of_training_ring_as_often_as_the_level_says(size):
+    posterior, batches = fitted(), 240
+    found = [bn.drift(posterior, part).p_value for part in fresh(size * batches, 7).split(size)]
+    # Six standard errors about a level of 3 to 7 per cent for one posterior, whose own reference is a sample too.
+    assert np.mean(np.array(found) < 0.05) < 0.07 + 3 * np.sqrt(0.05 * 0.95 / batches)
+    assert 0.2 < np.mean(np.array(found) < 0.5) < 0.75
+
+
+@pytest.mark.parametrize(("method", "options"), METHODS)
+def test_every_method_sees_rows_from_elsewhere_and_the_layer_where_they_differ(method, options):
+    posterior = fitted(method, **options)
+    x = fresh(32, 3)
+    assert bn.drift(posterior, x).p_value > 0.01
+    x[:, 0] += 2
+    found = bn.drift(posterior, x)
+    assert found.p_value < 1e-4
+    assert found.start == "1"
+    assert found.rows == 32
+    assert [layer.name for layer in found.layers] == ["1", "4", "7"]
+    assert (found.layers[0].channel_p_values < 0.01).sum() >= 6
+    assert "unlike the training rows" in found.summary()
+    assert "first at layer 1" in found.summary()
+
+
+def test_a_change_that_later_layers_normalise_away_is_seen_at_the_first():
+    # A change of scale is gone after the first batch-norm layer, so most layers see nothing.
+    found = bn.drift(fitted(), fresh(64, 4) * 3)
+    assert found.p_value < 1e-6
+    assert found.start == "1"
+    assert found.layers[0].spread_ratio == pytest.approx(3, rel=0.15)
+    assert bn.drift(fitted(), fresh(64, 4)).start is None
+
+
+def test_effect_sizes_are_those_of_the_shift():
+    model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.BatchNorm1d(4), nn.Linear(4, 1)).eval()
+    with torch.no_grad():
+        model[0].weight.copy_(torch.eye(4))
+    generator = torch.Generator().manual_seed(0)
+    posterior = bn.MCBN(32, states=256).fit(model, torch.randn(4096, 4, generator=generator))
+    x = torch.randn(1024, 4, generator=generator) * 1.5 + torch.tensor([0.8, 0.0, 0.0, 0.0])
+    (layer,) = bn.drift(posterior, x).layers
+    # Means moved by .8 in one of four channels of standard deviation 1; standard errors are 1.5 / sqrt(1024).
+    assert layer.mean_shift == pytest.approx(0.4, abs=0.06)
+    assert layer.spread_ratio == pytest.approx(1.5, rel=0.04)
+
+
+def test_more_rows_than_a_batch_are_compared_in_groups_and_see_smaller_shifts():
+    x = fresh(1024, 5)
+    x[:, 0] += 0.5
+    few, many = bn.drift(fitted(), x[:16]), bn.drift(fitted(), x)
+    assert many.p_value < 1e-4 < few.p_value
+
+
+def test_one_row_of_a_dense_network_has_means_only():
+    found = bn.drift(fitted(), fresh(1, 6))
+    assert 0 < found.p_value <= 1
+    assert all(layer.spread_ratio == 1 for layer in found.layers)
+    assert bn.drift(fitted(), torch.full((1, INPUTS), 40.0)).p_value < 1e-3
+
+
+def test_combined_posteriors_ensembles_and_loaded_ones(tmp_path):
+    posterior, x = fitted(), fresh(24, 8) + 1.5
+    expected = bn.drift(posterior, x)
+    both = bn.combine(posterior, bn.MCDropout().fit(network(), None, bn.Gaussian()))
+    assert bn.drift(both, x).p_value == expected.p_value
+    ensemble = bn.ensemble([posterior, fitted(bn.StochasticBN)], bn.Gaussian())
+    found = bn.drift(ensemble, x)
+    assert [member.p_value for member in found.members] == [
+        expected.p_value,
+        bn.drift(fitted(bn.StochasticBN), x).p_value,
+    ]
+    low, high = sorted(member.p_value for member in found.members)
+    assert low * 0.99 <= found.p_value <= high * 1.01
+    posterior.save(tmp_path / "posterior")
+    loaded = bn.load(tmp_path / "posterior", network())
+    assert bn.drift(loaded, x).p_value == expected.p_value
+    assert bn.drift(posterior.at_layers(1).at_batch_size(100), x).p_value == expected.p_value  # which all are watched
+
+
+def test_the_network_stays_as_it_was_and_is_followed_when_it_changes(snapshot):
+    posterior, x = fitted(), fresh(20, 9)
+    seen = snapshot(network())
+    before = bn.drift(posterior, x).p_value
+    assert bn.drift(posterior, x.numpy()).p_value == before
+    assert snapshot(network()) == seen
+    bias = network()[0].bias.data
+    bias += 3
+    try:
+        assert bn.drift(posterior, x).p_value < 1e-3
+    finally:
+        bias -= 3
+    assert bn.drift(posterior, x).p_value == pytest.approx(before, rel=1e-4)
+
+
+def test_what_cannot_be_compared_is_refused():
+    x = fresh(20, 0)
+    with pytest.raises(bn.BayesNormError, match=r"posterior: DropoutPosterior is not over batch statistics"):
+        bn.drift(bn.MCDropout().fit(network(), None, bn.Gaussian()), x)
+    few = bn.MCBN(BATCH_SIZE, states=4).fit(network(), fresh(ROWS, 0), bn.Gaussian())
+    with pytest.raises(bn.BayesNormError, match=r"fewer than 8 of them .* states=256 would work"):
+        bn.drift(few, x)
+    with pytest.raises(InputError, match=r"x: .*NaN"):
+        bn.drift(fitted(), x * torch.nan)
+    with pytest.raises(InputError, match=r"x: the network's forward failed"):
+        bn.drift(fitted(), x[:, :3])
+
+
+def test_a_drift_without_a_layer_beyond_chance_starts_nowhere():
+    assert Drift(0.01, 4, 1.3, ()).start is None
