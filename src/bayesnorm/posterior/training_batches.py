@@ -239,7 +239,8 @@ class TrainingBatches:
         if groups == 1:
             logs = self._logs(size)
             with np.errstate(divide="ignore", invalid="ignore"):
-                return _log_tail(np.log(found), *logs.cpu().numpy().T, self._looked_at(size))
+                mean, std, skew = logs.cpu().numpy().T
+                return _log_tail(np.log(found), mean, std, skew, self._looked_at(size))
         mean, variance, third, limit_variance, limit_third = self.moments.cpu().numpy().T
         variance = limit_variance + np.maximum(variance - limit_variance, 0) / groups
         third = limit_third + np.maximum(third - limit_third, 0) / groups**2
