@@ -28,26 +28,12 @@ from torch import Tensor
 
 from ..network import BatchNormLayer
 from ..schema import Array, listed, number, record, refuse, text, whole
+from .batch_variation import NO_WIDTH, gamma_shape, variation
+from .parts import Parts
 
 LAYERS = listed(record(name=text, channels=whole(1), eps=number(0)), 1, 100_000)
 SCHEMA = record(layers=LAYERS, rows=whole(2), sizes=listed(whole(1), 1, 64), counts=listed(whole(2), 1, 64))
 TENSORS = ("centers", "variance", "widths", "logs", "moments", "shares")
-
-# Batches below which nothing can be said about how they vary.
-LEAST_BATCHES = 8
-
-# Batches of a smaller size that are needed for a centre of their own.
-LEAST_SMALL = 8
-# Beyond this, a channel's squared deviation counts by its logarithm: one that hardly ever fires would decide alone.
-PLAIN_UP_TO = 100.0
-# Variances below this share of their part's median are taken to be that: dead channels have none.
-LEAST_SHARE = 1e-4
-# Widths at or below this are those of parts that do not vary, such as variances of single rows.
-NO_WIDTH = 1e-6
-# Pairs of a batch and its halves that a share of 1 counts for, beside those that were seen.
-PRIOR_PAIRS = 2
-# Batches that the skewness of a gamma distribution counts for, beside those that were seen.
-PRIOR_BATCHES = 64
 
 
 class Expected(NamedTuple):
@@ -107,46 +93,8 @@ class TrainingBatches:
             found: Coordinates of batches, (batches, 2C), by size.
             halved: Numbers of the largest batches whose halves are those of half the size.
         """
-        largest = max(found)
-        if len(found[largest]) < LEAST_BATCHES:
-            return None
-        # A few batches would not tell a centre; halves of batches are there for what they share with the whole.
-        sizes = sorted(size for size, batches in found.items() if len(batches) >= LEAST_SMALL or size == largest)
-        pool = _Pool(layers, found[largest].device)
-        batches = found[largest].double()
-        deviations = batches - batches.mean(0)
-        variance = pool.floored(deviations.square().sum(0) / (len(batches) - 1))
-        centers, widths, logs = [], [], []
-        for size in sizes:
-            at_size = found[size].double()
-            center, count = at_size.mean(0), len(at_size)
-            own = (at_size - center).square() * (count / (count - 1))
-            scaled = variance * (largest / size)
-            if size == largest:
-                width = torch.ones(2 * len(layers), dtype=torch.float64, device=batches.device)
-                # The variance that a batch is measured by is that of the others.
-                others = pool.floored((variance * (count - 1) - own) / (count - 2))
-            else:
-                width = pool.means(own.mean(0) / scaled)
-                others = scaled * pool.spread(width.clamp_min(NO_WIDTH))
-            left_out = own * (count / (count - 1)) / (others * (1 + 1 / (count - 1)))
-            distances = pool.distances(left_out, width > NO_WIDTH)
-            centers.append(center)
-            widths.append(width)
-            logs.append(_log_moments(distances))
-        dtype = found[largest].dtype
-        return cls(
-            layers,
-            rows,
-            tuple(sizes),
-            tuple(len(found[size]) for size in sizes),
-            torch.stack(centers).to(dtype),
-            variance.to(dtype),
-            torch.stack(widths),
-            _smoothed(torch.stack(logs), sizes, [len(found[size]) for size in sizes]),
-            _moments(distances, pool, deviations / variance.sqrt()),
-            _shares(pool, variance, deviations[list(halved)], found.get(largest // 2)),
-        )
+        learned = variation(Parts(layers, next(iter(found.values())).device), found, halved)
+        return None if learned is None else cls(layers, rows, **learned)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return what is saved as tensors."""
@@ -195,10 +143,10 @@ class TrainingBatches:
         The centre has an error of its own: from the rows that there were to train on, and the batches looked at.
         """
         below, above, share = self._between(size)
-        pool = _Pool(self.layers, self.variance.device)
+        parts = Parts(self.layers, self.variance.device)
         # Of a part that does not vary in fewer rows, such as the variances of one, only more rows tell anything.
         varies = (self.widths[below] > NO_WIDTH) | (share <= 0)
-        shares = pool.spread(torch.where(varies, share, 1.0).double())
+        shares = parts.spread(torch.where(varies, share, 1.0).double())
         center = torch.lerp(self.centers[below].double(), self.centers[above].double(), shares)
         widths = self.widths.clamp_min(NO_WIDTH).log()
         width = torch.lerp(widths[below], widths[above], torch.where(varies, self._log_share(size), 1.0).double()).exp()
@@ -207,20 +155,20 @@ class TrainingBatches:
         finite = (self.rows - 1) / max(1, self.rows - self.batch_size)
         looked = above if share > 0.5 else below
         fresh = width * (1 / (size * groups) + 1 / (self.sizes[looked] * self.counts[looked]))
-        times = pool.spread(fresh + self.shares / self.rows)
+        times = parts.spread(fresh + self.shares / self.rows)
         return Expected(center, self.variance.double() * (self.batch_size * finite) * times, known)
 
     def distances(self, standardised: Tensor, known: Tensor) -> Tensor:
         """Return the distance of every part and then their mean, (..., 2L + 1), from squared deviations (..., 2C)."""
-        return _Pool(self.layers, standardised.device).distances(standardised, known)
+        return Parts(self.layers, standardised.device).distances(standardised, known)
 
     def part_means(self, values: Tensor) -> Tensor:
         """Return the mean over the channels of every part, (..., 2L), of values (..., 2C)."""
-        return _Pool(self.layers, values.device).means(values)
+        return Parts(self.layers, values.device).means(values)
 
     def by_coordinate(self, values: Tensor) -> Tensor:
         """Return every part's value for all of its channels, (..., 2C)."""
-        return _Pool(self.layers, values.device).spread(values)
+        return Parts(self.layers, values.device).spread(values)
 
     def effective_channels(self, size: float, groups: int) -> np.ndarray:
         """Return how many independent channels would give distances that vary as much, (2L + 1,).
@@ -277,110 +225,6 @@ class TrainingBatches:
         return min(max(math.log(size / low) / math.log(high / low), 0.0), 1.0)
 
 
-class _Pool:
-    """Averages over the channels of every part.
-
-    Args:
-        layers: The layers, in running order.
-        device: Where the coordinates are.
-    """
-
-    def __init__(self, layers: tuple[BatchNormLayer, ...], device: torch.device) -> None:
-        channels = torch.tensor([layer.channels for layer in layers] * 2, device=device)
-        self.channels = channels.double()
-        self.part = torch.repeat_interleave(torch.arange(len(channels), device=device), channels)
-
-    def means(self, values: Tensor) -> Tensor:
-        sums = values.new_zeros(*values.shape[:-1], len(self.channels), dtype=torch.float64)
-        return sums.index_add_(-1, self.part, values.double()) / self.channels
-
-    def spread(self, values: Tensor) -> Tensor:
-        return values[..., self.part]
-
-    def distances(self, standardised: Tensor, known: Tensor) -> Tensor:
-        beyond = PLAIN_UP_TO * (standardised / PLAIN_UP_TO).clamp_min(1).log()
-        parts = self.means(standardised.clamp_max(PLAIN_UP_TO) + beyond)
-        parts = torch.where(known, parts, torch.nan)
-        return torch.cat([parts, parts.nanmean(-1, keepdim=True)], -1)
-
-    def floored(self, variance: Tensor) -> Tensor:
-        """Return variances that are nowhere far below those of their part."""
-        least = torch.stack([part.median(-1).values for part in variance.split(self._sizes, -1)], -1)
-        return torch.maximum(variance, self.spread(least * LEAST_SHARE)).clamp_min(1e-30)
-
-    @property
-    def _sizes(self) -> list[int]:
-        return self.channels.long().tolist()
-
-
-def _log_moments(distances: Tensor) -> Tensor:
-    """Return mean, standard deviation and skewness of the logarithm of distances (batches, parts), (parts, 3)."""
-    logs = distances.log()
-    mean, std, count = logs.mean(0), logs.std(0), len(logs)
-    shape = _gamma_shape(std)
-    gamma_skew = -(shape**-2 + shape**-3) / std**3
-    seen = ((logs - mean) / std).pow(3).mean(0)
-    skew = (count * seen + PRIOR_BATCHES * gamma_skew) / (count + PRIOR_BATCHES)
-    # Parts that do not vary have no distances; zeros stand for them, which files may hold.
-    return torch.stack([mean, std, skew], -1).nan_to_num(0, 0, 0)
-
-
-def _smoothed(logs: Tensor, sizes: Sequence[int], counts: Sequence[int]) -> Tensor:
-    """Return what distances at a size are like, helped by the sizes beside it, which have more or as many batches."""
-    smooth = logs.clone()
-    for i in range(1, len(sizes) - 1):
-        share = math.log(sizes[i] / sizes[i - 1]) / math.log(sizes[i + 1] / sizes[i - 1])
-        between = torch.lerp(logs[i - 1], logs[i + 1], share)
-        own = counts[i] / (counts[i] + min(counts[i - 1], counts[i + 1]))
-        seen = (logs[i - 1 : i + 2, :, 1] > 0).all(0)[:, None]
-        smooth[i] = torch.where(seen, torch.lerp(between, logs[i], own), logs[i])
-    return smooth
-
-
-def _shares(pool: _Pool, variance: Tensor, wholes: Tensor, halves: Tensor | None) -> Tensor:
-    """Return the share of a part's variance that the mean of a batch's two halves has in common with the batch, (2L,).
-
-    Args:
-        pool: Averages over the channels of every part.
-        variance: The variance of coordinates between batches, (2C,).
-        wholes: Deviations of batches, (pairs, 2C).
-        halves: Coordinates of their halves, two by two, (2 pairs, 2C).
-    """
-    common = torch.zeros_like(pool.channels)
-    if halves is not None and len(wholes):
-        means = halves.double().unflatten(0, (-1, 2)).mean(1)
-        common = pool.means((wholes * (means - means.mean(0)) / variance).sum(0))
-        if len(wholes) > 1:
-            common = common * (len(wholes) / (len(wholes) - 1))
-    return ((common + PRIOR_PAIRS) / (len(wholes) + PRIOR_PAIRS)).clamp(0, 1)
-
-
-def _moments(distances: Tensor, pool: _Pool, standardised: Tensor) -> Tensor:
-    """Return `TrainingBatches.moments` from distances, (batches, parts), and standardised deviations, (batches, 2C)."""
-    mean, variance = distances.mean(0), distances.var(0)
-    third = (distances - mean).pow(3).mean(0)
-    count = len(standardised)
-    limits, whole = [], standardised.new_zeros(count, count)
-    for part, channels in zip(standardised.split(pool._sizes, -1), pool._sizes, strict=True):
-        gram = part @ part.T / channels
-        limits.append(_limits(gram))
-        whole += gram / len(pool._sizes)
-    limits.append(_limits(whole))
-    return torch.cat([torch.stack([mean, variance, third], -1), torch.stack(limits)], -1).nan_to_num(0, 0, 0)
-
-
-def _limits(gram: Tensor) -> Tensor:
-    """Return variance and third cumulant of the quadratic form in normal variables with these inner products.
-
-    Products of different batches alone: those with themselves would count the batches' own kurtosis.
-    """
-    count = len(gram)
-    off = gram - gram.diag().diag()
-    variance = 2 * off.square().sum() / (count * (count - 1))
-    third = 8 * ((off @ off) * off).sum() / (count * (count - 1) * (count - 2))
-    return torch.stack([variance, third.clamp_min(0)])
-
-
 def _log_tail(logs: np.ndarray, mean: np.ndarray, std: np.ndarray, skew: np.ndarray, count: int) -> np.ndarray:
     """Return tails of distributions of logarithms with these moments, which so many batches told.
 
@@ -390,15 +234,10 @@ def _log_tail(logs: np.ndarray, mean: np.ndarray, std: np.ndarray, skew: np.ndar
     standard = (logs - mean) / std
     tail = np.maximum(stats.t.sf(standard / math.sqrt(1 + 1 / count), count - 1), 1e-300)
     standard = np.where(standard > 0, stats.norm.isf(tail), standard)
-    shape = _gamma_shape(std)
+    shape = gamma_shape(std)
     gamma = stats.gamma.sf(np.exp(std * standard + special.digamma(shape)), shape)
     found: np.ndarray = np.where(skew < 0, gamma, _pearson_tail(standard, np.maximum(skew, 0)))
     return found
-
-
-def _gamma_shape(std: Any) -> Any:
-    """Return the shape of a gamma variable whose logarithm has this standard deviation, nearly."""
-    return (1 + (1 + 2 * std**2) ** 0.5) / (2 * std**2)  # where 1/k + 1/(2 k^2), about trigamma(k), is the variance
 
 
 def _pearson_tail(standard: np.ndarray, skew: np.ndarray) -> np.ndarray:

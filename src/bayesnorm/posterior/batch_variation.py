@@ -1,0 +1,166 @@
+"""Learn from the statistics of training batches of several sizes how such batches vary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .parts import Parts, tempered, with_their_mean
+
+# Batches below which nothing can be said about how they vary.
+LEAST_BATCHES = 8
+# Batches of a smaller size that are needed for a centre of their own.
+LEAST_SMALL = 8
+# Variances below this share of their part's median are taken to be that: dead channels have none.
+LEAST_SHARE = 1e-4
+# Widths at or below this are those of parts that do not vary, such as variances of single rows.
+NO_WIDTH = 1e-6
+# Pairs of a batch and its halves that a share of 1 counts for, beside those that were seen.
+PRIOR_PAIRS = 2
+# Batches that the skewness of a gamma distribution counts for, beside those that were seen.
+PRIOR_BATCHES = 64
+
+
+def variation(parts: Parts, found: Mapping[int, Tensor], halved: Sequence[int]) -> dict[str, Any] | None:
+    """Return what `TrainingBatches` holds of batches, or None where there are too few of the largest.
+
+    Args:
+        parts: The parts of their coordinates.
+        found: Coordinates of batches, (batches, 2C), by size.
+        halved: Numbers of the largest batches whose halves are those of half the size.
+    """
+    largest = max(found)
+    if len(found[largest]) < LEAST_BATCHES:
+        return None
+    # A few batches would not tell a centre; halves of batches are there for what they share with the whole.
+    sizes = sorted(size for size, batches in found.items() if len(batches) >= LEAST_SMALL or size == largest)
+    counts = [len(found[size]) for size in sizes]
+    by_part = {size: batches.split(parts.sizes, -1) for size, batches in found.items()}
+    seen = [
+        _PartSeen({size: split[i].double() for size, split in by_part.items()}, sizes, halved)
+        for i in range(len(parts.sizes))
+    ]
+    widths = torch.stack([part.widths for part in seen], -1)
+    logs = []
+    for place, size in enumerate(sizes):
+        distances = with_their_mean(torch.stack([part.distances[size] for part in seen], -1), widths[place] > NO_WIDTH)
+        logs.append(_log_moments(distances))
+    gram = sum((part.gram for part in seen), torch.zeros_like(seen[0].gram)) / len(seen)
+    limits = torch.stack([*(_limits(part.gram) for part in seen), _limits(gram)])
+    mean = distances.mean(0)
+    own = torch.stack([mean, distances.var(0), (distances - mean).pow(3).mean(0)], -1)
+    dtype = found[largest].dtype
+    return {
+        "sizes": tuple(sizes),
+        "counts": tuple(counts),
+        "centers": torch.cat([part.centers for part in seen], -1).to(dtype),
+        "variance": torch.cat([part.variance for part in seen]).to(dtype),
+        "widths": widths,
+        "logs": _smoothed(torch.stack(logs), sizes, counts),
+        "moments": torch.cat([own, limits], -1).nan_to_num(0, 0, 0),
+        "shares": torch.stack([part.share for part in seen]),
+    }
+
+
+class _PartSeen:
+    """What batches show of one part, whose channels alone are held at a time.
+
+    Args:
+        found: Coordinates of batches, (batches, channels), by size.
+        sizes: The sizes to learn of, ascending.
+        halved: Numbers of the largest batches whose halves are those of half the size.
+    """
+
+    def __init__(self, found: dict[int, Tensor], sizes: Sequence[int], halved: Sequence[int]) -> None:
+        largest = sizes[-1]
+        batches = found[largest]
+        deviations = batches - batches.mean(0)
+        self.variance = _floored(deviations.square().sum(0) / (len(batches) - 1))
+        self.centers = torch.stack([found[size].mean(0) for size in sizes])
+        self.distances: dict[int, Tensor] = {}
+        widths = []
+        for size, center in zip(sizes, self.centers, strict=True):
+            count = len(found[size])
+            own = (found[size] - center).square() * (count / (count - 1))
+            scaled = self.variance * (largest / size)
+            width = own.new_ones(()) if size == largest else (own.mean(0) / scaled).mean()
+            if size == largest:  # the variance that a batch is measured by is that of the others
+                others = _floored((self.variance * (count - 1) - own) / (count - 2))
+            else:
+                others = scaled * width.clamp_min(NO_WIDTH)
+            left_out = own * (count / (count - 1)) / (others * (1 + 1 / (count - 1)))
+            self.distances[size] = tempered(left_out).mean(-1)
+            widths.append(width)
+        self.widths = torch.stack(widths)
+        standardised = deviations / self.variance.sqrt()
+        self.gram = standardised @ standardised.T / standardised.shape[-1]
+        self.share = _share(standardised[list(halved)], found.get(largest // 2), self.variance)
+
+
+def gamma_shape(std: Any) -> Any:
+    """Return the shape of a gamma variable whose logarithm has this standard deviation, nearly."""
+    return (1 + (1 + 2 * std**2) ** 0.5) / (2 * std**2)  # where 1/k + 1/(2 k^2), about trigamma(k), is the variance
+
+
+def _floored(variance: Tensor) -> Tensor:
+    """Return the variances of a part's channels, (..., channels), none of them far below the others."""
+    least = variance.median(-1, keepdim=True).values
+    return torch.maximum(variance, least * LEAST_SHARE).clamp_min(1e-30)
+
+
+def _share(wholes: Tensor, halves: Tensor | None, variance: Tensor) -> Tensor:
+    """Return the share of the variance that the mean of a batch's two halves has in common with the batch.
+
+    Args:
+        wholes: Standardised deviations of batches, (pairs, channels).
+        halves: Coordinates of their halves, two by two, (2 pairs, channels).
+        variance: The variance between batches, (channels,).
+    """
+    pairs, common = len(wholes), 0.0
+    if halves is not None and pairs > 1:
+        means = halves.unflatten(0, (-1, 2)).mean(1)
+        products = wholes * (means - means.mean(0)) / variance.sqrt()
+        common = products.mean(-1).sum() * (pairs / (pairs - 1))
+    else:
+        pairs = 0
+    return ((common + wholes.new_tensor(PRIOR_PAIRS)) / (pairs + PRIOR_PAIRS)).clamp(0, 1)
+
+
+def _log_moments(distances: Tensor) -> Tensor:
+    """Return mean, standard deviation and skewness of the logarithm of distances (batches, parts), (parts, 3)."""
+    logs = distances.log()
+    mean, std, count = logs.mean(0), logs.std(0), len(logs)
+    shape = gamma_shape(std)
+    gamma_skew = -(shape**-2 + shape**-3) / std**3
+    seen = ((logs - mean) / std).pow(3).mean(0)
+    skew = (count * seen + PRIOR_BATCHES * gamma_skew) / (count + PRIOR_BATCHES)
+    # Parts that do not vary have no distances; zeros stand for them, which files may hold.
+    return torch.stack([mean, std, skew], -1).nan_to_num(0, 0, 0)
+
+
+def _smoothed(logs: Tensor, sizes: Sequence[int], counts: Sequence[int]) -> Tensor:
+    """Return what distances at a size are like, helped by the sizes beside it, which have more or as many batches."""
+    smooth = logs.clone()
+    for i in range(1, len(sizes) - 1):
+        share = math.log(sizes[i] / sizes[i - 1]) / math.log(sizes[i + 1] / sizes[i - 1])
+        between = torch.lerp(logs[i - 1], logs[i + 1], share)
+        own = counts[i] / (counts[i] + min(counts[i - 1], counts[i + 1]))
+        seen = (logs[i - 1 : i + 2, :, 1] > 0).all(0)[:, None]
+        smooth[i] = torch.where(seen, torch.lerp(between, logs[i], own), logs[i])
+    return smooth
+
+
+def _limits(gram: Tensor) -> Tensor:
+    """Return variance and third cumulant of the quadratic form in normal variables with these inner products.
+
+    Products of different batches alone: those with themselves would count the batches' own kurtosis.
+    """
+    count = len(gram)
+    off = gram - gram.diag().diag()
+    variance = 2 * off.square().sum() / (count * (count - 1))
+    third = 8 * ((off @ off) * off).sum() / (count * (count - 1) * (count - 2))
+    return torch.stack([variance, third.clamp_min(0)])
