@@ -68,6 +68,17 @@ def test_two_parts_are_as_their_union_and_the_order_does_not_matter():
     assert parts.original is posterior
 
 
+def test_it_shows_how_far_each_layer_moved():
+    x = fresh(256, 3) * 2  # which a linear layer without bias doubles
+    first, *others = bn.adapt(fitted(), x, strength=1.0).moves
+    assert [first.name, *(layer.name for layer in others)] == ["1", "4", "7"]
+    assert first.strength == (1, 1)
+    assert first.spread_ratio == pytest.approx(2, rel=0.1)
+    assert all(layer.spread_ratio == pytest.approx(1, abs=0.15) for layer in others)
+    still = bn.adapt(fitted(), x, strength=0.0).moves
+    assert all(layer.mean_shift == 0 and layer.spread_ratio == 1 for layer in still)
+
+
 def test_few_rows_leave_more_doubt_than_many():
     x = moved_rows(256)
     few, many = bn.adapt(fitted(), x[:8]), bn.adapt(fitted(), x)

@@ -13,6 +13,7 @@ the variance of its fluctuations. `shift.adapt` says how w is found.
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -50,6 +51,24 @@ class Adaptation:
         return {"shift": self.shift, "noise": self.noise, "strength": self.strength}
 
 
+@dataclass(frozen=True)
+class LayerMove:
+    """How far one layer's statistics were moved.
+
+    Args:
+        name: The layer's name in the network.
+        mean_shift: How far its means moved, in standard deviations of what they are in training; root mean square over
+            channels.
+        spread_ratio: How much larger its standard deviations became; geometric mean over channels.
+        strength: Which share of the shift of its means, and of its log-variances, was believed.
+    """
+
+    name: str
+    mean_shift: float
+    spread_ratio: float
+    strength: tuple[float, float]
+
+
 @dataclass(frozen=True, eq=False)
 class AdaptedPosterior(BatchNormPosterior):
     """A posterior whose location was moved by new rows, and whose fluctuations hold what they leave uncertain.
@@ -72,6 +91,23 @@ class AdaptedPosterior(BatchNormPosterior):
     @property
     def location(self) -> Tensor:
         return super().location + self.moved
+
+    @property
+    def moves(self) -> tuple[LayerMove, ...]:
+        """How far every layer was moved, in running order."""
+        sizes = [layer.channels for layer in self.layers]
+        log_var = self.batch_mean.double().chunk(2)[1].split(sizes)
+        by_mean, by_log_var = (part.double().split(sizes) for part in self.moved.chunk(2))
+        of_means, of_log_vars = self.adaptation.strength.chunk(2)
+        return tuple(
+            LayerMove(
+                layer.name,
+                float((by_mean[i].square() / log_var[i].exp()).mean().sqrt()),
+                math.exp(0.5 * float(by_log_var[i].mean())),
+                (float(of_means[i]), float(of_log_vars[i])),
+            )
+            for i, layer in enumerate(self.layers)
+        )
 
     def at_batch_size(self, batch_size: float) -> Self:
         """Return the posterior whose original has another effective batch size, moved by the same rows."""
