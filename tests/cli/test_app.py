@@ -31,7 +31,7 @@ def test_version(bayesnorm):
 def test_help(bayesnorm, arguments):
     ended = bayesnorm(*arguments)
     assert ended.code == 0
-    for word in ("fit", "predict", "report", "data", "--version", "--debug"):
+    for word in ("fit", "predict", "drift", "report", "data", "--version", "--debug"):
         assert word in ended.out
 
 

@@ -96,6 +96,7 @@ def test_a_file_of_predictions(bayesnorm, refuses, regression_run, new, tmp_path
     assert out.read_text() == "mine"
     told = json.loads(bayesnorm(*arguments, "--force", "--json", "--level", 0.8).out)
     unlike = sum(row["unlike"] == "True" for row in parse(out.read_text()))
+    assert told.pop("drift").keys() == {"drifted", "p_value", "moved"}
     assert told == {"rows": 25, "unlike": unlike, "out": str(out), "task": "regression", "level": 0.8}
 
 

@@ -37,6 +37,9 @@ PUBLIC = {
     "BatchSizeCurve": plots.BatchSizeCurve(np.array([8, 16]), np.array([-1.0, 0.0]), np.array([0.4, 0.5])),
     "CalibrationPlot": plots.CalibrationPlot.of(REGRESSION, REAL),
     "CoveragePlot": plots.CoveragePlot.of(REGRESSION, REAL),
+    "DriftLayers": plots.DriftLayers(
+        ("1", "4"), np.array([1e-9, 0.4]), np.array([0.8, 0.1]), start="1", overall=1e-8, rows=20
+    ),
     "EntropyPlot": plots.EntropyPlot.of({"in": CLASSES, "out": CLASSES}),
     "FunctionBands": plots.FunctionBands(X, X, {0.95: (X - 1, X + 1)}, 0.5),
     "PITHistogram": plots.PITHistogram.of(REGRESSION, REAL),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from bayesnorm.report import (
     Choice,
     ClassificationTest,
     Column,
+    DriftReport,
     HeldOutRows,
     Provenance,
     RegressionTest,
@@ -21,6 +23,7 @@ from bayesnorm.report import (
     Table,
     TriedSetting,
 )
+from bayesnorm.shift import Drift, LayerDrift
 
 HOSTILE = "<script>window.stolen=1</script>"
 NAMES = ("age", HOSTILE, "town")
@@ -105,3 +108,21 @@ def make_classification() -> Callable[..., ClassificationTest]:
 @pytest.fixture
 def make_report() -> Callable[..., Report]:
     return report_of
+
+
+@pytest.fixture(scope="session")
+def drift_report() -> DriftReport:
+    """Rows of which two columns moved, and a third is missing now and then."""
+    tabular = pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
+    ColumnDrift, TableDrift = tabular.ColumnDrift, tabular.TableDrift
+    shares = (("Bonn", 0.6, 0.1), ("<b>", 0.4, 0.9))
+    number = ColumnDrift("$size$", "number", 1e-9, (0.0, 0.0), True, (50.0, 90.0), 2.0, 1.1)
+    columns = (
+        replace(number, edges=(0.0, 50.0, 100.0), training_shares=(0.5, 0.5), new_shares=(0.1, 0.9)),
+        ColumnDrift(HOSTILE, "category", 1e-5, (0.0, 0.0), True, shares=shares),
+        ColumnDrift("gaps", "number", 1e-4, (0.0, 0.5), True),
+        ColumnDrift("calm", "number", 0.5, (0.0, 0.0), False, (1.0, 1.1), 0.1, 1.0),
+    )
+    layers = tuple(LayerDrift(f"network.{i}", p, 0.3, 1.2, np.ones(2)) for i, p in ((1, 1e-7), (4, 0.2)))
+    found = TableDrift(1e-8, 60, columns, Drift(1e-8, 60, 3.0, layers), "", 0.05)
+    return DriftReport(f"{HOSTILE}.csv", HOSTILE, found, Provenance({"torch": "2"}, "a machine", "2026-01-01", "a & b"))

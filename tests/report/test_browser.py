@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from bayesnorm.report import write_report
+from bayesnorm.report import write_drift_report, write_report
 
 CHROMIUM = shutil.which("chromium")
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the Python package playwright")
@@ -14,10 +14,11 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: apt-g
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory, regression_report, classification_report):
+def files(tmp_path_factory, regression_report, classification_report, drift_report):
     folder = tmp_path_factory.mktemp("reports")
     write_report(regression_report, folder / "regression.html")
     write_report(classification_report, folder / "classification.html")
+    write_drift_report(drift_report, folder / "drift.html")
     return folder
 
 
@@ -72,7 +73,7 @@ def numbers(texts):
     return [float(text.replace("−", "-").replace(",", "")) for text in texts]
 
 
-@pytest.mark.parametrize("kind", ["regression", "classification"])
+@pytest.mark.parametrize("kind", ["regression", "classification", "drift"])
 @pytest.mark.parametrize("width", [390, 768, 1280])
 def test_nothing_is_wider_than_the_window(visit, kind, width):
     page = visit(kind, width)

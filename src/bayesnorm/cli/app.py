@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from .data_csv import data_csv
 from .data_list import data_list
 from .data_path import data_path
+from .drift import drift
 from .ending import run_commands
 from .fit import fit
 from .predict import predict
@@ -40,6 +41,7 @@ data = typer.Typer(rich_markup_mode="rich", help="Data sets: which are here, whe
 
 app.command("fit")(fit)
 app.command("predict")(predict)
+app.command("drift")(drift)
 app.command("report")(report)
 data.command("list")(data_list)
 data.command("path")(data_path)
@@ -59,6 +61,7 @@ def everything(
     bayesnorm data csv sklearn:diabetes --out diabetes.csv
     bayesnorm fit diabetes.csv --target target --out run
     bayesnorm predict run diabetes.csv --out predictions.csv
+    bayesnorm drift run diabetes.csv
     """
     context.obj["debug"] = debug
     if version:

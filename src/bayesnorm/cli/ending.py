@@ -1,8 +1,8 @@
 """How commands end, with an error told in one line.
 
-The exit code is 0 if all went well, 1 if the work failed, 2 for wrong usage, 130 after Ctrl-C, 143 after SIGTERM, and
-129 if the terminal was closed. It is 141 if whoever read the output stopped reading, as `head` does: as of a program
-that SIGPIPE ended.
+The exit code is 0 if all went well, 1 if the work failed, 2 for wrong usage, 3 if `bayesnorm drift --fail-on-drift`
+found a drift, 130 after Ctrl-C, 143 after SIGTERM, and 129 if the terminal was closed. It is 141 if whoever read the
+output stopped reading, as `head` does: as of a program that SIGPIPE ended.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..errors import BayesNormError, shortened
 from .printing import standard_output
 from .usage import UsageError
 
-FAILED, WRONG_USAGE, INTERRUPTED, UNREAD = 1, 2, 130, 141
+FAILED, WRONG_USAGE, DRIFTED, INTERRUPTED, UNREAD = 1, 2, 3, 130, 141
 
 
 def run_commands(commands: typer.Typer, name: str, arguments: Sequence[str] | None = None) -> int:

@@ -14,6 +14,7 @@ from ..errors import quoted
 from .doubt_method import DoubtMethod
 from .fit_options import FitOptions
 from .fitting import fit_run
+from .pages import WITHOUT_PAGE
 from .printing import note, show_json, show_pairs
 from .run_folder import PAGE, require_run_free
 from .spreadsheet import SpreadsheetSafe
@@ -103,7 +104,7 @@ def fit(
     if as_json:
         show_json({**facts, "out": str(out)})
     elif not quiet:
-        page = str(out / PAGE) if facts["report"] else "none: pip install 'bayesnorm[report,plots]'"
+        page = str(out / PAGE) if facts["report"] else WITHOUT_PAGE
         show_pairs({**facts["summary"], "report": page})
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import time
 from dataclasses import asdict
 from datetime import datetime
@@ -13,6 +12,7 @@ from typing import Any
 from ..errors import BayesNormError
 from ..files import write_bytes
 from .fit_options import FitOptions
+from .pages import can_write_pages
 from .predictions import rows_of
 from .report_json import json_value
 from .run_folder import CONTENTS, MODEL, PAGE, TEST, new_run, write_facts, write_json
@@ -82,7 +82,7 @@ def fit_run(
         write_bytes(folder / TEST, written.to_csv(index=False, lineterminator="\n").encode())
         values = json_value(report.content)
         write_json(folder / CONTENTS, values)
-        has_page = importlib.util.find_spec("jinja2") is not None and importlib.util.find_spec("matplotlib") is not None
+        has_page = can_write_pages()
         if has_page:
             from ..report import write_report
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -12,13 +13,14 @@ import typer
 
 from ..errors import BayesNormError
 from ..files import replacing
+from .drift import told
 from .file_columns import require_columns, typed
 from .overwriting import require_free
 from .predictions import predict_rows
 from .printing import note, show_json, standard_output
 from .run_folder import MODEL, read_facts
 from .spreadsheet import SpreadsheetSafe, harmless_table
-from .tables import open_table, read_chunks
+from .tables import open_table, pandas, read_chunks
 from .usage import UsageError
 
 # What stands for standard output.
@@ -26,6 +28,9 @@ STDOUT = Path("-")
 
 # Size of a file above which it takes --max-size to read it part by part.
 MOST_MIB_IN_PARTS = 65536
+
+# Rows, the first of a file, that are held against those of training; about so many.
+MOST_COMPARED = 10_000
 
 # Rows at a time: draws of more no longer fit into the processor's cache.
 CHUNK = 2_000
@@ -66,19 +71,37 @@ def predict(
 
     model = load(run / MODEL)
     rows = unlike = 0
+    compared: list[Any] = []
     with contextlib.closing(read_chunks(file, list(kinds), CHUNK)) as parts, _opened(out) as target:
         for part in parts:
             inputs, _ = typed(part, data, kinds=kinds, decimal=file.decimal)
+            if model.training_columns_ is not None and rows < MOST_COMPARED:
+                compared.append(inputs)
             found = predict_rows(model, inputs, level)
             shown = harmless_table(found) if spreadsheet_safe else found
             shown.to_csv(target, index=False, header=rows == 0, lineterminator="\n")
             rows, unlike = rows + len(found), unlike + int(found["unlike"].sum())
+    drift = model.drift(pandas().concat(compared)) if compared else None
     if as_json:
-        told: dict[str, Any] = {"rows": rows, "unlike": unlike, "out": str(out), "task": facts["task"]}
-        show_json({**told, "level": level} if facts["task"] == "regression" else told)
-    elif out != STDOUT:
+        summary: dict[str, Any] = {"rows": rows, "unlike": unlike, "out": str(out), "task": facts["task"]}
+        summary["drift"] = None if drift is None else told(drift)
+        show_json({**summary, "level": level} if facts["task"] == "regression" else summary)
+        return
+    if out != STDOUT:
         odd = f"; {unlike:,} of them are unlike the training rows, see the column `unlike`" if unlike else ""
         note(f"wrote {rows:,} predictions to {out}{odd}")
+    if drift is not None and (drift.drifted or out != STDOUT):
+        note(_drift_line(drift, rows, shlex.join(["bayesnorm", "drift", str(run), str(data)])))
+
+
+def _drift_line(drift: Any, rows: int, command: str) -> str:
+    """Say in one line whether the rows as a whole are like those of training."""
+    from ..report.drift_words import moved_words
+
+    which = "taken together, the rows" if drift.rows == rows else f"taken together, the first {drift.rows:,} rows"
+    if not drift.drifted:
+        return f"{which} are like the training rows"
+    return f"{which} are unlike the training rows; moved: {moved_words(drift)}; `{command}` says more"
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from .signals import uninterrupted
 from .task import Task
 
 MODEL, FACTS, TEST, CONTENTS, PAGE = "model.bayesnorm", "run.json", "test_predictions.csv", "report.json", "report.html"
+DRIFT_PAGE = "drift.html"
 FORMAT = "bayesnorm-run"
 # What commands take from a run's facts.
 USED = {"columns": listed(record(name=text, kind=one_of("number", "category")), least=1), "task": one_of(*Task)}

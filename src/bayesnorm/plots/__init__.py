@@ -9,6 +9,7 @@ from . import style as style
 from .batch_size_curve import BatchSizeCurve as BatchSizeCurve
 from .calibration import CalibrationPlot as CalibrationPlot, PITHistogram as PITHistogram
 from .coverage import CoveragePlot as CoveragePlot
+from .drift_layers import DriftLayers as DriftLayers
 from .entropy_cdf import EntropyPlot as EntropyPlot
 from .function_bands import FunctionBands as FunctionBands
 from .grid import Plot as Plot, draw_grid as draw_grid

@@ -3,6 +3,7 @@
 write_report(Report(...), "report.html")
 """
 
+from . import drift_words as drift_words
 from .classification import ClassificationScores as ClassificationScores, ClassificationTest as ClassificationTest
 from .contents import (
     Choice as Choice,
@@ -13,6 +14,7 @@ from .contents import (
     Table as Table,
     TriedSetting as TriedSetting,
 )
+from .drift_page import DriftReport as DriftReport, write_drift_report as write_drift_report
 from .headlines import advice as advice, verdicts as verdicts
 from .page import render as render, write_report as write_report
 from .regression import RegressionScores as RegressionScores, RegressionTest as RegressionTest

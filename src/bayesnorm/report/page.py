@@ -42,14 +42,18 @@ def write_report(report: Report, path: str | os.PathLike[str]) -> None:
 
 def render(report: Report) -> str:
     """Return the page as HTML."""
+    return rendered("page.html", **_context(report))
+
+
+def rendered(template: str, **context: Any) -> str:
+    """Return a template that lies beside this file, filled in, with the style sheet of all pages."""
     try:
         from jinja2 import Environment, StrictUndefined
     except ImportError as error:
         raise MissingExtraError("reports need jinja2: pip install 'bayesnorm[report]'.") from error
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {each.__name__: each for each in (number, percent, count, duration, unbroken)}
-    template = environment.from_string(_text("page.html"))
-    return template.render(**_context(report))
+    return environment.from_string(_text(template)).render(css=_css(), **context)
 
 
 def _context(report: Report) -> dict[str, Any]:
@@ -62,7 +66,6 @@ def _context(report: Report) -> dict[str, Any]:
     return {
         "report": report,
         "title": report.title or f"{table.target.name} from {table.file}",
-        "css": _css(),
         "script": script,
         # Only this script may run: whatever a cell of the table may hold, the browser refuses it.
         "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),

@@ -36,6 +36,9 @@ MANY = 500
 GROUP = 25
 
 
+Group = Literal["prediction", "doubt", "drift"]
+
+
 class TitledPlot(Plot, Protocol):
     """A plot that says what one should see in it."""
 
@@ -54,7 +57,7 @@ class PagePicture:
         caption: Text that says what it shows, and what was measured.
     """
 
-    group: Literal["prediction", "doubt"]
+    group: Group
     title: str
     svg: str
     caption: str
@@ -75,34 +78,34 @@ def _regression(test: RegressionTest) -> tuple[PagePicture, ...]:
     doubt = UncertaintyErrorPlot.of_arrays(error, test.std, test.constant_std)
     retention = RetentionPlot.of_arrays({"doubt": test.std}, np.abs(error), score="mean absolute error")
     return (
-        _picture(
+        page_picture(
             "prediction",
             PredictedTruePlot.from_test(test),
             f"Each point is a held-out row, the line through it its {level} interval; crosses lie outside.{shown}",
         ),
-        _picture(
+        page_picture(
             "prediction",
             ResidualPlot.from_test(test),
             "Points above the line were predicted too low, points below it too high. A bend or a slope would mean that "
             "the model misses something that its inputs could tell.",
         ),
-        _picture(
+        page_picture(
             "doubt",
             calibration,
             f"Below the diagonal the model is too sure, above it too cautious. Now: {calibration.summary}.",
         ),
-        _picture(
+        page_picture(
             "doubt",
             coverage,
             f"Rows in groups, from the least doubt to the most. Now: {coverage.summary}.",
         ),
-        _picture(
+        page_picture(
             "doubt",
             doubt,
             "Rows from the least doubt to the most. The bands are what the model expects of its errors, the dashed "
             f"lines what one error bar for all would. Now: {doubt.summary}.",
         ),
-        _picture(
+        page_picture(
             "doubt",
             retention,
             "Hand the most doubted rows to an expert, and this is the error of the rest. The closer to the dotted "
@@ -121,18 +124,18 @@ def _classification(test: ClassificationTest) -> tuple[PagePicture, ...]:
     }
     entropy = EntropyPlot.of(parts, title="Mistakes should be doubted more")
     return (
-        _picture(
+        page_picture(
             "doubt",
             reliability,
             "Rows grouped by how sure the model is. Below the diagonal it is too sure, above it too modest. "
             f"Now: right {percent(float(test.right.mean()), 1)}, sure {percent(float(test.confidence.mean()), 1)}.",
         ),
-        _picture(
+        page_picture(
             "doubt",
             entropy,
             "Share of rows with at most so much doubt. The farther the mistakes’ line lies to the right, the better.",
         ),
-        _picture(
+        page_picture(
             "doubt",
             retention,
             "Hand the most doubted rows to an expert, and this is the error rate of the rest. The closer to the dotted "
@@ -147,8 +150,9 @@ def _gain(curve: RetentionPlot) -> str:
     return "" if ratio is None else f"Now: {percent(ratio)} of what a perfect order would gain."
 
 
-def _picture(group: Literal["prediction", "doubt"], plot: TitledPlot, caption: str) -> PagePicture:
-    svg = themed_svg(lambda: _draw(plot), f"{plot.title}. {caption}", type(plot).__name__)
+def page_picture(group: Group, plot: TitledPlot, caption: str, prefix: str = "") -> PagePicture:
+    """Draw a plot for a page; a prefix of its ids has to be given where the page has several of its kind."""
+    svg = themed_svg(lambda: _draw(plot), f"{plot.title}. {caption}", prefix or type(plot).__name__)
     return PagePicture(group, plot.title, svg, caption)
 
 

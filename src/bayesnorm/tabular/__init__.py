@@ -13,3 +13,4 @@ from .loading import load as load
 from .preprocessing import Preprocessing as Preprocessing
 from .regressor import BayesNormRegressor as BayesNormRegressor
 from .search_results import NetworkSetting as NetworkSetting, OutOfFold as OutOfFold, Selection as Selection
+from .table_drift import ColumnDrift as ColumnDrift, TableDrift as TableDrift

@@ -51,8 +51,8 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
 
     Attributes:
         classes_: The labels, in the order of probabilities.
-        posterior_, selection_, preprocessing_, likeness_, n_features_in_, feature_names_in_, seed_: The same as in
-            `BayesNormRegressor`.
+        posterior_, selection_, preprocessing_, likeness_, training_columns_, n_features_in_, feature_names_in_, seed_:
+            The same as in `BayesNormRegressor`.
     """
 
     temperature: float | None = None

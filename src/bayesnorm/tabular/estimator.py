@@ -12,26 +12,30 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 from torch import Tensor
 
 from ..engines import MonteCarlo
-from ..errors import InputError
+from ..errors import BayesNormError, InputError
 from ..likelihoods import Likelihood
 from ..posterior import Posterior
 from ..predictive import Predictive
+from ..shift import adapt, drift
 from .choosing import Chooser
 from .likeness import Likeness
 from .model_file import write_estimator
+from .networks import BATCH_STATISTICS
 from .parameters import check_parameters
 from .preprocessing import Preprocessing
 from .restoring import posterior_from, posterior_parts
 from .search_plan import folds_for, plan_for
 from .search_results import Selection
+from .table_drift import TableDrift, column_drift, table_drift
 from .targets import Targets
 from .trainer import Trainer
+from .training_columns import TrainingColumns, table_values
 from .training_rows import as_input_errors, check_frame, row_weights
 
 # Number of folds that likeness is measured by where cross-validation was not wanted.
@@ -65,6 +69,7 @@ class TabularEstimator(BaseEstimator):
     selection_: Selection = field(init=False)
     preprocessing_: Preprocessing = field(init=False)
     likeness_: Likeness = field(init=False)
+    training_columns_: TrainingColumns | None = field(init=False)
     n_features_in_: int = field(init=False)
     seed_: int = field(init=False)
 
@@ -91,6 +96,7 @@ class TabularEstimator(BaseEstimator):
         targets = self._targets(y, kept, weights)
         X = X.iloc[kept] if isinstance(X, pd.DataFrame) else np.asarray(X)[kept]
         self.preprocessing_ = Preprocessing.fit(X)
+        self.training_columns_ = TrainingColumns.fit(self.preprocessing_, X)
         features = self.preprocessing_.transform(X)
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
         classes = targets.values.numpy() if targets.values.dim() == 1 else None
@@ -162,9 +168,61 @@ class TabularEstimator(BaseEstimator):
         features, unseen = self._features_of(X)
         predictive = self._predictive_of(features)
         frame = pd.DataFrame(self._doubt_columns(predictive), index=X.index if isinstance(X, pd.DataFrame) else None)
-        frame["unlike"] = self.likeness_.unlike(features) | (np.array(unseen, dtype=object) != "")
+        frame["unlike"] = self._unlike(features, unseen)
         frame["unseen"] = unseen
         return predictive, frame
+
+    def drift(self, X: Any) -> TableDrift:
+        """Test whether new rows are like the training rows: overall, in each column, and in the network.
+
+        No targets are needed. Columns are held against what the estimator remembers of those of training
+        (`training_columns.py`, an exact test in `two_samples.py`), and the rows as a whole against training batches
+        (`bayesnorm.drift`). Methods "dropout" and "ensemble" have no batch statistics: then columns are all there is,
+        as `without_network` says. An adapted estimator compares with what it was adapted to in the network, but its
+        columns with those of training.
+
+        Args:
+            X: A table with the columns of training, one row or more.
+        """
+        features, unseen = self._features_of(X)
+        trained = getattr(self, "training_columns_", None)
+        if trained is None:
+            raise BayesNormError(
+                "drift: this estimator was fitted by an earlier version, which kept nothing to compare columns with; "
+                "fitting it again would work."
+            )
+        values = table_values(self.preprocessing_, X)
+        columns = [
+            column_drift(*each) for each in zip(self.preprocessing_.columns, trained.columns, values, strict=True)
+        ]
+        network, why = None, f"method {self.method!r} keeps no batch statistics to compare with"
+        if self.method in BATCH_STATISTICS:
+            try:
+                network, why = drift(self.posterior_, _inputs(features)), ""
+            except BayesNormError as error:
+                why = str(error)
+        return table_drift(columns, network, why, self._unlike(features, unseen))
+
+    def adapt(self, X: Any, *, strength: float | None = None) -> Self:
+        """Return a new estimator whose posterior is moved to the world that unlabelled rows come from.
+
+        See `bayesnorm.adapt`; this one stays as it is. Statistics of batch norm are all that moves: preprocessing,
+        which rows are unlike those of training, noise, effective batch size and the levels of intervals stay those of
+        training, so that intervals hold what they say only as far as errors after adapting are what they were.
+
+        Args:
+            X: A table with the columns of training, such as will be predicted.
+            strength: Which share of the shift to believe at every layer, 0 to 1; None decides by the rows.
+        """
+        features, _ = self._features_of(X)
+        if self.method not in BATCH_STATISTICS:
+            raise BayesNormError(
+                f"method: {self.method!r} has no batch statistics that could be adapted; "
+                f"{', '.join(BATCH_STATISTICS[:-1])} or {BATCH_STATISTICS[-1]} would work."
+            )
+        found = clone(self)
+        vars(found).update(vars(self), posterior_=adapt(self.posterior_, _inputs(features), strength=strength))
+        return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator as one safetensors file, without any training rows.
@@ -175,9 +233,11 @@ class TabularEstimator(BaseEstimator):
 
     def _predictive_of(self, features: NDArray[np.float64]) -> Predictive:
         """Return the predictive distribution of rows with these features."""
-        # float32, as in training; the network's own arithmetic is in double precision.
-        x = torch.from_numpy(features).float().double()
-        return self.posterior_.predict(x, MonteCarlo(self._draws), seed=self.seed_)
+        return self.posterior_.predict(_inputs(features), MonteCarlo(self._draws), seed=self.seed_)
+
+    def _unlike(self, features: NDArray[np.float64], unseen: list[str]) -> NDArray[np.bool_]:
+        """Return which rows are unlike those of training, or hold what they never did."""
+        return self.likeness_.unlike(features) | (np.array(unseen, dtype=object) != "")
 
     @property
     def _draws(self) -> int:
@@ -221,3 +281,8 @@ class TabularEstimator(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")
+
+
+def _inputs(features: NDArray[np.float64]) -> Tensor:
+    """Return features as the network takes them: float32, as in training, but its own arithmetic is in double."""
+    return torch.from_numpy(features).float().double()

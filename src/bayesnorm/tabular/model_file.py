@@ -23,6 +23,7 @@ from ..schema import (
     either,
     flag,
     just,
+    later,
     listed,
     mapping,
     number,
@@ -41,11 +42,14 @@ from .parameters import check_parameters
 from .preprocessing import Preprocessing
 from .restoring import DOUBLE, POSTERIOR, posterior_from, posterior_parts
 from .search_results import Selection
+from .training_columns import TrainingColumns
 
 FORMAT = "bayesnorm-tabular"
 
-POSTERIORS = {method: method if method in ("dropout", "ensemble") else "batchnorm" for method in METHODS}
-"""The kind of posterior that each method makes."""
+POSTERIORS = {
+    method: (method,) if method in ("dropout", "ensemble") else ("batchnorm", "adapted") for method in METHODS
+}
+"""The kinds of posterior that each method may have."""
 
 # Bytes that labels may take; a dtype of text says how long the longest one may be.
 LARGEST_LABELS = 2**26
@@ -64,6 +68,7 @@ _FILE = record(
     outputs=optional(whole(1)),
     flat=optional(flag),
     posterior=POSTERIOR,
+    training_columns=later(anything),
 )
 """What the JSON of a file consists of."""
 
@@ -90,6 +95,8 @@ def write_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
         "flat": getattr(estimator, "_flat", None),
         "posterior": posterior,
     }
+    if estimator.training_columns_ is not None:
+        config["training_columns"] = estimator.training_columns_.config()
     levels = getattr(estimator, "interval_levels_", None)
     if levels is not None:
         tensors["interval_levels"] = torch.from_numpy(levels.own)
@@ -119,8 +126,11 @@ def _restored(tensors: dict[str, torch.Tensor], config: dict[str, Any], classes:
     """Return the fitted estimator that tensors and JSON values of a file describe."""
     _FILE(config, "config")
     estimator, described = _unfitted(config, classes), config["posterior"]
-    one_of(POSTERIORS[estimator.method])(described["kind"], "posterior.kind")
+    one_of(*POSTERIORS[estimator.method])(described["kind"], "posterior.kind")
     estimator.preprocessing_ = Preprocessing.from_config(config["preprocessing"])
+    estimator.training_columns_ = None
+    if "training_columns" in config:
+        estimator.training_columns_ = TrainingColumns.from_config(config["training_columns"], estimator.preprocessing_)
     estimator.selection_ = Selection.from_config(config["selection"])
     features, columns = len(estimator.preprocessing_.mean), len(estimator.preprocessing_.columns)
     whole(features, features)(described["inputs"], "posterior.inputs")

@@ -13,7 +13,9 @@ from ..nets import paper_mlp
 from ..network import isolated_torch_randomness
 from ..posterior import Posterior
 
-METHODS = ("mcbn", "gaussian", "stochastic", "dropout", "ensemble")
+BATCH_STATISTICS = ("mcbn", "gaussian", "stochastic")
+"""The methods whose posteriors are over batch statistics."""
+METHODS = (*BATCH_STATISTICS, "dropout", "ensemble")
 
 # Epsilon of batch norm; units that are constant on a batch stay finite.
 EPS = 1e-5

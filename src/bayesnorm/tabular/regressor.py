@@ -58,6 +58,7 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         preprocessing_: What turns tables into inputs of the network.
         interval_levels_: How wide intervals have to be, from held-out rows; None without cross-validation.
         likeness_: What rows are compared with to find those unlike training.
+        training_columns_: What `drift` compares columns with; None for files of earlier versions.
         n_features_in_, feature_names_in_: Number and names of the columns of training.
         n_outputs_: Number of targets per row.
         seed_: Seed that all random numbers came from.

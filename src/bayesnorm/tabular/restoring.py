@@ -25,7 +25,7 @@ SCALES = ("x_mean", "x_std", "y_mean", "y_std")
 POSTERIOR = record(
     inputs=whole(1),
     outputs=whole(1),
-    kind=one_of("batchnorm", "dropout", "ensemble"),
+    kind=one_of("batchnorm", "adapted", "dropout", "ensemble"),
     config=anything,  # each kind of posterior says itself what it consists of, and so does a likelihood
     likelihood=anything,
 )

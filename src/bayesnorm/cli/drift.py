@@ -1,0 +1,77 @@
+"""`bayesnorm drift`: whether new rows are like the rows that a model was trained on."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..files import require_writable
+from .ending import DRIFTED
+from .file_columns import require_columns, typed
+from .pages import WITHOUT_PAGE, can_write_pages
+from .printing import note, show_json, show_pairs
+from .report_json import json_value
+from .run_folder import DRIFT_PAGE, MODEL, read_facts
+from .tables import MOST_MIB, open_table, read_chunks
+from .versions import all_versions, cpu_name
+
+
+def drift(
+    run: Annotated[Path, typer.Argument(help="A folder that `bayesnorm fit --out` made.")],
+    data: Annotated[Path, typer.Argument(help="A CSV, TSV or Parquet file with the columns of training.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The HTML page; without, drift.html in the run.")
+    ] = None,
+    fail_on_drift: Annotated[
+        bool, typer.Option("--fail-on-drift", help="End with exit code 3 if the rows are unlike those of training.")
+    ] = False,
+    max_size: Annotated[float, typer.Option(min=0, metavar="MIB", help="Refuse larger files.")] = MOST_MIB,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was found for machines.")] = False,
+) -> None:
+    """Say whether new rows are like the training rows: overall, column by column, and in the network.
+
+    Targets are not needed. Rows like those of training are called unlike them in at most 5 % of cases.
+
+    \b
+    bayesnorm drift run new.csv
+    bayesnorm drift run new.csv --fail-on-drift --json
+    """
+    facts = read_facts(run)
+    file = open_table(data, max_size)
+    kinds = {column["name"]: column["kind"] for column in facts["columns"]}
+    require_columns(file, list(kinds), "DATA")
+    page = run / DRIFT_PAGE if out is None else out
+    require_writable(page, "--out")
+    from ..report import DriftReport, Provenance, drift_words, write_drift_report
+    from ..tabular import load
+
+    model = load(run / MODEL)
+    (rows,) = read_chunks(file, list(kinds), None)
+    inputs, _ = typed(rows, data, kinds=kinds, decimal=file.decimal)
+    found = model.drift(inputs)
+    command = shlex.join(["bayesnorm", "drift", str(run), str(data)])
+    date = datetime.now().astimezone().date().isoformat()
+    provenance = Provenance(all_versions(), cpu_name(), date, command)
+    written = can_write_pages()
+    if written:
+        write_drift_report(DriftReport(data.name, str(facts.get("target")), found, provenance), page)
+    if as_json:
+        show_json({**told(found), "found": json_value(found), "out": str(page) if written else None})
+    else:
+        words = {"rows": f"{drift_words.headline(found)} {drift_words.chance_words(found)}"}
+        words["columns that moved"] = drift_words.moved_words(found)
+        words |= {f"  {column.name}": drift_words.column_words(column) for column in found.moved}
+        words |= {"network": drift_words.network_words(found), "single rows": drift_words.unlike_words(found)}
+        show_pairs({**words, "page": str(page) if written else WITHOUT_PAGE})
+    if found.drifted and fail_on_drift:
+        note(f"{data} is unlike the training rows, and --fail-on-drift was given")
+        raise typer.Exit(DRIFTED)
+
+
+def told(found: Any) -> dict[str, Any]:
+    """Return what a machine wants to know first."""
+    return {"drifted": found.drifted, "p_value": found.p_value, "moved": [column.name for column in found.moved]}

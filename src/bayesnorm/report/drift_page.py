@@ -1,0 +1,142 @@
+"""The page about new rows: whether they are like the training rows, which columns moved, and where in the network."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..files import write_bytes
+from ..plots import DriftLayers, style
+from .contents import Provenance
+from .drift_words import chance_words, column_words, headline, moved_words, network_words, unlike_words
+from .page import rendered
+from .pictures import PagePicture, page_picture
+from .verdict import SYMBOLS, Grade
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ..tabular import ColumnDrift, TableDrift
+
+# Columns that are drawn, and those that are listed.
+MOST_PICTURES, MOST_COLUMNS = 12, 200
+
+# Categories in a picture, and characters of a name there.
+MOST_BARS, LONGEST = 10, 18
+
+
+@dataclass(frozen=True)
+class DriftReport:
+    """What the page shows.
+
+    Args:
+        file: Name of the new rows' file.
+        target: Name of what the model predicts.
+        drift: What was found.
+        provenance: How the page was made.
+    """
+
+    file: str
+    target: str
+    drift: TableDrift
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class ColumnPlot:
+    """A column's values in training and in new rows.
+
+    Args:
+        column: What has become of it.
+    """
+
+    column: ColumnDrift
+
+    @property
+    def title(self) -> str:
+        return self.column.name
+
+    def draw(self, ax: Axes | None = None) -> Axes:
+        """Draw into `ax`, or into a new figure."""
+        ax, now = style.axes(ax), style.current()
+        column = self.column
+        # A dollar sign would begin a formula.
+        plain = column.name[: 2 * LONGEST].replace("$", r"\$")
+        if column.shares:
+            order = sorted(column.shares, key=lambda each: -abs(each[2] - each[1]))[:MOST_BARS]
+            shown = [each for each in column.shares if each in order]
+            names = [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…" for name, _, _ in shown]
+            place = np.arange(len(shown))[::-1]
+            ax.barh(place + 0.2, [a for _, a, _ in shown], 0.4, color=now.model, label="training")
+            ax.barh(place - 0.2, [b for _, _, b in shown], 0.4, color=now.rival, label="new")
+            ax.set_yticks(place, [name.replace("$", r"\$") for name in names])
+            ax.set_xlabel("share of rows")
+            ax.set_ylabel(plain)
+            style.percent_axis(ax.xaxis)
+            ax.grid(visible=False, axis="y")
+        elif column.edges:
+            ax.stairs(column.training_shares, column.edges, fill=True, color=now.model, alpha=0.4, label="training")
+            ax.stairs(column.new_shares, column.edges, color=now.rival, linewidth=2, label="new")
+            ax.set_xlabel(plain)
+            ax.set_ylabel("share of rows")
+            style.percent_axis(ax.yaxis)
+            ax.set_ylim(bottom=0)
+        else:
+            ax.bar([0, 1], column.missing, color=[now.model, now.rival])
+            ax.set_xticks([0, 1], ["training", "new"])
+            ax.set_xlabel(plain)
+            ax.set_ylabel("share of missing values")
+            style.percent_axis(ax.yaxis)
+        style.headline(ax, self.title.replace("$", r"\$"))
+        if ax.get_legend_handles_labels()[0]:
+            style.legend(ax, loc="best")
+        return ax
+
+
+def write_drift_report(report: DriftReport, path: str | os.PathLike[str]) -> None:
+    """Write the page, whole or not at all.
+
+    Args:
+        report: What the page shows.
+        path: The HTML file; its folder must exist.
+    """
+    write_bytes(Path(path), render_drift(report).encode())
+
+
+def render_drift(report: DriftReport) -> str:
+    """Return the page as HTML."""
+    drift = report.drift
+    grade: Grade = "poor" if drift.drifted else "good"
+    order = sorted(drift.columns, key=lambda column: (not column.moved, column.p_value))
+    return rendered(
+        "drift.html",
+        report=report,
+        drift=drift,
+        grade=grade,
+        symbol=SYMBOLS[grade],
+        headline=headline(drift),
+        chance=chance_words(drift),
+        moved=moved_words(drift),
+        network=network_words(drift),
+        unlike=unlike_words(drift),
+        columns=[(column, column_words(column)) for column in order[:MOST_COLUMNS]],
+        pictures=[
+            page_picture("drift", ColumnPlot(column), f"{column_words(column)}.", f"Column{i}")
+            for i, column in enumerate(drift.moved[:MOST_PICTURES])
+        ],
+        layers=_layers(drift),
+    )
+
+
+def _layers(drift: TableDrift) -> PagePicture | None:
+    if drift.network is None:
+        return None
+    caption = (
+        "One bar for each batch-norm layer, as the rows run through them: the longer, the rarer such a difference is "
+        "among as many training rows. A layer sees what the ones before it make of the rows."
+    )
+    return page_picture("drift", DriftLayers.from_drift(drift.network), caption, "DriftLayers")

@@ -1,0 +1,199 @@
+"""Whether new rows of a table are like the training rows: column by column, and at the layers of the network."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..shift import Drift
+from .column_types import ColumnValues, Numbers, label
+from .preprocessing import NORMAL_RANGE, NumericColumn, TableColumn
+from .training_columns import CategoryCounts, NumberCounts, present
+from .two_samples import two_sample_chance
+
+LEVEL = 0.05
+
+# Categories, the most frequent in training and new rows together, that are compared one by one.
+MOST_CATEGORIES = 30
+
+# Bins of a column's picture at most; of n rows, twice the root of n.
+MOST_BINS = 24
+
+# What stands for all other categories, and for none at all, where shares are told.
+OTHERS, MISSING = "(others)", "(missing)"
+
+
+@dataclass(frozen=True)
+class ColumnDrift:
+    """What has become of a column.
+
+    Args:
+        name: Its name.
+        kind: "number" or "category".
+        p_value: The chance that as many training rows differ so much in this column.
+        moved: Whether it differs beyond chance, with all columns looked at, and the network, taken into account.
+        missing: The share of missing values in training, and now.
+        median: The median in training, and now; None for categories, and where there is no number.
+        shift: By how much the median moved, in units of the training values' spread (their interquartile range over
+            that of a normal distribution).
+        spread_ratio: How many times as wide as in training the values lie now.
+        shares: Of categories, or of the values of a column with few different ones, the share in training and now.
+        new_categories: Categories that training did not have, the most frequent first; at most 10.
+        new_share: The share of rows with one.
+        edges: Where bins of equal width begin and end, for numbers; the outer ones hold what lies beyond.
+        training_shares, new_shares: The share of values in each of them.
+    """
+
+    name: str
+    kind: str
+    p_value: float
+    missing: tuple[float, float]
+    moved: bool = False
+    median: tuple[float, float] | None = None
+    shift: float | None = None
+    spread_ratio: float | None = None
+    shares: tuple[tuple[str, float, float], ...] = ()
+    new_categories: tuple[str, ...] = ()
+    new_share: float = 0.0
+    edges: tuple[float, ...] = ()
+    training_shares: tuple[float, ...] = ()
+    new_shares: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class TableDrift:
+    """Whether n rows of a table are like n training rows.
+
+    Columns and network share the chance of a false alarm: rows like those of training have p < .05 in at most 5 % of
+    cases, and in as many some column that moved.
+
+    Args:
+        p_value: The chance that as many training rows differ so much, anywhere.
+        rows: n.
+        columns: What has become of each column, in the table's order.
+        network: What the network sees; None where it has nothing to compare with.
+        without_network: Why that is so, or "".
+        unlike: The share of rows that are unlike training rows each by itself (`doubt(X).unlike`); .005 is usual.
+    """
+
+    p_value: float
+    rows: int
+    columns: tuple[ColumnDrift, ...]
+    network: Drift | None
+    without_network: str
+    unlike: float
+
+    @property
+    def drifted(self) -> bool:
+        """Whether the rows are unlike those of training, beyond chance."""
+        return self.p_value < LEVEL
+
+    @property
+    def moved(self) -> tuple[ColumnDrift, ...]:
+        """The columns that moved, those that are farthest beyond chance first."""
+        return tuple(sorted((column for column in self.columns if column.moved), key=lambda column: column.p_value))
+
+
+def table_drift(
+    columns: Sequence[ColumnDrift], network: Drift | None, without_network: str, unlike: np.ndarray
+) -> TableDrift:
+    """Put together what columns and network say, so that both hold for one chance of a false alarm."""
+    order = np.argsort([column.p_value for column in columns], kind="stable")
+    sides = 1 + (network is not None)
+    found, largest = list(columns), 0.0
+    for place, which in enumerate(order):  # Holm's way of asking many questions at once
+        largest = max(largest, columns[which].p_value * (len(columns) - place) * sides)
+        found[which] = replace(columns[which], moved=largest < LEVEL)
+    best = min(1.0, columns[order[0]].p_value * len(columns) * sides)
+    p_value = best if network is None else min(best, network.p_value * sides)
+    return TableDrift(p_value, len(unlike), tuple(found), network, without_network, float(np.mean(unlike)))
+
+
+def column_drift(column: TableColumn, training: NumberCounts | CategoryCounts, values: ColumnValues) -> ColumnDrift:
+    """Compare a column of new rows, numbers or text, with that of training."""
+    if isinstance(training, CategoryCounts):
+        return _category_drift(column.name, training, [None if value is None else str(value) for value in values])
+    assert isinstance(column, NumericColumn)
+    return _number_drift(column, training, values)
+
+
+def _number_drift(column: NumericColumn, training: NumberCounts, values: Numbers) -> ColumnDrift:
+    known, before = present(values), np.array(training.counts)
+    counts, gaps = training.count(known), len(values) - len(known)
+    p_value = two_sample_chance(before, counts, ordered=True)
+    if gaps + training.missing:
+        known_or_not = np.array([before.sum(), training.missing]), np.array([len(known), gaps])
+        p_value = min(1.0, 2 * min(p_value, two_sample_chance(*known_or_not, ordered=True)))
+    found = ColumnDrift(
+        column.name,
+        "number",
+        p_value,
+        (_share(training.missing, int(before.sum()) + training.missing), _share(gaps, len(values))),
+    )
+    if column.centre is None or not len(known):
+        return found
+    if training.single:
+        found = replace(found, shares=_value_shares(training, counts))
+    else:
+        edges, shares, new_shares = _histograms(training, known)
+        found = replace(found, edges=edges, training_shares=shares, new_shares=new_shares)
+    low, middle, high = (float(q) for q in np.quantile(known, [0.25, 0.5, 0.75]))
+    scaled = column.scale > 0
+    return replace(
+        found,
+        median=(column.centre, middle),
+        shift=(middle - column.centre) / column.scale if scaled else None,
+        spread_ratio=(high - low) / NORMAL_RANGE / column.scale if scaled and len(known) > 1 else None,
+    )
+
+
+def _value_shares(training: NumberCounts, counts: np.ndarray) -> tuple[tuple[str, float, float], ...]:
+    """Return shares of single values, and of what lies between them."""
+    names = [OTHERS if place % 2 == 0 else label(value) for place, value in enumerate([*training.edges, 0.0])]
+    before, now = sum(training.counts), int(counts.sum())
+    each = zip(names, training.counts, counts.tolist(), strict=True)
+    return tuple((name, _share(a, before), _share(b, now)) for name, a, b in each if a + b)
+
+
+def _histograms(training: NumberCounts, known: Numbers) -> tuple[tuple[float, ...], ...]:
+    """Return edges of bins of equal width, and the shares of training values and of new ones in each."""
+    low, high = np.quantile(known, [0.02, 0.98])
+    bins = int(np.clip(2 * math.sqrt(len(known)), 6, MOST_BINS))
+    edges = np.linspace(min(low, training.edges[0]), max(high, training.edges[-1]), bins + 1)
+    up_to = np.cumsum(training.counts)[:-1] / sum(training.counts)
+    inner = np.interp(edges[1:-1], training.edges, up_to, left=0.0, right=1.0)
+    shares = np.diff(inner, prepend=0.0, append=1.0)
+    counts = np.bincount(np.searchsorted(edges[1:-1], known), minlength=bins)
+    return tuple(edges.tolist()), tuple(shares.tolist()), tuple((counts / len(known)).tolist())
+
+
+def _category_drift(name: str, training: CategoryCounts, values: list[str | None]) -> ColumnDrift:
+    new = Counter(values)
+    before: Counter[str | None] = Counter(training.counts)
+    before[None] = training.missing
+    total = before + new
+    ranked = sorted(total, key=lambda category: (-total[category], category is None, category or ""))
+    shown, rest = ranked[:MOST_CATEGORIES], ranked[MOST_CATEGORIES:]
+    counts = [[own[category] for category in shown] + [sum(own[c] for c in rest)] for own in (before, new)]
+    rows = sum(before.values())
+    names = [MISSING if category is None else category for category in shown] + [OTHERS]
+    unseen = [category for category, _ in new.most_common() if category is not None and not before[category]]
+    return ColumnDrift(
+        name,
+        "category",
+        two_sample_chance(*map(np.array, counts), ordered=False),
+        (_share(training.missing, rows), _share(new[None], len(values))),
+        shares=tuple(
+            (each, _share(a, rows), _share(b, len(values))) for each, a, b in zip(names, *counts, strict=True) if a + b
+        ),
+        new_categories=tuple(unseen[:10]),
+        new_share=_share(sum(new[category] for category in unseen), len(values)),
+    )
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0

@@ -1,0 +1,61 @@
+"""Whether counts of two samples in the same bins come from one distribution: an exact test, for any number of rows.
+
+Given how many rows of both lie in a bin, the new ones among them are drawn without replacement if nothing has changed.
+For every bin (every category), or every edge between bins that have an order (numbers), this gives a chance of the new
+count or one farther off. What is told is how often the smallest of these chances would be as small as it is: summed
+over all ways in which the counts could have come out, one bin after the other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special, stats
+
+Counts = NDArray[np.int64]
+
+# New rows above which, and chances below which, the sum over bins stands for the exact one, which it exceeds.
+MOST_EXACT, LEAST_EXACT = 500, 1e-9
+
+
+def two_sample_chance(training: Counts, new: Counts, *, ordered: bool) -> float:
+    """Return the p-value of counts (bins,) of new rows, given those of training rows."""
+    total = training + new
+    rows, n = int(total.sum()), int(new.sum())
+    training, new, total = (counts[total > 0] for counts in (training, new, total))
+    if n in (0, rows) or len(total) < 2:
+        return 1.0
+    inside, found = (np.cumsum(total)[:-1], np.cumsum(new)[:-1]) if ordered else (total, new)
+    tails = stats.hypergeom.cdf(found, rows, inside, n), stats.hypergeom.sf(found - 1, rows, inside, n)
+    least = float(min(1.0, 2 * np.minimum(*tails).min()))
+    bound = min(1.0, least * len(inside))
+    if n > MOST_EXACT or bound < LEAST_EXACT:
+        return bound
+    likelier = _two_sided(rows, inside, n) > least * (1 + 1e-9)
+    ways = np.zeros(n + 1)
+    ways[0] = 1.0
+    for place, count in enumerate(total):
+        own = stats.binom.pmf(np.arange(min(count, n) + 1), count, n / rows)
+        if not ordered:
+            own *= likelier[place, : len(own)]
+        ways = np.convolve(ways, own)[: n + 1]
+        if ordered and place < len(inside):
+            ways *= likelier[place]
+    kept = float(ways[n] / stats.binom.pmf(n, rows, n / rows))
+    return float(np.clip(1 - kept, least / 2, bound))
+
+
+def _two_sided(rows: int, inside: Counts, n: int) -> NDArray[np.float64]:
+    """Return the chance of each number of new rows inside, or one farther off, (places, n + 1)."""
+    taken = np.arange(n + 1)
+
+    def ways(of: NDArray[np.int64], some: NDArray[np.int64]) -> NDArray[np.float64]:
+        impossible = (some < 0) | (some > of)
+        some = np.where(impossible, 0, some)
+        logs = special.gammaln(of + 1) - special.gammaln(some + 1) - special.gammaln(of - some + 1)
+        return np.where(impossible, -np.inf, logs)
+
+    column = inside[:, None]
+    share = np.exp(ways(column, taken) + ways(rows - column, n - taken) - ways(np.array(rows), np.array(n)))
+    below, above = np.cumsum(share, 1), np.cumsum(share[:, ::-1], 1)[:, ::-1]
+    return 2 * np.minimum(below, above)

@@ -1,0 +1,102 @@
+"""`bayesnorm drift`, and what `bayesnorm predict` says of new rows as a whole."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from .conftest import houses, write_csv
+
+pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
+tabular = pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
+
+
+@pytest.fixture
+def like(tmp_path):
+    return write_csv(tmp_path / "like.csv", [line[:3] for line in houses(25, seed=1)])
+
+
+@pytest.fixture
+def moved(tmp_path):
+    """Larger houses in a town that training never had, without the column of prices."""
+    head, *lines = [line[:3] for line in houses(25, seed=1)]
+    return write_csv(tmp_path / "moved.csv", [head, *([f"{3 * float(a):.2f}", b, "Atlantis"] for a, b, _ in lines)])
+
+
+def test_rows_like_those_of_training(bayesnorm, regression_run, like, tmp_path):
+    ended = bayesnorm("drift", regression_run.run, like, "--fail-on-drift", "--out", tmp_path / "page.html")
+    assert ended.code == 0
+    assert "These 25 rows are like the training rows, as far as so few can tell." in ended.out
+    assert "no column by itself (3 looked at)" in ended.out
+    assert ended.err == ""
+    assert "No column by itself differs" in (tmp_path / "page.html").read_text()
+
+
+def test_rows_from_elsewhere(bayesnorm, regression_run, moved, tmp_path):
+    page = tmp_path / "page.html"
+    ended = bayesnorm("drift", regression_run.run, moved, "--out", page)
+    assert ended.code == 0
+    assert "These 25 rows are unlike the training rows." in ended.out
+    assert "100 % of rows hold a category that training did not have" in ended.out
+    assert "times the usual spread" in ended.out
+    text = page.read_text()
+    assert text.count("<svg") == 3  # two columns and the network
+    assert "bayesnorm drift" in text
+
+
+def test_exit_code_and_json(bayesnorm, regression_run, moved, tmp_path):
+    page = tmp_path / "page.html"
+    ended = bayesnorm("drift", regression_run.run, moved, "--out", page, "--json", "--fail-on-drift")
+    assert ended.code == 3
+    assert "is unlike the training rows, and --fail-on-drift was given" in ended.err
+    told = json.loads(ended.out)
+    assert told["drifted"] is True
+    assert told["p_value"] < 1e-6
+    assert set(told["moved"]) == {"area", "town"}
+    assert told["found"]["network"]["layers"]
+    assert told["out"] == str(page)
+
+
+def test_the_page_is_beside_the_report(bayesnorm, classification_run, tmp_path):
+    run = shutil.copytree(classification_run.run, tmp_path / "run")
+    assert bayesnorm("drift", run, classification_run.data).code == 0
+    assert (run / "drift.html").is_file()
+
+
+def test_one_row(bayesnorm, regression_run, tmp_path):
+    data = write_csv(tmp_path / "one.csv", [["area", "age", "town"], [100, 40, "Oss"]])
+    ended = bayesnorm("drift", regression_run.run, data, "--out", tmp_path / "page.html", "--fail-on-drift")
+    assert ended.code == 0, ended
+    assert "This 1 row is like the training rows" in ended.out
+
+
+def test_predict_says_it_in_one_line(bayesnorm, regression_run, like, moved, tmp_path):
+    out = tmp_path / "out.csv"
+    assert bayesnorm("predict", regression_run.run, like).err == ""
+    ended = bayesnorm("predict", regression_run.run, like, "--out", out)
+    assert ended.err.splitlines()[-1] == "taken together, the rows are like the training rows"
+    line = bayesnorm("predict", regression_run.run, moved).err
+    assert line.startswith("taken together, the rows are unlike the training rows; moved: ")
+    assert "`bayesnorm drift " in line
+    told = json.loads(bayesnorm("predict", regression_run.run, moved, "--out", out, "--force", "--json").out)
+    assert told["drift"]["drifted"] is True
+    assert set(told["drift"]["moved"]) == {"area", "town"}
+
+
+def test_a_run_of_an_earlier_version(bayesnorm, refuses, regression_run, moved, tmp_path):
+    run = shutil.copytree(regression_run.run, tmp_path / "run")
+    model = tabular.load(run / "model.bayesnorm")
+    model.training_columns_ = None
+    model.save(run / "model.bayesnorm")
+    assert "fitted by an earlier version" in (line := refuses("drift", run, moved))
+    assert "again would work" in line
+    assert bayesnorm("predict", run, moved).err == ""
+
+
+def test_refuses(refuses, regression_run, moved, tmp_path):
+    assert "is no run" in refuses("drift", tmp_path, moved)
+    assert "make it first" in refuses("drift", regression_run.run, moved, "--out", tmp_path / "no" / "page.html")
+    data = write_csv(tmp_path / "t.csv", [["area", "age", "twon"], [1, 2, "x"]])
+    assert "has no column 'town'; did you mean 'twon'" in refuses("drift", regression_run.run, data)

@@ -1,0 +1,49 @@
+"""The page about new rows: names that would break a careless page, and many columns."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+
+pytest.importorskip("jinja2", reason="needs jinja2: pip install 'bayesnorm[report]'")
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+
+from bayesnorm.report import drift_words
+from bayesnorm.report.drift_page import MOST_PICTURES, render_drift
+
+
+def test_hostile_names_stay_words(drift_report):
+    page = render_drift(drift_report)
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert "default-src 'none'" in page
+
+
+def test_every_moved_column_has_a_picture_and_ids_are_unique(drift_report):
+    page = render_drift(drift_report)
+    assert page.count("<figure>") == 4
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len({*ids})
+
+
+def test_many_columns(drift_report):
+    drift = drift_report.drift
+    many = dataclasses.replace(drift, columns=tuple(drift.columns[0] for _ in range(MOST_PICTURES + 1)), network=None)
+    page = render_drift(dataclasses.replace(drift_report, drift=many))
+    assert page.count("<figure>") == MOST_PICTURES
+    assert f"The {MOST_PICTURES} clearest of {MOST_PICTURES + 1} columns" in page
+    assert "Only columns were compared" in page
+
+
+def test_words(drift_report):
+    drift = drift_report.drift
+    assert drift_words.headline(drift) == "These 60 rows are unlike the training rows."
+    number, category, gaps = (drift_words.column_words(column) for column in drift.columns[:3])
+    assert number == "median 50 in training, 90 now (+2 times the usual spread); spread × 1.1"
+    assert category == "Bonn: 60 % in training, 10 % now; <b>: 40 % in training, 90 % now"
+    assert gaps == "missing in 0 % of training rows, 50 % now"
+    calm = dataclasses.replace(drift, p_value=0.3, columns=())
+    assert "like the training rows, as far as so many can tell" in drift_words.headline(calm)
+    assert drift_words.chance_words(calm) == "As many training rows would differ so much in 30.0 % of cases."

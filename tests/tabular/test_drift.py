@@ -1,0 +1,188 @@
+"""New rows against training rows, by the estimators: columns, network, and moving with them."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bayesnorm as bn
+from bayesnorm.errors import BayesNormError, FileFormatError
+from bayesnorm.posterior import AdaptedPosterior
+from bayesnorm.tabular import BayesNormClassifier, BayesNormRegressor, load
+from bayesnorm.tabular.training_columns import TrainingColumns
+
+from .conftest import QUICK
+
+OLD = Path(__file__).parent.parent / "fuzzing" / "written_by_0_1" / "table_mcbn.bayesnorm"
+
+
+def table(rows, seed, *, size=50.0, missing=0.1, towns=("ash", "birch", "elm"), fixed=3.0):
+    """Rows of one world, or of another where an argument is given."""
+    generator = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "size": np.where(generator.random(rows) < missing, np.nan, generator.normal(size, 20, rows)),
+            "town": pd.Series(generator.choice(towns, rows), dtype=object),
+            "grade": generator.integers(1, 4, rows),
+            "fixed": np.full(rows, fixed),
+            "noise": generator.normal(size=rows),
+        }
+    )
+
+
+def target(X):
+    return X["size"].fillna(50).to_numpy() / 20 + X["grade"].to_numpy() + 2 * (X["town"] == "elm").to_numpy()
+
+
+def fitted(method):
+    X = table(300, 0)
+    return BayesNormRegressor(**QUICK | {"draws": 64}, method=method).fit(X, target(X))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fitted("mcbn")
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return fitted("dropout")
+
+
+def moved(found):
+    return {column.name for column in found.moved}
+
+
+@pytest.mark.parametrize(
+    ("change", "column"),
+    [
+        ({"size": 85.0}, "size"),
+        ({"missing": 0.6}, "size"),
+        ({"towns": ("ash", "birch", "birch", "birch", "yew")}, "town"),
+        ({"fixed": 2.9}, "fixed"),
+    ],
+)
+def test_the_column_that_moved_is_named(model, change, column):
+    found = model.drift(table(60, 1, **change))
+    assert found.drifted
+    assert moved(found) == {column}
+    assert found.rows == 60
+    assert found.network is not None
+
+
+def test_how_far(model):
+    size, town, grade, *_ = model.drift(table(200, 2, size=90.0, towns=("ash", "yew"))).columns
+    assert size.median[0] == pytest.approx(50, abs=5)
+    assert size.median[1] == pytest.approx(90, abs=5)
+    assert size.shift == pytest.approx(2, abs=0.4)
+    assert size.spread_ratio == pytest.approx(1, abs=0.3)
+    assert sum(size.training_shares) == pytest.approx(1)
+    assert sum(size.new_shares) == pytest.approx(1)
+    assert town.new_categories == ("yew",)
+    assert town.new_share == pytest.approx(0.5, abs=0.15)
+    assert {name: now for name, _, now in town.shares}["elm"] == 0
+    assert not grade.moved
+    assert [name for name, *_ in grade.shares] == ["1", "2", "3"]
+
+
+def test_rows_of_the_same_world_alarm_rarely(plain):
+    found = [plain.drift(table(n, 1000 + k)) for n in (1, 5, 30) for k in range(40)]
+    assert sum(each.drifted for each in found) <= 13  # 6 expected at most; more than 13 have a chance of .3 %
+    assert all(each.drifted == bool(each.moved) for each in found)  # with columns alone, one is the other
+
+
+def test_columns_and_network_share_one_false_alarm(model):
+    found = [model.drift(table(30, 2000 + k)) for k in range(80)]
+    assert sum(each.drifted for each in found) <= 10
+    assert not any(each.moved and not each.drifted for each in found)
+
+
+def test_a_network_without_batch_statistics_is_left_out_and_says_so(plain):
+    found = plain.drift(table(60, 1, size=85.0))
+    assert found.network is None
+    assert found.without_network == "method 'dropout' keeps no batch statistics to compare with"
+    assert moved(found) == {"size"}
+    with pytest.raises(BayesNormError, match=r"method: 'dropout' has no batch statistics .* would work"):
+        plain.adapt(table(60, 1))
+
+
+def test_too_few_batches_leave_columns(line, quick):
+    X, y = line
+    found = BayesNormRegressor(**quick | {"draws": 4}).fit(X, y).drift(X + 9)
+    assert found.network is None
+    assert "does not know how training batches vary" in found.without_network
+    assert [column.name for column in found.moved] == ["column 0", "column 1"]
+
+
+def test_adapted(model, tmp_path):
+    new = table(120, 3, size=90.0)
+    before = model.predict(new)
+    adapted = model.adapt(new)
+    assert isinstance(adapted.posterior_, AdaptedPosterior)
+    assert not isinstance(model.posterior_, AdaptedPosterior)
+    np.testing.assert_array_equal(model.predict(new), before)
+    assert np.abs(adapted.predict(new) - before).max() > 0.1
+    assert adapted.drift(new).network.p_value > model.drift(new).network.p_value
+    assert adapted.get_params() == model.get_params()
+    assert adapted.interval_levels_ is model.interval_levels_
+    np.testing.assert_array_equal(model.adapt(new, strength=0.0).predict(new), before)
+    adapted.save(tmp_path / "adapted")
+    for again in (load(tmp_path / "adapted"), pickle.loads(pickle.dumps(adapted))):
+        np.testing.assert_array_equal(again.predict(new), adapted.predict(new))
+        assert again.drift(new).p_value == pytest.approx(adapted.drift(new).p_value)
+
+
+def test_classes_too(line, quick):
+    X, y = line
+    model = BayesNormClassifier(**quick | {"draws": 16}).fit(X, y > 5)
+    assert not model.drift(X).drifted
+    assert model.drift(X + 3).drifted
+    assert model.adapt(X + 3).classes_.tolist() == [False, True]
+
+
+def test_a_file_keeps_what_is_needed(model, tmp_path):
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.training_columns_ == model.training_columns_
+    new = table(40, 4, size=60.0)
+    assert again.drift(new).p_value == pytest.approx(model.drift(new).p_value)
+
+
+def test_a_file_of_an_earlier_version_predicts_but_cannot_tell(tmp_path):
+    model = load(OLD)
+    assert model.training_columns_ is None
+    X = pd.DataFrame({"size": [1.0, 2.0], "town": ["ash", "elm"], "same": [1.0, 1.0]})
+    model.predict(X)
+    with pytest.raises(BayesNormError, match=r"earlier version.*fitting it again would work"):
+        model.drift(X)
+    model.save(tmp_path / "again")
+    assert load(tmp_path / "again").training_columns_ is None
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda columns: columns.pop(),
+        lambda columns: columns[0].update(edges=[2.0, 1.0]),
+        lambda columns: columns[0]["counts"].append(1),
+        lambda columns: columns[0].update(counts={}),
+        lambda columns: columns[1].update(counts={"ash": -1}),
+    ],
+)
+def test_damaged_counts_are_refused(model, spoil):
+    config = pickle.loads(pickle.dumps([dict(column) for column in model.training_columns_.config()]))
+    config = [{name: list(v) if isinstance(v, tuple) else v for name, v in column.items()} for column in config]
+    TrainingColumns.from_config(config, model.preprocessing_)
+    spoil(config)
+    with pytest.raises(FileFormatError):
+        TrainingColumns.from_config(config, model.preprocessing_)
+
+
+def test_the_network_is_asked_as_bn_drift_asks(model):
+    new = table(50, 5)
+    features = model.preprocessing_.transform(new).astype(np.float32).astype(np.float64)
+    assert model.drift(new).network.p_value == bn.drift(model.posterior_, features).p_value
