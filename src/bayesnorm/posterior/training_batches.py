@@ -22,8 +22,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import scipy
 import torch
-from scipy import special, stats
 from torch import Tensor
 
 from ..network import BatchNormLayer
@@ -232,15 +232,15 @@ def _log_tail(logs: np.ndarray, mean: np.ndarray, std: np.ndarray, skew: np.ndar
     """
     # Moments of few batches are uncertain: as with Student's t, deviations then count for less.
     standard = (logs - mean) / std
-    tail = np.maximum(stats.t.sf(standard / math.sqrt(1 + 1 / count), count - 1), 1e-300)
-    standard = np.where(standard > 0, stats.norm.isf(tail), standard)
+    tail = np.maximum(scipy.stats.t.sf(standard / math.sqrt(1 + 1 / count), count - 1), 1e-300)
+    standard = np.where(standard > 0, scipy.stats.norm.isf(tail), standard)
     shape = gamma_shape(std)
-    gamma = stats.gamma.sf(np.exp(std * standard + special.digamma(shape)), shape)
+    gamma = scipy.stats.gamma.sf(np.exp(std * standard + scipy.special.digamma(shape)), shape)
     found: np.ndarray = np.where(skew < 0, gamma, _pearson_tail(standard, np.maximum(skew, 0)))
     return found
 
 
 def _pearson_tail(standard: np.ndarray, skew: np.ndarray) -> np.ndarray:
     most = 2 * math.sqrt(2)  # beyond, half of all mass would lie at the lower end
-    found: np.ndarray = stats.pearson3.sf(standard, np.clip(skew, -most, most))
+    found: np.ndarray = scipy.stats.pearson3.sf(standard, np.clip(skew, -most, most))
     return found

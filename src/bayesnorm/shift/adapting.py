@@ -7,8 +7,8 @@ import warnings
 from typing import Any
 
 import numpy as np
+import scipy
 import torch
-from scipy import special
 from torch import nn
 
 from ..arguments import as_number
@@ -107,16 +107,16 @@ def drift_probability(distance: float, channels: float) -> float:
     """
     shape, scaled = channels / 2 + 1, channels * max(distance, 1e-12) / 2
     # The average over u is an incomplete gamma function; logarithms, because its parts are beyond all measure.
-    log_average = special.gammaln(shape) - shape * np.log(scaled) + _log_gammainc(shape, scaled)
-    return float(special.expit(log_average + scaled))
+    log_average = scipy.special.gammaln(shape) - shape * np.log(scaled) + _log_gammainc(shape, scaled)
+    return float(scipy.special.expit(log_average + scaled))
 
 
 def _log_gammainc(shape: float, scaled: float) -> float:
-    below = special.gammainc(shape, scaled)
+    below = scipy.special.gammainc(shape, scaled)
     if below > 1e-280:
         return float(np.log(below))
     # Its leading term, far below the bulk.
-    return float(shape * np.log(scaled) - scaled - special.gammaln(shape + 1))
+    return float(shape * np.log(scaled) - scaled - scipy.special.gammaln(shape + 1))
 
 
 def _with_earlier(before: Adaptation, found: Comparison) -> Comparison:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from ..errors import BayesNormError
 from ..posterior import BatchNormPosterior, Posterior
@@ -132,7 +132,7 @@ def _layers(found: Comparison, tails: np.ndarray) -> tuple[LayerDrift, ...]:
     spread = batches.centers[-1].double().chunk(2)[1].exp().sqrt()
     mean_shift, log_shift = found.shift.chunk(2)
     beyond = (mean_shift.square() - found.noise.chunk(2)[0]) / spread.square()
-    sides = stats.t.sf(found.standardised.sqrt().cpu().numpy(), batches.counts[-1] - 1) * 2
+    sides = scipy.stats.t.sf(found.standardised.sqrt().cpu().numpy(), batches.counts[-1] - 1) * 2
     known = batches.by_coordinate(found.known).cpu().numpy()
     sides = np.where(known, sides, 1.0)
     channels = np.minimum(1, 2 * np.minimum(*np.split(sides, 2)))
