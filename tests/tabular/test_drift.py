@@ -13,7 +13,9 @@ import bayesnorm as bn
 from bayesnorm.errors import BayesNormError, FileFormatError
 from bayesnorm.posterior import AdaptedPosterior
 from bayesnorm.tabular import BayesNormClassifier, BayesNormRegressor, load
-from bayesnorm.tabular.training_columns import TrainingColumns
+from bayesnorm.tabular.preprocessing import CategoricalColumn
+from bayesnorm.tabular.table_drift import column_drift
+from bayesnorm.tabular.training_columns import CategoryCounts, TrainingColumns
 
 from .conftest import QUICK
 
@@ -99,6 +101,15 @@ def test_columns_and_network_share_one_false_alarm(model):
     found = [model.drift(table(30, 2000 + k)) for k in range(80)]
     assert sum(each.drifted for each in found) <= 10
     assert not any(each.moved and not each.drifted for each in found)
+
+
+def test_names_that_never_repeat_do_not_count_as_moved():
+    ids = [f"{number:05}" for number in range(600)]
+    column = CategoricalColumn.fit("id", np.array(ids[:300], dtype=object))
+    known = CategoryCounts.fit(np.array(ids[:300], dtype=object))
+    found = column_drift(column, known, np.array(ids[300:], dtype=object))
+    assert found.p_value == 1.0
+    assert found.new_share == 1.0
 
 
 def test_a_network_without_batch_statistics_is_left_out_and_says_so(plain):

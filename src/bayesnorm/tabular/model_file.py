@@ -95,8 +95,9 @@ def write_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
         "flat": getattr(estimator, "_flat", None),
         "posterior": posterior,
     }
-    if estimator.training_columns_ is not None:
-        config["training_columns"] = estimator.training_columns_.config()
+    known = getattr(estimator, "training_columns_", None)  # pickles of earlier versions have none
+    if known is not None:
+        config["training_columns"] = known.config()
     levels = getattr(estimator, "interval_levels_", None)
     if levels is not None:
         tensors["interval_levels"] = torch.from_numpy(levels.own)

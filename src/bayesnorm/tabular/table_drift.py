@@ -176,8 +176,11 @@ def _category_drift(name: str, training: CategoryCounts, values: list[str | None
     before: Counter[str | None] = Counter(training.counts)
     before[None] = training.missing
     total = before + new
-    ranked = sorted(total, key=lambda category: (-total[category], category is None, category or ""))
-    shown, rest = ranked[:MOST_CATEGORIES], ranked[MOST_CATEGORIES:]
+    # By their totals alone: names, such as of ids that go on rising, would tell new rows from those of training.
+    cut = sorted(total.values(), reverse=True)[MOST_CATEGORIES] if len(total) > MOST_CATEGORIES else 0
+    often = [category for category in total if total[category] > cut]
+    shown = sorted(often, key=lambda category: (-total[category], category is None, category or ""))
+    rest = [category for category in total if total[category] <= cut]
     counts = [[own[category] for category in shown] + [sum(own[c] for c in rest)] for own in (before, new)]
     rows = sum(before.values())
     names = [MISSING if category is None else category for category in shown] + [OTHERS]

@@ -8,6 +8,8 @@ over all ways in which the counts could have come out, one bin after the other.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
@@ -34,28 +36,30 @@ def two_sample_chance(training: Counts, new: Counts, *, ordered: bool) -> float:
     likelier = _two_sided(rows, inside, n) > least * (1 + 1e-9)
     ways = np.zeros(n + 1)
     ways[0] = 1.0
+    share, taken = n / rows, np.arange(n + 1)
     for place, count in enumerate(total):
-        own = stats.binom.pmf(np.arange(min(count, n) + 1), count, n / rows)
+        some = taken[: count + 1]
+        own = np.exp(_log_ways(count, some) + some * np.log(share) + (count - some) * np.log1p(-share))
         if not ordered:
             own *= likelier[place, : len(own)]
         ways = np.convolve(ways, own)[: n + 1]
         if ordered and place < len(inside):
             ways *= likelier[place]
-    kept = float(ways[n] / stats.binom.pmf(n, rows, n / rows))
+    kept = float(ways[n] / stats.binom.pmf(n, rows, share))
     return float(np.clip(1 - kept, least / 2, bound))
 
 
 def _two_sided(rows: int, inside: Counts, n: int) -> NDArray[np.float64]:
     """Return the chance of each number of new rows inside, or one farther off, (places, n + 1)."""
-    taken = np.arange(n + 1)
-
-    def ways(of: NDArray[np.int64], some: NDArray[np.int64]) -> NDArray[np.float64]:
-        impossible = (some < 0) | (some > of)
-        some = np.where(impossible, 0, some)
-        logs = special.gammaln(of + 1) - special.gammaln(some + 1) - special.gammaln(of - some + 1)
-        return np.where(impossible, -np.inf, logs)
-
-    column = inside[:, None]
-    share = np.exp(ways(column, taken) + ways(rows - column, n - taken) - ways(np.array(rows), np.array(n)))
+    taken, column = np.arange(n + 1), inside[:, None]
+    share = np.exp(_log_ways(column, taken) + _log_ways(rows - column, n - taken) - _log_ways(rows, n))
     below, above = np.cumsum(share, 1), np.cumsum(share[:, ::-1], 1)[:, ::-1]
     return 2 * np.minimum(below, above)
+
+
+def _log_ways(of: Any, some: Any) -> Any:
+    """Return the logarithm of the number of ways to take some of all; minus infinity where there is none."""
+    impossible = (some < 0) | (some > of)
+    some = np.where(impossible, 0, some)
+    logs = special.gammaln(of + 1) - special.gammaln(some + 1) - special.gammaln(of - some + 1)
+    return np.where(impossible, -np.inf, logs)
