@@ -152,11 +152,11 @@ def _number_drift(column: NumericColumn, training: NumberCounts, values: Numbers
 
 
 def _value_shares(training: NumberCounts, counts: np.ndarray) -> tuple[tuple[str, float, float], ...]:
-    """Return shares of single values, and of what lies between them."""
-    names = [OTHERS if place % 2 == 0 else label(value) for place, value in enumerate([*training.edges, 0.0])]
-    before, now = sum(training.counts), int(counts.sum())
-    each = zip(names, training.counts, counts.tolist(), strict=True)
-    return tuple((name, _share(a, before), _share(b, now)) for name, a, b in each if a + b)
+    """Return shares of single values, and of all that lies between them."""
+    names = [*map(label, training.edges[1::2]), OTHERS]
+    before, now = (np.append(own[1::2], own[::2].sum()) for own in (np.array(training.counts), counts))
+    shares = zip(names, (before / before.sum()).tolist(), (now / now.sum()).tolist(), strict=True)
+    return tuple((name, a, b) for name, a, b in shares if a + b)
 
 
 def _histograms(training: NumberCounts, known: Numbers) -> tuple[tuple[float, ...], ...]:
@@ -165,7 +165,9 @@ def _histograms(training: NumberCounts, known: Numbers) -> tuple[tuple[float, ..
     bins = int(np.clip(2 * math.sqrt(len(known)), 6, MOST_BINS))
     edges = np.linspace(min(low, training.edges[0]), max(high, training.edges[-1]), bins + 1)
     up_to = np.cumsum(training.counts)[:-1] / sum(training.counts)
-    inner = np.interp(edges[1:-1], training.edges, up_to, left=0.0, right=1.0)
+    first, span = training.edges[0], (training.edges[-1] - training.edges[0]) or 1.0  # so that no slope overflows
+    places = [(at - first) / span for at in training.edges]
+    inner = np.interp((edges[1:-1] - first) / span, places, up_to, left=0.0, right=1.0)
     shares = np.diff(inner, prepend=0.0, append=1.0)
     counts = np.bincount(np.searchsorted(edges[1:-1], known), minlength=bins)
     return tuple(edges.tolist()), tuple(shares.tolist()), tuple((counts / len(known)).tolist())

@@ -24,10 +24,12 @@ MOST_BINS, LEAST_ROWS = 64, 5
 # A column with at most so many different numbers has a bin for each.
 FEW_NUMBERS = 10
 
-NUMBERS = record(
-    edges=listed(number(), 0, MOST_BINS), single=flag, counts=listed(whole(), 1, MOST_BINS + 1), missing=whole()
-)
-CATEGORIES = record(counts=mapping(whole(1)), missing=whole())
+# More rows than anybody has; their sums are exact.
+MOST_ROWS = 2**40
+
+ROWS = whole(0, MOST_ROWS)
+NUMBERS = record(edges=listed(number(), 0, MOST_BINS), single=flag, counts=listed(ROWS, 1, MOST_BINS + 1), missing=ROWS)
+CATEGORIES = record(counts=mapping(ROWS), missing=ROWS)
 
 
 @dataclass(frozen=True)
