@@ -30,6 +30,7 @@ PAGES = (
     "docs/gotchas.md",
     "docs/how_it_works.md",
     "docs/noise.md",
+    "docs/shift.md",
     "docs/tabular.md",
     "docs/training.md",
 )

@@ -84,7 +84,7 @@ def test_few_rows_leave_more_doubt_than_many():
     few, many = bn.adapt(fitted(), x[:8]), bn.adapt(fitted(), x)
     spread = [posterior.fluctuations.deviations.square().mean() for posterior in (many, few)]
     assert fitted().fluctuations.deviations.square().mean() < spread[0] < spread[1]
-    own = fitted().training_batches.by_coordinate(few.adaptation.strength) * few.adaptation.noise
+    own = fitted().training_batches.parts.spread(few.adaptation.strength) * few.adaptation.noise
     exact = few.training_batches.variance.double() + own
     ratio = few.fluctuations.deviations.double().square().sum(0) / (len(few.fluctuations.deviations) - 1) / exact
     torch.testing.assert_close(ratio, torch.ones_like(ratio), rtol=1e-3, atol=1e-3)

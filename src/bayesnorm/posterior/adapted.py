@@ -32,7 +32,7 @@ from .training_batches import TrainingBatches
 
 @dataclass(frozen=True)
 class Adaptation:
-    """What new rows say about the statistics of all watched layers; 2C coordinates, 2L parts (see `TrainingBatches`).
+    """What new rows say about the statistics of all watched layers; 2C coordinates, 2L parts, see `TrainingBatches`.
 
     Args:
         rows: n, how many rows it comes from.
@@ -145,7 +145,8 @@ class AdaptedPosterior(BatchNormPosterior):
         cls, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
     ) -> Self:
         original = BatchNormPosterior.restored(executable, likelihood, under("original.", tensors), config["original"])
-        found = cls.of(original, Adaptation(config["adapted_to"], **under("adaptation.", tensors)))
+        own = {name: tensor.cpu() for name, tensor in under("adaptation.", tensors).items()}
+        found = cls.of(original, Adaptation(config["adapted_to"], **own))
         found._require_finite_draws()
         return found
 
@@ -155,7 +156,7 @@ class AdaptedPosterior(BatchNormPosterior):
         batches = original.training_batches
         assert batches is not None
         running, batch_mean, fluctuations = _of_all_layers(original, batches)
-        strength = batches.by_coordinate(adaptation.strength)
+        strength = batches.parts.spread(adaptation.strength)
         own = batches.variance.double() * (original.fitted_batch_size / original.batch_size)
         factor = (1 + strength * adaptation.noise / own).sqrt()
         return cls(

@@ -54,9 +54,7 @@ def variation(parts: Parts, found: Mapping[int, Tensor], halved: Sequence[int]) 
     mean = distances.mean(0)
     own = torch.stack([mean, distances.var(0), (distances - mean).pow(3).mean(0)], -1)
     dtype = found[largest].dtype
-    return {
-        "sizes": tuple(sizes),
-        "counts": tuple(counts),
+    tensors = {
         "centers": torch.cat([part.centers for part in seen], -1).to(dtype),
         "variance": torch.cat([part.variance for part in seen]).to(dtype),
         "widths": widths,
@@ -64,6 +62,8 @@ def variation(parts: Parts, found: Mapping[int, Tensor], halved: Sequence[int]) 
         "moments": torch.cat([own, limits], -1).nan_to_num(0, 0, 0),
         "shares": torch.stack([part.share for part in seen]),
     }
+    # Comparing takes some dozen operations on few numbers: a GPU would be waited for at each of them.
+    return {"sizes": tuple(sizes), "counts": tuple(counts)} | {name: part.cpu() for name, part in tensors.items()}
 
 
 class _PartSeen:

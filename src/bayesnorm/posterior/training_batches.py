@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
@@ -52,7 +53,7 @@ class Expected(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingBatches:
-    """Training batches of J sizes at L layers with C channels together; 2C coordinates, 2L parts.
+    """Training batches of J sizes at L layers with C channels together; 2C coordinates, 2L parts. Tensors on the CPU.
 
     Args:
         layers: The layers, in running order.
@@ -130,7 +131,13 @@ class TrainingBatches:
     def restored(cls, tensors: dict[str, Tensor], config: dict[str, Any]) -> Self:
         """Return what `tensors()` and `config()` described."""
         layers = tuple(BatchNormLayer(**layer) for layer in config["layers"])
-        return cls(layers, config["rows"], tuple(config["sizes"]), tuple(config["counts"]), **tensors)
+        own = {name: tensor.cpu() for name, tensor in tensors.items()}
+        return cls(layers, config["rows"], tuple(config["sizes"]), tuple(config["counts"]), **own)
+
+    @cached_property
+    def parts(self) -> Parts:
+        """The parts of the coordinates."""
+        return Parts(self.layers, self.variance.device)
 
     @property
     def batch_size(self) -> int:
@@ -143,7 +150,7 @@ class TrainingBatches:
         The centre has an error of its own: from the rows that there were to train on, and the batches looked at.
         """
         below, above, share = self._between(size)
-        parts = Parts(self.layers, self.variance.device)
+        parts = self.parts
         # Of a part that does not vary in fewer rows, such as the variances of one, only more rows tell anything.
         varies = (self.widths[below] > NO_WIDTH) | (share <= 0)
         shares = parts.spread(torch.where(varies, share, 1.0).double())
@@ -158,18 +165,6 @@ class TrainingBatches:
         times = parts.spread(fresh + self.shares / self.rows)
         return Expected(center, self.variance.double() * (self.batch_size * finite) * times, known)
 
-    def distances(self, standardised: Tensor, known: Tensor) -> Tensor:
-        """Return the distance of every part and then their mean, (..., 2L + 1), from squared deviations (..., 2C)."""
-        return Parts(self.layers, standardised.device).distances(standardised, known)
-
-    def part_means(self, values: Tensor) -> Tensor:
-        """Return the mean over the channels of every part, (..., 2L), of values (..., 2C)."""
-        return Parts(self.layers, values.device).means(values)
-
-    def by_coordinate(self, values: Tensor) -> Tensor:
-        """Return every part's value for all of its channels, (..., 2C)."""
-        return Parts(self.layers, values.device).spread(values)
-
     def effective_channels(self, size: float, groups: int) -> np.ndarray:
         """Return how many independent channels would give distances that vary as much, (2L + 1,).
 
@@ -177,19 +172,19 @@ class TrainingBatches:
         """
         with np.errstate(divide="ignore"):
             if groups == 1:
-                return np.clip(2 / self._logs(size)[:, 1].cpu().numpy() ** 2, 1, 1e6)
-            mean, variance, _, limit, _ = self.moments.cpu().numpy().T
+                return np.clip(2 / self._logs(size)[:, 1].numpy() ** 2, 1, 1e6)
+            mean, variance, _, limit, _ = self.moments.numpy().T
             return np.clip(2 * mean**2 / (limit + np.maximum(variance - limit, 0) / groups), 1, 1e6)
 
     def tail(self, distances: Tensor, size: float, groups: int) -> np.ndarray:
         """Return the chance that training rows are at least as far, (2L + 1,); NaN for parts that do not vary."""
-        found = distances.double().cpu().numpy()
+        found = distances.numpy()
         if groups == 1:
             logs = self._logs(size)
             with np.errstate(divide="ignore", invalid="ignore"):
-                mean, std, skew = logs.cpu().numpy().T
+                mean, std, skew = logs.numpy().T
                 return _log_tail(np.log(found), mean, std, skew, self._looked_at(size))
-        mean, variance, third, limit_variance, limit_third = self.moments.cpu().numpy().T
+        mean, variance, third, limit_variance, limit_third = self.moments.numpy().T
         variance = limit_variance + np.maximum(variance - limit_variance, 0) / groups
         third = limit_third + np.maximum(third - limit_third, 0) / groups**2
         with np.errstate(divide="ignore", invalid="ignore"):

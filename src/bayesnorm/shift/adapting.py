@@ -79,11 +79,11 @@ def _adapted(posterior: Posterior, x: Any, strength: float | None) -> Posterior:
         return dataclasses.replace(posterior, parts=tuple(parts))
     assert isinstance(posterior, BatchNormPosterior)
     found = compare(posterior, x)
-    _warn_of_odd_rows(found, x)
+    _warn_of_odd_rows(found)
     original = posterior
     if isinstance(posterior, AdaptedPosterior):
         original, found = posterior.original, _with_earlier(posterior.adaptation, found)
-    shares = believed(found) if strength is None else np.where(found.known.cpu().numpy(), strength, 0.0)
+    shares = believed(found) if strength is None else np.where(found.known.numpy(), strength, 0.0)
     believed_shares = torch.as_tensor(shares).to(found.shift)
     return AdaptedPosterior.of(original, Adaptation(found.rows, found.shift, found.noise, believed_shares))
 
@@ -91,12 +91,12 @@ def _adapted(posterior: Posterior, x: Any, strength: float | None) -> Posterior:
 def believed(found: Comparison) -> np.ndarray:
     """Return which share of the shift of every part is believed, (2L,); see `adapt`."""
     batches = found.batches
-    distances = batches.part_means(found.standardised).cpu().numpy()
-    overall = float(batches.distances(found.standardised, found.known)[-1])
+    distances = batches.parts.means(found.standardised).numpy()
+    overall = float(batches.parts.distances(found.standardised, found.known)[-1])
     channels = batches.effective_channels(found.size, found.groups)[-1]
     with np.errstate(divide="ignore"):
         shares = np.maximum(0, 1 - 1 / distances)
-    return np.where(found.known.cpu().numpy(), shares * drift_probability(overall, channels), 0.0)
+    return np.where(found.known.numpy(), shares * drift_probability(overall, channels), 0.0)
 
 
 def drift_probability(distance: float, channels: float) -> float:
@@ -130,11 +130,11 @@ def _with_earlier(before: Adaptation, found: Comparison) -> Comparison:
     )
 
 
-def _warn_of_odd_rows(found: Comparison, x: Any) -> None:
+def _warn_of_odd_rows(found: Comparison) -> None:
     """Warn of rows that a new world can hardly be told from."""
     if found.rows == 1:
         odd = "is one row, whose own content cannot be told from that of the world it comes from"
-    elif bool((torch.as_tensor(np.asarray(x.cpu() if isinstance(x, torch.Tensor) else x)).double().std(0) == 0).all()):
+    elif found.alike:
         odd = f"holds {found.rows} rows that are all the same"
     else:
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -33,6 +33,7 @@ class Comparison:
         shift: By how much the mean of their statistics lies off the expected one, (2C,).
         noise: The variance that this has for training rows, (2C,).
         known: Which parts vary at all at this size, (2L,).
+        alike: Whether all rows are the same.
     """
 
     batches: TrainingBatches
@@ -42,6 +43,7 @@ class Comparison:
     shift: Tensor
     noise: Tensor
     known: Tensor
+    alike: bool
 
     @property
     def standardised(self) -> Tensor:
@@ -59,15 +61,16 @@ def compare(posterior: BatchNormPosterior, x: Any) -> Comparison:
     parts = []
     for count, given in ((fewer + 1, rows[: more * (fewer + 1)]), (fewer, rows[more * (fewer + 1) :])):
         if len(given):
-            parts.append(coordinates(*watcher.of(given, len(given) // count), batches.layers))
-    found = torch.cat(parts).double()
+            parts.append(torch.stack(watcher.of(given, len(given) // count)))
+    mean, var = torch.cat(parts, dim=1).cpu().double()
+    found = coordinates(mean, var, batches.layers)
     if not bool(torch.isfinite(found).all()):
         raise InputError("x: its statistics inside the network are NaN or infinite; rows of ordinary size would work.")
     size = len(rows) / groups
     expected = batches.expected(size, groups)
-    return Comparison(
-        batches, len(rows), size, groups, found.mean(0) - expected.center, expected.variance, expected.known
-    )
+    alike = bool((rows == rows[:1]).all())
+    shift = found.mean(0) - expected.center
+    return Comparison(batches, len(rows), size, groups, shift, expected.variance, expected.known, alike)
 
 
 def compare_with_present(posterior: BatchNormPosterior, x: Any) -> Comparison:
@@ -75,10 +78,10 @@ def compare_with_present(posterior: BatchNormPosterior, x: Any) -> Comparison:
     found = compare(posterior, x)
     if not isinstance(posterior, AdaptedPosterior):
         return found
-    strength = found.batches.by_coordinate(posterior.adaptation.strength)
+    strength = found.batches.parts.spread(posterior.adaptation.strength)
     left = strength * posterior.adaptation.noise
     shift = found.shift - posterior.moved.to(found.shift)
-    return Comparison(found.batches, found.rows, found.size, found.groups, shift, found.noise + left, found.known)
+    return replace(found, shift=shift, noise=found.noise + left)
 
 
 def over_statistics(posterior: Posterior) -> list[BatchNormPosterior]:

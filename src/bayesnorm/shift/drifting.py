@@ -18,7 +18,7 @@ LEVEL = 0.05
 ALL_LAYERS, ONE_LAYER = 0.9, 0.1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LayerDrift:
     """What new rows do at one batch-norm layer, given that the layers before it normalised them.
 
@@ -38,7 +38,7 @@ class LayerDrift:
     channel_p_values: np.ndarray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Drift:
     """Whether the statistics of n rows are those of n training rows.
 
@@ -118,7 +118,7 @@ def drift_of(posterior: BatchNormPosterior, x: Any) -> Drift:
             "rows would work."
         )
     batches = found.batches
-    distances = batches.distances(found.standardised, found.known)
+    distances = batches.parts.distances(found.standardised, found.known)
     tails = batches.tail(distances, found.size, found.groups)
     # A drift that later layers normalise away, such as of contrast, shows at one layer only.
     farthest = float(np.nanmin(tails[:-1])) * int(found.known.sum())
@@ -132,8 +132,8 @@ def _layers(found: Comparison, tails: np.ndarray) -> tuple[LayerDrift, ...]:
     spread = batches.centers[-1].double().chunk(2)[1].exp().sqrt()
     mean_shift, log_shift = found.shift.chunk(2)
     beyond = (mean_shift.square() - found.noise.chunk(2)[0]) / spread.square()
-    sides = scipy.stats.t.sf(found.standardised.sqrt().cpu().numpy(), batches.counts[-1] - 1) * 2
-    known = batches.by_coordinate(found.known).cpu().numpy()
+    sides = scipy.stats.t.sf(found.standardised.sqrt().numpy(), batches.counts[-1] - 1) * 2
+    known = batches.parts.spread(found.known).numpy()
     sides = np.where(known, sides, 1.0)
     channels = np.minimum(1, 2 * np.minimum(*np.split(sides, 2)))
     each = np.where(np.isnan(tails[:-1]), 1.0, tails[:-1])

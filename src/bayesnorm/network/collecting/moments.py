@@ -48,6 +48,9 @@ def mean_and_var(h: Tensor, leading: int = 0) -> tuple[Tensor, Tensor]:
     """
     h = h.to(statistics_dtype(h.dtype))
     over = [leading, *range(leading + 2, h.dim())]
+    if h.device.type == "cuda":
+        var, mean = torch.var_mean(h, over, correction=0)
+        return mean, var
     # Two plain passes: on a CPU, a tenth of torch.var_mean's time.
     mean = h.mean(over, keepdim=True)
     first, *others = _parts(h, leading)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..copying import device_of, dtype_of, private_copy, unwrap
 from ..inputs import as_input
-from ..undisturbed import running_statistics, undisturbed, writable_tensors
+from ..undisturbed import TensorKeeper
 from .normalising import NormalisingByBatch
 
 # Input numbers that a pass takes at most, however many rows are given.
@@ -29,7 +29,7 @@ class RowStatistics:
         original = unwrap(model)
         self._device, self._dtype = device_of(original), dtype_of(original)
         network = private_copy(original)
-        self._written = writable_tensors(network), running_statistics(network)
+        self._keeper = TensorKeeper(network)
         self._normalising = NormalisingByBatch(network, tuple(layers), argument="x")
         self._layout_known = False
 
@@ -48,8 +48,7 @@ class RowStatistics:
         """
         size = len(x) // groups
         at_once = max(1, MOST_ELEMENTS // max(1, x[0].numel()) // size)
-        writable, statistics = self._written
-        with undisturbed(writable, self._device, statistics) as restart:
+        with self._keeper.undisturbed(self._device) as restart:
             if not self._layout_known:
                 self._normalising.choose_layout(x[:2])
                 self._layout_known = True

@@ -44,6 +44,7 @@ class NormalisingByBatch:
         self._groups = 1  # how many groups of rows the pass under way normalises apart
         self._rows_are_entries = True  # whether every layer's input holds one entry for each row
         self._moments: dict[str, tuple[Tensor, ...]] = {}  # by layer that has run in this pass
+        self._passing: dict[str, dict[str, Tensor]] = {}  # running statistics that leave an input as it is
         for name, module in self.modules.items():
             module.forward = self._wrapped(name, module, module.forward)  # type: ignore[method-assign]
 
@@ -139,7 +140,11 @@ class NormalisingByBatch:
         parts = h.unflatten(0, (self._groups, -1))
         self._moments[name] = mean, var = mean_and_var(parts, leading=1)
         shape = (self._groups, 1, -1, *[1] * (h.dim() - 2))
-        normalised = ((parts - mean.view(shape)) * (var + module.eps).rsqrt().view(shape)).to(h.dtype).flatten(0, 1)
-        own = self._own[name]["running_mean"]
-        module._buffers.update(running_mean=torch.zeros_like(own), running_var=torch.full_like(own, 1 - module.eps))
+        scale = (var + module.eps).rsqrt_()
+        normalised = torch.addcmul((-mean * scale).view(shape), parts, scale.view(shape)).to(h.dtype).flatten(0, 1)
+        if name not in self._passing:
+            own = self._own[name]["running_mean"]
+            unit = torch.full_like(own, 1 - module.eps)
+            self._passing[name] = {"running_mean": torch.zeros_like(own), "running_var": unit}
+        module._buffers.update(self._passing[name])
         return forward(normalised, *args[1:], **kwargs) if args else forward(**(kwargs | {"input": normalised}))
