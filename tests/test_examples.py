@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
+import warnings
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -166,14 +169,42 @@ def test_places_for_benchmark_tables_are_there():
         assert re.search(rf"^<!-- {name} -->$.*^<!-- /{name} -->$", text, re.MULTILINE | re.DOTALL), name
 
 
-def run(example: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "error", str(ROOT / "examples" / example), *arguments]
-    own = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    return subprocess.run(command, env=own, capture_output=True, text=True, timeout=300, check=False)
+@dataclass
+class Ended:
+    """How an example ended, as a shell sees it."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run an example as a program in this process, which has torch loaded; warnings are errors."""
+
+    def run_here(example: str, *arguments: str) -> Ended:
+        path = ROOT / "examples" / example
+        monkeypatch.setattr(sys, "argv", [str(path), *arguments])
+        code: object = 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            try:
+                runpy.run_path(str(path), run_name="__main__")
+            except SystemExit as end:
+                code = end.code
+        told = capsys.readouterr()
+        if isinstance(code, str):  # as Python does
+            return Ended(1, told.out, f"{told.err}{code}\n")
+        return Ended(int(code or 0), told.out, told.err)
+
+    return run_here
 
 
 def test_your_network():
-    done = run("your_network.py")
+    """In a process of its own, as users run it."""
+    command = [sys.executable, "-W", "error", str(ROOT / "examples" / "your_network.py")]
+    own = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     rows = [line.split() for line in done.stdout.splitlines()[2:8]]
     doubt = {float(row[0]): float(row[3]) for row in rows}
@@ -182,7 +213,7 @@ def test_your_network():
     assert "same predictions" in done.stdout
 
 
-def test_how_good_is_my_doubt():
+def test_how_good_is_my_doubt(run):
     """The numbers of its output, with room for another machine's arithmetic over some thousand training steps."""
     source = (ROOT / "examples" / "how_good_is_my_doubt.py").read_text(encoding="utf-8")
     assert len(source.splitlines()) < 40
@@ -216,8 +247,10 @@ def test_how_good_is_my_doubt():
     assert rejected["1"] < 40 < rejected["4"], "theory holds for the means of the first layer only"
 
 
-def test_trained_resnet_says_in_one_line_what_is_missing(tmp_path):
-    done = run("trained_resnet.py", BAYESNORM_DATA="", XDG_CACHE_HOME=str(tmp_path))
+def test_trained_resnet_says_in_one_line_what_is_missing(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("BAYESNORM_DATA", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    done = run("trained_resnet.py")
     assert done.returncode == 1
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
@@ -225,7 +258,7 @@ def test_trained_resnet_says_in_one_line_what_is_missing(tmp_path):
     assert "BAYESNORM_DATA" in line
 
 
-def test_trained_resnet():
+def test_trained_resnet(run):
     why = missing("data")
     if why is not None:
         pytest.skip(why)

@@ -9,12 +9,17 @@ import pytest
 from torch import nn
 
 from bayesnorm.methods import BayesByBackprop
+from experiments import compare_methods
 from experiments.compare_methods import SETS, TrainedNetworks, compare, makers, splits, table
+from experiments.measuring import timed
 
 
 @pytest.fixture(scope="module")
 def toy():
-    return compare("toy", 1, steps=160)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compare_methods, "DRAWS", 64)
+        patch.setattr(compare_methods, "median_seconds", lambda call, _repeats: timed(call))
+        return compare("toy", 1, steps=160)
 
 
 def test_every_method_is_scored(toy):

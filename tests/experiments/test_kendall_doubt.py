@@ -6,6 +6,7 @@ import pytest
 
 from bayesnorm.data import find
 from bayesnorm.errors import DataNotFoundError
+from experiments.kendall_doubt import posteriors
 from experiments.kendall_doubt.gap import measure_gap
 from experiments.kendall_doubt.medians import measure_shift, measure_sizes
 from experiments.kendall_doubt.posteriors import SETS
@@ -43,7 +44,7 @@ def test_the_picture_of_the_gap(gap):
 
 @pytest.mark.usefixtures("_real_data")
 def test_another_distribution_raises_epistemic_doubt_more_than_noise():
-    found = measure_shift(seeds=1, steps=150, most=800)
+    found = measure_shift(seeds=1, steps=60, most=800)
     least = {("power", "MCBN"): 1.0, ("power", "5 networks"): 1.2, ("protein", "5 networks"): 1.2}
     for (dataset, name), ratio in least.items():
         epistemic, aleatoric = (found.ratio(dataset, name, part) for part in (0, 1))
@@ -54,7 +55,7 @@ def test_another_distribution_raises_epistemic_doubt_more_than_noise():
 
 @pytest.mark.usefixtures("_real_data")
 def test_more_rows_leave_the_noise_and_lower_the_networks_disagreement():
-    found = measure_sizes(["power"], seeds=1, steps=200, most=2000)
+    found = measure_sizes(["power"], seeds=1, steps=100, most=1000)
     networks = "5 networks"
     assert found.ratio("power", networks, 0) < 0.9
     assert 0.75 < found.ratio("power", networks, 1) < 1.25
@@ -62,7 +63,8 @@ def test_more_rows_leave_the_noise_and_lower_the_networks_disagreement():
 
 
 @pytest.mark.usefixtures("_real_data")
-def test_both_parts_together_are_calibrated_best():
+def test_both_parts_together_are_calibrated_best(monkeypatch):
+    monkeypatch.setattr(posteriors, "MEMBERS", 2)  # of which the first alone is asked
     found = measure_retention(["power"], steps=200, most=1500)
     scores = found.crps["power"]
     assert scores["both"] < scores["epistemic"]

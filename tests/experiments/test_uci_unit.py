@@ -237,9 +237,14 @@ class Alone:
         return found
 
 
+@pytest.fixture(scope="module")
+def normalised(data):
+    return Alone(data, "bn")
+
+
 @pytest.fixture(scope="module", params=["bn", "dropout"])
-def alone(request, data):
-    return Alone(data, request.param)
+def alone(request, data, normalised):
+    return normalised if request.param == "bn" else Alone(data, "dropout")
 
 
 @pytest.mark.parametrize("criterion", [POINT, DRAWN])
@@ -301,22 +306,20 @@ def test_scores_are_those_of_plain_calls(found, alone):
     assert row["normalised_pll"] == pytest.approx(float(metrics.normalised_pll(own, y, constant)), abs=100 * CLOSE)
 
 
-def test_fewer_passes_are_the_first_draws(found, data):
-    alone = Alone(data, "bn")
+def test_fewer_passes_are_the_first_draws(found, normalised):
     for passes in (2, 5, 10):
         row = of(found["bn"], "MCBN", passes)[1]
         assert (row["split"], row["seed"]) == (1, 2)
-        kept, y = alone.trained(("whole", 0), 2, row["weight_decay"])
+        kept, y = normalised.trained(("whole", 0), 2, row["weight_decay"])
         f = kept[row["epochs"]][1].double()[:passes]
         own = bn.predictive.RegressionPredictive(f, torch.tensor(row["precision"]).double().rsqrt())
         for name, score in (("rmse", metrics.rmse), ("crps", metrics.crps), ("pll", metrics.pll)):
             assert row[name] == pytest.approx(float(score(own, y.double())), rel=CLOSE)
 
 
-def test_an_ensemble_is_its_seeds_networks(found, data):
-    alone = Alone(data, "bn")
+def test_an_ensemble_is_its_seeds_networks(found, normalised):
     for split, row in enumerate(of(found["bn"], "DeepEnsemble")):
-        members = [alone.trained(("whole", split), seed, row["weight_decay"]) for seed in TOY.seeds]
+        members = [normalised.trained(("whole", split), seed, row["weight_decay"]) for seed in TOY.seeds]
         f = torch.stack([kept[row["epochs"]][0] for kept, _ in members]).double()
         own = bn.predictive.RegressionPredictive(f, torch.tensor(row["precision"]).double().rsqrt())
         y = members[0][1].double()
@@ -326,7 +329,7 @@ def test_an_ensemble_is_its_seeds_networks(found, data):
         assert row["effective_batch_size"] is None
 
 
-def test_networks_stop_at_the_epochs_that_were_chosen(data):
+def test_networks_stop_at_the_epochs_that_were_chosen(data, normalised):
     """Each at its own, as if the others had not gone on."""
     trial = Trial(TOY, data, "bn", 16.0, "cpu")
     epochs, decays = [20, 10, 40], [1e-1, 1e-3, 1e-3]
@@ -334,11 +337,10 @@ def test_networks_stop_at_the_epochs_that_were_chosen(data):
     stack, own, steps = cross_validation.retrain(trial, folds, [1, 1, 2], decays, epochs)
     assert stack.tracked.tolist() == [4 * each for each in epochs]
     assert steps == 4 * sum(epochs)
-    alone = Alone(data, "bn")
     held = data.held_rows(folds, own)
     f = StackedExecutable.of(stack, own).point(held).float()
     for i, (split, seed) in enumerate([(0, 1), (1, 1), (1, 2)]):
-        kept, _ = alone.trained(("whole", split), seed, decays[i])
+        kept, _ = normalised.trained(("whole", split), seed, decays[i])
         torch.testing.assert_close(f[i], kept[epochs[i]][0], rtol=CLOSE, atol=10 * CLOSE)
 
 
