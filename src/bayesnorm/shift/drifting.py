@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import scipy
+import torch
 
 from ..errors import BayesNormError
 from ..posterior import BatchNormPosterior, Posterior
@@ -138,17 +139,13 @@ def _layers(found: Comparison, tails: np.ndarray) -> tuple[LayerDrift, ...]:
     channels = np.minimum(1, 2 * np.minimum(*np.split(sides, 2)))
     each = np.where(np.isnan(tails[:-1]), 1.0, tails[:-1])
     together = np.minimum(1, 2 * np.minimum(each[:count], each[count:]))
-    layers, start = [], 0
-    for place, layer in enumerate(batches.layers):
-        part = slice(start, start + layer.channels)
-        start = part.stop
-        layers.append(
-            LayerDrift(
-                layer.name,
-                float(together[place]),
-                math.sqrt(max(0.0, float(beyond[part].mean()))),
-                math.exp(0.5 * float(log_shift[part].mean())) if bool(found.known[count + place]) else 1.0,
-                channels[part],
-            )
+    means = batches.parts.means(torch.cat([beyond, log_shift]))
+    shifts = means[:count].clamp_min(0).sqrt().tolist()
+    ratios = torch.where(found.known[count:], (0.5 * means[count:]).exp(), 1.0).tolist()
+    ends = np.cumsum([layer.channels for layer in batches.layers])[:-1]
+    return tuple(
+        LayerDrift(layer.name, p_value, shift, ratio, own)
+        for layer, p_value, shift, ratio, own in zip(
+            batches.layers, together.tolist(), shifts, ratios, np.split(channels, ends), strict=True
         )
-    return tuple(layers)
+    )
