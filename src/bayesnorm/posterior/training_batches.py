@@ -183,7 +183,7 @@ class TrainingBatches:
             logs = self._logs(size)
             with np.errstate(divide="ignore", invalid="ignore"):
                 mean, std, skew = logs.numpy().T
-                return _log_tail(np.log(found), mean, std, skew, self._looked_at(size))
+                return _log_tail(np.log(found), mean, std, skew, self.looked_at(size))
         mean, variance, third, limit_variance, limit_third = self.moments.numpy().T
         variance = limit_variance + np.maximum(variance - limit_variance, 0) / groups
         third = limit_third + np.maximum(third - limit_third, 0) / groups**2
@@ -206,7 +206,7 @@ class TrainingBatches:
         varies = (self.logs[below, :, 1:2] > 0) | (share <= 0)
         return torch.lerp(self.logs[below], self.logs[above], torch.where(varies, self._log_share(size), 1.0).double())
 
-    def _looked_at(self, size: float) -> int:
+    def looked_at(self, size: float) -> int:
         """Return how many batches of about a size there were."""
         below, above, _ = self._between(size)
         return self.counts[above if self._log_share(size) > 0.5 else below]

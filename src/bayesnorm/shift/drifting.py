@@ -15,8 +15,9 @@ from ..posterior import BatchNormPosterior, Posterior
 from .comparison import Comparison, compare_with_present, over_statistics
 
 LEVEL = 0.05
-# How the chance of a false alarm is shared by the distance over all layers and that of the one that is farthest off.
-ALL_LAYERS, ONE_LAYER = 0.9, 0.1
+# The share of false alarms that the layer which is farthest off may have, beside the distance over all layers; less
+# where its tail is known from fewer batches.
+ONE_LAYER, OF_BATCHES = 0.1, 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +124,8 @@ def drift_of(posterior: BatchNormPosterior, x: Any) -> Drift:
     tails = batches.tail(distances, found.size, found.groups)
     # A drift that later layers normalise away, such as of contrast, shows at one layer only.
     farthest = float(np.nanmin(tails[:-1])) * int(found.known.sum())
-    p_value = min(1.0, float(tails[-1]) / ALL_LAYERS, farthest / ONE_LAYER)
+    share = ONE_LAYER * min(1.0, batches.looked_at(found.size) / OF_BATCHES)
+    p_value = min(1.0, float(tails[-1]) / (1 - share), farthest / share)
     return Drift(p_value, found.rows, float(distances[-1]), _layers(found, tails))
 
 
