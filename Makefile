@@ -11,7 +11,7 @@ export BAYESNORM_DATA
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart lint format typecheck test-core test reproduce bench-inference bench-peers bench-tabular clean
+.PHONY: help install quickstart lint format typecheck test-core test reproduce bench-inference bench-peers bench-shift bench-tabular clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
@@ -74,6 +74,15 @@ bench-inference: .venv/.installed ## Time and exactness of every way of predicti
 
 bench-peers: .venv-peers/.installed ## Beside torch-uncertainty and laplace-torch: cost, scores, what each can run
 	.venv-peers/bin/python -m benchmarks.peers $(ARGS)
+
+.venv-shift/.installed: pyproject.toml benchmarks/shift_requirements.txt
+	$(PYTHON) -m venv .venv-shift
+	.venv-shift/bin/pip --disable-pip-version-check -q install -r benchmarks/shift_requirements.txt
+	.venv-shift/bin/pip --disable-pip-version-check -q install -c constraints.txt -e ".[data,cli]"
+	@touch $@
+
+bench-shift: .venv-shift/.installed ## drift tests of alibi-detect on the images of `shift alarms` (needs BAYESNORM_DATA)
+	.venv-shift/bin/python -m benchmarks.shift_peers $(ARGS)
 
 # NGBoost wants an older pandas, so the comparison has an environment of its own too.
 .venv-tabular/.installed: pyproject.toml benchmarks/tabular_requirements.txt

@@ -19,6 +19,7 @@ from . import (
     export,
     kendall_doubt,
     mukhoti_batch_size,
+    shift,
     show,
     teye_doubt,
     teye_figure1,
@@ -40,6 +41,7 @@ TABLES_AND_FIGURES: dict[str, Callable[..., None]] = {
     "compare-methods": compare_methods.main,
     "active-digits": active_digits.main,
     "uci-luck": uci_luck.main,
+    "shift": shift.main,
 }
 BENCHMARK: dict[str, Callable[..., None]] = {"uci": benchmark.main, "show": show.main, "export": export.main}
 

@@ -1,0 +1,151 @@
+"""New data: what `drift` sees, and what `adapt` gains and loses.
+
+- images: CIFAR-10-C (`corruptions.py`) on the given ResNets: error, NLL and calibration of the network as it is, of
+  ways that are known of giving it new statistics (`blending.py`), and of `adapt`, over n and over severity.
+- alarms: `drift` and `DriftMonitor` on the same images, clean and corrupted.
+- simulated: their false alarms on fresh rows, without any data.
+- table: UCI sets of which one part is trained on and another asked about.
+
+Target images, which are looked at without labels, are the first 1,000 test images, the scored ones those after them;
+the temperature of all methods is fitted on the clean first 1,000.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from ..bench import write_csv
+from ..evidence import write_numbers, write_picture
+from ..options import OUT, FastestDevice, OutFolder, fastest
+from . import showing
+from .alarms import measure_alarms, watch_images
+from .images import COLUMNS as COLUMNS_OF_IMAGES, measure_images
+from .networks import CLEAN, fitted
+from .presets import PRESETS, Preset
+from .simulated import NETWORKS, measure_simulated, watch_simulated
+from .uci_parts import COLUMNS, STEPS, measure_table, table_text
+
+Rows = list[dict[str, Any]]
+Task = tuple[Callable[..., Rows], tuple[Any, ...]]
+"""A function that measures something, and its arguments."""
+
+
+class Part(StrEnum):
+    """What is measured."""
+
+    images = "images"
+    alarms = "alarms"
+    simulated = "simulated"
+    table = "table"
+
+
+class Size(StrEnum):
+    """How much is measured."""
+
+    quick = "quick"
+    paper = "paper"
+
+
+def main(
+    part: Annotated[Part, typer.Argument(help="What is measured; all but simulated need the data folder.")],
+    preset: Annotated[Size, typer.Option(help="How much: all of the documentation, or a short look.")] = Size.quick,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that work at once.")] = 1,
+    device: FastestDevice = None,
+    out: OutFolder = OUT,
+) -> None:
+    """Drift and adapting on corrupted images, fresh rows and tables.
+
+    \b
+    python -m experiments shift images --preset paper --workers 4 --out out
+    """
+    where = fastest(device)
+    found = measure(part, preset, where, workers)
+    out.mkdir(parents=True, exist_ok=True)
+    show(part, found, out)
+    if part is Part.images:
+        rows = found.pop("rows")
+        write_csv(
+            out / "shift_images.csv", COLUMNS_OF_IMAGES, [[row.get(c) for c in COLUMNS_OF_IMAGES] for row in rows]
+        )
+        found["means"] = showing.image_means(rows)
+    write_numbers(out / f"shift_{part}.json", found, where if part in (Part.images, Part.alarms) else "cpu")
+
+
+def measure(part: Part, preset: Size, device: str, workers: int) -> dict[str, Any]:
+    """Return what one part finds, as plain values: rows, and streams where there are any."""
+    chosen, started = PRESETS[preset], time.perf_counter()
+    found: dict[str, Any] = {"preset": asdict(chosen)}
+    if part is Part.images:
+        (found["rows"],) = _images((measure_images,), chosen, device, workers)
+    elif part is Part.alarms:
+        found["rows"], found["streams"] = _images((measure_alarms, watch_images), chosen, device, workers)
+    elif part is Part.simulated:
+        networks = [(kind, seed) for kind in NETWORKS for seed in range(chosen.simulated_networks)]
+        # The slowest, which stand last, begin first.
+        tasks: list[Task] = [(measure_simulated, (chosen, *each)) for each in reversed(networks)]
+        found["rows"] = _together(tasks, workers)[::-1]
+        streams: list[Task] = [(watch_simulated, (chosen, seed)) for seed in range(chosen.simulated_streams)]
+        found["streams"] = _together(streams, workers)
+    else:
+        steps = STEPS if preset is Size.paper else 50
+        asked = [(name, seed, steps) for name in COLUMNS for seed in range(chosen.splits)]
+        found["rows"] = _together([(measure_table, each) for each in asked], workers)
+    return found | {"seconds": round(time.perf_counter() - started)}
+
+
+def show(part: Part, found: dict[str, Any], out: Path) -> None:
+    """Print the table of a part, and write its pictures."""
+    rows = found["rows"]
+    if part is Part.images:
+        print(showing.images_text(rows))
+        write_picture(out / "shift.png", showing.draw_over_rows(rows))
+        write_picture(out / "shift_severity.png", showing.draw_over_severity(rows))
+    elif part is Part.alarms:
+        print(showing.alarms_text(rows, found["streams"]))
+        write_picture(out / "shift_alarms.png", showing.draw_alarms(rows))
+    elif part is Part.simulated:
+        print(showing.simulated_text(rows, found["streams"]))
+    else:
+        print(table_text(rows))
+
+
+def _images(measures: tuple[Callable[..., Rows], ...], preset: Preset, device: str, workers: int) -> list[Rows]:
+    """Measure all networks on clean images and on every corruption; for every measure, its rows."""
+    with tempfile.TemporaryDirectory() as kept:
+        folder = Path(kept)
+        for depth in preset.depths:
+            fitted(depth, device, folder)  # before several processes would do it
+        cases = [(depth, kind) for depth in preset.depths for kind in (CLEAN, *preset.corruptions)]
+        return [
+            _together([(measure, (preset, *case, device, folder)) for case in cases], workers) for measure in measures
+        ]
+
+
+def _together(tasks: list[Task], workers: int) -> Rows:
+    """Return the rows of all tasks, in their order, computed by several processes."""
+    if workers == 1:
+        _one_thread()
+        return [row for task in tasks for row in _run(task)]
+    context = multiprocessing.get_context("spawn")  # a process that knows a GPU cannot be forked
+    with ProcessPoolExecutor(workers, context, _one_thread) as pool:
+        return [row for rows in pool.map(_run, tasks) for row in rows]
+
+
+def _run(task: Task) -> Rows:
+    measure, arguments = task
+    return measure(*arguments)
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)

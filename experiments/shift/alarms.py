@@ -1,0 +1,67 @@
+"""How often `drift` and `DriftMonitor` ring on test images, clean and corrupted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import bayesnorm as bn
+from bayesnorm.shift import DriftMonitor
+
+from .networks import CLEAN, fitted, network_input
+from .presets import Preset
+
+LEVEL = 0.05
+CLEAN_SIZES = (4, 16, 64, 256)
+STREAM_ROWS, STREAM_SEVERITY = 16, 3
+"""Rows in the batches of a stream, and the severity of what begins half-way."""
+
+Row = dict[str, Any]
+
+
+def measure_alarms(preset: Preset, depth: int, corruption: str, device: str, folder: Path) -> list[Row]:
+    """Count alarms at level .05 over disjoint batches of test images, at all severities, by number of rows."""
+    posterior = fitted(depth, device, folder).posterior
+    rows = []
+    for severity in (0,) if corruption == CLEAN else preset.severities:
+        x = network_input(corruption, severity, device)
+        for count, most in sizes_and_batches(preset, corruption):
+            batches = disjoint(x, count, most)
+            p_values = [bn.drift(posterior, batch).p_value for batch in batches]
+            head = {"network": f"ResNet-{depth}", "corruption": corruption, "severity": severity, "rows": count}
+            rows.append({**head, "batches": len(p_values), "alarms": sum(p < LEVEL for p in p_values)})
+    return rows
+
+
+def sizes_and_batches(preset: Preset, corruption: str) -> list[tuple[int, int | None]]:
+    """Return the numbers of rows that are tested, and how many batches of each; None for all that there are."""
+    return [(count, None) for count in CLEAN_SIZES] if corruption == CLEAN else list(preset.power)
+
+
+def disjoint(x: Tensor, count: int, most: int | None) -> list[Tensor]:
+    """Return batches of so many rows that share none, in an order that is random but always the same."""
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0)).to(x.device)
+    return [x[part] for part in order.split(count) if len(part) == count][:most]
+
+
+def watch_images(preset: Preset, depth: int, corruption: str, device: str, folder: Path) -> list[Row]:
+    """Watch streams of test images that become corrupted half-way, or, for "clean", stay as they are.
+
+    A stream is a random order of the test images: streams share images, so that they are not independent.
+    """
+    posterior = fitted(depth, device, folder).posterior
+    clean = network_input(CLEAN, 0, device)
+    later = network_input(corruption, STREAM_SEVERITY, device)
+    rows = []
+    for seed in range(preset.streams * (10 if corruption == CLEAN else 1)):
+        order = torch.randperm(len(clean), generator=torch.Generator().manual_seed(seed + 1)).to(device)
+        monitor, change = DriftMonitor(posterior, LEVEL, seed), preset.stream_batches // 2
+        for number, part in enumerate(order.split(STREAM_ROWS)[: preset.stream_batches]):
+            if monitor.update((later if number >= change else clean)[part]).alarm:
+                break
+        head = {"network": f"ResNet-{depth}", "corruption": corruption, "stream": seed}
+        rows.append({**head, "change": None if corruption == CLEAN else change, "alarm": monitor.alarm})
+    return rows

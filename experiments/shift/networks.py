@@ -1,0 +1,78 @@
+"""The given CIFAR-10 networks with their posteriors, and the images that they see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+import bayesnorm as bn
+from bayesnorm.data import load_cifar10, to_network_input
+from bayesnorm.likelihoods import Categorical
+from bayesnorm.nets import CifarResNet, load_cifar_resnet
+from bayesnorm.posterior import BatchNormPosterior
+
+from .corruptions import Images, corrupt
+from .presets import BATCH_SIZE
+
+TARGETS = 1000
+"""The first so many test images are what a network may look at, without labels; those after them are scored."""
+
+CLEAN = "clean"
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A network and what was made of it.
+
+    Args:
+        network: The given ResNet.
+        likelihood: With the temperature that suits it on the clean first 1,000 test images.
+        posterior: MCBN with this temperature.
+    """
+
+    network: CifarResNet
+    likelihood: Categorical
+    posterior: BatchNormPosterior
+
+
+@lru_cache(maxsize=4)
+def fitted(depth: int, device: str, folder: Path) -> Fitted:
+    """Return a ResNet of this depth, its temperature, and MCBN fitted on the training images of the data folder.
+
+    Args:
+        depth: 20 or 32.
+        device: Where it runs.
+        folder: Where posteriors are kept, so that several processes can share a fit.
+    """
+    network = load_cifar_resnet(depth).to(device)
+    path = folder / f"resnet{depth}.bayesnorm"
+    if not path.exists():
+        images, labels = test_images()
+        x, y = to_network_input(images[:TARGETS]).to(device), torch.as_tensor(labels[:TARGETS]).to(device)
+        likelihood = bn.calibrate(bn.point(network, Categorical()), x, y).likelihood
+        training = to_network_input(load_cifar10("train")[0]).to(device)
+        bn.MCBN(BATCH_SIZE).fit(network, training, likelihood).save(path)
+    posterior = bn.load(path, network)
+    assert isinstance(posterior, BatchNormPosterior)
+    assert isinstance(posterior.likelihood, Categorical)
+    return Fitted(network, posterior.likelihood, posterior)
+
+
+@lru_cache(maxsize=1)
+def test_images() -> tuple[Images, NDArray[np.int64]]:
+    """Return the test images of the data folder and their labels."""
+    return load_cifar10("test")
+
+
+def network_input(corruption: str, severity: int, device: str) -> Tensor:
+    """Return the test images after a corruption, or as they are, as networks take them."""
+    images, _ = test_images()
+    if corruption != CLEAN:
+        images = corrupt(images, corruption, severity)
+    return to_network_input(images).to(device)

@@ -1,0 +1,74 @@
+"""How much is measured: all that the documentation shows, or a short look at it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .corruptions import CORRUPTIONS, SEVERITIES
+
+BATCH_SIZE = 32
+"""M of all posteriors."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How much is measured.
+
+    Args:
+        depths: Depths of the ResNets.
+        corruptions: Corruptions of the images.
+        severities: Their severities.
+        draws_of_rows: By n, how many times n target images are drawn; scores are means over these.
+        pseudo_counts: Values of N that the blend tries.
+        scored: How many images are scored.
+        samples: Draws of a posterior per prediction.
+        one_class_rows: Values of n for target images of one class only.
+        power: By n, how many batches of each corruption and severity are tested for drift.
+        streams: How many streams of images a monitor watches per corruption, and ten times as many clean ones.
+        stream_batches: Batches of 16 images in a stream; a corruption begins half-way.
+        simulated_batches: By n, how many batches of fresh rows each of `simulated_networks` networks of a kind sees.
+        simulated_networks: How many networks of a kind are made, each with training rows of its own.
+        simulated_streams: How many simulated streams there are.
+        simulated_length: Batches in each of them.
+        splits: How often the table is split at random into rows to train on, to watch, to adapt to and to score.
+    """
+
+    depths: tuple[int, ...] = (20, 32)
+    corruptions: tuple[str, ...] = tuple(CORRUPTIONS)
+    severities: tuple[int, ...] = SEVERITIES
+    draws_of_rows: tuple[tuple[int, int], ...] = ((1, 2), (8, 2), (32, 2), (128, 1), (512, 1))
+    pseudo_counts: tuple[int, ...] = (8, 16, 32, 64, 128, 256, 512)
+    scored: int = 1000
+    samples: int = 32
+    one_class_rows: tuple[int, ...] = (32, 128)
+    power: tuple[tuple[int, int], ...] = ((4, 60), (16, 60), (64, 15))
+    streams: int = 4
+    stream_batches: int = 60
+    simulated_batches: tuple[tuple[int, int], ...] = ((4, 250), (16, 250), (64, 250), (256, 250))
+    simulated_networks: int = 4
+    simulated_streams: int = 200
+    simulated_length: int = 1000
+    splits: int = 5
+
+
+PRESETS: dict[str, Preset] = {
+    "paper": Preset(),
+    "quick": Preset(
+        depths=(20,),
+        corruptions=("gaussian_noise", "contrast"),
+        severities=(3,),
+        draws_of_rows=((8, 1), (32, 1)),
+        pseudo_counts=(16, 64),
+        scored=64,
+        samples=4,
+        one_class_rows=(32,),
+        power=((4, 4), (16, 4)),
+        streams=1,
+        stream_batches=4,
+        simulated_batches=((4, 20), (16, 20)),
+        simulated_networks=1,
+        simulated_streams=4,
+        simulated_length=20,
+        splits=1,
+    ),
+}

@@ -1,0 +1,239 @@
+"""Tables as text, and pictures, of what was measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayesnorm.plots import style
+
+from ..panels import panels, set_figure_title
+from .images import (
+    ADAPT,
+    ALL_CLASSES,
+    BLEND,
+    MCBN,
+    ONE_CLASS,
+    PREDICTION_TIME,
+    SCORES,
+    SOFTMAX,
+    TEMPERATURE,
+    Row,
+    best_blend,
+    corrupted,
+    mean_scores,
+)
+from .networks import CLEAN
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+TITLES = {"error": "error", "nll": "NLL (nats)", "ece": "ECE"}
+STAY = (SOFTMAX, TEMPERATURE, MCBN)
+LOOKS = {
+    TEMPERATURE: (style.BLACK, ":", "o"),
+    MCBN: (style.ORANGE, "-.", "s"),
+    PREDICTION_TIME: (style.PURPLE, (0, (1, 1)), "v"),
+    BLEND: (style.VERMILION, "--", "^"),
+    ADAPT: (style.BLUE, "-", "D"),
+}
+SHOWN_ROWS = 32
+"""n of the curves over severity."""
+
+
+def image_means(rows: list[Row]) -> list[Row]:
+    """Return mean scores on corrupted and on clean images, for every network, kind of targets, n and method.
+
+    The blend has, for each score, the N that is best for it on the corrupted images that are scored. Targets of one
+    class stand beside what stays as it is on the same images.
+    """
+    found: list[Row] = []
+    for network in dict.fromkeys(row["network"] for row in rows):
+        own = [row for row in rows if row["network"] == network]
+        clean = [row for row in own if row["corruption"] == CLEAN]
+        for of, count in [
+            (ALL_CLASSES, 0),
+            *((kind, n) for kind in (ALL_CLASSES, ONE_CLASS) for n in rows_of(own, kind)),
+        ]:
+            here = _same_images(corrupted(own), of)
+            chosen = {"rows": count, "of": of}
+
+            def note(method: str, scores: list[np.ndarray], **more: Any) -> None:
+                named = [dict(zip(SCORES, np.round(each, 4).tolist(), strict=True)) for each in scores]
+                head = {"network": network, "of": of, "rows": count, "method": method}  # noqa: B023
+                found.append({**head, **more, "corrupted": named[0], "clean": named[1]})
+
+            if count == 0 or of == ONE_CLASS:
+                for method in STAY:
+                    note(method, [mean_scores(group, method=method) for group in (here, clean)])
+            if count:
+                for method in (PREDICTION_TIME, ADAPT):
+                    note(method, [mean_scores(group, method=method, **chosen) for group in (here, clean)])
+                best = [best_blend(here, score, **chosen)[0] for score in SCORES]
+                by_score = [
+                    [mean_scores(g, method=BLEND, pseudo_count=n, **chosen)[i] for i, n in enumerate(best)]
+                    for g in (here, clean)
+                ]
+                note(BLEND, [np.array(each) for each in by_score], pseudo_counts=best)
+    return found
+
+
+def images_text(rows: list[Row]) -> str:
+    """Return `image_means` as text."""
+    head = "".join(f"{name:>9}" for name in ("error", "NLL", "ECE")) * 2
+    lines = [f"{'':58}{'corrupted':>27}{'clean':>27}", f"{'':58}{head}"]
+    for row in image_means(rows):
+        name = row["method"] + (
+            f", best N {'/'.join(map(str, row['pseudo_counts']))}" if "pseudo_counts" in row else ""
+        )
+        targets = (f"n = {row['rows']}" + (", one class" if row["of"] == ONE_CLASS else "")) if row["rows"] else ""
+        cells = "".join(f"{row[group][score]:9.4f}" for group in ("corrupted", "clean") for score in SCORES)
+        lines.append(f"{row['network']:10}{targets:19}{name:29}{cells}")
+    return "\n".join(lines)
+
+
+def rows_of(rows: list[Row], of: str) -> list[int]:
+    """Return the values of n that were measured."""
+    return sorted({row["rows"] for row in rows if row["of"] == of and row["rows"]})
+
+
+def _same_images(rows: list[Row], of: str) -> list[Row]:
+    """Return the rows of those severities at which targets of this kind were looked at."""
+    severities = {row["severity"] for row in rows if row["of"] == of}
+    return [row for row in rows if row["severity"] in severities]
+
+
+def draw_over_rows(rows: list[Row], network: str | None = None) -> Axes:
+    """Draw the three mean scores on corrupted images over n, of the deepest network unless another is asked for."""
+    network = network or max(row["network"] for row in rows)
+    own = corrupted([row for row in rows if row["network"] == network])
+    counts = rows_of(own, ALL_CLASSES)
+    (axes,) = panels(1, 3)
+    for place, (ax, score) in enumerate(zip(axes, SCORES, strict=True)):
+        for method, (colour, stroke, marker) in LOOKS.items():
+            if method in STAY:
+                ax.axhline(mean_scores(own, method=method)[place], color=colour, ls=stroke, lw=1.8, label=method)
+                continue
+            chosen = {"of": ALL_CLASSES}
+            if method == BLEND:
+                values = [best_blend(own, score, rows=count, **chosen)[1] for count in counts]
+            else:
+                values = [mean_scores(own, method=method, rows=count, **chosen)[place] for count in counts]
+            label = "blend, best N in hindsight" if method == BLEND else method
+            ax.plot(counts, values, color=colour, ls=stroke, marker=marker, ms=6, lw=2, label=label)
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(counts, [str(count) for count in counts])
+        ax.set(xlabel="unlabelled new images n", ylabel=TITLES[score], ylim=(0, _top(own, place)))
+    axes[1].legend(frameon=False, fontsize="small", loc="lower left")
+    kinds = len({row["corruption"] for row in own})
+    set_figure_title(axes[0], f"{network} on CIFAR-10-C: mean over {kinds} corruptions and their severities")
+    return axes[0]
+
+
+def draw_over_severity(rows: list[Row], count: int = SHOWN_ROWS) -> Axes:
+    """Draw the three mean scores over severity at one n, a row of panels for each network; severity 0 is clean."""
+    networks = list(dict.fromkeys(row["network"] for row in rows))
+    axes = panels(len(networks), 3)
+    for line, network in zip(axes, networks, strict=True):
+        own = [row for row in rows if row["network"] == network]
+        severities = sorted({row["severity"] for row in own})
+        for place, (ax, score) in enumerate(zip(line, SCORES, strict=True)):
+            pseudo, _ = best_blend(corrupted(own), score, rows=count, of=ALL_CLASSES)
+            for method, (colour, stroke, marker) in LOOKS.items():
+                chosen: dict[str, Any] = {"method": method}
+                if method not in STAY:
+                    chosen |= {"rows": count, "of": ALL_CLASSES}
+                if method == BLEND:
+                    chosen["pseudo_count"] = pseudo
+                values = [mean_scores(own, severity=severity, **chosen)[place] for severity in severities]
+                label = f"blend, best N = {pseudo} in hindsight" if method == BLEND else method
+                ax.plot(severities, values, color=colour, ls=stroke, marker=marker, ms=6, lw=2, label=label)
+            ax.set(xlabel="severity (0: clean)", ylabel=TITLES[score], title=network, xticks=severities)
+            ax.set_ylim(bottom=0)
+        line[1].legend(frameon=False, fontsize="small")
+    set_figure_title(axes[0][0], f"CIFAR-10-C over severity, n = {count} unlabelled new images")
+    return axes[0][0]
+
+
+def _top(rows: list[Row], place: int) -> float:
+    """Return where an axis ends that shows what stays as it is, and not all of what is worse."""
+    return 1.25 * float(max(mean_scores(rows, method=method)[place] for method in (TEMPERATURE, MCBN)))
+
+
+def alarms_text(rows: list[Row], streams: list[Row]) -> str:
+    """Return rates of alarms: of clean images with their error, of corrupted ones by severity, and of streams."""
+    lines = []
+    for network in dict.fromkeys(row["network"] for row in rows):
+        own = [row for row in rows if row["network"] == network]
+        for row in own:
+            if row["corruption"] == CLEAN:
+                lines.append(f"{network} clean, n = {row['rows']}: {rate_text(row['alarms'], row['batches'])}")
+        shifted = [row for row in own if row["corruption"] != CLEAN]
+        severities = sorted({row["severity"] for row in shifted})
+        for count in sorted({row["rows"] for row in shifted}):
+            lines.append(f"{network}, power at n = {count:3d}" + "".join(f"{f'severity {s}':>12}" for s in severities))
+            for corruption in dict.fromkeys(row["corruption"] for row in shifted):
+                cells = "".join(f"{_rate(shifted, corruption, s, count):12.2f}" for s in severities)
+                lines.append(f"  {corruption:24}{cells}")
+        watched = [row for row in streams if row["network"] == network]
+        quiet = [row for row in watched if row["corruption"] == CLEAN]
+        rang = sum(row["alarm"] is not None for row in quiet)
+        lines.append(f"{network}, monitor: {rate_text(rang, len(quiet))} of clean streams")
+        for corruption in dict.fromkeys(row["corruption"] for row in watched):
+            if corruption != CLEAN:
+                each = [row["alarm"] for row in watched if row["corruption"] == corruption]
+                change = next(row["change"] for row in watched if row["corruption"] == corruption)
+                delays = ", ".join("none" if alarm is None else str(alarm - change) for alarm in each)
+                lines.append(f"  {corruption:24} batches until the alarm: {delays}")
+    return "\n".join(lines)
+
+
+def _rate(rows: list[Row], corruption: str, severity: int, count: int) -> float:
+    own = [r for r in rows if (r["corruption"], r["severity"], r["rows"]) == (corruption, severity, count)]
+    return sum(row["alarms"] for row in own) / sum(row["batches"] for row in own)
+
+
+def draw_alarms(rows: list[Row], network: str | None = None) -> Axes:
+    """Draw how often `drift` rings over severity, a line for each corruption and a panel for each n."""
+    network = network or max(row["network"] for row in rows)
+    own = [row for row in rows if row["network"] == network and row["corruption"] != CLEAN]
+    counts = sorted({row["rows"] for row in own})
+    (axes,) = panels(1, len(counts))
+    names = list(dict.fromkeys(row["corruption"] for row in own))
+    colours = (style.BLUE, style.ORANGE, style.GREEN, style.VERMILION, style.PURPLE, style.SKY, style.BLACK)
+    for ax, count in zip(axes, counts, strict=True):
+        for number, name in enumerate(names):
+            severities = sorted({row["severity"] for row in own})
+            rates = [_rate(own, name, severity, count) for severity in severities]
+            stroke, marker = ("-", "o") if number < len(colours) else ("--", "s")
+            label, colour = name.replace("_", " "), colours[number % len(colours)]
+            ax.plot(severities, rates, color=colour, ls=stroke, marker=marker, ms=5, label=label)
+        ax.axhline(0.05, color=style.current().faint, ls=":", lw=1.5)
+        ax.set(xlabel="severity", title=f"n = {count} images", xticks=severities, ylim=(-0.03, 1.03))
+        style.percent_axis(ax.yaxis)
+    axes[0].set_ylabel("batches that ring at level .05")
+    axes[-1].legend(frameon=False, fontsize="small", ncols=1, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    set_figure_title(axes[0], f"drift on CIFAR-10-C, {network} (dotted: 5 %)")
+    return axes[0]
+
+
+def simulated_text(rows: list[Row], streams: list[Row]) -> str:
+    """Return the rates of false alarms on fresh rows, over all networks of a kind."""
+    lines = ["false alarms at level .05 on fresh rows of the training distribution"]
+    for kind in dict.fromkeys(row["network"] for row in rows):
+        for count in sorted({row["rows"] for row in rows}):
+            own = [row for row in rows if (row["network"], row["rows"]) == (kind, count)]
+            rate = rate_text(sum(row["alarms"] for row in own), sum(row["batches"] for row in own))
+            lines.append(f"{kind:28} n = {count:3d}: {rate}")
+    rang = sum(row["alarm"] is not None for row in streams)
+    length = streams[0]["length"]
+    lines.append(f"monitor, {len(streams)} streams of {length} batches: {rate_text(rang, len(streams))}")
+    return "\n".join(lines)
+
+
+def rate_text(alarms: int, batches: int) -> str:
+    """Return a rate with its binomial standard error, ".051 ± .007 (51 of 1000)"."""
+    rate = alarms / batches
+    error = (rate * (1 - rate) / batches) ** 0.5
+    return f"{rate:.3f} ± {error:.3f} ({alarms} of {batches})"

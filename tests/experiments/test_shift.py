@@ -1,0 +1,192 @@
+"""`python -m experiments shift`: the recipes of its corruptions, of the blend, and what its parts find."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from scipy import ndimage
+from torch import nn
+
+from bayesnorm.errors import BayesNormError
+from experiments.shift import showing
+from experiments.shift.alarms import disjoint
+from experiments.shift.blending import BlendedNetwork
+from experiments.shift.corruptions import CORRUPTIONS, SEVERITIES, corrupt
+from experiments.shift.images import ADAPT, BLEND, MCBN, PREDICTION_TIME, SOFTMAX, TEMPERATURE, best_blend, mean_scores
+from experiments.shift.uci_parts import table_text
+
+# Their parameters do not rise in every step: a short strong kernel follows a long weak one, or corners move less.
+NOT_BY_DISTANCE = {"glass_blur", "motion_blur", "elastic_transform"}
+
+
+@pytest.fixture(scope="module")
+def images():
+    """Soft blobs of colour with some grain, so that every corruption has something to change."""
+    random = np.random.default_rng(0)
+    blobs = ndimage.gaussian_filter(random.normal(size=(6, 32, 32, 3)), (0, 2, 2, 0))
+    return np.clip(128 + 50 * blobs / blobs.std() + random.normal(0, 4, blobs.shape), 0, 255).astype(np.uint8)
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_corruptions_keep_the_form_and_repeat(images, name):
+    found = [corrupt(images, name, severity) for severity in SEVERITIES]
+    assert all(each.shape == images.shape and each.dtype == np.uint8 for each in found)
+    assert (corrupt(images, name, 3) == found[2]).all()
+    distances = [np.abs(each.astype(float) - images).mean() for each in found]
+    assert distances[0] > 0
+    if name not in NOT_BY_DISTANCE:
+        assert (np.diff(distances) > 0).all()
+
+
+@pytest.mark.parametrize("name", sorted(set(CORRUPTIONS) & {"gaussian_noise", "fog", "elastic_transform", "snow"}))
+def test_random_corruptions_follow_their_seed(images, name):
+    assert (corrupt(images, name, 3, seed=1) != corrupt(images, name, 3)).any()
+
+
+def test_known_values():
+    grey = np.full((2, 32, 32, 3), 51, np.uint8)  # .2
+    assert (corrupt(grey, "brightness", 2) == 76).all()  # .3 of 255, cut off
+    assert (corrupt(grey * 0, "brightness", 5) == 76).all()
+    assert (corrupt(grey * 5, "brightness", 5) == 255).all()
+    halves = grey.copy()
+    halves[:, :16] = 151
+    assert set(np.unique(corrupt(halves, "contrast", 2))) == {76, 126}  # half the distance from 101
+    for name in ("defocus_blur", "glass_blur", "motion_blur", "zoom_blur", "contrast", "elastic_transform", "pixelate"):
+        assert np.abs(corrupt(grey, name, 5).astype(int) - 51).max() <= 1, name
+    colour = np.zeros((1, 32, 32, 3), np.uint8) + np.array([100, 50, 0], np.uint8)
+    assert corrupt(colour, "brightness", 1)[0, 0, 0].tolist() == [112, 56, 0]  # the same hue
+
+
+def test_noise_has_the_published_size():
+    grey = np.full((20, 32, 32, 3), 128, np.uint8)
+    found = corrupt(grey, "gaussian_noise", 3).astype(float)
+    assert found.std() / 255 == pytest.approx(0.08, rel=0.02)
+    assert corrupt(grey, "shot_noise", 5).astype(float).std() / 255 == pytest.approx((128 / 255 / 50) ** 0.5, rel=0.02)
+    hit = corrupt(grey, "impulse_noise", 5)
+    assert np.isin(hit, (0, 128, 255)).all()
+    assert (hit != 128).mean() == pytest.approx(0.07, abs=0.005)
+
+
+def test_defocus_is_a_disk():
+    point = np.zeros((1, 32, 32, 3), np.uint8)
+    point[:, 16, 16] = 255
+    found = corrupt(point, "defocus_blur", 5)[0, :, :, 0]
+    assert (found[15:18, 15:18] == 28).all()  # a ninth, hardly softened
+    assert found.sum() == 9 * 28
+
+
+def test_refuses(images):
+    with pytest.raises(BayesNormError, match="'frost' was given; one of gaussian_noise"):
+        corrupt(images, "frost", 1)
+    with pytest.raises(BayesNormError, match="severity: 6 was given; 1 to 5"):
+        corrupt(images, "fog", 6)
+    with pytest.raises(BayesNormError, match=r"float64 \(6, 32, 32, 3\) was given; uint8"):
+        corrupt(images / 255, "fog", 1)
+
+
+def test_the_blend_by_hand():
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 3), nn.BatchNorm2d(2)
+    ).eval()
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    x = torch.randn(8, 3, 8, 8)
+    blended = BlendedNetwork(network)
+    found = blended.take(x, 24)
+    with torch.no_grad():
+        hidden = network[0](x)
+        mean, var = hidden.mean((0, 2, 3)), hidden.var((0, 2, 3), correction=0)
+        torch.testing.assert_close(found[1].running_mean, 0.25 * mean)  # 8 of 32, and 24 at mean 0
+        torch.testing.assert_close(found[1].running_var, 0.75 + 0.25 * var)
+        # With no training rows it is what batch norm does in training.
+        torch.testing.assert_close(blended.take(x, 0)(x), network.train()(x))
+    network.eval().load_state_dict(before)
+    torch.testing.assert_close(blended.take(x, 24)[1].running_mean, 0.25 * mean)  # not of what was taken before
+
+
+def rows_of_scores():
+    rows = []
+    for corruption, severity in (("clean", 0), ("fog", 1), ("fog", 3)):
+        head = {
+            "network": "ResNet-20",
+            "corruption": corruption,
+            "severity": severity,
+            "pseudo_count": None,
+            "draws": 1,
+        }
+        scores = {"error": 0.1 + 0.1 * severity, "nll": 1.0, "ece": 0.05}
+        for method in (SOFTMAX, TEMPERATURE, MCBN):
+            rows.append({**head, "method": method, "rows": 0, "of": "all classes", **scores})
+        for of in ("all classes", "one class"):
+            if of == "one class" and severity == 1:
+                continue
+            for method, pseudo in ((PREDICTION_TIME, None), (BLEND, 16), (BLEND, 64), (ADAPT, None)):
+                better = scores | {"error": scores["error"] - 0.01 * (pseudo == 64), "nll": 1 - 0.1 * (pseudo == 16)}
+                rows.append({**head, "method": method, "rows": 32, "pseudo_count": pseudo, "of": of, **better})
+    return rows
+
+
+def test_means_and_the_best_blend():
+    rows = rows_of_scores()
+    assert mean_scores(rows, corruption="fog", method=MCBN)[0] == pytest.approx(0.3)
+    assert best_blend(rows, "error", rows=32)[0] == 64
+    assert best_blend(rows, "nll", rows=32) == (16, pytest.approx(0.9))
+    means = {(row["of"], row["rows"], row["method"]): row for row in showing.image_means(rows)}
+    assert means["all classes", 32, BLEND]["pseudo_counts"] == [64, 16, 16]
+    assert means["all classes", 0, MCBN]["corrupted"]["error"] == pytest.approx(0.3)
+    assert means["one class", 32, MCBN]["corrupted"]["error"] == pytest.approx(0.4)  # on the same images
+    assert "blend, best N 64/16/16" in showing.images_text(rows)
+    pytest.importorskip("matplotlib")
+    assert len(showing.draw_over_rows(rows).get_figure().axes) == 3
+    assert len(showing.draw_over_severity(rows).get_figure().axes) == 3
+
+
+def test_rates_of_alarms():
+    rows = [
+        {"network": "ResNet-20", "corruption": "clean", "severity": 0, "rows": 4, "batches": 100, "alarms": 5},
+        {"network": "ResNet-20", "corruption": "fog", "severity": 3, "rows": 4, "batches": 10, "alarms": 8},
+    ]
+    streams = [
+        {"network": "ResNet-20", "corruption": "clean", "stream": 0, "change": None, "alarm": None},
+        {"network": "ResNet-20", "corruption": "fog", "stream": 0, "change": 30, "alarm": 33},
+    ]
+    text = showing.alarms_text(rows, streams)
+    assert "clean, n = 4: 0.050 ± 0.022 (5 of 100)" in text
+    assert "0.80" in text
+    assert "batches until the alarm: 3" in text
+    pytest.importorskip("matplotlib")
+    assert len(showing.draw_alarms(rows).get_figure().axes) == 1
+
+
+def test_batches_are_disjoint():
+    batches = disjoint(torch.arange(10), 4, None)
+    assert [len(batch) for batch in batches] == [4, 4]
+    assert len(torch.cat(batches).unique()) == 8
+    assert len(disjoint(torch.arange(10), 2, 3)) == 3
+
+
+def test_table_text():
+    row = {"set": "power", "seed": 0, "kind": "range", "adapted_to": 9, "p_value": 0.01, "rmse": 1.0, "nll": 2.0}
+    assert "power     range              1.000    3.000" in table_text(
+        [row | {"rmse_adapted": 3.0, "nll_adapted": 4.0}]
+    )
+
+
+def test_simulated_from_the_command(experiments, monkeypatch, tmp_path):
+    from dataclasses import replace
+
+    from experiments.shift import PRESETS, simulated
+
+    short = replace(PRESETS["quick"], simulated_batches=((4, 3),), simulated_streams=1, simulated_length=3)
+    monkeypatch.setitem(PRESETS, "quick", short)
+    monkeypatch.setattr(simulated, "TRAINING_ROWS", 512)
+    for kind in list(simulated.NETWORKS)[1:]:
+        monkeypatch.delitem(simulated.NETWORKS, kind)
+    ended = experiments("shift", "simulated", "--out", tmp_path)
+    assert ended.code == 0, ended.err
+    found = json.loads((tmp_path / "shift_simulated.json").read_text())
+    assert found["rows"][0]["batches"] == 3
+    assert "monitor, 1 streams of 3 batches" in ended.out
