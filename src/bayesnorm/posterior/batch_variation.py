@@ -21,6 +21,8 @@ LEAST_SHARE = 1e-4
 NO_WIDTH = 1e-6
 # Pairs of a batch and its halves that a share of 1 counts for, beside those that were seen.
 PRIOR_PAIRS = 2
+# Most batches whose products with one another are taken: memory grows with their square, time with their cube.
+MOST_PAIRED = 512
 # Batches that the skewness of a gamma distribution counts for, beside those that were seen.
 PRIOR_BATCHES = 64
 
@@ -97,7 +99,8 @@ class _PartSeen:
             widths.append(width)
         self.widths = torch.stack(widths)
         standardised = deviations / self.variance.sqrt()
-        self.gram = standardised @ standardised.T / standardised.shape[-1]
+        paired = standardised[:MOST_PAIRED]
+        self.gram = paired @ paired.T / paired.shape[-1]
         self.share = _share(standardised[list(halved)], found.get(largest // 2), self.variance)
 
 
