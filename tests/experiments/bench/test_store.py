@@ -213,17 +213,17 @@ def child(work):
 KILLED = """
 def work():
     with Store(sys.argv[1]) as store:
-        run_local(units(700), store, workers=0)
+        run_local(units(300), store, workers=0)
 
 left = []
-while len(left) < 20 or left[-1] == 700:  # a busy machine needs longer to write anything
+while len(left) < 20 or left[-1] == 300:  # a busy machine needs longer to write anything
     number = child(work)
     time.sleep(0.002 + 0.004 * len(left))
     os.kill(number, signal.SIGKILL)
     os.waitpid(number, 0)
     with Store(sys.argv[1]) as store:
-        left.append(len(store.missing(units(700))))
-assert left == sorted(left, reverse=True) and any(0 < count < 700 for count in left), left
+        left.append(len(store.missing(units(300))))
+assert left == sorted(left, reverse=True) and any(0 < count < 300 for count in left), left
 """
 
 TOGETHER = """
@@ -242,14 +242,14 @@ def test_writers_killed_at_any_moment_lose_nothing(tmp_path, table):
     here = str(sys.path[0])
     path = tmp_path / "results.db"
     subprocess.run([sys.executable, "-c", FORKED + KILLED, str(path), here], check=True, timeout=60)
-    units = [Unit("test", "fake_units:square", {"x": x, "text": "t" * 500}) for x in range(700)]
+    units = [Unit("test", "fake_units:square", {"x": x, "text": "t" * 500}) for x in range(300)]
     with Store(path) as store, Store(tmp_path / "other.db") as uninterrupted:
         left = len(store.missing(units))
         tally = run_local(units, store, workers=0)
-        assert (tally.kept, tally.finished, tally.failed) == (700 - left, left, 0)
+        assert (tally.kept, tally.finished, tally.failed) == (300 - left, left, 0)
         run_local(units, uninterrupted, workers=0)
         assert table(store) == table(uninterrupted)
-        assert len(table(store)) == 700
+        assert len(table(store)) == 300
 
 
 @pytest.mark.skipif(not hasattr(sys, "getdlopenflags"), reason="needs fork")
