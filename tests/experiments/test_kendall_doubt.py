@@ -55,7 +55,7 @@ def test_another_distribution_raises_epistemic_doubt_more_than_noise():
 
 @pytest.mark.usefixtures("_real_data")
 def test_more_rows_leave_the_noise_and_lower_the_networks_disagreement():
-    found = measure_sizes(["power"], seeds=1, steps=100, most=1000)
+    found = measure_sizes(["power"], seeds=1, steps=200, most=2000)
     networks = "5 networks"
     assert found.ratio("power", networks, 0) < 0.9
     assert 0.75 < found.ratio("power", networks, 1) < 1.25
