@@ -250,5 +250,5 @@ def test_nothing_is_started_for_nothing(store, units, monkeypatch):
 
 def test_without_ray(store, units, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'bayesnorm\[ray\]'"):
+    with pytest.raises(MissingExtraError, match="needs Ray: pip install ray"):
         run_ray(units("square", 1), store)
