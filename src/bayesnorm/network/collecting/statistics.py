@@ -27,9 +27,9 @@ Look = Callable[[Tensor], None]
 # Training rows that a fit looks at the network's outputs on; they are not kept.
 EXAMPLE_ROWS, EXAMPLE_ELEMENTS = 64, 2**21
 
-# Some batches, every 16th of them and at least four of eight, are run again as several smaller ones: few new rows can
+# Some batches, every 16th of them and at least one of eight, are run again as several smaller ones: few new rows can
 # then be held against as few training rows, whose statistics are not simply wider. 0 stands for halves of the batch.
-SMALL_SHARE, SMALL_LEAST, SMALL_OF = 16, 4, 8
+SMALL_SHARE, SMALL_LEAST, SMALL_OF = 16, 1, 8
 # For rows of numbers, where passes cost next to nothing, as many as hold so many rows.
 SMALL_ROWS = 512
 SMALL_SIZES = (4, 0, 8, 2, 8, 4, 8, 1, 8, 4, 0, 8, 8, 4, 0, 8)
