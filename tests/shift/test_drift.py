@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -20,7 +22,7 @@ METHODS = [(bn.MCBN, {}), (bn.StochasticBN, {}), (bn.GaussianBN, {}), (bn.Gaussi
 def test_rows_like_those_of_training_ring_as_often_as_the_level_says(size):
     posterior, batches = fitted(), 240
     found = [bn.drift(posterior, part).p_value for part in fresh(size * batches, 7).split(size)]
-    # Six standard errors about a level of 3 to 7 per cent for one posterior, whose own reference is a sample too.
+    # Three standard errors above 7 per cent: the level, and that one posterior's own reference is a sample too.
     assert np.mean(np.array(found) < 0.05) < 0.07 + 3 * np.sqrt(0.05 * 0.95 / batches)
     assert 0.2 < np.mean(np.array(found) < 0.5) < 0.75
 
@@ -109,6 +111,20 @@ def test_the_network_stays_as_it_was_and_is_followed_when_it_changes(snapshot):
     finally:
         bias -= 3
     assert bn.drift(posterior, x).p_value == pytest.approx(before, rel=1e-4)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 9])
+def test_batches_of_any_size_are_run_again_in_smaller_ones(size):
+    posterior = bn.MCBN(size, states=40).fit(network(), fresh(200, 0), bn.Gaussian())
+    assert posterior.training_batches.sizes[-1] == size
+    assert 0 < bn.drift(posterior, fresh(7, 1)).p_value <= 1
+
+
+def test_a_copy_of_a_posterior_that_has_compared_compares_too():
+    posterior, x = fitted(), fresh(20, 9)
+    expected = bn.drift(posterior, x).p_value
+    assert bn.drift(copy.deepcopy(posterior), x).p_value == expected
+    assert bn.drift(posterior, x).p_value == expected
 
 
 def test_what_cannot_be_compared_is_refused():

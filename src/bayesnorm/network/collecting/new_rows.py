@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,12 +27,17 @@ class RowStatistics:
     """
 
     def __init__(self, model: nn.Module, layers: Sequence[str]) -> None:
+        self._model, self._layers = model, tuple(layers)
         original = unwrap(model)
         self._device, self._dtype = device_of(original), dtype_of(original)
         network = private_copy(original)
         self._keeper = TensorKeeper(network)
-        self._normalising = NormalisingByBatch(network, tuple(layers), argument="x")
+        self._normalising = NormalisingByBatch(network, self._layers, argument="x")
         self._layout_known = False
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RowStatistics:
+        # The private copy's layers hold functions of this object: that of another network is made anew.
+        return RowStatistics(copy.deepcopy(self._model, memo), self._layers)
 
     def input(self, x: Any) -> Tensor:
         """Return rows as the network takes them."""
