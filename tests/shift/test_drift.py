@@ -113,7 +113,7 @@ def test_the_network_stays_as_it_was_and_is_followed_when_it_changes(snapshot):
     assert bn.drift(posterior, x).p_value == pytest.approx(before, rel=1e-4)
 
 
-@pytest.mark.parametrize("size", [2, 3, 4, 5, 9])
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 10, 17])
 def test_batches_of_any_size_are_run_again_in_smaller_ones(size):
     posterior = bn.MCBN(size, states=40).fit(network(), fresh(200, 0), bn.Gaussian())
     assert posterior.training_batches.sizes[-1] == size

@@ -223,7 +223,7 @@ def _visit(
                     groups = len(x) // size
                     with isolated_torch_randomness(done, device):  # so that other batches draw what they would without
                         small.setdefault(size, []).append(normalising.run_groups(x[: groups * size], groups))
-                    if groups == 2:  # halves; of three rows, there are none
+                    if groups == 2 and size == len(x) // 2:  # of three rows, there are no halves
                         halved.append(done - 1)
             if progress is not None:
                 progress(done, total)
