@@ -120,6 +120,30 @@ def test_batches_of_any_size_are_run_again_in_smaller_ones(size):
     assert 0 < bn.drift(posterior, fresh(7, 1)).p_value <= 1
 
 
+class Squeezes(nn.Module):
+    """Normalises the steps of a sequence as if they were rows, and takes no single row."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.head = nn.BatchNorm1d(3), nn.Linear(3, 1)
+
+    def forward(self, x):
+        steps = self.norm(x.reshape(-1, 3)).view(-1, 2, 3).mean(1).squeeze()
+        assert steps.dim() == 2, "a batch"
+        return self.head(steps)
+
+
+@pytest.mark.parametrize("kind", ["no eps", "no single row"])
+def test_networks_that_take_no_single_row_are_fitted_and_compared_all_the_same(kind, tmp_path):
+    model = (
+        nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4, eps=0), nn.Linear(4, 1)) if kind == "no eps" else Squeezes()
+    )
+    posterior = bn.MCBN(8, states=128).fit(model.eval(), fresh(200, 0), bn.Gaussian())
+    assert 1 not in posterior.training_batches.sizes
+    posterior.save(tmp_path / "posterior")
+    assert 0 < bn.drift(bn.load(tmp_path / "posterior", model), fresh(6, 1)).p_value <= 1
+
+
 def test_a_copy_of_a_posterior_that_has_compared_compares_too():
     posterior, x = fitted(), fresh(20, 9)
     expected = bn.drift(posterior, x).p_value

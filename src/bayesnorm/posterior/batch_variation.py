@@ -38,6 +38,8 @@ def variation(parts: Parts, found: Mapping[int, Tensor], halved: Sequence[int]) 
     largest = max(found)
     if len(found[largest]) < LEAST_BATCHES:
         return None
+    # Without an eps, the logarithm of a single row's variance is none.
+    found = {size: batches for size, batches in found.items() if bool(torch.isfinite(batches).all())}
     # A few batches would not tell a centre; halves of batches are there for what they share with the whole.
     sizes = sorted(size for size, batches in found.items() if len(batches) >= LEAST_SMALL or size == largest)
     counts = [len(found[size]) for size in sizes]

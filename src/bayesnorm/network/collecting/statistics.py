@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
-from ...errors import NetworkError
+from ...errors import InputError, NetworkError
 from ..copying import device_of, dtype_of, private_copy, require_finite_weights, unwrap
 from ..inputs import as_input, call_network
 from ..layers import BatchNormLayer, LayerChoice, choose_layers, find_batchnorm, require_batchnorm
@@ -221,10 +222,11 @@ def _visit(
                 size = SMALL_SIZES[(done - 1) % len(SMALL_SIZES)] or len(x) // 2
                 if size < len(x):
                     groups = len(x) // size
-                    with isolated_torch_randomness(done, device):  # so that other batches draw what they would without
+                    # So that other batches draw what they would without; a network may not take so few rows.
+                    with isolated_torch_randomness(done, device), contextlib.suppress(InputError):
                         small.setdefault(size, []).append(normalising.run_groups(x[: groups * size], groups))
-                    if groups == 2 and size == len(x) // 2:  # of three rows, there are no halves
-                        halved.append(done - 1)
+                        if groups == 2 and size == len(x) // 2:  # of three rows, there are no halves
+                            halved.append(done - 1)
             if progress is not None:
                 progress(done, total)
     assert normalising is not None
@@ -238,7 +240,7 @@ def _visit(
         running_var=torch.cat(running_var).to(kept),
         example=torch.cat(examples),
         found=found,
-        small={size: torch.cat(parts, dim=1) for size, parts in small.items()},
+        small={size: torch.cat(parts, dim=1) for size, parts in small.items() if parts},
         halved=tuple(halved),
     )
 
