@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ..shift import Drift
+from ..shift import LEVEL, Drift, holm
 from . import style
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ MOST_NAMES = 16
 
 # Chances below this are drawn as this one.
 LEAST = 1e-12
-
-LEVEL = 0.05
 
 # How much higher than the highest bar the picture is, for the legend.
 ROOM = 1.3
@@ -76,11 +74,12 @@ class DriftLayers:
         ax, now = style.axes(ax), style.current()
         place = np.arange(len(self.names))
         height = -np.log10(np.clip(self.p_value, LEAST, 1.0))
-        beyond, limit = self._beyond_chance()
+        beyond = (holm(self.p_value) < LEVEL) & (self.overall < LEVEL)
         for which, colour, label in ((~beyond, now.model, "explained by chance"), (beyond, now.rival, "beyond chance")):
             if which.any():
                 ax.bar(place[which], height[which], width=0.8, color=colour, label=label)
-        if limit is not None:
+        if self.overall < LEVEL:  # below which chance a layer is beyond it, by Holm's rule
+            limit = LEVEL / max(1, len(beyond) - int(beyond.sum()))
             ax.axhline(-np.log10(limit), color=now.faint, linestyle="--", linewidth=1.2)
         top = max(float(height.max()), 3.0)
         ax.set_ylim(0, ROOM * top)
@@ -105,17 +104,6 @@ class DriftLayers:
         style.headline(ax, self.title, self.summary)
         style.legend(ax, loc="upper center", ncols=3)
         return ax
-
-    def _beyond_chance(self) -> tuple[np.ndarray, float | None]:
-        """Return which layers differ beyond chance, by Holm's rule, and the chance below which they do."""
-        count = len(self.p_value)
-        found = 0
-        for place, p_value in enumerate(np.sort(self.p_value)):
-            if self.overall >= LEVEL or p_value * (count - place) >= LEVEL:
-                break
-            found = place + 1
-        limit = LEVEL / max(1, count - found)
-        return self.p_value < limit if found else np.zeros(count, bool), limit if self.overall < LEVEL else None
 
     def _name_layers(self, ax: Axes, place: np.ndarray) -> None:
         """Name the layers, or number them where there are many."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..shift import LEVEL
 from .words import count, number, percent
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def network_words(drift: TableDrift) -> str:
     if found is None:
         return f"Only columns were compared: {drift.without_network.rstrip('.')}."
     if found.start is None:
-        if found.p_value < 0.05:
+        if found.p_value < LEVEL:
             return f"The layers together differ somewhat (p = {found.p_value:.2g}), no single one beyond chance."
         return f"No layer of the network sees a difference (p = {found.p_value:.2g})."
     names = [layer.name for layer in found.layers]

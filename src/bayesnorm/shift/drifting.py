@@ -13,8 +13,8 @@ import torch
 from ..errors import BayesNormError
 from ..posterior import BatchNormPosterior, Posterior
 from .comparison import Comparison, compare_with_present, over_statistics
+from .several_tests import LEVEL, holm
 
-LEVEL = 0.05
 # The share of false alarms that the layer which is farthest off may have, beside the distance over all layers; less
 # where its tail is known from fewer batches.
 ONE_LAYER, OF_BATCHES = 0.1, 256
@@ -63,13 +63,8 @@ class Drift:
         """The first layer at which rows unlike those of training differ beyond chance; None for rows like them."""
         if self.p_value >= LEVEL:
             return None
-        order = sorted(self.layers, key=lambda layer: layer.p_value)
-        moved = set()
-        for place, layer in enumerate(order):  # Holm's way of asking many questions at once
-            if layer.p_value * (len(order) - place) >= LEVEL:
-                break
-            moved.add(layer.name)
-        return next((layer.name for layer in self.layers if layer.name in moved), None)
+        adjusted = holm([layer.p_value for layer in self.layers])
+        return next((layer.name for layer, p in zip(self.layers, adjusted, strict=True) if p < LEVEL), None)
 
     def summary(self) -> str:
         """Return a few lines for people."""

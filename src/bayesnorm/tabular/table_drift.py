@@ -9,13 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..shift import Drift
+from ..shift import LEVEL, Drift, holm
 from .column_types import ColumnValues, Numbers, label
 from .preprocessing import NORMAL_RANGE, NumericColumn, TableColumn
 from .training_columns import CategoryCounts, NumberCounts, present
 from .two_samples import two_sample_chance
-
-LEVEL = 0.05
 
 # Categories, the most frequent in training and new rows together, that are compared one by one.
 MOST_CATEGORIES = 30
@@ -102,13 +100,10 @@ def table_drift(
     columns: Sequence[ColumnDrift], network: Drift | None, without_network: str, unlike: np.ndarray
 ) -> TableDrift:
     """Put together what columns and network say, so that both hold for one chance of a false alarm."""
-    order = np.argsort([column.p_value for column in columns], kind="stable")
     sides = 1 + (network is not None)
-    found, largest = list(columns), 0.0
-    for place, which in enumerate(order):  # Holm's way of asking many questions at once
-        largest = max(largest, columns[which].p_value * (len(columns) - place) * sides)
-        found[which] = replace(columns[which], moved=largest < LEVEL)
-    best = min(1.0, columns[order[0]].p_value * len(columns) * sides)
+    adjusted = holm([column.p_value for column in columns]) * sides
+    found = (replace(column, moved=bool(p < LEVEL)) for column, p in zip(columns, adjusted, strict=True))
+    best = min(1.0, float(adjusted.min()))
     p_value = best if network is None else min(best, network.p_value * sides)
     return TableDrift(p_value, len(unlike), tuple(found), network, without_network, float(np.mean(unlike)))
 
