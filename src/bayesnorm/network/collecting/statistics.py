@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -222,11 +221,13 @@ def _visit(
                 size = SMALL_SIZES[(done - 1) % len(SMALL_SIZES)] or len(x) // 2
                 if size < len(x):
                     groups = len(x) // size
-                    # So that other batches draw what they would without; a network may not take so few rows.
-                    with isolated_torch_randomness(done, device), contextlib.suppress(InputError):
-                        small.setdefault(size, []).append(normalising.run_groups(x[: groups * size], groups))
-                        if groups == 2 and size == len(x) // 2:  # of three rows, there are no halves
-                            halved.append(done - 1)
+                    with isolated_torch_randomness(done, device):  # so that other batches draw what they would without
+                        try:
+                            small.setdefault(size, []).append(normalising.run_groups(x[: groups * size], groups))
+                            if groups == 2 and size == len(x) // 2:  # of three rows, there are no halves
+                                halved.append(done - 1)
+                        except InputError:  # a network may not take so few rows; one that takes no batch has a fault
+                            normalising.run(x)
             if progress is not None:
                 progress(done, total)
     assert normalising is not None
