@@ -8,7 +8,7 @@ from torch import nn
 from bayesnorm.data import find, load_cifar10, to_network_input
 from bayesnorm.errors import BayesNormError, DataNotFoundError, FileFormatError
 from bayesnorm.nets import CIFAR_RESNET_DEPTHS, CifarResNet, load_cifar_resnet
-from bayesnorm.nets.cifar_resnet import BasicBlock
+from bayesnorm.nets.residual import ResidualBlock
 
 
 @pytest.mark.parametrize(("depth", "count"), [(20, 269_722), (32, 464_154), (44, 658_586), (56, 853_018)])
@@ -41,7 +41,7 @@ def test_sizes_through_the_network():
 
 
 def test_shortcut_subsamples_and_pads_a_quarter_of_the_planes_each_side():
-    block = BasicBlock(16, 32, stride=2).eval()
+    block = ResidualBlock(16, 32, stride=2).eval()
     nn.init.zeros_(block.conv1.weight)
     nn.init.zeros_(block.conv2.weight)
     x = torch.rand(2, 16, 8, 8, generator=torch.Generator().manual_seed(0))

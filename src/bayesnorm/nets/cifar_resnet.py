@@ -2,79 +2,58 @@
 
 from collections.abc import Mapping
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
-from ..arguments import as_whole, require_seed, require_whole
+from ..arguments import as_whole
 from ..data.folders import find
 from ..errors import BayesNormError, FileFormatError
 from ..files import read_tensors
 from ..schema import arrays_like, require_tensors
+from .residual import ResidualNetwork
 
 CIFAR_RESNET_DEPTHS: tuple[int, ...] = (20, 32, 44, 56)
 
 
-class BasicBlock(nn.Module):
-    """conv3x3 -> BN -> ReLU -> conv3x3 -> BN, plus the parameter-free shortcut (option A), then ReLU.
-
-    Where the size changes, the shortcut keeps every second pixel and pads planes // 4 zero channels per side.
-    """
-
-    def __init__(self, in_planes: int, planes: int, stride: int) -> None:
-        super().__init__()
-        self.stride = stride
-        self.pad = (planes - in_planes) // 2  # planes // 4 where the planes double
-        self.conv1 = _conv3x3(in_planes, planes, stride)
-        self.bn1 = nn.BatchNorm2d(planes, device="cpu")
-        self.conv2 = _conv3x3(planes, planes, 1)
-        self.bn2 = nn.BatchNorm2d(planes, device="cpu")
-
-    def forward(self, x: Tensor) -> Tensor:
-        out = F.relu(self.bn1(self.conv1(x)))
-        out = self.bn2(self.conv2(out))
-        if self.stride != 1:
-            x = F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.pad, self.pad))
-        return F.relu(out + x)
-
-
-class CifarResNet(nn.Module):
-    """CIFAR ResNet of He et al. 2016: images (batch, 3, H, W) -> logits (batch, classes).
+class CifarResNet(ResidualNetwork):
+    """CIFAR ResNet of He et al. 2016: images (batch, in_channels, H, W) -> logits (batch, classes).
 
     Parameters are called `conv1`, `bn1`, `layer{1,2,3}.{i}.{conv1,bn1,conv2,bn2}` and `linear`. A global
-    average pool stands before `linear`, so 28x28 images run as well as 32x32 ones.
+    average pool stands before `linear`, so 28x28 images run as well as 32x32 ones. Shortcuts have no parameters.
 
     Args:
         depth: Number of layers with weights: 20, 32, 44 or 56.
         classes: Number of outputs.
         seed: Seed of the weights (He initialisation, linear bias 0); the global generator is not touched.
+        in_channels: Channels of the images.
+        width: Channels of the first stage; the second has twice and the third four times as many.
+        preactivation: Whether BN and ReLU stand before their convolutions; `bn1` is then the one before the pool.
+        dropout: Rate of dropout inside every block, before its last convolution.
+        leak: Slope of the activations below 0; Teye et al. 2018 have 0.1, and pre-activation.
     """
 
-    def __init__(self, depth: int = 32, classes: int = 10, seed: int = 0) -> None:
+    def __init__(
+        self,
+        depth: int = 32,
+        classes: int = 10,
+        seed: int = 0,
+        *,
+        in_channels: int = 3,
+        width: int = 16,
+        preactivation: bool = False,
+        dropout: float = 0.0,
+        leak: float = 0.0,
+    ) -> None:
         _require_depth(depth)
-        classes, seed = require_whole("classes", classes), require_seed(seed)
-        super().__init__()
-        blocks = (depth - 2) // 6
-        self.conv1 = _conv3x3(3, 16, 1)
-        self.bn1 = nn.BatchNorm2d(16, device="cpu")
-        self.layer1 = _stage(16, 16, blocks, stride=1)
-        self.layer2 = _stage(16, 32, blocks, stride=2)
-        self.layer3 = _stage(32, 64, blocks, stride=2)
-        self.linear: nn.Linear = nn.utils.skip_init(nn.Linear, 64, classes, device="cpu")
-        self._initialise(torch.Generator(device="cpu").manual_seed(seed))
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = F.relu(self.bn1(self.conv1(x)))
-        x = self.layer3(self.layer2(self.layer1(x)))
-        logits: Tensor = self.linear(x.mean(dim=(2, 3)))
-        return logits
-
-    def _initialise(self, generator: torch.Generator) -> None:
-        for _, module in self.named_modules():
-            if isinstance(module, (nn.Conv2d, nn.Linear)):
-                nn.init.kaiming_normal_(module.weight, generator=generator)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+        super().__init__(
+            [(depth - 2) // 6] * 3,
+            classes,
+            seed,
+            in_channels=in_channels,
+            width=width,
+            preactivation=preactivation,
+            dropout=dropout,
+            leak=leak,
+        )
 
 
 def load_cifar_resnet(depth: int = 32) -> CifarResNet:
@@ -108,18 +87,3 @@ def _require_depth(depth: int) -> None:
     """Refuse depths that the paper does not have."""
     if as_whole(depth) not in CIFAR_RESNET_DEPTHS:
         raise BayesNormError(f"depth must be one of {CIFAR_RESNET_DEPTHS}, got {depth!r}")
-
-
-def _stage(in_planes: int, planes: int, blocks: int, stride: int) -> nn.Sequential:
-    """Return blocks of one size, of which the first changes it."""
-    first = BasicBlock(in_planes, planes, stride)
-    return nn.Sequential(first, *(BasicBlock(planes, planes, 1) for _ in range(blocks - 1)))
-
-
-def _conv3x3(in_planes: int, planes: int, stride: int) -> nn.Conv2d:
-    """Return a 3x3 convolution without bias, whose weights are still to be set."""
-    # skip_init: the constructor's own initialisation would draw from the global generator.
-    conv: nn.Conv2d = nn.utils.skip_init(
-        nn.Conv2d, in_planes, planes, kernel_size=3, stride=stride, padding=1, bias=False, device="cpu"
-    )
-    return conv

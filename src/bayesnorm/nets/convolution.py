@@ -1,0 +1,56 @@
+"""What the image networks share: convolutions without bias, activations, dropout and He's initialisation."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..arguments import require_number, require_seed
+
+
+def convolution(in_planes: int, planes: int, kernel: int = 3, stride: int = 1, padding: int | None = None) -> nn.Conv2d:
+    """Return a convolution without bias, whose weights are still to be set; it keeps the size where its stride is 1."""
+    # skip_init: the constructor's own initialisation would draw from the global generator.
+    made: nn.Conv2d = nn.utils.skip_init(
+        nn.Conv2d,
+        in_planes,
+        planes,
+        kernel_size=kernel,
+        stride=stride,
+        padding=kernel // 2 if padding is None else padding,
+        bias=False,
+        device="cpu",
+    )
+    return made
+
+
+def linear(in_features: int, out_features: int, bias: bool = True) -> nn.Linear:
+    """Return a linear layer whose weights are still to be set."""
+    made: nn.Linear = nn.utils.skip_init(nn.Linear, in_features, out_features, bias=bias, device="cpu")
+    return made
+
+
+def initialise(network: nn.Module, seed: int, leak: float = 0.0) -> None:
+    """Draw all weights as He et al. 2015 do, with biases of 0; the global generator is not touched."""
+    generator = torch.Generator(device="cpu").manual_seed(require_seed(seed))
+    for _, module in network.named_modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(module.weight, a=leak, generator=generator)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+
+
+def activated(x: Tensor, leak: float) -> Tensor:
+    """Return ReLU of x, or leaky ReLU where `leak` is its slope below 0."""
+    return F.leaky_relu(x, leak) if leak else F.relu(x)
+
+
+def dropout_layer(rate: float) -> nn.Module:
+    """Return dropout of this rate; where it is 0, a layer that does nothing."""
+    return nn.Dropout(rate) if rate else nn.Identity()
+
+
+def require_rate(rate: float) -> float:
+    """Return a dropout rate as a plain number, or refuse it."""
+    return require_number("dropout", rate, least=0, below=1, words="; a probability from 0 to below 1 would work.")

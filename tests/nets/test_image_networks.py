@@ -1,0 +1,126 @@
+"""The papers' image networks: sizes that others have published, and what the options do."""
+
+import pytest
+import torch
+from torch import nn
+
+from bayesnorm.errors import BayesNormError
+from bayesnorm.nets import VGG, CifarResNet, LeNet5, ResNet
+from bayesnorm.nets.residual import ResidualBlock
+
+# Networks small enough for tests, of every kind and with every option.
+SMALL = {
+    "cifar_resnet": lambda **options: CifarResNet(20, width=4, **options),
+    "preactivation": lambda **options: CifarResNet(20, width=4, preactivation=True, leak=0.1, **options),
+    "resnet18": lambda **options: ResNet(18, width=4, **options),
+    "resnet50": lambda **options: ResNet(50, width=4, preactivation=True, **options),
+    "vgg": lambda **options: VGG(11, width=4, **options),
+    "lenet": lambda **options: LeNet5(size=32, **{"in_channels": 3, **options}),
+}
+
+
+def parameters(network: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+@pytest.mark.parametrize(
+    ("network", "published", "difference"),
+    [
+        # The counts printed for the usual CIFAR versions of these networks.
+        (lambda: ResNet(18), 11_173_962, 0),
+        (lambda: ResNet(34), 21_282_122, 0),
+        (lambda: ResNet(50), 23_520_842, 0),
+        # They leave out the batch norm before the pool, which the paper has.
+        (lambda: ResNet(18, preactivation=True), 11_171_146, 2 * 512),
+        # They have biases before batch norm, which takes them away again.
+        (lambda: VGG(11), 9_231_114, -(64 + 128 + 2 * 256 + 4 * 512)),
+        (lambda: VGG(16), 14_728_266, -(2 * 64 + 2 * 128 + 3 * 256 + 6 * 512)),
+        (lambda: LeNet5(batchnorm=False), 61_706, 0),
+        (lambda: LeNet5(widths=(20, 50, 500), padding=0, batchnorm=False), 431_080, 0),
+        (LeNet5, 61_706, 6 + 16 + 120 + 84),  # two numbers of batch norm in place of one bias
+        (lambda: CifarResNet(32, preactivation=True), 464_154, 0),
+    ],
+)
+def test_parameter_counts(network, published, difference):
+    assert parameters(network()) == published + difference
+
+
+@pytest.mark.parametrize("depth", [18, 34, 50])
+def test_depth_counts_layers_with_weights(depth):
+    network = ResNet(depth, width=2)
+    layers = [name for name, module in network.named_modules() if isinstance(module, nn.Conv2d | nn.Linear)]
+    assert len([name for name in layers if "shortcut" not in name]) == depth
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_every_network_takes_images_and_its_options(kind):
+    x = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    network = SMALL[kind](classes=7, dropout=0.5).eval()
+    assert network(x).shape == (3, 7)
+    assert any(isinstance(module, nn.Dropout) and module.p == 0.5 for module in network.modules())
+    assert not any(isinstance(module, nn.Dropout) for module in SMALL[kind]().modules())
+    grey = SMALL[kind](in_channels=1).eval()
+    assert grey(x[:, :1]).shape == (3, 10)
+    plain = SMALL[kind](classes=7).eval()
+    assert torch.equal(network(x), plain(x))
+    assert network.state_dict().keys() == plain.state_dict().keys()
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_seed_decides_alone_and_the_global_generator_is_not_touched(kind):
+    before = torch.get_rng_state()
+    first, again, other = (SMALL[kind](seed=seed).state_dict() for seed in (1, 1, 2))
+    assert torch.equal(before, torch.get_rng_state())
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert any(not torch.equal(first[name], other[name]) for name in first)
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_signals_keep_their_size_at_the_start(kind):
+    """As He's initialisation is meant to: logits of untrained networks are neither lost nor overflow."""
+    x = torch.randn(64, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    assert 0.1 < SMALL[kind]()(x).std() < 10
+
+
+def test_a_preactivated_block_keeps_its_shortcut_free():
+    block = ResidualBlock(8, 8, 1, preactivation=True).eval()
+    for convolution in (block.conv1, block.conv2):
+        nn.init.zeros_(convolution.weight)
+    x = torch.randn(2, 8, 4, 4, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(block(x), x)
+
+
+def test_a_shortcut_that_changes_the_shape_starts_behind_the_first_activation():
+    block = ResidualBlock(8, 16, 2, preactivation=True, leak=0.5).eval()
+    for convolution in (block.conv1, block.conv2):
+        nn.init.zeros_(convolution.weight)
+    x = torch.randn(2, 8, 4, 4, generator=torch.Generator().manual_seed(0))
+    expected = torch.zeros(2, 16, 2, 2)
+    kept = x[:, :, ::2, ::2] / (1 + block.bn1.eps) ** 0.5
+    expected[:, 4:12] = torch.where(kept > 0, kept, 0.5 * kept)
+    torch.testing.assert_close(block(x), expected)
+
+
+def test_a_bottlenecks_projection_has_the_outputs_channels():
+    block = ResidualBlock(8, 4, 2, bottleneck=True, projection=True)
+    assert [tuple(module.weight.shape) for module in block.shortcut] == [(16, 8, 1, 1), (16,)]
+    assert block(torch.randn(2, 8, 8, 8)).shape == (2, 16, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ResNet(20), "depth: 20 was given; one of 18, 34, 50 would work"),
+        (lambda: VGG(19), "depth: 19 was given; one of 11, 13, 16 would work"),
+        (lambda: VGG(11, dropout=1), "dropout: 1 was given; a probability"),
+        (lambda: ResNet(18, width=0), "width: 0 was given"),
+        (lambda: CifarResNet(20, leak=-1), "leak: -1 was given"),
+        (lambda: LeNet5(widths=(6,)), r"widths: \(6,\) was given; at least two"),
+        (lambda: LeNet5(widths=(6, 1.5)), "widths: .* was given"),
+        (lambda: LeNet5(size=8), "size: 8 was given"),
+        (lambda: LeNet5(seed=-1), "seed: -1 was given"),
+    ],
+)
+def test_bad_arguments(make, message):
+    with pytest.raises(BayesNormError, match=message):
+        make()
