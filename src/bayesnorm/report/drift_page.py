@@ -13,8 +13,8 @@ from ..files import write_bytes
 from ..plots import DriftLayers, style
 from .contents import Provenance
 from .drift_words import chance_words, column_words, headline, moved_words, network_words, unlike_words
-from .page import rendered
 from .pictures import PagePicture, page_picture
+from .template import rendered
 from .verdict import SYMBOLS, Grade
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ def render_drift(report: DriftReport) -> str:
     return rendered(
         "drift.html",
         report=report,
+        title=report.file,
         drift=drift,
         grade=grade,
         symbol=SYMBOLS[grade],

@@ -1,15 +1,11 @@
-"""The page itself: one file that needs nothing else, neither a network nor another file."""
+"""The page about a model: what it learnt from, how well it predicts, and what its doubt is worth."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ..errors import MissingExtraError
 from ..files import write_bytes
 from .confusions import Confusions
 from .contents import Column, Report
@@ -19,9 +15,9 @@ from .headlines import advice, verdicts
 from .pictures import pictures
 from .regression import RegressionTest
 from .score_table import score_table
-from .themed_svg import colour_variables
+from .template import rendered
 from .verdict import SYMBOLS
-from .words import count, duration, number, percent, unbroken
+from .words import number
 
 # Most categories that are named in the list of columns.
 MOST_CATEGORIES = 6
@@ -42,18 +38,7 @@ def write_report(report: Report, path: str | os.PathLike[str]) -> None:
 
 def render(report: Report) -> str:
     """Return the page as HTML."""
-    return rendered("page.html", **_context(report))
-
-
-def rendered(template: str, **context: Any) -> str:
-    """Return a template that lies beside this file, filled in, with the style sheet of all pages."""
-    try:
-        from jinja2 import Environment, StrictUndefined
-    except ImportError as error:
-        raise MissingExtraError("reports need jinja2: pip install 'bayesnorm[report]'.") from error
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {each.__name__: each for each in (number, percent, count, duration, unbroken)}
-    return environment.from_string(_text(template)).render(css=_css(), **context)
+    return rendered("page.html", script="page.js", **_context(report))
 
 
 def _context(report: Report) -> dict[str, Any]:
@@ -61,14 +46,10 @@ def _context(report: Report) -> dict[str, Any]:
     test, table = report.test, report.table
     found = verdicts(report)
     grade, headline = advice(found)
-    script = _text("page.js")
     rows = len(test)
     return {
         "report": report,
         "title": report.title or f"{table.target.name} from {table.file}",
-        "script": script,
-        # Only this script may run: whatever a cell of the table may hold, the browser refuses it.
-        "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         "regression": isinstance(test, RegressionTest),
         "verdicts": found,
         "grade": grade,
@@ -99,16 +80,3 @@ def _summary(column: Column) -> str:
         return "numbers"
     middle = "" if column.median is None else f", median {number(column.median)}"
     return f"{number(column.low)} to {number(column.high)}{middle}"
-
-
-def _css() -> str:
-    """Return the style sheet with the pictures' colours of both themes."""
-    css = _text("page.css")
-    for theme in ("light", "dark"):
-        css = css.replace(f"/* {theme} pictures */", colour_variables(theme))
-    return css
-
-
-def _text(name: str) -> str:
-    """Read a file that lies beside this one."""
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
