@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from bayesnorm.report import write_drift_report, write_report
+from bayesnorm.report import write_report
 
 CHROMIUM = shutil.which("chromium")
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the Python package playwright")
@@ -18,7 +18,7 @@ def files(tmp_path_factory, regression_report, classification_report, drift_repo
     folder = tmp_path_factory.mktemp("reports")
     write_report(regression_report, folder / "regression.html")
     write_report(classification_report, folder / "classification.html")
-    write_drift_report(drift_report, folder / "drift.html")
+    write_report(drift_report, folder / "drift.html")
     return folder
 
 

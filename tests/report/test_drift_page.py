@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 
 import pytest
 
 pytest.importorskip("jinja2", reason="needs jinja2: pip install 'bayesnorm[report]'")
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
 
-from bayesnorm.report import drift_words
-from bayesnorm.report.drift_page import MOST_PICTURES, render_drift
+from bayesnorm.report import drift_words, render
+from bayesnorm.report.drift_page import MOST_PICTURES
 
 
 def test_hostile_names_stay_words(drift_report):
-    page = render_drift(drift_report)
+    page = render(drift_report)
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
     assert "default-src 'none'" in page
 
 
-def test_every_moved_column_has_a_picture_and_ids_are_unique(drift_report):
-    page = render_drift(drift_report)
-    assert page.count("<figure>") == 4
-    ids = re.findall(r' id="([^"]+)"', page)
-    assert len(ids) == len({*ids})
+def test_every_moved_column_has_a_picture_and_the_network_one(drift_report):
+    assert render(drift_report).count("<figure>") == 4
 
 
 def test_many_columns(drift_report):
     drift = drift_report.drift
     many = dataclasses.replace(drift, columns=tuple(drift.columns[0] for _ in range(MOST_PICTURES + 1)), network=None)
-    page = render_drift(dataclasses.replace(drift_report, drift=many))
+    page = render(dataclasses.replace(drift_report, drift=many))
     assert page.count("<figure>") == MOST_PICTURES
     assert f"The {MOST_PICTURES} clearest of {MOST_PICTURES + 1} columns" in page
     assert "Only columns were compared" in page

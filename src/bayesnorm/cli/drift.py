@@ -46,7 +46,7 @@ def drift(
     require_columns(file, list(kinds), "DATA")
     page = run / DRIFT_PAGE if out is None else out
     require_writable(page, "--out")
-    from ..report import DriftReport, Provenance, drift_words, write_drift_report
+    from ..report import DriftReport, Provenance, drift_words, write_report
     from ..tabular import load
 
     model = load(run / MODEL)
@@ -58,7 +58,7 @@ def drift(
     provenance = Provenance(all_versions(), cpu_name(), date, command)
     written = can_write_pages()
     if written:
-        write_drift_report(DriftReport(data.name, str(facts.get("target")), found, provenance), page)
+        write_report(DriftReport(data.name, str(facts.get("target")), found, provenance), page)
     if as_json:
         show_json({**told(found), "found": json_value(found), "out": str(page) if written else None})
     else:

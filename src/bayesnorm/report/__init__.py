@@ -1,6 +1,9 @@
-"""One HTML page that says whether a model can be trusted, and needs nothing but itself.
+"""HTML pages that say whether a model can be trusted, and whether new rows are like its training rows.
 
 write_report(Report(...), "report.html")
+write_report(DriftReport(...), "drift.html")
+
+Each is one file that needs nothing but itself.
 """
 
 from . import drift_words as drift_words
@@ -14,7 +17,7 @@ from .contents import (
     Table as Table,
     TriedSetting as TriedSetting,
 )
-from .drift_page import DriftReport as DriftReport, write_drift_report as write_drift_report
+from .drift_page import DriftReport as DriftReport
 from .headlines import advice as advice, verdicts as verdicts
 from .page import render as render, write_report as write_report
 from .regression import RegressionScores as RegressionScores, RegressionTest as RegressionTest

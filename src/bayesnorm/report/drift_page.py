@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..files import write_bytes
 from ..plots import DriftLayers, style
 from .contents import Provenance
 from .drift_words import chance_words, column_words, headline, moved_words, network_words, unlike_words
 from .pictures import PagePicture, page_picture
-from .template import rendered
 from .verdict import SYMBOLS, Grade
 
 if TYPE_CHECKING:
@@ -97,40 +93,29 @@ class ColumnPlot:
         return ax
 
 
-def write_drift_report(report: DriftReport, path: str | os.PathLike[str]) -> None:
-    """Write the page, whole or not at all.
-
-    Args:
-        report: What the page shows.
-        path: The HTML file; its folder must exist.
-    """
-    write_bytes(Path(path), render_drift(report).encode())
-
-
-def render_drift(report: DriftReport) -> str:
-    """Return the page as HTML."""
+def drift_context(report: DriftReport) -> dict[str, Any]:
+    """Return all that the template uses, by name."""
     drift = report.drift
     grade: Grade = "poor" if drift.drifted else "good"
     order = sorted(drift.columns, key=lambda column: (not column.moved, column.p_value))
-    return rendered(
-        "drift.html",
-        report=report,
-        title=report.file,
-        drift=drift,
-        grade=grade,
-        symbol=SYMBOLS[grade],
-        headline=headline(drift),
-        chance=chance_words(drift),
-        moved=moved_words(drift),
-        network=network_words(drift),
-        unlike=unlike_words(drift),
-        columns=[(column, column_words(column)) for column in order[:MOST_COLUMNS]],
-        pictures=[
+    return {
+        "report": report,
+        "title": report.file,
+        "drift": drift,
+        "grade": grade,
+        "symbol": SYMBOLS[grade],
+        "headline": headline(drift),
+        "chance": chance_words(drift),
+        "moved": moved_words(drift),
+        "network": network_words(drift),
+        "unlike": unlike_words(drift),
+        "columns": [(column, column_words(column)) for column in order[:MOST_COLUMNS]],
+        "pictures": [
             page_picture("drift", ColumnPlot(column), f"{column_words(column)}.", f"Column{i}")
             for i, column in enumerate(drift.moved[:MOST_PICTURES])
         ],
-        layers=_layers(drift),
-    )
+        "layers": _layers(drift),
+    }
 
 
 def _layers(drift: TableDrift) -> PagePicture | None:

@@ -11,6 +11,7 @@ from .confusions import Confusions
 from .contents import Column, Report
 from .doubt_words import doubt_words, unlike_words
 from .doubted_rows import DoubtedRows
+from .drift_page import DriftReport, drift_context
 from .headlines import advice, verdicts
 from .pictures import pictures
 from .regression import RegressionTest
@@ -26,18 +27,20 @@ MOST_CATEGORIES = 6
 MOST_COLUMNS = 200
 
 
-def write_report(report: Report, path: str | os.PathLike[str]) -> None:
+def write_report(report: Report | DriftReport, path: str | os.PathLike[str]) -> None:
     """Write the page, whole or not at all.
 
     Args:
-        report: What the page shows.
+        report: What the page shows, of a model or of new rows.
         path: The HTML file; its folder must exist.
     """
     write_bytes(Path(path), render(report).encode())
 
 
-def render(report: Report) -> str:
+def render(report: Report | DriftReport) -> str:
     """Return the page as HTML."""
+    if isinstance(report, DriftReport):
+        return rendered("drift.html", **drift_context(report))
     return rendered("page.html", script="page.js", **_context(report))
 
 
