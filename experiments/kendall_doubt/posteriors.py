@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +15,8 @@ from bayesnorm.plots import style
 from bayesnorm.posterior import Posterior
 from bayesnorm.predictive import RegressionPredictive
 from bayesnorm.selection import calibrate
-from bayesnorm.training import train
 
+from ..cosine_training import train_steps
 from ..splits import Rows, Split, validated_split
 
 BATCH_SIZE, STEPS, MEMBERS, DRAWS, MOST_ROWS = 32, 3000, 5, 100, 8000
@@ -28,30 +28,15 @@ COLOURS = (style.BLUE, style.ORANGE, style.GREEN)
 def posteriors(rows: Rows, validation: Rows, *, seed: int = 0, steps: int = STEPS) -> dict[str, Posterior]:
     """Return MCBN of one heteroscedastic network, the same at its calibrated batch size, and five networks."""
     likelihood = HeteroscedasticGaussian()
-    epochs = max(1, math.ceil(steps / (len(rows[0]) // BATCH_SIZE)))
-
-    def fit(part: nn.Module, rows: Rows, validation: Rows, seed: int) -> None:
-        train(
-            part,
-            rows,
-            loss=likelihood.loss,
-            epochs=epochs,
-            batch_size=BATCH_SIZE,
-            optimiser=lambda parameters: torch.optim.Adam(parameters, lr=5e-3),
-            schedule=lambda optimiser: torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs),
-            weight_decay=1e-5,
-            validation=validation,
-            evaluate_every=max(1, epochs // 20),
-            seed=seed,
-        )
+    train = partial(train_steps, loss=likelihood.loss, steps=steps, batch_size=BATCH_SIZE)
 
     def trained_network(seed: int) -> nn.Module:
         model = paper_mlp(rows[0].shape[1], 2, eps=1e-5, seed=seed)
-        fit(model, rows, validation, seed)
+        train(model, rows, validation=validation, seed=seed)
         # Trained under batch norm, the noise holds the jitter of batches as well: the head learns it once more without.
         with torch.no_grad():
             features, held_out = ((model[:-1](x), y) for x, y in (rows, validation))
-        fit(model[-1], features, held_out, seed)
+        train(model[-1], features, validation=held_out, seed=seed)
         return model
 
     networks = [trained_network(1000 * seed + number) for number in range(MEMBERS)]

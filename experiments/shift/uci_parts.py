@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,8 @@ from bayesnorm.metrics import pll, rmse
 from bayesnorm.nets import paper_mlp
 from bayesnorm.posterior import Posterior
 from bayesnorm.predictive import RegressionPredictive
-from bayesnorm.training import train
 
+from ..cosine_training import train_steps
 from ..splits import Rows
 from .presets import BATCH_SIZE
 
@@ -73,19 +72,8 @@ def measure_table(name: str, seed: int, steps: int = STEPS) -> list[Row]:
 
 def _posterior(rows: Rows, validation: Rows, seed: int, steps: int) -> Posterior:
     """Train a network of two layers of 50, and return MCBN with its noise and batch size calibrated."""
-    epochs = max(1, math.ceil(steps / (len(rows[0]) // BATCH_SIZE)))
     network = paper_mlp(rows[0].shape[1], 1, eps=1e-5, seed=seed)
-    train(
-        network,
-        rows,
-        loss=torch.nn.functional.mse_loss,
-        epochs=epochs,
-        batch_size=BATCH_SIZE,
-        optimiser=lambda parameters: torch.optim.Adam(parameters, lr=5e-3),
-        schedule=lambda optimiser: torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs),
-        weight_decay=1e-5,
-        seed=seed,
-    )
+    train_steps(network, rows, torch.nn.functional.mse_loss, steps=steps, batch_size=BATCH_SIZE, seed=seed)
     return bn.calibrate(bn.MCBN(BATCH_SIZE).fit(network, rows[0], bn.Gaussian(1.0), seed=seed), *validation)
 
 
