@@ -48,6 +48,10 @@ class InputError(BayesNormError):
     """An array given by the caller (training data, `x` or `y`) cannot be used."""
 
 
+class NotComparableError(BayesNormError):
+    """New rows cannot be compared with training batches: too little is known of these, or the rows are too few."""
+
+
 class NotFiniteError(BayesNormError):
     """A prediction is not finite, because an input, the noise or the effective batch size is too extreme."""
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import bayesnorm as bn
-from bayesnorm.errors import BayesNormError, FileFormatError
+from bayesnorm.errors import BayesNormError, FileFormatError, InputError
 from bayesnorm.posterior import AdaptedPosterior
 from bayesnorm.tabular import BayesNormClassifier, BayesNormRegressor, load
 from bayesnorm.tabular.preprocessing import CategoricalColumn, NumericColumn
@@ -147,6 +149,23 @@ def test_too_few_batches_leave_columns(line, quick):
     assert found.network is None
     assert "does not know how training batches vary" in found.without_network
     assert [column.name for column in found.moved] == ["column 0", "column 1"]
+
+
+def test_one_row_of_a_table_that_never_varies_leaves_columns():
+    X = pd.DataFrame({"same": np.ones(60)})
+    model = BayesNormRegressor(**QUICK | {"draws": 16}).fit(X, np.arange(60.0))
+    found = model.drift(X[:1])
+    assert found.network is None
+    assert "more rows would work" in found.without_network
+    assert not found.drifted
+
+
+def test_what_is_wrong_with_the_network_is_no_reason_to_leave_it_out(model):
+    broken = copy.deepcopy(model)
+    with torch.no_grad():
+        next(broken.posterior_.model.parameters()).fill_(torch.nan)
+    with pytest.raises(InputError, match="NaN or infinite"):
+        broken.drift(table(60, 1))
 
 
 def test_adapted(model, tmp_path):

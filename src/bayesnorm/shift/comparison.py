@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import BayesNormError, InputError
+from ..errors import InputError, NotComparableError
 from ..network import RowStatistics
 from ..posterior import (
     AdaptedPosterior,
@@ -94,7 +94,7 @@ def over_statistics(posterior: Posterior) -> list[BatchNormPosterior]:
     elif isinstance(posterior, CombinedPosterior):
         parts = tuple(part for part in posterior.parts if isinstance(part, BatchNormPosterior))
     if not parts:
-        raise BayesNormError(
+        raise NotComparableError(
             f"posterior: {type(posterior).__name__} is not over batch statistics, so that new rows cannot be held "
             "against those of training; one of MCBN, GaussianBN or StochasticBN would work."
         )
@@ -104,7 +104,7 @@ def over_statistics(posterior: Posterior) -> list[BatchNormPosterior]:
 def require_batches(posterior: BatchNormPosterior) -> TrainingBatches:
     """Return what a posterior knows of training batches, or refuse one that knows too little."""
     if posterior.training_batches is None:
-        raise BayesNormError(
+        raise NotComparableError(
             "posterior: does not know how training batches vary, because it was fitted on fewer than 8 of them or "
             "written by an earlier version; fitting again with states=256 would work."
         )

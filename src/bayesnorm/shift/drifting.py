@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 import torch
 
-from ..errors import BayesNormError
+from ..errors import NotComparableError
 from ..posterior import BatchNormPosterior, Posterior
 from .comparison import Comparison, compare_with_present, over_statistics
 from .several_tests import LEVEL, holm
@@ -110,9 +110,9 @@ def drift_of(posterior: BatchNormPosterior, x: Any) -> Drift:
     """Test rows with one posterior over batch statistics."""
     found = compare_with_present(posterior, x)
     if not bool(found.known.any()):
-        raise BayesNormError(
-            f"x: {found.rows} row has no statistics that could be compared with those of this network; two or more "
-            "rows would work."
+        raise NotComparableError(
+            f"x: statistics of as few rows ({found.rows}) are the same for all training rows, so that none can differ; "
+            "more rows would work."
         )
     batches = found.batches
     distances = batches.parts.distances(found.standardised, found.known)

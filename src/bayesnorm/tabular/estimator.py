@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from torch import Tensor
 
 from ..engines import MonteCarlo
-from ..errors import BayesNormError, InputError
+from ..errors import BayesNormError, InputError, NotComparableError
 from ..likelihoods import Likelihood
 from ..posterior import Posterior
 from ..predictive import Predictive
@@ -199,7 +199,7 @@ class TabularEstimator(BaseEstimator):
         if self.method in BATCH_STATISTICS:
             try:
                 network, why = drift(self.posterior_, _inputs(features)), ""
-            except BayesNormError as error:
+            except NotComparableError as error:
                 why = str(error)
         return table_drift(columns, network, why, self._unlike(features, unseen))
 
