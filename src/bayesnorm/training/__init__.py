@@ -1,5 +1,7 @@
 """One plain training loop for every network and method."""
 
+from .augmenting import CropAndFlip as CropAndFlip
 from .loop import train as train
 from .progress import progress_bar as progress_bar
 from .run import History as History
+from .step_times import StepTimes as StepTimes

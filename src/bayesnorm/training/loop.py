@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import os
 import time
@@ -13,16 +14,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from ..arguments import require_number, require_seed, require_whole
+from ..arguments import require_function, require_number, require_seed, require_whole
 from ..errors import BayesNormError, InputError
 from ..files import as_path
 from ..network import Progress, device_of, dtype_of, isolated_randomness, unwrap
-from .batching import Batches, described_rows, training_batches, validation_rows
+from .batching import Batches, Pair, described_rows, training_batches, validation_rows
 from .checkpoint import Checkpoint, described
 from .objective import Loss, Objective, Penalty
-from .run import History, Run, new_optimiser, new_schedule
+from .optimising import new_optimiser, new_schedule
+from .run import History, Run
+from .step_times import StepTimes
 
 Score = Callable[[nn.Module], float]
 """`evaluate(model)`: how good a network is, lower is better."""
@@ -41,17 +44,21 @@ def train(
     optimiser: Callable[[list[Tensor]], Optimizer] | None = None,
     learning_rate: float | None = None,
     schedule: Callable[[Any], LRScheduler] | None = None,
+    schedule_every: str = "epoch",
     weight_decay: float = 0.0,
     penalties: Iterable[Penalty] = (),
     parameters: Iterable[Tensor] | None = None,
+    transform: Callable[[Tensor], Tensor] | None = None,
     validation: tuple[Any, Any] | None = None,
     evaluate: Score | None = None,
     evaluate_every: int = 1,
     patience: int | None = None,
     mixed_precision: bool = False,
+    compiled: bool | str = False,
     seed: int = 0,
     on_epoch: Callable[[int, nn.Module], None] | None = None,
     progress: Progress | None = None,
+    times: StepTimes | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 60.0,
 ) -> History:
@@ -68,14 +75,17 @@ def train(
             over at an epoch's end, fewer than a batch, are dropped; of data with fewer rows, all make one batch.
         optimiser: Function that makes the optimiser of a list of parameters; None means Adam.
         learning_rate: Adam's step size; None means 1e-3.
-        schedule: Function that makes the learning rate's schedule of an optimiser; it moves on after every epoch.
-            `ReduceLROnPlateau` is told every new score, or the loss of every epoch where nothing is scored.
+        schedule: Function that makes the learning rate's schedule of an optimiser. `ReduceLROnPlateau` is told every
+            new score, or the loss of every epoch where nothing is scored.
+        schedule_every: When the schedule moves on: after every "epoch" or every "step".
         weight_decay: lambda in the penalty lambda/2 |W|^2 over weight matrices and kernels (not biases or batch norm),
             which is added to the loss under any optimiser.
         penalties: Further terms of the loss: `penalty(model, epoch)`, a scalar. Epochs count from 1, for terms that
             change as training goes on. Called at every step, in full precision.
         parameters: Tensors to train; None means all of the network's parameters that require gradients. Others stay as
             they are, except that batch norm follows its batches.
+        transform: Called with every batch's inputs on the network's device, for what changes from epoch to epoch, such
+            as `CropAndFlip`. It may draw from torch's generators; validation rows do not pass through it.
         validation: A pair (x, y), whose loss in evaluation mode, without penalties, is the network's score; the network
             with the lowest score is kept, also when training ends by an error or a key.
         evaluate: As `validation`, with a score of your own: `evaluate(model)` in evaluation mode, lower is better.
@@ -83,11 +93,14 @@ def train(
         patience: Scores without improvement before training stops; an equal score is an improvement. None: never.
         mixed_precision: Whether to run the network in bfloat16 where it is on a GPU that has it; weights stay as they
             are.
+        compiled: Whether steps run the network through `torch.compile`, which takes its time at first and pays on a
+            GPU; scores and looks run it as it is. A word is the mode to compile in; True means "reduce-overhead" there.
         seed: Decides the order of rows and what dropout, noise in the network and random transforms draw. The global
             generators are left alone.
         on_epoch: Called with (epoch, model) after each epoch, with the network in evaluation mode. It cannot change
             what training draws.
         progress: Called with (epoch, epochs) after each epoch; `progress_bar()` gives one that shows a bar.
+        times: Measures what the parts of some steps take.
         checkpoint: A file that the whole state is written to as training goes on. The same call goes on from it, with
             the same result as a run that was never interrupted (on a GPU as far as its own kernels repeat themselves);
             if that run is over, its result comes back at once. More epochs than then may be asked for; a network of
@@ -102,9 +115,10 @@ def train(
     patience = None if patience is None else require_whole("patience", patience, words=words)
     weight_decay = require_number("weight_decay", weight_decay, least=0)
     checkpoint_every = require_number("checkpoint_every", checkpoint_every, least=0)
-    for name, function in {"evaluate": evaluate, "on_epoch": on_epoch}.items():
-        if function is not None and not callable(function):
-            raise BayesNormError(f"{name}: {type(function).__name__} was given; a function would work.")
+    for name, function in {"evaluate": evaluate, "on_epoch": on_epoch, "transform": transform}.items():
+        require_function(name, function)
+    if schedule_every not in ("epoch", "step"):
+        raise BayesNormError(f"schedule_every: {schedule_every!r} was given; 'epoch' or 'step' would work.")
     if validation is not None and evaluate is not None:
         raise BayesNormError("evaluate: was given beside validation, but one score decides; choose one of them.")
     if patience is not None and validation is None and evaluate is None:
@@ -112,9 +126,21 @@ def train(
 
     batches = training_batches(data, y, batch_size, device, dtype, seed)
     trained = _trained(model, parameters)
-    objective = Objective(model, loss, penalties, weight_decay, trained, mixed_precision, device)
+    objective = Objective(model, loss, penalties, weight_decay, trained, mixed_precision, device, compiled)
     made = new_optimiser(optimiser, learning_rate, trained)
-    run = Run(model, trained, made, new_schedule(schedule, made), torch.Generator().manual_seed(seed), device, epochs)
+    run = Run(
+        model,
+        trained,
+        made,
+        new_schedule(schedule, made),
+        torch.Generator().manual_seed(seed),
+        device,
+        epochs,
+        every_step=schedule_every == "step",
+        times=times,
+    )
+    if run.every_step and isinstance(run.schedule, ReduceLROnPlateau):
+        raise BayesNormError("schedule_every: 'step' was given, but a plateau is one of epochs; 'epoch' would work.")
     rows = None if validation is None else validation_rows(validation, device, dtype)
     if rows is not None:
         evaluate = partial(objective.validation_loss, rows, batches.batch_size or 1)
@@ -130,6 +156,9 @@ def train(
             "patience": patience,
             "mixed_precision": objective.half,
             "validation": None if rows is None else described_rows(*rows),
+            # Only where they are given: files of a release that did not have them go on being read.
+            **({} if transform is None else {"transform": _described(transform)}),
+            **({"schedule_every": schedule_every} if run.every_step else {}),
         }
         store = _store(checkpoint, run, settings)
 
@@ -147,7 +176,7 @@ def train(
             model.train()
             while not run.over(patience):
                 epoch = history.stopped + 1
-                history.losses.append(_train_epoch(run, objective, batches, epoch))
+                history.losses.append(_train_epoch(run, objective, batches, transform, epoch))
                 if evaluate is not None and (epoch % evaluate_every == 0 or epoch == epochs):
                     with _looking_at(model, seed, device):
                         score = _number(evaluate(model))
@@ -176,10 +205,17 @@ def train(
         return history
 
 
-def _train_epoch(run: Run, objective: Objective, batches: Batches, epoch: int) -> float:
+def _train_epoch(
+    run: Run, objective: Objective, batches: Batches, transform: Callable[[Tensor], Tensor] | None, epoch: int
+) -> float:
     """Train for one pass over the data, and return the mean of what was minimised."""
+    waiting = []
     with contextlib.closing(batches.epoch(epoch, run.order)) as pairs:
-        waiting = [run.step(partial(objective, batch, epoch)) for batch in pairs]
+        for x, y in _timed(pairs, run):
+            if transform is not None:
+                x = transform(x)
+                run.mark("transform")
+            waiting.append(run.step(partial(objective, (x, y), epoch)))
     if not waiting:
         raise InputError(f"data: gave no batch in epoch {epoch}; at least one is needed.")
     # Losses are looked at together, because every look waits for the device.
@@ -191,6 +227,23 @@ def _train_epoch(run: Run, objective: Objective, batches: Batches, epoch: int) -
                 "standardised inputs and targets, or a loss without logarithms of zero would help."
             )
     return math.fsum(values) / len(values)
+
+
+def _timed(pairs: Iterator[Pair], run: Run) -> Iterator[Pair]:
+    """Yield batches, with a word to what measures, where something does, before and after each is fetched."""
+    while True:
+        if run.times is not None:
+            run.times.begin()
+        batch = next(pairs, None)
+        if batch is None:
+            return
+        run.mark("data")
+        yield batch
+
+
+def _described(transform: Any) -> str:
+    """Return a transform as text: all of a dataclass, such as `CropAndFlip`, and the type of anything else."""
+    return repr(transform) if dataclasses.is_dataclass(transform) else type(transform).__name__
 
 
 def _number(score: Any) -> float:

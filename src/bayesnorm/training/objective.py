@@ -35,6 +35,7 @@ class Objective:
         trained: The tensors that are trained.
         mixed_precision: Whether the network and the loss run in bfloat16 on a GPU that has it.
         device: Where the network is.
+        compiled: Whether steps run the network compiled, or the mode to compile it in; see `train`.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Objective:
         trained: list[Tensor],
         mixed_precision: bool,
         device: torch.device,
+        compiled: bool | str = False,
     ) -> None:
         if not isinstance(penalties, Iterable):
             raise BayesNormError(f"penalties: {type(penalties).__name__} was given; a list of functions would work.")
@@ -56,10 +58,11 @@ class Objective:
         self.model, self.loss, self.penalties, self.weight_decay = model, loss, penalties, weight_decay
         self.matrices = [tensor for tensor in trained if tensor.dim() >= 2] if weight_decay else []
         self.half = _half_precision(mixed_precision, device)
+        self.network = _compiled(model, compiled, device)
 
     def __call__(self, batch: Pair, epoch: int) -> Tensor:
         with self._precision():
-            value = self.loss(_outputs(self.model, batch[0], "data"), batch[1])
+            value = self.loss(_outputs(self.network, batch[0], "data"), batch[1])
         _require_scalar(value, "loss")
         for i, penalty in enumerate(self.penalties):
             term = penalty(self.model, epoch)
@@ -87,6 +90,22 @@ class Objective:
         return contextlib.nullcontext() if self.half is None else torch.autocast("cuda", self.half)
 
 
+def _compiled(model: nn.Module, compiled: bool | str, device: torch.device) -> Callable[[Tensor], Any]:
+    """Return what steps call: the network, or what torch.compile makes of it, for batches of one shape."""
+    if not isinstance(compiled, bool | str):
+        raise BayesNormError(
+            f"compiled: {compiled!r} was given; True, False or a mode such as 'reduce-overhead' would work."
+        )
+    if not compiled:
+        return model
+    mode = compiled if isinstance(compiled, str) else "reduce-overhead" if device.type == "cuda" else "default"
+    try:
+        made: Callable[[Tensor], Any] = torch.compile(model, mode=mode, dynamic=False)
+    except RuntimeError as error:
+        raise BayesNormError(f"compiled: {compiled!r} was given, but {error}.") from error
+    return made
+
+
 def _half_precision(mixed_precision: bool, device: torch.device) -> torch.dtype | None:
     """Return the dtype that autocast runs the network in; None leaves it its own."""
     if not isinstance(mixed_precision, bool):
@@ -98,13 +117,18 @@ def _half_precision(mixed_precision: bool, device: torch.device) -> torch.dtype 
     return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else None
 
 
-def _outputs(model: nn.Module, x: Tensor, argument: str) -> Any:
-    """Return `model(x)`; a failure is told in terms of the argument, unless a smaller batch would cure it."""
+def _outputs(model: Callable[[Tensor], Any], x: Tensor, argument: str) -> Any:
+    """Return `model(x)`; a failure is told in terms of the argument, unless it is the memory's or the compiler's."""
     try:
         return call_network(model, x, argument)
     except InputError as error:
-        if isinstance(error.__cause__, torch.OutOfMemoryError):
-            raise error.__cause__ from None
+        cause = error.__cause__
+        if isinstance(cause, torch.OutOfMemoryError):
+            raise cause from None
+        # By name: torch takes more than a second to import the compiler, which a plain training does not need.
+        if "TorchDynamoException" in {kind.__name__ for kind in type(cause).__mro__}:
+            why = str(cause).strip().splitlines()[0]
+            raise BayesNormError(f"compiled: the network cannot be compiled here ({why}); False would work.") from cause
         raise
 
 

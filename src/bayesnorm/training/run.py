@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
 import random
@@ -13,13 +12,14 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.optim import LBFGS, SGD, Adam, AdamW, Optimizer, RMSprop
+from torch.optim import LBFGS, Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from ..arguments import require_number
 from ..errors import BayesNormError, FileFormatError
 from ..network import tensors_of, unwrap
 from ..schema import anything, either, listed, number, record, whole
+from .optimising import restore_optimiser
+from .step_times import StepTimes
 
 
 @dataclass
@@ -52,9 +52,6 @@ _HISTORY = record(
 )
 """What the record of a training consists of."""
 
-# Optimisers whose step needs nothing but gradients.
-_TRIED = (Adam, AdamW, SGD, RMSprop)
-
 
 @dataclass
 class Run:
@@ -69,6 +66,8 @@ class Run:
         device: The one that the network is on, whose generator it may draw from.
         epochs: Most epochs.
         history: What has happened so far.
+        every_step: Whether the schedule moves on after every step, not after every epoch.
+        times: What measures the steps' parts, if anything does.
         best_score: The lowest score so far.
         best: All tensors as they were at that score.
         waited: Scores since then.
@@ -82,6 +81,8 @@ class Run:
     device: torch.device
     epochs: int
     history: History = field(default_factory=History)
+    every_step: bool = False
+    times: StepTimes | None = None
     best_score: float = math.inf
     best: dict[str, Tensor] | None = None
     waited: int = 0
@@ -110,14 +111,25 @@ class Run:
             for tensor in self.trained:
                 tensor.grad = None
             value = objective()
+            self.mark("forward")
             value.backward()
+            self.mark("backward")
             return value.detach()
 
         if isinstance(self.optimiser, LBFGS):  # which asks for the objective several times
-            return self.optimiser.step(backward)
-        value = backward()
-        self.optimiser.step()
+            value = self.optimiser.step(backward)
+        else:
+            value = backward()
+            self.optimiser.step()
+        if self.every_step and self.schedule is not None:
+            self.schedule.step()
+        self.mark("optimiser")
         return value
+
+    def mark(self, part: str) -> None:
+        """Say that a part of a step is over, where somebody measures."""
+        if self.times is not None:
+            self.times.mark(part)
 
     def step_schedule(self, scored: bool) -> None:
         """Move the schedule on after an epoch.
@@ -128,7 +140,7 @@ class Run:
         """
         history = self.history
         if not isinstance(self.schedule, ReduceLROnPlateau):
-            if self.schedule is not None:
+            if self.schedule is not None and not self.every_step:
                 self.schedule.step()
         elif not scored:
             self.schedule.step(history.losses[-1])
@@ -200,8 +212,7 @@ class Run:
             self.best = None if state["best"] is None else self._fitting(state["best"])
             whole()(state["waited"], "waited")
             self.best_score, self.waited = float(state["best_score"]), state["waited"]
-            self._try_optimiser(state["optimiser"])
-            self.optimiser.load_state_dict(state["optimiser"])
+            restore_optimiser(self.optimiser, state["optimiser"])
             if self.schedule is not None:
                 self.schedule.load_state_dict(state["schedule"])
             for generator, drawn in zip(self.generators, state["generators"], strict=True):
@@ -233,20 +244,6 @@ class Run:
                 raise ValueError(f"{name} is not finite, or {tuple(tensor.shape)} of {tensor.dtype}")
         return found
 
-    def _try_optimiser(self, state: dict[str, Any]) -> None:
-        """Take a step with an optimiser's state on copies of the weights: torch itself looks at little of it."""
-        if type(self.optimiser) not in _TRIED:
-            return
-        groups: list[dict[str, Any]] = []
-        for group in self.optimiser.param_groups:
-            copies = [tensor.detach().clone().requires_grad_() for tensor in group["params"]]
-            for tensor in copies:
-                tensor.grad = torch.zeros_like(tensor)
-            groups.append({"params": copies})
-        trial: Any = type(self.optimiser)(groups, lr=1e-3)  # type: ignore[call-arg]
-        trial.load_state_dict(copy.deepcopy(state))
-        trial.step()
-
     @torch.no_grad()
     def _put(self, values: dict[str, Tensor]) -> None:
         """Overwrite all tensors."""
@@ -261,38 +258,6 @@ def _as_lists(value: Any) -> Any:
     return [_as_lists(entry) for entry in value] if isinstance(value, tuple | list) else value
 
 
-def new_optimiser(
-    optimiser: Callable[[list[Tensor]], Optimizer] | None, learning_rate: float | None, trained: list[Tensor]
-) -> Optimizer:
-    """Make the optimiser of some tensors; see `train` for the arguments."""
-    if optimiser is None:
-        return Adam(
-            trained, lr=1e-3 if learning_rate is None else require_number("learning_rate", learning_rate, least=0)
-        )
-    if learning_rate is not None:
-        raise BayesNormError("learning_rate: is Adam's, but an optimiser was given too; give that one its own.")
-    made = optimiser(trained) if callable(optimiser) else None
-    if not isinstance(made, Optimizer):
-        raise BayesNormError(
-            f"optimiser: {_found(optimiser, made)}; a function that makes one would work, such as "
-            "lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9)."
-        )
-    return made
-
-
-def new_schedule(schedule: Callable[[Any], LRScheduler] | None, optimiser: Optimizer) -> LRScheduler | None:
-    """Make the schedule of an optimiser's learning rate, where one is wanted; see `train` for the argument."""
-    if schedule is None:
-        return None
-    made = schedule(optimiser) if callable(schedule) else None
-    if not isinstance(made, LRScheduler) or made.optimizer is not optimiser:
-        raise BayesNormError(
-            f"schedule: {_found(schedule, made)}; a function that makes one for the optimiser it is given would "
-            "work, such as lambda optimiser: torch.optim.lr_scheduler.StepLR(optimiser, 30)."
-        )
-    return made
-
-
 def _numpy_state() -> tuple[Any, ...]:
     """Return the state of NumPy's global generator, its array as a tensor."""
     _, keys, *rest = np.random.get_state()  # noqa: NPY002
@@ -303,8 +268,3 @@ def _set_numpy_state(state: tuple[Any, ...]) -> None:
     """Go back to what `_numpy_state()` told."""
     keys, *rest = state
     np.random.set_state(("MT19937", keys.numpy(), *rest))  # noqa: NPY002
-
-
-def _found(given: object, made: object) -> str:
-    """Say what was given instead of a function, or what that function made."""
-    return f"made {type(made).__name__}" if callable(given) else f"{type(given).__name__} was given"

@@ -1,0 +1,76 @@
+"""Random crops and mirror images, drawn on the device that the images are on."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..arguments import require_number, require_whole
+from ..errors import BayesNormError, InputError
+
+
+@dataclass(frozen=True)
+class CropAndFlip:
+    """Crop and mirror images at random, then scale them: a `transform` of `train` for uint8 images on the device.
+
+    Every image is padded with black, a window of its own size is cut out, and half of the images are mirrored. All
+    images of a batch are treated at once; each gets its own window. The result is channels-last in memory.
+
+    Args:
+        padding: Black pixels on every side; 0 leaves images where they are.
+        flip: Whether to mirror half of the images.
+        mean, std: Per channel, or one for all: images, scaled to [0, 1], minus `mean`, divided by `std`.
+    """
+
+    padding: int = 4
+    flip: bool = True
+    mean: Sequence[float] = (0.0,)
+    std: Sequence[float] = (1.0,)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "padding", require_whole("padding", self.padding, 0))
+        if not isinstance(self.flip, bool):
+            raise BayesNormError(f"flip: {self.flip!r} was given; True or False would work.")
+        for name, above in (("mean", -math.inf), ("std", 0.0)):
+            values = getattr(self, name)
+            if not isinstance(values, Sequence) or isinstance(values, str) or not values:
+                raise BayesNormError(f"{name}: {values!r} was given; a list of numbers, one per channel, would work.")
+            object.__setattr__(self, name, tuple(require_number(name, value, above=above) for value in values))
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return uint8 images (batch, channels, height, width) as floats, cropped and mirrored."""
+        if images.dtype != torch.uint8 or images.dim() != 4:
+            raise InputError(
+                f"data: {tuple(images.shape)} of {images.dtype} came to CropAndFlip; uint8 images (batch, channels, "
+                "height, width) would work."
+            )
+        count, _, height, width = images.shape
+        device = images.device
+        rows, columns = torch.arange(height, device=device), torch.arange(width, device=device).expand(count, width)
+        if self.flip:
+            mirrored = torch.rand(count, 1, device=device) < 0.5
+            columns = torch.where(mirrored, columns.flip(1), columns)
+        top, left = torch.randint(0, 2 * self.padding + 1, (2, count, 1), device=device)
+        padded = F.pad(images, (self.padding,) * 4).permute(0, 2, 3, 1)
+        image = torch.arange(count, device=device)[:, None, None]
+        cropped = padded[image, (top + rows)[:, :, None], (left + columns)[:, None, :]].permute(0, 3, 1, 2)
+        return self.scaled(cropped)
+
+    def scaled(self, images: Tensor) -> Tensor:
+        """Return uint8 images (batch, channels, height, width) as floats, scaled but otherwise as they are."""
+        scale, shift = _affine(self.mean, self.std, images.device)
+        return images.to(torch.get_default_dtype()) * scale + shift
+
+
+@functools.lru_cache(maxsize=16)
+def _affine(mean: Any, std: Any, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the factor and the summand of every channel; kept, because a GPU waits for numbers of the host."""
+    means, stds = (torch.tensor(values, device=device).view(1, -1, 1, 1) for values in (mean, std))
+    return 1 / (255 * stds), -means / stds

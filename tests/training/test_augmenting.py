@@ -1,0 +1,80 @@
+"""Random crops and mirror images on the device."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from bayesnorm.data import IMAGENET_MEAN, IMAGENET_STD, to_network_input
+from bayesnorm.errors import BayesNormError, InputError
+from bayesnorm.training import CropAndFlip
+
+
+def images(count=200, channels=3, height=6, width=5):
+    return torch.randint(
+        0, 256, (count, channels, height, width), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
+
+
+def windows(image, padding, flip):
+    """All that can become of an image, by a plain loop."""
+    padded, (height, width) = F.pad(image, (padding,) * 4), image.shape[1:]
+    found = {}
+    for top in range(2 * padding + 1):
+        for left in range(2 * padding + 1):
+            window = padded[:, top : top + height, left : left + width]
+            found[top, left, False] = window
+            if flip:
+                found[top, left, True] = window.flip(2)
+    return found
+
+
+@pytest.mark.parametrize(("padding", "flip"), [(2, True), (1, False), (0, True)])
+def test_every_image_becomes_one_of_its_windows_and_all_of_them_come(padding, flip):
+    given = images()
+    torch.manual_seed(0)
+    made = CropAndFlip(padding, flip)(given) * 255
+    seen = set()
+    for image, result in zip(given, made, strict=True):
+        ways = [way for way, window in windows(image, padding, flip).items() if torch.equal(window, result.round())]
+        assert len(ways) == 1  # random images have no two windows alike
+        seen.add(ways[0])
+    assert {way[0] for way in seen} == {way[1] for way in seen} == set(range(2 * padding + 1))
+    assert {way[2] for way in seen} == ({False, True} if flip else {False})
+
+
+def test_half_of_the_images_are_mirrored_and_windows_are_independent_of_it():
+    torch.manual_seed(0)
+    given = images(4000, 1, 1, 3)
+    made = (CropAndFlip(0)(given) * 255).round()
+    mirrored = ((made == given.flip(3)).all((1, 2, 3)) & ~(made == given).all((1, 2, 3))).double()
+    different = (given != given.flip(3)).any((1, 2, 3)).sum()
+    assert abs(mirrored.sum() / different - 0.5) < 4 * (0.25 / different) ** 0.5
+
+
+def test_scaling_is_that_of_the_trained_networks():
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 4, 4, 3), dtype=np.uint8)
+    transform = CropAndFlip(mean=IMAGENET_MEAN, std=IMAGENET_STD)
+    scaled = transform.scaled(torch.from_numpy(pixels).permute(0, 3, 1, 2))
+    torch.testing.assert_close(scaled, to_network_input(pixels), rtol=1e-5, atol=1e-5)
+
+
+def test_results_are_channels_last():
+    assert CropAndFlip()(images()).is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: CropAndFlip(-1), "padding: -1 was given"),
+        (lambda: CropAndFlip(flip="yes"), "flip: 'yes' was given"),
+        (lambda: CropAndFlip(std=(0.0,)), "std: 0.0 was given"),
+        (lambda: CropAndFlip(mean=0.5), "mean: 0.5 was given; a list of numbers"),
+        (lambda: CropAndFlip()(torch.zeros(2, 3, 4, 4)), "uint8 images"),
+        (lambda: CropAndFlip()(images()[0]), "uint8 images"),
+    ],
+)
+def test_bad_arguments(make, message):
+    with pytest.raises(BayesNormError, match=message) as caught:
+        make()
+    assert isinstance(caught.value, InputError) == ("uint8" in message)
