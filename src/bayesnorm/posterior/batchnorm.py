@@ -252,6 +252,7 @@ def _require_layers(model: nn.Module, layers: list[dict[str, Any]], where: str) 
 
 def coordinates(mean: Tensor, var: Tensor, layers: tuple[BatchNormLayer, ...]) -> Tensor:
     """(means, log(variances + eps)) of statistics (..., C), as (..., 2C)."""
-    eps = torch.cat([torch.full((layer.channels,), layer.eps, dtype=torch.float64) for layer in layers])
+    each, channels = zip(*((layer.eps, layer.channels) for layer in layers), strict=True)
+    eps = torch.tensor(each, dtype=torch.float64).repeat_interleave(torch.tensor(channels))
     log_var = torch.log(var.double() + eps.to(var.device))
     return torch.cat([mean.double(), log_var], dim=-1).to(mean.dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,14 +31,24 @@ class LayerDrift:
         mean_shift: How far channels' means moved, in standard deviations of what they are in training (root mean
             square over channels, less what chance alone gives).
         spread_ratio: How much wider channels have become: the ratio of standard deviations, its geometric mean.
-        channel_p_values: The same chance for every channel, (C,); with many channels, some are small by chance.
+        channel_distances: Squared standardised deviations of every channel's mean and log-variance, (2, C); NaN where
+            training rows do not vary.
+        batches: How many training batches they were standardised by.
     """
 
     name: str
     p_value: float
     mean_shift: float
     spread_ratio: float
-    channel_p_values: np.ndarray
+    channel_distances: np.ndarray
+    batches: int
+
+    @cached_property
+    def channel_p_values(self) -> np.ndarray:
+        """The chance that training rows differ so much at a channel, (C,); with many, some are small by chance."""
+        tails = 2 * scipy.special.stdtr(self.batches - 1, -np.sqrt(self.channel_distances))
+        found: np.ndarray = np.minimum(1, 2 * np.nan_to_num(tails, nan=1.0).min(0))
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,10 +141,7 @@ def _layers(found: Comparison, tails: np.ndarray) -> tuple[LayerDrift, ...]:
     spread = batches.centers[-1].double().chunk(2)[1].exp().sqrt()
     mean_shift, log_shift = found.shift.chunk(2)
     beyond = (mean_shift.square() - found.noise.chunk(2)[0]) / spread.square()
-    sides = scipy.stats.t.sf(found.standardised.sqrt().numpy(), batches.counts[-1] - 1) * 2
-    known = batches.parts.spread(found.known).numpy()
-    sides = np.where(known, sides, 1.0)
-    channels = np.minimum(1, 2 * np.minimum(*np.split(sides, 2)))
+    channels = torch.where(batches.parts.spread(found.known), found.standardised, torch.nan).numpy().reshape(2, -1)
     each = np.where(np.isnan(tails[:-1]), 1.0, tails[:-1])
     together = np.minimum(1, 2 * np.minimum(each[:count], each[count:]))
     means = batches.parts.means(torch.cat([beyond, log_shift]))
@@ -141,8 +149,8 @@ def _layers(found: Comparison, tails: np.ndarray) -> tuple[LayerDrift, ...]:
     ratios = torch.where(found.known[count:], (0.5 * means[count:]).exp(), 1.0).tolist()
     ends = np.cumsum([layer.channels for layer in batches.layers])[:-1]
     return tuple(
-        LayerDrift(layer.name, p_value, shift, ratio, own)
+        LayerDrift(layer.name, p_value, shift, ratio, own, batches.counts[-1])
         for layer, p_value, shift, ratio, own in zip(
-            batches.layers, together.tolist(), shifts, ratios, np.split(channels, ends), strict=True
+            batches.layers, together.tolist(), shifts, ratios, np.split(channels, ends, axis=1), strict=True
         )
     )
