@@ -11,16 +11,20 @@ from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.errors import InputError
+from bayesnorm.posterior.batch_variation import MOST_PAIRED
 from bayesnorm.shift import Drift
 
 from .conftest import BATCH_SIZE, INPUTS, ROWS, fitted, fresh, network
 
+# More batches than are held against one another when a posterior is fitted.
+MANY = MOST_PAIRED + 8
 METHODS = [(bn.MCBN, {}), (bn.StochasticBN, {}), (bn.GaussianBN, {}), (bn.GaussianBN, {"rank": 8})]
 
 
-@pytest.mark.parametrize("size", [1, 4, 16, 40, 96])
-def test_rows_like_those_of_training_ring_as_often_as_the_level_says(size):
-    posterior, batches = fitted(), 240
+@pytest.mark.parametrize(("size", "states"), [*((size, 128) for size in (1, 4, 16, 40, 96)), (96, MANY)])
+def test_rows_like_those_of_training_ring_as_often_as_the_level_says(size, states):
+    posterior, batches = fitted(states=states), 240
+    assert posterior.training_batches.counts[-1] == states
     found = [bn.drift(posterior, part).p_value for part in fresh(size * batches, 7).split(size)]
     # Three standard errors above 7 per cent: the level, and that one posterior's own reference is a sample too.
     assert np.mean(np.array(found) < 0.05) < 0.07 + 3 * np.sqrt(0.05 * 0.95 / batches)
@@ -111,6 +115,38 @@ def test_the_network_stays_as_it_was_and_is_followed_when_it_changes(snapshot):
     finally:
         bias -= 3
     assert bn.drift(posterior, x).p_value == pytest.approx(before, rel=1e-4)
+
+
+def test_a_network_that_moves_after_rows_were_compared_is_followed():
+    model, x = copy.deepcopy(network()), fresh(20, 9)
+    posterior = bn.MCBN(BATCH_SIZE, states=32).fit(model, fresh(ROWS, 0), bn.Gaussian())
+    asked = (
+        lambda: bn.drift(posterior, x).p_value,
+        lambda: bn.drift(bn.adapt(posterior, x + 1), x + 1).p_value,
+    )
+    before = [ask() for ask in asked]
+    model.double()
+    assert [ask() for ask in asked] == pytest.approx(before, rel=1e-4)
+    model[0] = nn.Linear(INPUTS, 12).double()  # another world for the layers behind it
+    assert bn.drift(posterior, x).p_value < 1e-3
+    model.to("meta")
+    with pytest.raises(bn.BayesNormError, match="meta device"):
+        bn.drift(posterior, x)
+
+
+class Clamps(nn.Sequential):
+    """Keeps its weights small in every forward."""
+
+    def forward(self, x):
+        with torch.no_grad():
+            self[0].weight.clamp_(-0.3, 0.3)
+        return super().forward(x)
+
+
+def test_a_network_that_clamps_its_weights_is_compared():
+    model = Clamps(nn.Linear(INPUTS, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).eval()
+    posterior = bn.MCBN(BATCH_SIZE, states=32).fit(model, fresh(200, 0), bn.Gaussian())
+    assert 0 < bn.drift(posterior, fresh(40, 1)).p_value <= 1
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 10, 17])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..copying import device_of, dtype_of, private_copy, unwrap
+from ..copying import Original, device_of, dtype_of, private_copy, unwrap
 from ..inputs import as_input
+from ..turns import lost_passes
 from ..undisturbed import TensorKeeper
 from .normalising import NormalisingByBatch
 
@@ -22,14 +24,20 @@ class RowStatistics:
     """A private copy of a network that tells the statistics of groups of rows, each normalised by itself.
 
     Args:
-        model: The network; never modified, and followed when its weights change.
+        model: The network; never modified, and followed when its weights change or it is moved.
         layers: Names of the layers that normalise by a group, as they run; others keep their running statistics.
     """
 
     def __init__(self, model: nn.Module, layers: Sequence[str]) -> None:
         self._model, self._layers = model, tuple(layers)
-        original = unwrap(model)
+        self._build()
+
+    def _build(self) -> None:
+        """Make the private copy that is run, and all that is known of it."""
+        original = unwrap(self._model)
         self._device, self._dtype = device_of(original), dtype_of(original)
+        self._original = Original(original)  # tells when the user moves the network or replaces parts of it
+        self._lost_passes = lost_passes()  # of which none is one of this copy's
         network = private_copy(original)
         self._keeper = TensorKeeper(network)
         self._normalising = NormalisingByBatch(network, self._layers, argument="x")
@@ -40,7 +48,9 @@ class RowStatistics:
         return RowStatistics(copy.deepcopy(self._model, memo), self._layers)
 
     def input(self, x: Any) -> Tensor:
-        """Return rows as the network takes them."""
+        """Return rows as the network takes them, wherever it is by now."""
+        if self._original.changed() or self._lost_passes != lost_passes():
+            self._build()
         return as_input(x, "x", self._device, self._dtype)
 
     @torch.inference_mode(False)
@@ -54,7 +64,8 @@ class RowStatistics:
         """
         size = len(x) // groups
         at_once = max(1, MOST_ELEMENTS // max(1, x[0].numel()) // size)
-        with self._keeper.undisturbed(self._device) as restart:
+        again = partial(self._normalising.run, x[:size])
+        with self._keeper.undisturbed(self._device, again=again) as restart:
             if not self._layout_known:
                 self._normalising.choose_layout(x[:2])
                 self._layout_known = True
