@@ -188,6 +188,27 @@ def read(
     return tensors, config
 
 
+def require_same_run(
+    path: Path, there: dict[str, str], here: dict[str, str], same: str, argument: str, again: str
+) -> None:
+    """Refuse to go on from a file that another run wrote.
+
+    Args:
+        path: The file.
+        there: The settings of the run that wrote it.
+        here: Those of this run.
+        same: What would have to be as it was then.
+        argument: What the path was given as, for messages.
+        again: What messages tell to do.
+    """
+    for name in [*here, *there]:
+        if there.get(name) != here.get(name):
+            raise FileFormatError(
+                f"{argument}: {path} is another run's: {name} is {there.get(name, 'absent')} there and "
+                f"{here.get(name, 'absent')} here; {same} as then would go on from it. Else {again}."
+            )
+
+
 def read_tensors(
     path: Path, argument: str = "path", again: str = "save it again"
 ) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -16,10 +16,7 @@ from bayesnorm.engines.gaussian_outputs import SOFTMAX_SAMPLES, GaussianOutputs
 from bayesnorm.errors import NetworkError
 from bayesnorm.posterior.fluctuations import Empirical
 
-TIGHT = {"rtol": 1e-9, "atol": 1e-12}
-"""Double precision; what is compared is computed along two ways of some tens of operations each."""
-
-SIGMAS = 4.5
+from ..two_norms import SIGMAS, TIGHT, Difference, network, rows
 
 
 class Activated(nn.BatchNorm1d):
@@ -34,27 +31,6 @@ class Skipping(nn.BatchNorm1d):
 
     def forward(self, input):
         return input + super().forward(input)
-
-
-class Difference(nn.Module):
-    """Two layers that normalise the same thing in two scales: whatever batch is drawn, they agree."""
-
-    def __init__(self):
-        super().__init__()
-        self.a, self.b = nn.BatchNorm1d(1, eps=1e-30), nn.BatchNorm1d(1, eps=1e-30)
-
-    def forward(self, x):
-        return self.a(x) - self.b(3 * x)
-
-
-def rows(n, width, seed=0):
-    return torch.randn(n, width, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-def network(outputs=1, norm=nn.BatchNorm1d):
-    return nn.Sequential(
-        nn.Linear(3, 5), norm(5), nn.Tanh(), nn.Linear(5, 4), norm(4), nn.Tanh(), nn.Linear(4, outputs)
-    ).double()
 
 
 def fitted(model, likelihood=None, states=20, width=3, **options):

@@ -11,6 +11,8 @@ from bayesnorm.engines import directions as module
 from bayesnorm.engines.delta import output_jacobian
 from bayesnorm.engines.directions import MOST_COMPONENTS, mixed_directions, output_components
 
+from ..two_norms import network, rows
+
 METHODS = [
     bn.MCBN(8, states=30),
     bn.GaussianBN(8),
@@ -18,23 +20,6 @@ METHODS = [
     bn.StochasticBN(8, states=30),
     bn.MCBN(8, states=30, center="batch"),
 ]
-
-
-def rows(n, width=3, seed=0):
-    return torch.randn(n, width, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-def network(outputs=1):
-    model = nn.Sequential(
-        nn.Linear(3, 5),
-        nn.BatchNorm1d(5),
-        nn.Tanh(),
-        nn.Linear(5, 4),
-        nn.BatchNorm1d(4),
-        nn.Tanh(),
-        nn.Linear(4, outputs),
-    )
-    return model.double().eval()
 
 
 def asked(posterior):
@@ -58,7 +43,7 @@ def standardised(posterior, x):
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
 def test_they_are_the_outputs_principal_components(method):
-    posterior, x = method.fit(network(2), rows(60), bn.Gaussian()), rows(12, seed=1)
+    posterior, x = method.fit(network(2), rows(60, 3), bn.Gaussian()), rows(12, 3, seed=1)
     found, sensitivities = output_components(posterior, x)
     jacobian, correlation = standardised(posterior, x)
     values, vectors = torch.linalg.eigh(correlation)
@@ -73,8 +58,8 @@ def test_they_are_the_outputs_principal_components(method):
 
 def test_a_direction_is_one_standard_deviation_long():
     """v_r = S J^T w / sqrt(l) has v^T S^-1 v = 1 where S is regular."""
-    posterior = bn.GaussianBN(8).fit(network(), rows(60))
-    found, _ = output_components(posterior, rows(12, seed=1))
+    posterior = bn.GaussianBN(8).fit(network(), rows(60, 3))
+    found, _ = output_components(posterior, rows(12, 3, seed=1))
     inverse = torch.linalg.inv(joint_covariance(posterior))
     lengths = found @ inverse @ found.T
     torch.testing.assert_close(lengths, torch.eye(len(found), dtype=torch.float64), rtol=1e-5, atol=1e-5)
@@ -82,20 +67,20 @@ def test_a_direction_is_one_standard_deviation_long():
 
 def test_as_many_as_the_outputs_need_and_no_more():
     model = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(5, 1)).double().eval()
-    posterior = bn.MCBN(8, states=30).fit(model, rows(60))
-    found, sensitivities = output_components(posterior, rows(30, seed=1))
+    posterior = bn.MCBN(8, states=30).fit(model, rows(60, 3))
+    found, sensitivities = output_components(posterior, rows(30, 3, seed=1))
     # f = a (h - m) / s: a row's gradient is (-a / s, -a (h - m) / 2s), one fixed part and h - m, which has rank 3.
     assert len(found) == 4
     torch.testing.assert_close(sensitivities.square().sum(1), torch.ones(30, dtype=torch.float64))
     assert (sensitivities.square().sum(0).diff() <= 0).all(), "the largest first"
-    few = asked(bn.MCBN(8, states=60).fit(network(3), rows(60), bn.Gaussian()))
+    few = asked(bn.MCBN(8, states=60).fit(network(3), rows(60, 3), bn.Gaussian()))
     assert 10 < len(few.components) <= 18, "no more than there are coordinates"
     wide = nn.Sequential(nn.Linear(3, 40), nn.BatchNorm1d(40), nn.Tanh(), nn.Linear(40, 4)).double().eval()
-    assert asked(bn.MCBN(8, states=60).fit(wide, rows(60), bn.Gaussian())).components.shape == (MOST_COMPONENTS, 80)
+    assert asked(bn.MCBN(8, states=60).fit(wide, rows(60, 3), bn.Gaussian())).components.shape == (MOST_COMPONENTS, 80)
 
 
 def test_what_is_kept_is_what_a_file_would_keep():
-    found = asked(bn.MCBN(8, states=30).fit(network(), rows(60)))
+    found = asked(bn.MCBN(8, states=30).fit(network(), rows(60, 3)))
     for part in (found.components, found.sensitivities):
         assert torch.equal(part, part.bfloat16().double())
     assert found.sensitivities.shape[1] == len(found.components)
@@ -103,7 +88,7 @@ def test_what_is_kept_is_what_a_file_would_keep():
 
 def test_random_combinations_stand_for_many_outputs(monkeypatch):
     """With more outputs than are looked at, random combinations span the same directions."""
-    posterior, x = bn.MCBN(8, states=10).fit(network(6), rows(60), bn.Gaussian()), rows(20, seed=1)
+    posterior, x = bn.MCBN(8, states=10).fit(network(6), rows(60, 3), bn.Gaussian()), rows(20, 3, seed=1)
     _, jacobian = output_jacobian(posterior, x)
     _, few = output_jacobian(posterior, x, most_outputs=4)
     assert few.shape == (20, 4, 18)
@@ -120,9 +105,9 @@ class ToNumPy(nn.Module):
 
 def test_none_where_there_are_no_derivatives():
     broken = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), ToNumPy(), nn.Linear(5, 1)).double().eval()
-    posterior = bn.MCBN(8, states=30).fit(broken, rows(60))
+    posterior = bn.MCBN(8, states=30).fit(broken, rows(60, 3))
     with pytest.warns(bn.BayesNormWarning, match="cannot be vectorised"):
-        predictive = posterior.predict(rows(4))
+        predictive = posterior.predict(rows(4, 3))
     assert torch.isfinite(predictive.epistemic).all()
     found = asked(posterior)
     assert found.components is None
@@ -134,14 +119,14 @@ def test_none_where_there_are_no_derivatives():
 def test_none_where_the_outputs_do_not_depend_on_the_statistics():
     constant = network()
     nn.init.zeros_(constant[-1].weight)
-    posterior = bn.MCBN(8, states=30).fit(constant, rows(60))
+    posterior = bn.MCBN(8, states=30).fit(constant, rows(60, 3))
     assert asked(posterior).components is None
-    assert posterior.predict(rows(4), bn.Delta()).epistemic.max() == 0
+    assert posterior.predict(rows(4, 3), bn.Delta()).epistemic.max() == 0
 
 
 @pytest.mark.parametrize("rank", [1, 3, 6])
 def test_mixtures_reproduce_the_outputs_variances_better_than_the_leading_components(rank):
-    posterior = bn.MCBN(8, states=30).fit(network(2), rows(60), bn.Gaussian())
+    posterior = bn.MCBN(8, states=30).fit(network(2), rows(60, 3), bn.Gaussian())
     components, moves = asked(posterior).components, asked(posterior).sensitivities
     found = mixed_directions(components, moves, rank)
     assert found.shape == (rank, 18)
@@ -154,7 +139,7 @@ def test_mixtures_reproduce_the_outputs_variances_better_than_the_leading_compon
 
 
 def test_all_components_are_taken_as_they_are():
-    known = asked(bn.MCBN(8, states=5).fit(network(), rows(60)))
+    known = asked(bn.MCBN(8, states=5).fit(network(), rows(60, 3)))
     found = mixed_directions(known.components, known.sensitivities, 30)
     # Together they explain all of it, up to the rounding to 8 digits.
     torch.testing.assert_close(found, known.components, rtol=2**-7, atol=0)
@@ -163,7 +148,7 @@ def test_all_components_are_taken_as_they_are():
 def test_directions_are_found_once_per_posterior_and_rank(monkeypatch):
     calls, find = [], module.mixed_directions
     monkeypatch.setattr(module, "mixed_directions", lambda *args: calls.append(args[2]) or find(*args))
-    posterior = bn.MCBN(8, states=30).fit(network(), rows(60))
+    posterior = bn.MCBN(8, states=30).fit(network(), rows(60, 3))
     for rank in (3, 3, 4, 3):
         posterior.directions(rank)
     assert calls == [3, 4]
@@ -172,7 +157,7 @@ def test_directions_are_found_once_per_posterior_and_rank(monkeypatch):
 def test_a_fit_derives_nothing_until_it_is_asked(monkeypatch):
     calls, find = [], module.output_components
     monkeypatch.setattr(module, "output_components", lambda *args: calls.append(len(args[1])) or find(*args))
-    posterior, x = bn.MCBN(8, states=30).fit(network(), rows(90)), rows(4, seed=1)
+    posterior, x = bn.MCBN(8, states=30).fit(network(), rows(90, 3)), rows(4, 3, seed=1)
     posterior.predict(x)
     posterior.at_batch_size(32).predict(x, bn.Delta())
     assert calls == []
@@ -184,7 +169,7 @@ def test_a_fit_derives_nothing_until_it_is_asked(monkeypatch):
 @pytest.mark.parametrize("beside", ["nothing", "other ranks and engines", "another batch size first", "autocast"])
 def test_directions_do_not_depend_on_what_was_asked_before_or_beside(beside):
     torch.manual_seed(5)
-    posterior, x = bn.MCBN(8, states=30).fit(network().float(), rows(60).float()), rows(4, seed=1).float()
+    posterior, x = bn.MCBN(8, states=30).fit(network().float(), rows(60, 3).float()), rows(4, 3, seed=1).float()
     if beside == "other ranks and engines":
         posterior.predict(x, bn.SigmaPoints(2))
         posterior.predict(x, bn.Delta())
@@ -194,14 +179,14 @@ def test_directions_do_not_depend_on_what_was_asked_before_or_beside(beside):
         with torch.autocast("cpu", torch.bfloat16):
             posterior.predict(x, bn.SigmaPoints(5))
     torch.manual_seed(5)
-    fresh = bn.MCBN(8, states=30).fit(network().float(), rows(60).float())
+    fresh = bn.MCBN(8, states=30).fit(network().float(), rows(60, 3).float())
     assert torch.equal(posterior.directions(5), fresh.directions(5))
 
 
 def test_directions_are_saved_once_they_are_there(tmp_path):
     torch.manual_seed(6)
-    model, x = network(), rows(5, seed=1)
-    posterior = bn.MCBN(8, states=30).fit(model, rows(60))
+    model, x = network(), rows(5, 3, seed=1)
+    posterior = bn.MCBN(8, states=30).fit(model, rows(60, 3))
     posterior.save(tmp_path / "before")
     expected = posterior.predict(x, bn.SigmaPoints(4)).loc
     posterior.save(tmp_path / "after")
@@ -217,7 +202,7 @@ def test_directions_are_saved_once_they_are_there(tmp_path):
 
 
 def test_rows_are_never_in_a_file(tmp_path):
-    data = rows(60)
+    data = rows(60, 3)
     posterior = bn.MCBN(8, states=30).fit(network(), data)
     posterior.predict(data[:2], bn.SigmaPoints(4))
     posterior.save(tmp_path / "posterior")

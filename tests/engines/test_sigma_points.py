@@ -12,27 +12,11 @@ import bayesnorm as bn
 from bayesnorm.engines.directions import OutputDirections, output_components
 from bayesnorm.posterior.fluctuations import Empirical
 
-TIGHT = {"rtol": 1e-9, "atol": 1e-12}
-
-
-def rows(n, width=3, seed=0):
-    return torch.randn(n, width, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-def network(outputs=1):
-    return nn.Sequential(
-        nn.Linear(3, 5),
-        nn.BatchNorm1d(5),
-        nn.Tanh(),
-        nn.Linear(5, 4),
-        nn.BatchNorm1d(4),
-        nn.Tanh(),
-        nn.Linear(4, outputs),
-    ).double()
+from ..two_norms import TIGHT, network, rows
 
 
 def fitted(model, likelihood=None, states=20):
-    return bn.MCBN(batch_size=8, states=states).fit(model.eval(), rows(60), likelihood)
+    return bn.MCBN(batch_size=8, states=states).fit(model.eval(), rows(60, 3), likelihood)
 
 
 def linear_case(outputs):
@@ -42,14 +26,14 @@ def linear_case(outputs):
     deviations = posterior.fluctuations.deviations.clone()
     deviations[:, 5:] = 0
     posterior = dataclasses.replace(posterior, fluctuations=Empirical(deviations))
-    exact = OutputDirections(None, *output_components(posterior, rows(30, seed=2)))  # not rounded, as files are
+    exact = OutputDirections(None, *output_components(posterior, rows(30, 3, seed=2)))  # not rounded, as files are
     return dataclasses.replace(posterior, output_directions=exact)
 
 
 @pytest.mark.parametrize("rank", [1, 5])
 def test_the_points_have_the_centre_as_mean_and_the_sum_of_outer_products_as_covariance(rank, monkeypatch):
     posterior = fitted(network()).at_batch_size(3)
-    engine, x, seen = bn.SigmaPoints(rank=rank), rows(4, seed=1), {}
+    engine, x, seen = bn.SigmaPoints(rank=rank), rows(4, 3, seed=1), {}
     run = posterior.executable.run
     monkeypatch.setattr(
         posterior.executable, "run", lambda states, *a, **k: seen.update(states) or run(states, *a, **k)
@@ -65,7 +49,7 @@ def test_the_points_have_the_centre_as_mean_and_the_sum_of_outer_products_as_cov
 
 @pytest.mark.parametrize("outputs", [1, 3])
 def test_exact_at_full_rank_in_a_linear_case(outputs):
-    posterior, x = linear_case(outputs), rows(6, seed=1)
+    posterior, x = linear_case(outputs), rows(6, 3, seed=1)
     assert len(posterior.output_directions.components) == outputs
     found = posterior.predict(x, bn.SigmaPoints(rank=outputs))
     expected = posterior.predict(x, bn.MonteCarlo(samples=20))
@@ -75,7 +59,7 @@ def test_exact_at_full_rank_in_a_linear_case(outputs):
 
 def test_few_directions_make_up_for_those_that_they_leave_out():
     """In the geometric mean over outputs, no variance is lost; plain principal components would lose a part."""
-    posterior, x = linear_case(3), rows(6, seed=1)
+    posterior, x = linear_case(3), rows(6, 3, seed=1)
     expected = posterior.predict(x, bn.MonteCarlo(samples=20)).epistemic
     for rank in (1, 2):
         leading = posterior.output_directions.sensitivities[:, :rank].square().sum(1)
@@ -87,7 +71,7 @@ def test_few_directions_make_up_for_those_that_they_leave_out():
 
 
 def test_more_than_there_are_is_all_there_are():
-    posterior, x = linear_case(2), rows(6, seed=1)
+    posterior, x = linear_case(2), rows(6, 3, seed=1)
     assert bn.SigmaPoints(rank=8).outputs(posterior, x).shape == (4, 6, 2)
     found, expected = (posterior.predict(x, engine) for engine in (bn.SigmaPoints(8), bn.MonteCarlo(samples=20)))
     torch.testing.assert_close(found.epistemic, expected.epistemic, **TIGHT)
@@ -106,34 +90,34 @@ def test_close_to_all_draws_for_a_real_network(regression):
 
 @pytest.mark.parametrize("method", [bn.MCBN(8, states=20), bn.GaussianBN(8, states=20, rank=6)])
 def test_layers_chosen_afterwards_have_directions_of_their_own(method):
-    posterior = method.fit(network(), rows(60))
+    posterior = method.fit(network(), rows(60, 3))
     posterior.directions(4)
     late = posterior.at_layers(1)
     found = late.directions(4)
     assert found.shape == (4, 8)
     again = late.with_directions(posterior.output_directions.rows)
     torch.testing.assert_close(found, again.directions(4), **TIGHT)
-    assert (late.predict(rows(4, seed=1), bn.SigmaPoints(rank=4)).epistemic > 0).all()
+    assert (late.predict(rows(4, 3, seed=1), bn.SigmaPoints(rank=4)).epistemic > 0).all()
 
 
 @pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
 def test_contexts_and_global_generators_change_nothing(context):
-    expected = fitted(network()).predict(rows(4, seed=1), bn.SigmaPoints(rank=3)).loc
+    expected = fitted(network()).predict(rows(4, 3, seed=1), bn.SigmaPoints(rank=3)).loc
     torch.manual_seed(3)
     model = network()
     torch.manual_seed(4)
     before = torch.get_rng_state()
     with context():
-        inside = fitted(model).predict(rows(4, seed=1), bn.SigmaPoints(rank=3)).loc
+        inside = fitted(model).predict(rows(4, 3, seed=1), bn.SigmaPoints(rank=3)).loc
     assert torch.equal(torch.get_rng_state(), before)
-    assert torch.equal(inside, fitted(model).predict(rows(4, seed=1), bn.SigmaPoints(rank=3)).loc)
+    assert torch.equal(inside, fitted(model).predict(rows(4, 3, seed=1), bn.SigmaPoints(rank=3)).loc)
     assert not torch.equal(inside, expected)
 
 
 @pytest.mark.parametrize("method", [bn.StochasticBN, bn.GaussianBN])
 def test_independent_coordinates_have_their_axes(method):
-    posterior = method(8, states=20).fit(network(), rows(60)).at_layers(1)
-    x = rows(4, seed=1)
+    posterior = method(8, states=20).fit(network(), rows(60, 3)).at_layers(1)
+    x = rows(4, 3, seed=1)
     found = posterior.predict(x, bn.SigmaPoints(rank=8)).epistemic
     # All eight coordinates, one at a time: what second order leaves out at M = 8 is a share of about 1/M each.
     torch.testing.assert_close(found, posterior.predict(x, bn.Delta()).epistemic, rtol=0.5, atol=0)
@@ -146,7 +130,7 @@ def test_a_rank_is_a_whole_number(rank):
 
 
 def test_deterministic_whatever_the_seed_and_the_way():
-    posterior, x = fitted(network()), rows(4, seed=1)
+    posterior, x = fitted(network()), rows(4, 3, seed=1)
     expected = posterior.predict(x, bn.SigmaPoints(4), seed=0)
     assert torch.equal(posterior.predict(x, bn.SigmaPoints(4), seed=7).loc, expected.loc)
     for engine in (bn.SigmaPoints(4, vectorize=False), bn.SigmaPoints(4, chunk=3)):
@@ -154,14 +138,14 @@ def test_deterministic_whatever_the_seed_and_the_way():
 
 
 def test_a_linear_mean_is_the_centres():
-    posterior, x = linear_case(1), rows(6, seed=1)
+    posterior, x = linear_case(1), rows(6, 3, seed=1)
     found = posterior.predict(x, bn.SigmaPoints(rank=1)).mean
     torch.testing.assert_close(found, posterior.executable.point(x), **TIGHT)
 
 
 def test_other_posteriors_are_told_what_works():
     with pytest.raises(bn.BayesNormError, match="SigmaPoints needs a posterior over batch-norm statistics"):
-        bn.SigmaPoints().outputs(object(), rows(2))
+        bn.SigmaPoints().outputs(object(), rows(2, 3))
 
 
 def test_directions_are_found_once_for_all_batch_sizes_and_likelihoods(regression):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import bayesnorm as bn
 
-from ..two_norms import SIGMAS, TIGHT, network, rows
+from ..two_norms import SIGMAS, TIGHT, Difference, network, rows
 
 
 def factorised(posterior):
@@ -151,15 +151,6 @@ def test_every_rank_keeps_every_coordinates_variance(rank):
 
 def test_correlated_keeps_what_factorised_loses():
     """Two layers that normalise the same thing: jointly their deviations cancel."""
-
-    class Difference(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a, self.b = nn.BatchNorm1d(1, eps=1e-30), nn.BatchNorm1d(1, eps=1e-30)
-
-        def forward(self, x):
-            return self.a(x) - self.b(3 * x)
-
     model, x = Difference().double(), rows(200, 1)
     model.b.running_mean, model.b.running_var = 3 * model.a.running_mean, 9 * model.a.running_var
     found = {

@@ -16,12 +16,7 @@ from bayesnorm.data import find, load_cifar10, to_network_input
 from bayesnorm.errors import DataNotFoundError
 from bayesnorm.network import mini_batches
 
-SIGMAS = 4.5
-"""Two-sided probability 7e-6 of a false alarm per comparison, at most some hundreds of which are made here."""
-
-
-def rows(n, width, seed=0):
-    return torch.randn(n, width, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+from ..two_norms import SIGMAS, Difference, rows
 
 
 def mlp(width=4, hidden=6, eps=1e-5):
@@ -244,17 +239,6 @@ def test_a_fitted_batch_size_agrees_with_the_effective_one():
     a, b = (p.sample(states)["1.running_mean"].var(0) for p in (scaled, direct))
     # Finite population: (N - 16) against (N - 64), 1.2 %. Each variance has relative standard error sqrt(2 / S).
     assert ((a / b / ((4000 - 16) / (4000 - 64)) - 1).abs() < SIGMAS * math.sqrt(4 / states)).all()
-
-
-class Difference(nn.Module):
-    """Two layers that normalise the same thing in two scales: whatever batch is drawn, they agree."""
-
-    def __init__(self):
-        super().__init__()
-        self.a, self.b = nn.BatchNorm1d(1, eps=1e-30), nn.BatchNorm1d(1, eps=1e-30)
-
-    def forward(self, x):
-        return self.a(x) - self.b(3 * x)
 
 
 def test_one_draw_is_one_batch_for_all_layers():

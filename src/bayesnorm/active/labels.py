@@ -137,13 +137,7 @@ class Labels:
         settings, rounds, values = config["settings"], config["rounds"], dict(zip(rows, labels, strict=True))
         if sum(rounds) != len(chosen):
             raise FileFormatError(f"path: {self.path} holds {len(chosen)} rows for rounds of {rounds[:5]}; {again}.")
-        for name in [*self.settings, *settings]:
-            there, here = settings.get(name, "absent"), self.settings.get(name, "absent")
-            if there != here:
-                raise FileFormatError(
-                    f"path: {self.path} is another run's: {name} is {there} there and {here} here; the same pool and "
-                    f"settings as then would go on from it. Else {again}."
-                )
+        files.require_same_run(self.path, settings, self.settings, "the same pool and settings", "path", again)
         self.rows, self.values, self.rounds, self.written = chosen, values, rounds, len(values)
 
 

@@ -64,13 +64,7 @@ class Checkpoint:
             raise FileFormatError(
                 f"checkpoint: {self.path} holds no state that was written ({error!r}); {again}."
             ) from error
-        for name in [*self.settings, *settings]:
-            there, here = settings.get(name, "absent"), self.settings.get(name, "absent")
-            if there != here:
-                raise FileFormatError(
-                    f"checkpoint: {self.path} is another run's: {name} is {there} there and {here} here; the same "
-                    f"call as then would go on from it. Else {again}."
-                )
+        files.require_same_run(self.path, settings, self.settings, "the same call", "checkpoint", again)
         return state
 
 
