@@ -48,7 +48,7 @@ def scored(predictive: bn.ClassificationPredictive, y: torch.Tensor, outside: bn
 def frontier(device: str, draws: int, digits: int) -> list[dict]:
     """Score the network alone, and MCBN with each choice of layers."""
     network, train_x, queries, likelihood = resnet(device)
-    labels = torch.as_tensor(load_cifar10("test")[1]).to(device)
+    labels = torch.as_tensor(load_cifar10("test", 2000)[1]).to(device)
     svhn = to_network_input(load_svhn(rows=digits)[0]).to(device)
     validation, test = (queries[:1000], labels[:1000]), (queries[1000:2000], labels[1000:2000])
     with torch.no_grad():

@@ -40,8 +40,8 @@ BATCH_SIZE, DRAWS = 32, 32
 
 def resnet(device: str) -> tuple[nn.Module, Tensor, Tensor, bn.Likelihood]:
     """Return a trained network, training rows, query rows and the likelihood."""
-    images, _ = load_cifar10("train")
-    queries, _ = load_cifar10("test")
+    images, _ = load_cifar10("train", 5000)
+    queries, _ = load_cifar10("test", 2000)
     network = load_cifar_resnet(32).to(device)
     return network, to_network_input(images).to(device), to_network_input(queries).to(device), bn.Categorical()
 

@@ -26,7 +26,7 @@ options = parser.parse_args()
 
 try:
     model = load_cifar_resnet(32)
-    x_train = to_network_input(load_cifar10("train")[0])
+    x_train = to_network_input(load_cifar10("train", 5000)[0])
     images, labels = load_cifar10("test", options.images)
 except (DataNotFoundError, MissingExtraError) as error:
     sys.exit(f"trained_resnet.py: {error}")

@@ -24,6 +24,7 @@ from . import (
     teye_doubt,
     teye_figure1,
     teye_figure3,
+    train_image,
     uci_luck,
 )
 from .teye_tables import printing
@@ -44,9 +45,11 @@ TABLES_AND_FIGURES: dict[str, Callable[..., None]] = {
     "shift": shift.main,
 }
 BENCHMARK: dict[str, Callable[..., None]] = {"uci": benchmark.main, "show": show.main, "export": export.main}
+NETWORKS: dict[str, Callable[..., None]] = {"train-image": train_image.main}
 
 app = typer.Typer(name=PROGRAM, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
-for title, commands in (("Tables and figures", TABLES_AND_FIGURES), ("The benchmark and its store", BENCHMARK)):
+PANELS = {"Tables and figures": TABLES_AND_FIGURES, "The benchmark and its store": BENCHMARK, "Networks": NETWORKS}
+for title, commands in PANELS.items():
     for name, main in commands.items():
         app.command(name, rich_help_panel=title)(main)
 

@@ -35,9 +35,10 @@ from bayesnorm.selection import calibrate
 from bayesnorm.training import train
 
 from .evidence import show_progress, write_numbers
+from .known_names import require_known
 from .means import mean_and_error
 from .measuring import median_seconds
-from .options import OUT, OutFolder, require_known
+from .options import OUT, OutFolder
 from .splits import Split, validated_split
 from .toy_regression import toy_regression
 

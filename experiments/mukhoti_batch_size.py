@@ -44,7 +44,7 @@ def main(
     place = fastest(device)
 
     def rows(split: str, part: slice) -> tuple[Tensor, Tensor]:
-        pixels, labels = load_cifar10(split)
+        pixels, labels = load_cifar10(split, 5000 if split == "train" else 2000)
         return to_network_input(pixels[part]).to(place), torch.as_tensor(labels[part]).to(place)
 
     network = load_cifar_resnet(32).to(place)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import torch
 import typer
-
-from bayesnorm.cli.usage import UsageError
 
 OUT = Path("out")
 OutFolder = Annotated[Path, typer.Option("--out", help="Folder for what is written; made if it is not there.")]
@@ -33,17 +30,3 @@ FastestDevice = Annotated[
 def fastest(device: Device | None) -> str:
     """Return the name of the given device, or of the GPU where there is one."""
     return str(device or (Device.cuda if torch.cuda.is_available() else Device.cpu))
-
-
-def require_known(option: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse names that do not exist.
-
-    Args:
-        option: What the user typed before the name.
-        given: The names that came.
-        known: The names that would work.
-    """
-    known = tuple(known)
-    for name in given:
-        if name not in known:
-            raise UsageError(f"{option}: {name!r} was given; one of {', '.join(known)} would work.")

@@ -21,7 +21,8 @@ from bayesnorm.data import UCI_SETS
 from bayesnorm.stacked import fit_stacked
 
 from .evidence import write_numbers
-from .options import FastestDevice, fastest, require_known
+from .known_names import require_known
+from .options import FastestDevice, fastest
 from .uci.cross_validation import DRAWN, Trial, cross_validate, settings_for
 from .uci.folds import Data
 from .uci.presets import PRECISIONS, PRESETS

@@ -56,7 +56,7 @@ def fitted(depth: int, device: str, folder: Path) -> Fitted:
         images, labels = test_images()
         x, y = to_network_input(images[:TARGETS]).to(device), torch.as_tensor(labels[:TARGETS]).to(device)
         likelihood = bn.calibrate(bn.point(network, Categorical()), x, y).likelihood
-        training = to_network_input(load_cifar10("train")[0]).to(device)
+        training = to_network_input(load_cifar10("train", 5000)[0]).to(device)
         bn.MCBN(BATCH_SIZE).fit(network, training, likelihood).save(path)
     posterior = bn.load(path, network)
     assert isinstance(posterior, BatchNormPosterior)
@@ -67,7 +67,7 @@ def fitted(depth: int, device: str, folder: Path) -> Fitted:
 @lru_cache(maxsize=1)
 def test_images() -> tuple[Images, NDArray[np.int64]]:
     """Return the test images of the data folder and their labels."""
-    return load_cifar10("test")
+    return load_cifar10("test", 2000)
 
 
 def network_input(corruption: str, severity: int, device: str) -> Tensor:

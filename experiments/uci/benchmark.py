@@ -17,7 +17,8 @@ from bayesnorm.errors import BayesNormError
 
 from .. import uci
 from ..bench import DEFAULT_STORE, Store, Tally, Unit, run_local, run_ray, unit_bar
-from ..options import Device, require_known
+from ..known_names import require_known
+from ..options import Device
 
 
 class RunnerName(StrEnum):

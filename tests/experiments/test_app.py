@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from experiments import teye_tables
-from experiments.app import BENCHMARK, TABLES_AND_FIGURES
+from experiments.app import BENCHMARK, NETWORKS, TABLES_AND_FIGURES
 from experiments.teye_tables import printing
 
 ROOT = Path(__file__).parents[2]
-ALL = [*TABLES_AND_FIGURES, *BENCHMARK]
+ALL = [*TABLES_AND_FIGURES, *BENCHMARK, *NETWORKS]
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",)])
@@ -43,7 +43,7 @@ def test_every_file_with_a_main_is_an_entry():
         functions = [node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
         if "main" in functions and path.name != "worker.py":
             found.add(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
-    listed = {main.__module__ for main in (*TABLES_AND_FIGURES.values(), *BENCHMARK.values())}
+    listed = {main.__module__ for main in (*TABLES_AND_FIGURES.values(), *BENCHMARK.values(), *NETWORKS.values())}
     assert found == listed - {printing.__name__}
 
 

@@ -5,6 +5,7 @@ from .images import (
     CAMVID_CLASSES as CAMVID_CLASSES,
     CAMVID_VOID as CAMVID_VOID,
     CIFAR10_CLASSES as CIFAR10_CLASSES,
+    FASHION_MNIST_CLASSES as FASHION_MNIST_CLASSES,
     IMAGE_FILES as IMAGE_FILES,
     IMAGENET_MEAN as IMAGENET_MEAN,
     IMAGENET_STD as IMAGENET_STD,
@@ -14,5 +15,14 @@ from .images import (
     load_notmnist as load_notmnist,
     load_svhn as load_svhn,
     to_network_input as to_network_input,
+    to_tensor as to_tensor,
 )
 from .uci import UCI_SETS as UCI_SETS, load_uci as load_uci, uci_file as uci_file
+from .whole_sets import (
+    WHOLE_SETS as WHOLE_SETS,
+    WholeSet as WholeSet,
+    load_cifar100 as load_cifar100,
+    load_fashion_mnist as load_fashion_mnist,
+    load_mnist as load_mnist,
+    whole_file as whole_file,
+)

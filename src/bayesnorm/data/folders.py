@@ -32,17 +32,29 @@ def find(relative_path: str | os.PathLike[str]) -> Path:
     Raises:
         DataNotFoundError: No folder has it; the message lists the folders that were searched.
     """
-    relative = Path(relative_path)
-    if relative.is_absolute() or ".." in relative.parts:
-        raise BayesNormError(
-            f"relative_path must lie inside a data folder, got {str(relative)!r}; give for example 'uci/boston.npz'"
-        )
+    return find_first(relative_path)
+
+
+def find_first(*relative_paths: str | os.PathLike[str]) -> Path:
+    """Return one of several files: that of the first folder that has any, and of these the first named.
+
+    Raises:
+        DataNotFoundError: No folder has any; the message lists the folders that were searched.
+    """
+    relatives = [Path(path) for path in relative_paths]
+    for relative in relatives:
+        if relative.is_absolute() or ".." in relative.parts:
+            raise BayesNormError(
+                f"relative_path must lie inside a data folder, got {str(relative)!r}; give for example 'uci/boston.npz'"
+            )
     folders = data_folders()
     for folder in folders:
-        if (folder / relative).is_file():
-            return folder / relative
+        for relative in relatives:
+            if (folder / relative).is_file():
+                return folder / relative
     searched = ", ".join(f"{folder}{'' if folder.is_dir() else ' (no such folder)'}" for folder in folders)
+    names = " or ".join(repr(relative.as_posix()) for relative in relatives)
     raise DataNotFoundError(
-        f"data file {relative.as_posix()!r} was not found; searched: {searched}. "
+        f"data file {names} was not found; searched: {searched}. "
         f"Set {VARIABLE} to the folder that holds it (several joined by {os.pathsep!r})"
     )

@@ -4,27 +4,25 @@ CIFAR-10, SVHN and CamVid are stored as *sheets*: one lossless WebP picture with
 left to right, then top to bottom.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..errors import BayesNormError, FileFormatError, InputError, MissingExtraError
+from ..errors import BayesNormError, DataNotFoundError, FileFormatError, InputError, MissingExtraError
 from .archives import read_npz
-from .folders import find
-
-Rows: TypeAlias = int | slice | Sequence[int] | NDArray[np.integer[Any]] | None
-"""Which images: the first n (an int), a slice, row numbers, or all (None)."""
-
-Images: TypeAlias = NDArray[np.uint8]
-ClassNumbers: TypeAlias = NDArray[np.int64]
+from .folders import find, find_first
+from .rows import Rows, row_numbers
+from .whole_sets import WHOLE_SETS, ClassNumbers, Images, load_whole, whole_file
 
 CIFAR10_CLASSES: tuple[str, ...] = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
+FASHION_MNIST_CLASSES: tuple[str, ...] = (
+    "T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot",
 )  # fmt: skip
 NOTMNIST_CLASSES: tuple[str, ...] = tuple("ABCDEFGHIJ")
 CAMVID_CLASSES: tuple[str, ...] = (
@@ -52,17 +50,42 @@ IMAGE_FILES: dict[str, tuple[str, ...]] = {
 }
 
 
-def load_cifar10(split: str = "test", rows: Rows = None) -> tuple[Images, ClassNumbers]:
-    """Return the first 2,000 test images (`split="test"`) or 5,000 training images (`"train"`) of CIFAR-10.
+def load_cifar10(split: str = "test", rows: Rows = None, *, whole: bool = False) -> tuple[Images, ClassNumbers]:
+    """Return CIFAR-10: 50,000 training images (`split="train"`) or 10,000 test images, or the part that is there.
+
+    The first data folder that has any of the split decides: it may hold all of it, or its first 5,000 training or 2,000
+    test images only. `rows=2000` is the same images in both.
+
+    Args:
+        split: "train" or "test".
+        rows: Which images; None means all that are there.
+        whole: Whether to refuse a part.
 
     Returns:
         uint8 images (N, 32, 32, 3) and int64 labels (N,) into `CIFAR10_CLASSES`.
     """
     if split not in _CIFAR10_SHEETS:
         raise BayesNormError(f"split must be 'test' or 'train', got {split!r}")
+    sheet, archive = f"cifar10/{_CIFAR10_SHEETS[split]}.webp", whole_file("cifar10", split)
+    found = find_first(archive, sheet)
+    if found.name != Path(archive).name and whole:
+        try:
+            found = find(archive)
+        except DataNotFoundError as error:
+            raise DataNotFoundError(f"cifar10: all {split} images were asked for, but {_part(split)}") from error
+    if found.name == Path(archive).name:
+        return load_whole("cifar10", split, rows)
+    (labels,) = read_npz(find(_CIFAR10_LABELS), _CIFAR10_SHEETS[split])
+    hint = f"; {_part(split)}"
+    return _load_sheet(find(sheet), labels, rows, hint, height=32, width=32, per_row=100)
+
+
+def _part(split: str) -> str:
+    """Say which part of CIFAR-10 is there, and how to get the rest."""
     sheet = _CIFAR10_SHEETS[split]
-    (labels,) = read_npz(find(_CIFAR10_LABELS), sheet)
-    return _load_sheet(find(f"cifar10/{sheet}.webp"), labels, rows, height=32, width=32, per_row=100)
+    first, count = int(sheet.partition("first")[2]), WHOLE_SETS["cifar10"].splits[split]
+    place = find(f"cifar10/{sheet}.webp").parent
+    return f"{place} holds only the first {first:,} of {count:,}; `bayesnorm data get cifar10` brings all"
 
 
 def load_svhn(rows: Rows = None) -> tuple[Images, ClassNumbers]:
@@ -98,8 +121,22 @@ def load_notmnist(rows: Rows = None) -> tuple[Images, ClassNumbers]:
         uint8 images (N, 28, 28) and int64 labels (N,) into `NOTMNIST_CLASSES`.
     """
     images, labels = read_npz(find(_NOTMNIST), "x", "y")
-    chosen = _row_numbers(rows, len(images))
+    chosen = row_numbers(rows, len(images))
     return images[chosen].astype(np.uint8, copy=False), labels[chosen].astype(np.int64)
+
+
+def to_tensor(images: Images) -> Tensor:
+    """Return uint8 images (N, H, W, 3), or grey ones (N, H, W), as the uint8 tensor (N, channels, H, W).
+
+    That is what `bayesnorm.training.CropAndFlip` takes.
+    """
+    array = np.asarray(images)
+    if array.dtype != np.uint8 or array.ndim not in (3, 4):
+        raise InputError(
+            f"images must be uint8 (N, H, W, 3) or grey (N, H, W), got shape {array.shape} of {array.dtype}"
+        )
+    planes = array[:, None] if array.ndim == 3 else array.transpose(0, 3, 1, 2)
+    return torch.from_numpy(np.ascontiguousarray(planes))
 
 
 def to_network_input(images: Images) -> Tensor:
@@ -128,10 +165,10 @@ def to_network_input(images: Images) -> Tensor:
 
 
 def _load_sheet(
-    path: Path, labels: NDArray[Any], rows: Rows, *, height: int, width: int, per_row: int
+    path: Path, labels: NDArray[Any], rows: Rows, hint: str = "", *, height: int, width: int, per_row: int
 ) -> tuple[Images, ClassNumbers]:
     """Return the chosen images of a sheet with a label for each, and their labels."""
-    chosen = _row_numbers(rows, len(labels))
+    chosen = row_numbers(rows, len(labels), hint)
     images = cut_sheet(path, chosen, count=len(labels), height=height, width=width, per_row=per_row)
     return images, labels[chosen].astype(np.int64)
 
@@ -161,29 +198,6 @@ def cut_sheet(path: Path, rows: NDArray[np.intp], *, count: int, height: int, wi
         ) from error
     grid = pixels.reshape(-1, height, per_row, width, 3)
     return grid[rows // per_row, :, rows % per_row]
-
-
-def _row_numbers(rows: Rows, count: int) -> NDArray[np.intp]:
-    """Return `rows` as row numbers between 0 and `count` - 1."""
-    if rows is None:
-        return np.arange(count)
-    if isinstance(rows, slice):
-        return np.arange(count)[rows]
-    if isinstance(rows, (int, np.integer)) and not isinstance(rows, bool):
-        if not 1 <= rows <= count:
-            raise BayesNormError(f"rows must be between 1 and {count} images, got {rows}")
-        return np.arange(rows)
-    chosen = np.asarray(rows)
-    if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
-        raise BayesNormError(
-            f"rows must be None, a number of images, a slice or row numbers, got {type(rows).__name__} "
-            f"of shape {chosen.shape} and type {chosen.dtype}"
-        )
-    if chosen.size and not (chosen.min() >= 0 and chosen.max() < count):
-        raise BayesNormError(
-            f"rows must lie between 0 and {count - 1}, got values from {chosen.min()} to {chosen.max()}"
-        )
-    return chosen.astype(np.intp)
 
 
 def _pillow() -> Any:

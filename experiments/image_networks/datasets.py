@@ -1,0 +1,82 @@
+"""What the image experiments train on: bytes (N, channels, 32, 32), labels, and how images become network inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from bayesnorm.data import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    load_cifar10,
+    load_cifar100,
+    load_fashion_mnist,
+    load_mnist,
+    to_tensor,
+)
+
+from ..known_names import require_known
+
+# The digits' and clothes' one channel is scaled as the first of three would be.
+_GREY = {"channels": 1, "mean": IMAGENET_MEAN[:1], "std": IMAGENET_STD[:1], "padding": 2}
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """A data set to train on.
+
+    Args:
+        load: `load(split, rows)`, or with `whole=True` where there may be a part only.
+        classes: Number of classes that are kept, the first ones.
+        channels: Channels of its images.
+        flip: Whether a mirror image is one of the same class.
+        padding: Pixels that images are moved by at most when they are cropped.
+        mean, std: Per channel, of the network's input; those of the given networks.
+        parts: Whether a data folder may hold a part of it.
+    """
+
+    load: Any
+    classes: int = 10
+    channels: int = 3
+    flip: bool = True
+    padding: int = 4
+    mean: tuple[float, ...] = IMAGENET_MEAN
+    std: tuple[float, ...] = IMAGENET_STD
+    parts: bool = False
+
+
+DATASETS: dict[str, ImageSet] = {
+    "cifar10": ImageSet(load_cifar10, parts=True),
+    "cifar5": ImageSet(load_cifar10, classes=5, parts=True),
+    "cifar100": ImageSet(load_cifar100, classes=100),
+    "mnist": ImageSet(load_mnist, flip=False, **_GREY),  # type: ignore[arg-type]
+    "fashion-mnist": ImageSet(load_fashion_mnist, **_GREY),  # type: ignore[arg-type]
+}
+
+
+def image_set(name: str) -> ImageSet:
+    """Return what is known of a data set, or refuse an unknown name."""
+    require_known("data", [name], DATASETS)
+    return DATASETS[name]
+
+
+def load_images(name: str, split: str, count: int | None = None) -> tuple[Tensor, Tensor]:
+    """Return uint8 images (N, channels, 32, 32) and labels: all of a split, or of its first `count` images.
+
+    Digits and clothes get two black pixels on every side. Of a set with fewer classes than the files, images of the
+    other classes are left out.
+    """
+    made = image_set(name)
+    load = partial(made.load, whole=True) if made.parts and count is None else made.load
+    pixels, labels = load(split, count)
+    kept = np.flatnonzero(labels < made.classes)
+    images = to_tensor(pixels if len(kept) == len(pixels) else pixels[kept])
+    if images.shape[-1] < 32:
+        images = F.pad(images, ((32 - images.shape[-1]) // 2,) * 4)
+    return images, torch.from_numpy(labels[kept])

@@ -1,0 +1,102 @@
+"""How networks are trained on images: numbers that are known to work, none of them chosen on test images.
+
+SGD with Nesterov momentum, a learning rate that rises and then falls along a cosine, weight decay on kernels and
+matrices. The peak of .1 for each 128 images of a batch, 5e-4 and batches of some hundred are what fast trainings of
+CIFAR-10 have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.optim import SGD, Optimizer
+from torch.optim.lr_scheduler import OneCycleLR
+
+from ..known_names import require_known
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One way to train.
+
+    Args:
+        epochs: Passes over the training images.
+        batch_size: Images per step.
+        learning_rate: The highest one; None means .1 for each 128 images of a batch.
+        weight_decay: On weights with two dimensions or more.
+        momentum: Nesterov's.
+        rising: Share of the steps in which the learning rate rises.
+        label_smoothing: Share of the target that goes to all classes alike.
+        dropout: Rate of the network's dropout.
+        images: Training images: the first so many; None means all.
+        test_images: Images that it is scored on: the first so many; None means all.
+    """
+
+    epochs: int
+    batch_size: int = 512
+    learning_rate: float | None = None
+    weight_decay: float = 5e-4
+    momentum: float = 0.9
+    rising: float = 0.2
+    label_smoothing: float = 0.0
+    dropout: float = 0.0
+    images: int | None = None
+    test_images: int | None = None
+
+    @property
+    def peak(self) -> float:
+        """The highest learning rate."""
+        return 0.1 * self.batch_size / 128 if self.learning_rate is None else self.learning_rate
+
+    @property
+    def loss(self) -> Callable[[Any, Tensor], Tensor]:
+        """The loss of logits and labels."""
+        return partial(F.cross_entropy, label_smoothing=self.label_smoothing)
+
+    def optimiser(self, parameters: list[Tensor]) -> Optimizer:
+        """Make the optimiser."""
+        groups: list[dict[str, Any]] = [
+            {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": self.weight_decay},
+            {"params": [p for p in parameters if p.dim() < 2]},
+        ]
+        return SGD(groups, lr=self.peak, momentum=self.momentum, nesterov=True, fused=parameters[0].is_cuda or None)
+
+    def schedule(self, steps: int) -> Callable[[Any], OneCycleLR]:
+        """Return what makes the learning rate's schedule for so many steps."""
+        return partial(
+            OneCycleLR, max_lr=self.peak, total_steps=steps, pct_start=self.rising, cycle_momentum=False, div_factor=10
+        )
+
+
+_QUICK = Recipe(epochs=5, batch_size=64, images=2000, test_images=1000)
+_NARROW = Recipe(epochs=120, batch_size=256)
+_WIDE = Recipe(epochs=50, batch_size=512)
+
+# For each preset, what every network is trained by; "quick" is a look on a CPU, "paper" what results come from.
+RECIPES: dict[str, dict[str, Recipe]] = {
+    "quick": {"": _QUICK},
+    "paper": {
+        "": _WIDE,
+        **dict.fromkeys(("resnet20", "resnet32", "resnet44", "resnet56", "teye-resnet32"), _NARROW),
+        "lenet5": Recipe(epochs=20, batch_size=256),
+    },
+}
+
+
+def recipe_for(network: str, preset: str) -> Recipe:
+    """Return a network's recipe, or refuse an unknown preset."""
+    require_known("preset", [preset], RECIPES)
+    return RECIPES[preset].get(network, RECIPES[preset][""])
+
+
+def set_up_device(device: str) -> None:
+    """Let a GPU look for its fastest kernels, and use them in float32 too."""
+    if device == "cuda":
+        torch.backends.cudnn.benchmark = True
+        torch.set_float32_matmul_precision("high")

@@ -1,0 +1,197 @@
+"""Train a network on images, and keep it: weights as safetensors, and what is known of it as JSON beside them."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save as to_bytes
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bayesnorm.errors import FileFormatError
+from bayesnorm.files import read_tensors, write_bytes
+from bayesnorm.training import CropAndFlip, StepTimes, train
+
+from ..known_names import require_known
+from ..machine import machine
+from .datasets import image_set, load_images
+from .networks import NETWORKS
+from .recipes import Recipe, recipe_for, set_up_device
+
+# Images that are scored at once.
+SCORED_AT_ONCE = 1000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which network is trained on what, and how.
+
+    Args:
+        network: One of `NETWORKS`.
+        data: One of `DATASETS`.
+        recipe: How.
+        seed: Decides initial weights, order and transforms.
+        compiled: Whether, or in which mode, steps are compiled.
+    """
+
+    network: str
+    data: str
+    recipe: Recipe
+    seed: int = 0
+    compiled: bool | str = False
+
+    @classmethod
+    def of(
+        cls,
+        network: str,
+        data: str = "cifar10",
+        preset: str = "quick",
+        seed: int = 0,
+        compiled: bool | str = False,
+        **changes: Any,
+    ) -> Plan:
+        """Return the plan of a preset, with some entries of its recipe changed; None leaves one as it is."""
+        require_known("network", [network], NETWORKS)
+        image_set(data)
+        changed = {name: value for name, value in changes.items() if value is not None}
+        return cls(network, data, replace(recipe_for(network, preset), **changed), seed, compiled)
+
+    def new_network(self) -> nn.Module:
+        """Return the network as it is before training."""
+        made = image_set(self.data)
+        options = {"classes": made.classes, "in_channels": made.channels, "dropout": self.recipe.dropout}
+        return NETWORKS[self.network](seed=self.seed, **options)
+
+    def transform(self) -> CropAndFlip:
+        """Return what becomes of training images."""
+        made = image_set(self.data)
+        return CropAndFlip(made.padding, made.flip, made.mean, made.std)
+
+    def described(self) -> dict[str, Any]:
+        """Return what decides the weights, as JSON has it."""
+        return {"network": self.network, "data": self.data, "seed": self.seed, "recipe": asdict(self.recipe)}
+
+
+def trained_network(plan: Plan, out: Path, name: str, device: str = "cpu") -> tuple[nn.Module, dict[str, Any]]:
+    """Return a network in evaluation mode, trained now or before, and what is known of it.
+
+    A training that was killed goes on where it was; its checkpoint is `out/{name}.checkpoint`.
+
+    Args:
+        plan: What is trained.
+        out: Folder of `{name}.safetensors` and `{name}.json`; made if it is not there.
+        name: What the files are called.
+        device: "cpu" or "cuda".
+    """
+    numbers, weights = out / f"{name}.json", out / f"{name}.safetensors"
+    if numbers.exists() and weights.exists():
+        told = json.loads(numbers.read_text())
+        if {key: told.get(key) for key in plan.described()} != plan.described():
+            raise FileFormatError(f"{numbers} tells of another network; give another name or folder.")
+    else:
+        out.mkdir(parents=True, exist_ok=True)
+        network, told = _train(plan, out / f"{name}.checkpoint", device)
+        save_weights(network, weights)
+        write_bytes(numbers, json.dumps({"machine": machine(device), **told}, indent=1).encode())
+        (out / f"{name}.checkpoint").unlink(missing_ok=True)
+    network = plan.new_network()
+    read = {key: value.float() for key, value in read_tensors(weights)[0].items()}
+    network.load_state_dict({**_counters(network), **read})
+    return network.eval().to(device), told
+
+
+def save_weights(network: nn.Module, path: Path) -> None:
+    """Write weights, kernels and matrices in half precision: files travel, and half of their bytes are enough."""
+    counters = _counters(network)
+    state = {name: value.detach().cpu() for name, value in network.state_dict().items() if name not in counters}
+    half = {name: value.half() if value.dim() >= 2 else value for name, value in state.items()}
+    write_bytes(path, to_bytes({name: value.contiguous() for name, value in half.items()}))
+
+
+def score(network: nn.Module, x: Tensor, y: Tensor, plan: Plan) -> dict[str, float]:
+    """Return accuracy and negative log-likelihood on images as they are."""
+    scaled, total, right = plan.transform().scaled, 0.0, 0
+    network.eval()
+    with torch.no_grad():
+        for images, labels in zip(x.split(SCORED_AT_ONCE), y.split(SCORED_AT_ONCE), strict=True):
+            logits = network(scaled(images)).float()
+            total += F.cross_entropy(logits, labels, reduction="sum").item()
+            right += int((logits.argmax(1) == labels).sum())
+    return {"accuracy": right / len(x), "nll": total / len(x)}
+
+
+def _train(plan: Plan, checkpoint: Path, device: str) -> tuple[nn.Module, dict[str, Any]]:
+    """Train, and return the network with what was measured."""
+    started, recipe = time.perf_counter(), plan.recipe
+    set_up_device(device)
+    x, y = (part.to(device) for part in load_images(plan.data, "train", recipe.images))
+    network = plan.new_network().to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    steps, loaded = len(x) // recipe.batch_size, time.perf_counter()
+    ends, times = {0: loaded}, StepTimes()
+    history = train(
+        network,
+        x,
+        y,
+        loss=recipe.loss,
+        epochs=recipe.epochs,
+        batch_size=recipe.batch_size,
+        optimiser=recipe.optimiser,
+        schedule=recipe.schedule(recipe.epochs * steps),
+        schedule_every="step",
+        transform=plan.transform(),
+        mixed_precision=True,
+        compiled=plan.compiled,
+        seed=plan.seed,
+        times=times,
+        progress=lambda epoch, _epochs: ends.update({epoch: time.perf_counter()}),
+        checkpoint=checkpoint,
+        checkpoint_every=30.0,
+    )
+    trained = time.perf_counter()
+    # The weights as they are read back: what is scored is what is kept.
+    test, labels = (part.to(device) for part in load_images(plan.data, "test", recipe.test_images))
+    scores = score(_rounded(network), test, labels, plan)
+    # Of the epochs before an interruption only the sum is known.
+    epochs = [ends[epoch] - ends[epoch - 1] for epoch in ends if epoch - 1 in ends] or [history.seconds / recipe.epochs]
+    later, scoring = statistics.median(epochs[1:] or epochs), time.perf_counter() - trained
+    told = {
+        **plan.described(),
+        "compiled": plan.compiled,
+        "parameters": sum(parameter.numel() for parameter in network.parameters()),
+        "training images": len(x),
+        "test images": len(test),
+        **scores,
+        "seconds": {
+            "all": loaded - started + history.seconds + scoring,
+            "loading": loaded - started,
+            "training": history.seconds,
+            "first epoch": epochs[0],
+            "later epoch": later,
+            "scoring": scoring,
+        },
+        "steps per second": steps / later,
+        "images per second": steps * recipe.batch_size / later,
+        "milliseconds of a step's parts": times.milliseconds,
+        "losses": history.losses,
+    }
+    return network, told
+
+
+def _counters(network: nn.Module) -> dict[str, Tensor]:
+    """Return how many batches were tracked, which nothing depends on."""
+    return {name: value for name, value in network.state_dict().items() if name.endswith("num_batches_tracked")}
+
+
+def _rounded(network: nn.Module) -> nn.Module:
+    """Return the network with kernels and matrices rounded to half precision, as `save_weights` keeps them."""
+    with torch.no_grad():
+        for value in network.state_dict().values():
+            if value.dim() >= 2:
+                value.copy_(value.half().to(value.dtype))
+    return network

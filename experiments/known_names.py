@@ -1,0 +1,21 @@
+"""Names that somebody typed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bayesnorm.cli.usage import UsageError
+
+
+def require_known(option: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse names that do not exist.
+
+    Args:
+        option: What the user typed before the name.
+        given: The names that came.
+        known: The names that would work.
+    """
+    known = tuple(known)
+    for name in given:
+        if name not in known:
+            raise UsageError(f"{option}: {name!r} was given; one of {', '.join(known)} would work.")

@@ -1,0 +1,69 @@
+"""Train one of the image experiments' networks, and keep it: weights, accuracy, seconds, what slows it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from .image_networks.datasets import DATASETS
+from .image_networks.networks import NETWORKS
+from .image_networks.training import Plan, trained_network
+from .options import OUT, FastestDevice, OutFolder, fastest
+
+
+class Preset(StrEnum):
+    """How long."""
+
+    quick = "quick"
+    paper = "paper"
+
+
+class Compiled(StrEnum):
+    """How steps run."""
+
+    no = "no"
+    default = "default"
+    reduce_overhead = "reduce-overhead"
+    max_autotune = "max-autotune"
+
+
+def main(
+    network: Annotated[str, typer.Argument(help=f"One of {', '.join(NETWORKS)}.")],
+    data: Annotated[str, typer.Option(help=f"One of {', '.join(DATASETS)}.")] = "cifar10",
+    preset: Annotated[Preset, typer.Option(help="A look on a CPU, or what results come from.")] = Preset.quick,
+    seed: Annotated[int, typer.Option(min=0, help="Of weights, order and transforms.")] = 0,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the data, if not the recipe's.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=2, help="Images per step, if not the recipe's.")] = None,
+    images: Annotated[int | None, typer.Option(min=2, help="First training images, if not the recipe's.")] = None,
+    dropout: Annotated[float | None, typer.Option(min=0.0, help="Rate of dropout, if not the recipe's.")] = None,
+    compiled: Annotated[
+        Compiled | None, typer.Option(help="Mode of torch.compile; by default reduce-overhead on a GPU, else no.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="What the files are called; by default network_data_seed.")] = None,
+    device: FastestDevice = None,
+    out: OutFolder = OUT,
+) -> None:
+    """Train a network on images; a run that was killed goes on, one that is over is shown again.
+
+    Writes NAME.safetensors, kernels and matrices in half precision, and NAME.json. The preset paper needs all images.
+
+    \b
+    python -m experiments train-image resnet32 --preset paper --out out/networks
+    """
+    place = fastest(device)
+    chosen = compiled or (Compiled.reduce_overhead if place == "cuda" else Compiled.no)
+    mode = False if chosen is Compiled.no else str(chosen)
+    changes = {"epochs": epochs, "batch_size": batch_size, "images": images, "dropout": dropout}
+    plan = Plan.of(network, data, preset, seed, mode, **changes)
+    _, told = trained_network(plan, out, name or f"{network}_{data}_{seed}", place)
+    seconds, parts = told["seconds"], told["milliseconds of a step's parts"]
+    print(
+        f"{network} on {told['training images']:,} images of {data}: accuracy {told['accuracy']:.4f}, "
+        f"NLL {told['nll']:.4f} on {told['test images']:,}; {seconds['all']:.0f} s "
+        f"({seconds['first epoch']:.1f} s the first epoch, {seconds['later epoch']:.2f} s a later one)"
+    )
+    whole = sum(parts.values()) or 1.0
+    shares = ", ".join(f"{part} {value:.2f} ({value / whole:.0%})" for part, value in parts.items())
+    print(f"{told['images per second']:,.0f} images per second; milliseconds of a step's parts: {shares}")
