@@ -59,6 +59,17 @@ def test_batches_of_any_size_and_a_saved_state_that_goes_on(tmp_path):
     assert part.alarm == whole.alarm
 
 
+def test_a_stream_that_goes_on_long_after_its_alarm_can_be_saved(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "drift", lambda *_: Drift(1e-30, 4, 1.0, ()))
+    watch = DriftMonitor(fitted())
+    watch._counts *= 100  # as of a posterior from 12,800 batches
+    for _ in range(500):
+        watch.update(None)
+    assert watch.alarm is not None
+    watch.save(tmp_path / "monitor")
+    assert DriftMonitor.load(tmp_path / "monitor", fitted()).evidence == watch.evidence
+
+
 def test_wrong_levels_files_and_posteriors_are_refused(tmp_path):
     for level in (0, 1, "often"):
         with pytest.raises(bn.BayesNormError, match=r"level: .* between 0 and 1"):

@@ -28,6 +28,8 @@ from .drifting import Drift, drift
 
 KIND = "drift-monitor"
 BETS = (0.1, 0.3, 0.5, 0.7)
+# What a stake is worth at most: a stream that goes on after its alarm would make it infinite, which no file may hold.
+MOST = 1e250
 # p-values are remembered in bins of equal width in -log10 p, the last for all that are smaller.
 BINS_PER_DECADE, DECADES = 16, 12
 
@@ -92,7 +94,8 @@ class DriftMonitor:
         rank = self._rank(found.p_value)
         bets = np.array(BETS)
         # Shares that wait for this batch enter; each product of bets goes on.
-        self._stakes = (self._stakes + 1 / (self.batches * (self.batches + 1))) * bets * rank ** (bets - 1)
+        stakes = (self._stakes + 1 / (self.batches * (self.batches + 1))) * bets * rank ** (bets - 1)
+        self._stakes = np.minimum(stakes, MOST)
         self.evidence = float(self._stakes.mean()) + 1 / (self.batches + 1)
         if self.alarm is None and self.evidence >= 1 / self.level:
             self.alarm = self.batches
