@@ -100,3 +100,4 @@ def test_refuses(refuses, regression_run, moved, tmp_path):
     assert "make it first" in refuses("drift", regression_run.run, moved, "--out", tmp_path / "no" / "page.html")
     data = write_csv(tmp_path / "t.csv", [["area", "age", "twon"], [1, 2, "x"]])
     assert "has no column 'town'; did you mean 'twon'" in refuses("drift", regression_run.run, data)
+    assert "is the table itself" in refuses("drift", regression_run.run, moved, "--out", moved)

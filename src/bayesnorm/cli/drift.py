@@ -12,6 +12,7 @@ import typer
 from ..files import require_writable
 from .ending import DRIFTED
 from .file_columns import require_columns, typed
+from .overwriting import require_other
 from .pages import WITHOUT_PAGE, can_write_pages
 from .printing import note, show_json, show_pairs
 from .report_json import json_value
@@ -46,6 +47,7 @@ def drift(
     require_columns(file, list(kinds), "DATA")
     page = run / DRIFT_PAGE if out is None else out
     require_writable(page, "--out")
+    require_other(page, data)
     from ..report import DriftReport, Provenance, drift_words, write_report
     from ..tabular import load
 

@@ -112,7 +112,7 @@ def _arguments(context: typer.Context) -> list[str]:
     """Return the command's arguments as they could be given again, from what was parsed."""
     found: list[str] = [str(context.params["data"])]
     for name, value in context.params.items():
-        flag = {"as_json": "--json"}.get(name, f"--{name.replace('_', '-')}")
+        flag = f"--{name.replace('_', '-')}"
         if name in ("data", "quiet", "force", "as_json") or value is None or value is False:
             continue
         for each in value if isinstance(value, list | tuple) else [value]:

@@ -8,6 +8,17 @@ from ..errors import BayesNormError
 from ..files import require_writable
 
 
+def require_other(path: Path, data: Path) -> None:
+    """Refuse to write over the table that is read.
+
+    Args:
+        path: The file to write.
+        data: The table.
+    """
+    if path.exists() and path.samefile(data):
+        raise BayesNormError(f"--out: {path} is the table itself; another name would work.")
+
+
 def require_free(path: Path, force: bool) -> None:
     """Refuse, before any work, a file that cannot be written or would be overwritten.
 

@@ -11,11 +11,10 @@ from typing import IO, Annotated, Any
 
 import typer
 
-from ..errors import BayesNormError
 from ..files import replacing
 from .drift import told
 from .file_columns import require_columns, typed
-from .overwriting import require_free
+from .overwriting import require_free, require_other
 from .predictions import predict_rows
 from .printing import note, show_json, standard_output
 from .run_folder import MODEL, read_facts
@@ -65,8 +64,7 @@ def predict(
     require_columns(file, list(kinds), "DATA")
     if out != STDOUT:
         require_free(out, force)
-        if out.exists() and out.samefile(data):
-            raise BayesNormError(f"--out: {out} is the table itself; another name would work.")
+        require_other(out, data)
     from ..tabular import load
 
     model = load(run / MODEL)

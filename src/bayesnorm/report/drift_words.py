@@ -33,7 +33,7 @@ def chance_words(drift: TableDrift) -> str:
     if drift.p_value < TINY:
         return f"As many training rows would differ so much in less than one of {1 / TINY:,.0f} cases."
     if drift.p_value >= 1:
-        return "As many training rows differ as much as a rule."
+        return "As many training rows would usually differ as much."
     return f"As many training rows would differ so much in {percent(drift.p_value, 1)} of cases."
 
 
