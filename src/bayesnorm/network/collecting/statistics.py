@@ -24,11 +24,11 @@ Progress = Callable[[int, int], None]
 Look = Callable[[Tensor], None]
 """A function that is called with the first rows before a batch is run."""
 
-# Training rows that a fit looks at the network's outputs on; they are not kept.
+# Training rows that a fit looks at the network's outputs on; the posterior holds them in memory, files do not.
 EXAMPLE_ROWS, EXAMPLE_ELEMENTS = 64, 2**21
 
-# Some batches, every 16th of them and at least one of eight, are run again as several smaller ones: few new rows can
-# then be held against as few training rows, whose statistics are not simply wider. 0 stands for halves of the batch.
+# Some batches, a 16th of them and at least one of eight, are run again as several smaller ones: few new rows can then
+# be held against as few training rows, whose statistics are not simply wider. 0 stands for halves of the batch.
 SMALL_SHARE, SMALL_LEAST, SMALL_OF = 16, 1, 8
 # For rows of numbers, where passes cost next to nothing, as many as hold so many rows.
 SMALL_ROWS = 512
