@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -180,11 +181,11 @@ def test_networks_that_take_no_single_row_are_fitted_and_compared_all_the_same(k
     assert 0 < bn.drift(bn.load(tmp_path / "posterior", model), fresh(6, 1)).p_value <= 1
 
 
-def test_a_copy_of_a_posterior_that_has_compared_compares_too():
+def test_copies_of_a_posterior_that_has_compared_compare_too():
     posterior, x = fitted(), fresh(20, 9)
     expected = bn.drift(posterior, x).p_value
-    assert bn.drift(copy.deepcopy(posterior), x).p_value == expected
-    assert bn.drift(posterior, x).p_value == expected
+    for again in (copy.deepcopy(posterior), pickle.loads(pickle.dumps(posterior)), posterior):
+        assert bn.drift(again, x).p_value == expected
 
 
 def test_what_cannot_be_compared_is_refused():

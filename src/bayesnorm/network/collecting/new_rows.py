@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -43,9 +42,13 @@ class RowStatistics:
         self._normalising = NormalisingByBatch(network, self._layers, argument="x")
         self._layout_known = False
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> RowStatistics:
-        # The private copy's layers hold functions of this object: that of another network is made anew.
-        return RowStatistics(copy.deepcopy(self._model, memo), self._layers)
+    def __getstate__(self) -> dict[str, Any]:
+        # The private copy's layers hold functions of this object; a copy of it builds a private copy of its own.
+        return {"_model": self._model, "_layers": self._layers}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._build()
 
     def input(self, x: Any) -> Tensor:
         """Return rows as the network takes them, wherever it is by now."""
