@@ -21,6 +21,7 @@ from . import (
     mukhoti_batch_size,
     shift,
     show,
+    temperature,
     teye_doubt,
     teye_figure1,
     teye_figure3,
@@ -43,6 +44,7 @@ TABLES_AND_FIGURES: dict[str, Callable[..., None]] = {
     "active-digits": active_digits.main,
     "uci-luck": uci_luck.main,
     "shift": shift.main,
+    "temperature": temperature.main,
 }
 BENCHMARK: dict[str, Callable[..., None]] = {"uci": benchmark.main, "show": show.main, "export": export.main}
 NETWORKS: dict[str, Callable[..., None]] = {"train-image": train_image.main}

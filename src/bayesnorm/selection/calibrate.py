@@ -2,9 +2,13 @@
 
 Two numbers are left open when a network is trained: how noisy the targets are (the papers' tau, or a temperature), and
 how far batch statistics should be let fluctuate (the effective batch size M'). Both are found here by the same score,
-on rows that the network was not trained on: outputs are drawn once per candidate M', and for each the best noise is
-searched over the stored outputs. A network without any doubt of its own is `point(model, likelihood)`: for it, this is
-softmax with temperature, or constant uncertainty.
+on rows that the network was not trained on: outputs are drawn once per candidate M', all from the same draws of the
+fluctuations, and for each the best noise is searched over the stored outputs. A network without any doubt of its own is
+`point(model, likelihood)`: for it, this is softmax with temperature, or constant uncertainty.
+
+Of classes, single rows tell little: the M' with the least NLL on some hundred rows is often one that fits their chance,
+and then loses to the temperature alone on others. So the largest M', at which hardly anything fluctuates, is taken
+unless another is better by more than two standard errors of the rows' differences (`evidence`).
 """
 
 from __future__ import annotations
@@ -18,10 +22,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ..arguments import as_number, require_positive, require_seed, require_whole
+from ..arguments import as_number, require_number, require_positive, require_seed, require_whole
 from ..engines import MonteCarlo
 from ..errors import BayesNormError, NotFiniteError
-from ..likelihoods import Gaussian
+from ..likelihoods import Gaussian, Likelihood
+from ..likelihoods.classes import ClassTargets
 from ..likelihoods.real_targets import FixedScale
 from ..likelihoods.scales import require_moderate
 from ..network import Executable
@@ -32,6 +37,9 @@ P = TypeVar("P", bound=Posterior)
 
 # Effective batch sizes from 1 to 4096 are looked at.
 LARGEST_LOG2_BATCH_SIZE = 12
+
+# One standard error would do for a size that was named beforehand; this is for the best of some ten.
+EVIDENCE = 2.0
 
 
 def calibrate(
@@ -45,12 +53,16 @@ def calibrate(
     score: Score | None = None,
     samples: int | None = None,
     groups: Sequence[int] | Tensor | None = None,
+    evidence: float = EVIDENCE,
     refinements: int = REFINEMENTS,
     seed: int = 0,
 ) -> P:
     """Return a new posterior whose noise and effective batch size score best on validation data.
 
     Never worse on that data, at the same draws, than the posterior it started from, unless you say where to look.
+
+    Of classes, where both numbers are open, an M' has to prove itself: the temperature alone is chosen (at M' = 4096)
+    unless another M' is better beyond the rows' chance.
 
     Args:
         posterior: Any posterior; one without an effective batch size only gets its noise chosen.
@@ -60,7 +72,7 @@ def calibrate(
             rows. One noise and one batch size are chosen for all folds together, every row counting once, and given to
             `posterior`, which may then be that of a network trained on all rows.
         batch_size: False leaves the effective batch size alone (the MCBN paper's way: noise only); several numbers are
-            the only ones that are looked at.
+            the only ones that are looked at, and the best of them is taken.
         noise: False leaves the noise alone; (low, high) says where to look for it: a variance, scale or temperature.
         score: What to minimise: "crps" (default for regression), "pll" (negative log density) or "nll" (the same for
             classes, their default).
@@ -68,11 +80,14 @@ def calibrate(
         groups: For a posterior over stacked networks, a number for each network: those with the same number, such as
             the folds of one data set, get one noise and one batch size between them, every network counting the same.
             The likelihood is one with a noise for each network, `Gaussian(precision=[...], axis=0, missing=True)`.
+        evidence: For a classifier, by how many standard errors of the rows' differences an M' has to be better than the
+            temperature alone; 0 takes the one that scores best.
         refinements: Golden-section steps in the search for the noise; 8 are enough to compare networks by their scores.
         seed: Same seed, same choice.
     """
     noise, sizes = require_noise(noise), _batch_sizes(batch_size)
     refinements = require_whole("refinements", refinements, 0)
+    evidence = require_number("evidence", evidence, least=0)
     cases = _cases(posterior, x, y, folds)
     if not isinstance(noise, bool) and isinstance(cases[0][1], Tensor):
         power = 2 if isinstance(posterior.likelihood, Gaussian) else 1
@@ -93,7 +108,8 @@ def calibrate(
     if size is not None and not isinstance(sizes, bool):
         found += [search.at(cases, torch.full(search.shape, given, dtype=torch.float64)) for given in sizes]
     elif size is not None and sizes:
-        found += _over_batch_sizes(lambda log_size: search.tried_at(cases, 2**log_size), search.shape)
+        looked = _over_batch_sizes(lambda log_size: search.tried_at(cases, 2**log_size), search.shape)
+        found = [_guarded([*found, *looked], evidence)] if search.guarded and evidence else [*found, *looked]
     if not found:
         return posterior
     return search.chosen(found)
@@ -107,11 +123,13 @@ class _Candidate:
         batch_size: The effective batch size; None leaves it.
         noise: The noise; None leaves it.
         score: How good it is, lower is better.
+        rows: The score of every row, where they are compared.
     """
 
     batch_size: Tensor | None
     noise: Tensor | None
     score: Tensor
+    rows: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +149,11 @@ class _Search:
         """The shape of what is chosen: one number, or one for each group."""
         return () if self.groups is None else (int(self.groups.max()) + 1,)
 
+    @property
+    def guarded(self) -> bool:
+        """Whether an effective batch size has to be better beyond chance than a temperature alone."""
+        return self.noise is True and self.groups is None and isinstance(self.posterior.likelihood, ClassTargets)
+
     def require_groups(self) -> None:
         """Refuse groups of what is no stack, or whose noise cannot be another for each."""
         if self.groups is None:
@@ -148,20 +171,23 @@ class _Search:
 
     def as_it_stands(self, cases: Sequence[Case]) -> _Candidate:
         """Score the noise and the batch sizes that the cases have."""
-        return _Candidate(None, None, self._scored(cases).score(self.posterior.likelihood).double())
+        scored, likelihood = self._scored(cases), self.posterior.likelihood
+        return _Candidate(None, None, scored.score(likelihood).double(), self._rows(scored, likelihood))
 
     def with_best_noise(self, cases: Sequence[Case], batch_size: Tensor | None) -> _Candidate:
         """Find the best noise for the batch sizes that the cases have."""
         between = None if isinstance(self.noise, bool) else self.noise
-        level, value = self._scored(cases).best_noise(between, self.refinements)
-        return _Candidate(batch_size, level, value if self.groups is not None else value.mean())
+        scored = self._scored(cases)
+        level, value = scored.best_noise(between, self.refinements)
+        rows = self._rows(scored, scored.with_noise(level))
+        return _Candidate(batch_size, level, value if self.groups is not None else value.mean(), rows)
 
     def at(self, cases: Sequence[Case], batch_size: Tensor) -> _Candidate:
         """Look at other effective batch sizes."""
         resized_cases = [(resized(case, self._spread(batch_size)), *rest) for case, *rest in cases]
         if self.noise is not False:
             return self.with_best_noise(resized_cases, batch_size)
-        return _Candidate(batch_size, None, self.as_it_stands(resized_cases).score)
+        return dataclasses.replace(self.as_it_stands(resized_cases), batch_size=batch_size)
 
     def tried_at(self, cases: Sequence[Case], batch_size: Tensor) -> _Candidate:
         """Look at effective batch sizes that nobody asked for: one so small that outputs are not finite is no good."""
@@ -196,6 +222,9 @@ class _Search:
         each = [start.expand(len(self.groups)) if value is None else value.cpu()[self.groups] for value in values]
         return torch.stack([value.double() for value in each]).gather(0, best[self.groups][None])[0]
 
+    def _rows(self, scored: ScoredOutputs, likelihood: Likelihood) -> Tensor | None:
+        return scored.by_row(likelihood) if self.guarded else None
+
     def _spread(self, sizes: Tensor) -> Any:
         return float(sizes) if self.groups is None else sizes[self.groups]
 
@@ -219,6 +248,19 @@ def _over_batch_sizes(look: Callable[[Tensor], _Candidate], shape: tuple[int, ..
                 found = look(log_size.clamp(0, LARGEST_LOG2_BATCH_SIZE))
                 looked.append((log_size.clamp(0, LARGEST_LOG2_BATCH_SIZE), found))
     return [candidate for _, candidate in looked]
+
+
+def _guarded(candidates: Sequence[_Candidate], evidence: float) -> _Candidate:
+    """Return the best candidate where it is better beyond chance than the one that fluctuates least, else that one."""
+    best = min(candidates, key=lambda candidate: float(candidate.score))
+    calmest = max(
+        candidates, key=lambda candidate: 0.0 if candidate.batch_size is None else float(candidate.batch_size)
+    )
+    if best.rows is None or calmest.rows is None:  # of those without finite outputs there are no rows
+        return best
+    gain = calmest.rows - best.rows
+    beyond = len(gain) > 1 and float(gain.mean()) > evidence * float(gain.std()) / math.sqrt(len(gain))
+    return best if beyond else calmest
 
 
 def require_noise(noise: Any) -> bool | Between:

@@ -101,6 +101,13 @@ class ScoredOutputs:
             return points.flatten(0, -2).mean(0) / share
         return mean_over_points(points, seen)
 
+    def by_row(self, likelihood: Likelihood) -> Tensor:
+        """Score every row of every case, (rows,); their mean is the score, also where some have fewer targets."""
+        parts = [score_points(predictive, y, self.score_name) for predictive, y in self._predictives(likelihood)]
+        rows = torch.cat([points.reshape(len(points), -1).double().sum(1) for points, _ in parts])
+        targets = sum(points.numel() if seen is None else int(seen.sum()) for points, seen in parts)
+        return rows * (len(rows) / targets)
+
     def best_noise(self, between: Between | None = None, refinements: int = REFINEMENTS) -> tuple[Tensor, Tensor]:
         """Return the noise with the least score, and that score; both for each group where there are some.
 

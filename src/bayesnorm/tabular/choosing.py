@@ -239,8 +239,15 @@ class Chooser:
             start = resized(start, size)
         by_score = sized and wanted == "score"
         if cases and (self.noise or by_score):
+            # Few training rows, and a network for each fold: there doubt pays more often than a few rows can prove.
             start = calibrate(
-                start, folds=folds, batch_size=by_score, noise=self.noise, samples=self._samples, seed=trainer.seed
+                start,
+                folds=folds,
+                batch_size=by_score,
+                noise=self.noise,
+                samples=self._samples,
+                evidence=0,
+                seed=trainer.seed,
             )
         if sized and wanted == "elbo":
             posterior = final.with_likelihood(trainer.targets.in_own_units(start.likelihood))

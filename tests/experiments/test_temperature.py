@@ -1,0 +1,82 @@
+"""`python -m experiments temperature`: what it remembers, how it judges, and the command at its smallest."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+import bayesnorm as bn
+from bayesnorm.nets import CifarResNet
+from experiments import temperature
+from experiments.temperature.judging import CALIBRATE, CONSTANT, Judged, folds
+from experiments.temperature.networks import remembered
+
+
+def test_folds_choose_and_judge_apart():
+    for chosen, others in folds(20, 6, 3):
+        assert len(chosen) == 6
+        assert sorted(torch.cat([chosen, others]).tolist()) == list(range(20))
+
+
+def test_differences_are_those_of_images():
+    """An image that judges twice counts once, with the mean of both."""
+    constant, other = Judged(3), Judged(3)
+    for rows, gain in (([0, 1], [0.1, 0.3]), ([1, 2], [0.5, -0.2])):
+        constant.add(torch.tensor(rows), torch.ones(2))
+        other.add(torch.tensor(rows), 1 + torch.tensor(gain), batch_size=rows[0])
+    found = other.summary(constant)
+    each = np.array([0.1, 0.4, -0.2])
+    assert found["difference"] == pytest.approx(each.mean(), abs=1e-6)
+    assert found["standard_error"] == pytest.approx(each.std(ddof=1) / 3**0.5, abs=1e-6)
+    assert found["worst_fold"] == pytest.approx(0.2, abs=1e-6)
+    assert found["batch_size"] == [0, 1]
+
+
+def test_what_is_remembered_is_what_would_be_computed():
+    model = nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 4)).eval()
+    x = torch.randn(30, 3, generator=torch.Generator().manual_seed(0))
+    posterior = bn.MCBN(8, states=16).fit(model, x, bn.Categorical())
+    point, drawn = remembered(posterior, x)
+    rows = torch.tensor([7, 2, 2, 29])
+    for size in (8.0, 64.0):
+        sized, own = posterior.at_batch_size(size), drawn.at_batch_size(size)
+        for _ in range(2):
+            torch.testing.assert_close(own.predict(rows).probs, sized.predict(x[rows]).probs)
+    torch.testing.assert_close(point.predict(rows).probs, bn.point(model, bn.Categorical()).predict(x[rows]).probs)
+    y = torch.arange(30) % 4
+    choices = [bn.calibrate(each, rows, y).likelihood for each, rows in ((drawn, torch.arange(30)), (posterior, x))]
+    assert choices[0].temperature == pytest.approx(choices[1].temperature, rel=1e-3)
+
+
+def images(split, rows=None):
+    random = np.random.default_rng(split == "test")
+    return random.integers(0, 256, (64, 32, 32, 3), np.uint8)[:rows], random.integers(0, 10, 64)[:rows]
+
+
+def test_from_the_command(experiments, monkeypatch, tmp_path):
+    monkeypatch.setattr(temperature, "load_cifar10", images)
+    short = replace(temperature.PRESETS["quick"], images=24, validation=(8,), folds=2)
+    monkeypatch.setitem(temperature.PRESETS, "quick", short)
+    monkeypatch.setattr(
+        temperature, "fitted", lambda network, x: bn.MCBN(8, states=8).fit(network, x, bn.Categorical())
+    )
+    save_file(CifarResNet(20).state_dict(), tmp_path / "own.safetensors")
+    ended = experiments("temperature", "resnet20", "--weights", tmp_path / "own.safetensors", "--out", tmp_path)
+    assert ended.code == 0, ended.err
+    rows = json.loads((tmp_path / "temperature_resnet20.json").read_text())["rows"]
+    assert {row["method"]: row["difference"] for row in rows}[CONSTANT] == 0
+    assert len(next(row for row in rows if row["method"] == CALIBRATE)["batch_size"]) == 2
+    assert "last 1" in ended.out
+
+
+def test_refuses(experiments, tmp_path):
+    assert "resnet20" in experiments("temperature", "resnet19").err
+    assert "without --weights: 'resnet56' was given; one of resnet20" in experiments("temperature", "resnet56").err
+    save_file({"conv1.weight": torch.zeros(2)}, tmp_path / "other.safetensors")
+    ended = experiments("temperature", "resnet20", "--weights", tmp_path / "other.safetensors")
+    assert ended.code == 2
+    assert "does not hold the weights of resnet20" in ended.err

@@ -1,0 +1,97 @@
+"""Of classes, `calibrate` chooses an effective batch size only where it is better than a temperature beyond chance."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import bayesnorm as bn
+from bayesnorm.selection.scored_outputs import ScoredOutputs, mean_score
+
+SIZES = [4.0**power for power in range(7)]
+
+
+def noise(*shape, seed):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    model = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 3)).eval()
+    for seed, parameter in enumerate(model.parameters()):
+        parameter.data = 1.5 * noise(*parameter.shape, seed=seed)
+    return bn.MCBN(batch_size=16, states=64).fit(model, noise(200, 3, seed=20), bn.Categorical())
+
+
+def labels(logits, seed):
+    """One class for each row of logits."""
+    probabilities = torch.softmax(logits, -1)
+    return torch.multinomial(probabilities, 1, generator=torch.Generator().manual_seed(seed))[:, 0]
+
+
+def test_never_loses_to_temperature_alone(posterior):
+    """The network knows the odds, but for a temperature: any doubt that few rows ask for is their chance."""
+    point, new_x = bn.point(posterior.model, bn.Categorical()), noise(2000, 3, seed=1)
+    new_y = labels(point.executable.point(new_x) / 2, seed=1)
+    lost: dict[str, list[float]] = {"guarded": [], "by score": []}
+    for seed in range(5):
+        x = noise(100, 3, seed=100 + seed)
+        y = labels(point.executable.point(x) / 2, seed=seed)
+        reference = mean_score(bn.calibrate(point, x, y), new_x, new_y, samples=1)
+        for name, options in (("guarded", {}), ("by score", {"evidence": 0})):
+            found = bn.calibrate(posterior, x, y, samples=16, **options)
+            lost[name].append(mean_score(found, new_x, new_y, samples=16) - reference)
+    assert max(lost["guarded"]) < 5e-4, "M' = 4096 is nearly the network without doubt"
+    assert sum(lost["by score"]) / 5 > 5e-4, "so there was something to guard against"
+
+
+def test_doubt_that_pays_is_kept(posterior):
+    """Every label comes from a draw of its own: that is seen at once."""
+    x, true = noise(384, 3, seed=2), posterior.at_batch_size(1.0)
+    f = torch.cat([bn.MonteCarlo(64).outputs(true, x[k : k + 64], seed=k) for k in range(0, len(x), 64)], 1)
+    row = torch.arange(len(x))
+    y = labels(3 * f[row % 64, row], seed=2)
+    found = bn.calibrate(posterior.with_likelihood(bn.Categorical(2.0)), x, y)
+    assert found.batch_size <= 4
+    chosen, constant = mean_score(found, x, y), mean_score(bn.calibrate(posterior, x, y, batch_size=[4096]), x, y)
+    assert chosen < constant
+    assert bn.calibrate(found, x, y).batch_size == found.batch_size
+
+
+def test_named_sizes_are_taken_by_their_score(posterior):
+    x = noise(60, 3, seed=3)
+    y = labels(posterior.executable.point(x), seed=4)
+    options = {"samples": 16}
+    each = {size: bn.calibrate(posterior, x, y, batch_size=[size], **options) for size in SIZES}
+    best = min(each, key=lambda size: mean_score(each[size], x, y, **options))
+    assert bn.calibrate(posterior, x, y, batch_size=SIZES, **options).batch_size == best
+
+
+@pytest.mark.parametrize("evidence", [-1, math.inf, math.nan, "two", None])
+def test_what_is_no_evidence(posterior, evidence):
+    with pytest.raises(bn.BayesNormError, match=r"evidence: .* was given; a number from 0 would work"):
+        bn.calibrate(posterior, noise(4, 3, seed=0), torch.zeros(4), evidence=evidence)
+
+
+def test_one_row_is_no_evidence(posterior):
+    x = noise(1, 3, seed=5)
+    assert bn.calibrate(posterior, x, torch.zeros(1, dtype=torch.long), samples=4).batch_size == 4096
+
+
+def test_scores_of_rows_average_to_the_score():
+    """Rows with fewer pixels that count weigh less; folds are rows of one set."""
+    likelihood = bn.Categorical(ignore_index=-1)
+    model = nn.Sequential(nn.Conv2d(1, 4, 1), nn.BatchNorm2d(4), nn.Tanh(), nn.Conv2d(4, 3, 1)).eval()
+    posterior = bn.MCBN(batch_size=4, states=8).fit(model, noise(20, 1, 3, 2, seed=0), likelihood)
+    cases = []
+    for seed, rows in enumerate((5, 8)):
+        y = torch.randint(-1, 3, (rows, 3, 2), generator=torch.Generator().manual_seed(seed))
+        cases.append((posterior, noise(rows, 1, 3, 2, seed=seed), y))
+    scored = ScoredOutputs(cases, likelihood, None, 6, seed=0)
+    rows = scored.by_row(likelihood)
+    assert rows.shape == (13,)
+    assert float(rows.mean()) == pytest.approx(float(scored.score(likelihood)), rel=1e-5)
+    first = -likelihood.predictive(scored.outputs[0]).log_prob(cases[0][2])[0].sum()
+    count = sum(int((y >= 0).sum()) for _, _, y in cases)
+    assert math.isclose(float(rows[0]), float(first) * 13 / count, rel_tol=1e-5)
