@@ -41,7 +41,7 @@ def test_corruptions_keep_the_form_and_repeat(images, name):
         assert (np.diff(distances) > 0).all()
 
 
-@pytest.mark.parametrize("name", sorted(set(CORRUPTIONS) & {"gaussian_noise", "fog", "elastic_transform", "snow"}))
+@pytest.mark.parametrize("name", ["gaussian_noise", "fog", "elastic_transform", "snow"])
 def test_random_corruptions_follow_their_seed(images, name):
     assert (corrupt(images, name, 3, seed=1) != corrupt(images, name, 3)).any()
 
