@@ -79,3 +79,9 @@ def test_wrong_levels_files_and_posteriors_are_refused(tmp_path):
     fitted().save(tmp_path / "posterior")
     with pytest.raises(FileFormatError, match="holds no drift monitor"):
         DriftMonitor.load(tmp_path / "posterior", fitted())
+    for name in ("_counts", "_stakes"):
+        watch = DriftMonitor(fitted())
+        getattr(watch, name)[-1] = 1e308
+        watch.save(tmp_path / "monitor")
+        with pytest.raises(FileFormatError, match=rf"{name[1:]} is 1e\+308 in the file; numbers up to"):
+            DriftMonitor.load(tmp_path / "monitor", fitted())

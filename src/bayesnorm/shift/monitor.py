@@ -22,7 +22,7 @@ from .. import files
 from ..arguments import as_number, require_seed
 from ..errors import BayesNormError, FileFormatError
 from ..posterior import Posterior
-from ..schema import Array, number, one_of, optional, record, require_tensors, whole
+from ..schema import LARGEST_WHOLE, Array, number, one_of, optional, record, refuse, require_tensors, whole
 from .comparison import over_statistics, require_batches
 from .drifting import Drift, drift
 
@@ -125,6 +125,9 @@ class DriftMonitor:
             tensors,
             {"counts": Array((len(monitor._counts),), double, 0.0), "stakes": Array((len(BETS),), double, 0.0)},
         )
+        for name, most in {"counts": float(LARGEST_WHOLE), "stakes": MOST}.items():
+            if float(tensors[name].max()) > most:
+                refuse(name, float(tensors[name].max()), f"numbers up to {most:g}")
         monitor._counts, monitor._stakes = tensors["counts"].numpy(), tensors["stakes"].numpy()
         monitor.batches, monitor.rows, monitor.alarm = config["batches"], config["rows"], config["alarm"]
         monitor.evidence = float(monitor._stakes.mean()) + 1 / (monitor.batches + 1)
