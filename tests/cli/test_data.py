@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bayesnorm import data
+from bayesnorm.cli import data_get
 from bayesnorm.cli.data_list import FILES
 from bayesnorm.errors import DataNotFoundError
 
@@ -33,10 +34,11 @@ def test_list(bayesnorm, yacht, data_folder):
     lines = {line.split()[0]: line.split() for line in bayesnorm("data", "list").out.splitlines()}
     assert lines["yacht"] == ["yacht", "table", str(data_folder / "uci")]
     assert lines["boston"] == ["boston", "table", "no"]
+    assert lines["mnist"] == ["mnist", "images", "no"]
     assert lines["sklearn:diabetes"] == ["sklearn:diabetes", "table", "scikit-learn"]
     told = {row["name"]: row for row in json.loads(bayesnorm("data", "list", "--json").out)}
-    assert told["yacht"] == {"name": "yacht", "kind": "table", "found": str(data_folder / "uci")}
-    assert told["cifar10"] == {"name": "cifar10", "kind": "images", "found": None}
+    assert told["yacht"] == {"name": "yacht", "kind": "table", "found": str(data_folder / "uci"), "part": None}
+    assert told["cifar10"] == {"name": "cifar10", "kind": "images", "found": None, "part": None}
     assert {*data.UCI_SETS} < told.keys()
 
 
@@ -48,6 +50,61 @@ def test_a_set_with_a_missing_file_is_not_found(bayesnorm, data_folder):
         (data_folder / file).touch()
     told = {row["name"]: row["found"] for row in json.loads(bayesnorm("data", "list", "--json").out)}
     assert told["svhn"] == str(data_folder / "svhn")
+
+
+def test_a_part_is_told_from_the_whole(bayesnorm, data_folder):
+    def told():
+        rows = json.loads(bayesnorm("data", "list", "--json").out)
+        return next((row["found"], row["part"]) for row in rows if row["name"] == "cifar10")
+
+    cache = data.cache_folder() / "cifar10"
+    cache.mkdir(parents=True)
+    (data_folder / "cifar10").mkdir()
+    for file in ("train.npz", "test.npz"):
+        assert told() == (None, None)
+        (cache / file).touch()
+    assert told() == (str(cache), None)
+    for file in FILES["cifar10"]:
+        (data_folder / file).touch()
+    assert told() == (str(data_folder / "cifar10"), "the first 2,000 test and 5,000 training images")
+    for file in ("train.npz", "test.npz"):
+        (data_folder / "cifar10" / file).touch()
+    assert told() == (str(data_folder / "cifar10"), None)
+
+
+def test_get_prints_files_and_says_what_is_missing(bayesnorm, data_folder, tmp_path, monkeypatch):
+    asked = []
+
+    def get(name, folder, *, force, tell):
+        asked.append((name, folder, force))
+        tell("some.tgz", 5, 10)
+        return data.Outcome((tmp_path / "a.npz",), ("b.npz cannot be fetched: put it there.",) if force else ())
+
+    monkeypatch.setattr(data_get, "get", get)
+    ended = bayesnorm("data", "get", "uci", "--to", tmp_path)
+    assert (ended.code, ended.out, ended.err) == (0, f"{tmp_path / 'a.npz'}\n", "")
+    ended = bayesnorm("data", "get", "uci", "--force")
+    assert (ended.code, ended.out) == (1, f"{tmp_path / 'a.npz'}\n")
+    assert ended.err == (
+        "b.npz cannot be fetched: put it there.\nerror: uci: 1 of 2 could not be had; the lines above say more.\n"
+    )
+    assert asked == [("uci", tmp_path, False), ("uci", None, True)]
+    ended = bayesnorm("data", "get", "imagenet")
+    assert ended.code == 2
+    assert "NAME: 'imagenet' was given; one of cifar10, cifar100, mnist" in ended.err
+
+
+def test_get_shows_progress_on_a_terminal(bayesnorm, monkeypatch):
+    def get(name, folder, *, force, tell):
+        tell("some.tgz", 5_000_000, 10_000_000)
+        tell("some.tgz", 10_000_000, 10_000_000)
+        return data.Outcome((), ())
+
+    monkeypatch.setattr(data_get, "get", get)
+    monkeypatch.setattr(data_get._Line, "_visible", lambda self: True)
+    told = bayesnorm("data", "get", "uci").err
+    assert "some.tgz: 5.0 of 10.0 MB" in told
+    assert told.endswith("some.tgz: 10.0 of 10.0 MB\n")
 
 
 @pytest.mark.parametrize(
@@ -70,6 +127,7 @@ def test_the_listed_files_are_those_that_are_loaded(name, loads, require):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data.images, "find", watch)
+        patch.setattr(data.images, "find_first", lambda *paths: find(paths[-1]))  # the part, whatever else is there
         for load in loads:
             try:
                 load()

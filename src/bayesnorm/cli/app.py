@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from .data_csv import data_csv
+from .data_get import data_get
 from .data_list import data_list
 from .data_path import data_path
 from .drift import drift
@@ -37,12 +38,13 @@ class Commands(TyperGroup):
 
 
 app = typer.Typer(cls=Commands, name="bayesnorm", pretty_exceptions_enable=False, rich_markup_mode="rich")
-data = typer.Typer(rich_markup_mode="rich", help="Data sets: which are here, where to put them, and one as CSV.")
+data = typer.Typer(rich_markup_mode="rich", help="Data sets: fetch them, which are here, where, and one as CSV.")
 
 app.command("fit")(fit)
 app.command("predict")(predict)
 app.command("drift")(drift)
 app.command("report")(report)
+data.command("get")(data_get)
 data.command("list")(data_list)
 data.command("path")(data_path)
 data.command("csv")(data_csv)

@@ -7,27 +7,53 @@ from typing import Annotated
 
 import typer
 
-from ..data import IMAGE_FILES, UCI_SETS, find, uci_file
+from ..data import IMAGE_FILES, IMAGE_PARTS, UCI_SETS, WHOLE_SETS, find, find_first, uci_file, whole_file
 from ..errors import DataNotFoundError
 from .bundled_data import BUNDLED, has_bundled
 from .printing import show_json, show_table
 
-# Where the files of each set lie in a data folder.
+# Where the files of each set lie in a data folder; of a set of which there may be a part, those of the part.
 FILES: dict[str, tuple[str, ...]] = {**{name: (uci_file(name),) for name in UCI_SETS}, **IMAGE_FILES}
+
+# The files of whole image sets.
+WHOLE: dict[str, tuple[str, ...]] = {
+    name: tuple(whole_file(name, split) for split in made.splits) for name, made in WHOLE_SETS.items()
+}
 
 
 def data_list(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False) -> None:
-    """List the data sets that this package can read, and where they were found.
+    """List the data sets that this package can read, where they were found, and whether they are a part only.
 
     \b
     bayesnorm data list
     """
-    found = [(name, "table" if name in UCI_SETS else "images", _place(files)) for name, files in FILES.items()]
-    found += [(name, "table", "scikit-learn" if has_bundled() else None) for name in BUNDLED]
+    rows = [_row(name) for name in dict.fromkeys([*FILES, *WHOLE])]
+    rows += [{"name": name, "kind": "table", "found": "scikit-learn" if has_bundled() else None} for name in BUNDLED]
     if as_json:
-        show_json([{"name": name, "kind": kind, "found": place} for name, kind, place in found])
+        show_json([{"part": None, **row} for row in rows])
         return
-    show_table(("name", "kind", "found"), [(name, kind, place or "no") for name, kind, place in found])
+    show_table(
+        ("name", "kind", "found", "part"),
+        [(row["name"], row["kind"], row["found"] or "no", row.get("part")) for row in rows],
+    )
+
+
+def _row(name: str) -> dict[str, str | None]:
+    """Return what is known of a set; the loaders take the first folder that has any of it."""
+    kind = "table" if name in UCI_SETS else "images"
+    whole, part = _place(WHOLE.get(name, ())), _place(FILES.get(name, ()))
+    is_part = part is not None and name in IMAGE_PARTS and (whole is None or _comes_before(name))
+    return {
+        "name": name,
+        "kind": kind,
+        "found": part if is_part or whole is None else whole,
+        "part": IMAGE_PARTS[name] if is_part else None,
+    }
+
+
+def _comes_before(name: str) -> bool:
+    """Whether the folder of a set's part is searched before that of the whole one."""
+    return find_first(WHOLE[name][-1], FILES[name][-1]).name != Path(WHOLE[name][-1]).name
 
 
 def _place(files: tuple[str, ...]) -> str | None:
@@ -38,4 +64,4 @@ def _place(files: tuple[str, ...]) -> str | None:
             places.append(find(file).parent)
         except DataNotFoundError:
             return None
-    return str(places[0])
+    return str(places[0]) if places else None

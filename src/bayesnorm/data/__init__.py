@@ -1,12 +1,19 @@
 """Loaders of the papers' data sets; the files themselves live outside the package (see `folders`)."""
 
-from .folders import cache_folder as cache_folder, data_folders as data_folders, find as find
+from .folders import (
+    cache_folder as cache_folder,
+    data_folders as data_folders,
+    find as find,
+    find_first as find_first,
+)
+from .getting import OBTAINABLE as OBTAINABLE, Outcome as Outcome, get as get
 from .images import (
     CAMVID_CLASSES as CAMVID_CLASSES,
     CAMVID_VOID as CAMVID_VOID,
     CIFAR10_CLASSES as CIFAR10_CLASSES,
     FASHION_MNIST_CLASSES as FASHION_MNIST_CLASSES,
     IMAGE_FILES as IMAGE_FILES,
+    IMAGE_PARTS as IMAGE_PARTS,
     IMAGENET_MEAN as IMAGENET_MEAN,
     IMAGENET_STD as IMAGENET_STD,
     NOTMNIST_CLASSES as NOTMNIST_CLASSES,

