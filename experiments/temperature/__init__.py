@@ -1,114 +1,48 @@
 """Whether doubt gains anything over one constant temperature, on image classifiers.
 
-`calibrate` chooses the effective batch size and the temperature on validation images, and other images judge it beside
-a temperature alone (`judging.py`). All images are test images; none that judges has chosen anything.
+- `calibrate` chooses the effective batch size and the temperature (`judging.py`);
+- a temperature for each image rises with its doubt (`doubt.py`), on images as they are and on corrupted ones.
+
+Both choose on validation images, and other images judge them beside one constant temperature. All are test images; none
+that judges has chosen anything.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import torch
 import typer
-from torch import Tensor
-
-from bayesnorm.data import load_cifar10, to_network_input
 
 from ..evidence import write_numbers
 from ..options import OUT, FastestDevice, OutFolder, fastest
-from .judging import CONSTANT, choosers, judge
-from .networks import fitted, remembered, trained_network
-
-TRAINING_IMAGES = 5000
-"""The first so many are what posteriors are fitted on."""
-
-
-@dataclass(frozen=True)
-class Preset:
-    """How much is measured.
-
-    Args:
-        images: How many test images there are at most.
-        validation: Numbers of validation images.
-        layers: How many of the last layers are drawn; None for all.
-        folds: How often validation images are drawn.
-    """
-
-    images: int
-    validation: tuple[int, ...]
-    layers: tuple[int | None, ...]
-    folds: int = 10
-
-
-class Size(StrEnum):
-    """How much is measured."""
-
-    quick = "quick"
-    paper = "paper"
-
-
-PRESETS = {
-    Size.quick: Preset(500, (200,), (1,)),
-    Size.paper: Preset(10_000, (500, 1000), (3, None)),
-}
+from .measuring import PRESETS, Part, Size, measure
+from .showing import text
 
 
 def main(
+    part: Annotated[Part, typer.Argument(help="What is measured.")],
     network: Annotated[str, typer.Argument(help="A network by name, such as resnet32.")] = "resnet32",
     weights: Annotated[
         Path | None, typer.Option(help="Its weights, a safetensors file; by default those of the data folder.")
     ] = None,
-    preset: Annotated[Size, typer.Option(help="How much: all of the documentation, or a short look.")] = Size.quick,
+    preset: Annotated[
+        Size, typer.Option(help="How much: a short look, an hour of a CPU, or all, for a GPU.")
+    ] = Size.quick,
+    name: Annotated[str | None, typer.Option(help="What results are called; by default as the network.")] = None,
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
-    """Judge `calibrate` on CIFAR-10 networks beside one constant temperature.
+    """Judge `calibrate`, and a temperature that listens to doubt, beside one constant temperature on CIFAR-10.
 
     \b
-    python -m experiments temperature resnet20 --preset paper --out out
+    python -m experiments temperature calibrate resnet20 --preset cpu --out out
     """
     where, started = fastest(device), time.perf_counter()
-    rows = measure(network, weights, PRESETS[preset], where)
-    print(text(rows))
-    found = {"preset": asdict(PRESETS[preset]), "seconds": round(time.perf_counter() - started), "rows": rows}
-    write_numbers(out / f"temperature_{network}.json", found, where)
-
-
-def measure(name: str, weights: Path | None, preset: Preset, device: str) -> list[dict[str, Any]]:
-    """Return a row for each choice of layers, number of validation images and way to choose."""
-    network = trained_network(name, weights).to(device)
-    x, labels = test_images(preset.images)
-    whole = fitted(network, to_network_input(load_cifar10("train", TRAINING_IMAGES)[0]).to(device))
-    rows = []
-    for layers in preset.layers:
-        posterior = whole if layers is None else whole.at_layers(layers)
-        point, drawn = remembered(posterior, x.to(device))
-        for validation in preset.validation:
-            judged = judge(choosers(point, drawn), labels, validation, preset.folds)
-            for method, found in judged.items():
-                head = {"network": name, "images": len(labels), "layers": layers, "validation": validation}
-                rows.append(head | {"method": method} | found.summary(judged[CONSTANT]))
-    return rows
-
-
-def test_images(most: int) -> tuple[Tensor, Tensor]:
-    """Return the first test images as networks take them, and their labels."""
-    images, labels = load_cifar10("test")
-    return to_network_input(images[:most]), torch.as_tensor(labels[:most])
-
-
-def text(rows: list[dict[str, Any]]) -> str:
-    """Return the rows as a table."""
-    lines = [f"{'layers':>6} {'validation':>10}  {'method':36} {'NLL':>7}  against one temperature  worst fold"]
-    for row in rows:
-        layers = "all" if row["layers"] is None else f"last {row['layers']}"
-        gain = f"{row['difference']:+.4f} ± {row['standard_error']:.4f}"
-        lines.append(
-            f"{layers:>6} {row['validation']:10d}  {row['method']:36} {row['nll']:.4f}  {gain:>23}  "
-            f"{row['worst_fold']:+10.4f}"
-        )
-    return "\n".join(lines)
+    found = measure(part, network, weights, PRESETS[preset], where)
+    print(text(found))
+    head = {"network": name or network, "preset": asdict(PRESETS[preset])}
+    seconds = round(time.perf_counter() - started)
+    write_numbers(out / f"temperature_{part}_{name or network}.json", {**head, "seconds": seconds, **found}, where)

@@ -44,7 +44,9 @@ class Judged:
 
     def add(self, rows: Tensor, nll: Tensor, **noted: Any) -> None:
         """Note the NLL of the images of a fold that judge, and what was chosen."""
-        self.nll.append(torch.full((self.images,), math.nan, dtype=torch.float64).index_copy(0, rows, nll.double()))
+        self.nll.append(
+            torch.full((self.images,), math.nan, dtype=torch.float64).index_copy(0, rows, nll.double().cpu())
+        )
         self.noted.append(noted)
 
     def summary(self, constant: Judged) -> dict[str, Any]:
@@ -89,6 +91,6 @@ def choosers(constant: Posterior, posterior: Posterior) -> dict[str, Chooser]:
 CONSTANT, CALIBRATE, BY_SCORE, NOISE_ALONE = (
     "constant temperature",
     "calibrate",
-    "M' and temperature by score alone",
-    "temperature at M = 32",
+    "calibrate, evidence=0",
+    "calibrate, batch_size=False",
 )

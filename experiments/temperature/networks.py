@@ -73,16 +73,16 @@ class Remembering:
     def point(self, rows: Tensor) -> Tensor:
         """Return the outputs of the network as it is for these images."""
         if 0 not in self.kept:
-            self.kept[0] = torch.cat([self.executable.point(part) for part in self.images.split(ROWS)]).cpu()
-        return self.kept[0][rows]
+            self.kept[0] = torch.cat([self.executable.point(part) for part in self.images.split(ROWS)])
+        return self.kept[0][rows.to(self.device)]
 
     def run(self, states: State, rows: Tensor, **options: Any) -> Tensor:
         """Return the outputs under n states for these images."""
         key = hash(tuple(tensor.cpu().numpy().tobytes() for tensor in states.values()))
         if key not in self.kept:
-            parts = [self.executable.run(states, part, **options).cpu() for part in self.images.split(ROWS)]
+            parts = [self.executable.run(states, part, **options) for part in self.images.split(ROWS)]
             self.kept[key] = torch.cat(parts, 1)
-        return self.kept[key][:, rows]
+        return self.kept[key][:, rows.to(self.device)]
 
 
 def remembered(posterior: BatchNormPosterior, images: Tensor) -> tuple[PointPosterior, BatchNormPosterior]:

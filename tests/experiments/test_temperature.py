@@ -11,7 +11,7 @@ from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.nets import CifarResNet
-from experiments import temperature
+from experiments.temperature import measuring
 from experiments.temperature.judging import CALIBRATE, CONSTANT, Judged, folds
 from experiments.temperature.networks import remembered
 
@@ -58,25 +58,32 @@ def images(split, rows=None):
 
 
 def test_from_the_command(experiments, monkeypatch, tmp_path):
-    monkeypatch.setattr(temperature, "load_cifar10", images)
-    short = replace(temperature.PRESETS["quick"], images=24, validation=(8,), folds=2)
-    monkeypatch.setitem(temperature.PRESETS, "quick", short)
-    monkeypatch.setattr(
-        temperature, "fitted", lambda network, x: bn.MCBN(8, states=8).fit(network, x, bn.Categorical())
-    )
+    monkeypatch.setattr(measuring, "load_cifar10", images)
+    short = replace(measuring.PRESETS["quick"], images=(24, 24), validation=((8,), (8,)), corrupted=8, folds=2)
+    monkeypatch.setitem(measuring.PRESETS, "quick", short)
+    monkeypatch.setattr(measuring, "fitted", lambda network, x: bn.MCBN(8, states=8).fit(network, x, bn.Categorical()))
     save_file(CifarResNet(20).state_dict(), tmp_path / "own.safetensors")
-    ended = experiments("temperature", "resnet20", "--weights", tmp_path / "own.safetensors", "--out", tmp_path)
-    assert ended.code == 0, ended.err
-    rows = json.loads((tmp_path / "temperature_resnet20.json").read_text())["rows"]
-    assert {row["method"]: row["difference"] for row in rows}[CONSTANT] == 0
-    assert len(next(row for row in rows if row["method"] == CALIBRATE)["batch_size"]) == 2
-    assert "last 1" in ended.out
+    given = ("resnet20", "--weights", tmp_path / "own.safetensors", "--name", "own", "--out", tmp_path)
+    for part, method in (("calibrate", CALIBRATE), ("doubt", "doubt, guarded")):
+        ended = experiments("temperature", part, *given)
+        assert ended.code == 0, ended.err
+        found = json.loads((tmp_path / f"temperature_{part}_own.json").read_text())
+        by_method = {row["method"]: row for row in found["rows"]}
+        assert by_method[CONSTANT]["difference"] == 0
+        assert len(by_method[method]["temperature"]) == 2
+        assert "last 1" in ended.out
+    (shifted,) = found["corrupted"]
+    assert shifted["corruption"] == "contrast"
+    assert f"severity 3: {CONSTANT}" in ended.out
 
 
 def test_refuses(experiments, tmp_path):
-    assert "resnet20" in experiments("temperature", "resnet19").err
-    assert "without --weights: 'resnet56' was given; one of resnet20" in experiments("temperature", "resnet56").err
+    assert "resnet20" in experiments("temperature", "doubt", "resnet19").err
+    assert (
+        "without --weights: 'resnet56' was given; one of resnet20"
+        in experiments("temperature", "doubt", "resnet56").err
+    )
     save_file({"conv1.weight": torch.zeros(2)}, tmp_path / "other.safetensors")
-    ended = experiments("temperature", "resnet20", "--weights", tmp_path / "other.safetensors")
+    ended = experiments("temperature", "doubt", "resnet20", "--weights", tmp_path / "other.safetensors")
     assert ended.code == 2
     assert "does not hold the weights of resnet20" in ended.err
