@@ -132,7 +132,8 @@ def _train(plan: Plan, checkpoint: Path, device: str) -> tuple[nn.Module, dict[s
     set_up_device(device)
     x, y = (part.to(device) for part in load_images(plan.data, "train", recipe.images))
     network = plan.new_network().to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    steps, loaded = len(x) // recipe.batch_size, time.perf_counter()
+    # Of fewer images than a batch, all make one.
+    steps, loaded = max(1, len(x) // recipe.batch_size), time.perf_counter()
     ends, times = {0: loaded}, StepTimes()
     history = train(
         network,
@@ -176,7 +177,7 @@ def _train(plan: Plan, checkpoint: Path, device: str) -> tuple[nn.Module, dict[s
             "scoring": scoring,
         },
         "steps per second": steps / later,
-        "images per second": steps * recipe.batch_size / later,
+        "images per second": steps * min(recipe.batch_size, len(x)) / later,
         "milliseconds of a step's parts": times.milliseconds,
         "losses": history.losses,
     }

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 pytest.importorskip("typer", reason="needs typer: pip install 'bayesnorm[cli]'")
 
+from bayesnorm.data import WHOLE_SETS
 from bayesnorm.theory import diagnose
 from experiments.app import run
 
@@ -26,6 +29,24 @@ def experiments(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
 def refuses(experiments: Command) -> Callable[..., str]:
     """`refuses("show", "none.sqlite", code=1)`: one line of error, no traceback, nothing else; gives the line."""
     return refusal(experiments)
+
+
+@pytest.fixture
+def small_sets(data_folder, monkeypatch):
+    """`small_sets("mnist", train=48, test=20)`: whole sets of few images, whose class is how bright they are."""
+
+    def make(*names, **splits):
+        for number, name in enumerate(names):
+            made = dataclasses.replace(WHOLE_SETS[name], splits=splits)
+            monkeypatch.setitem(WHOLE_SETS, name, made)
+            (data_folder / name).mkdir()
+            for split, count in splits.items():
+                y = np.arange(count) % 10
+                noise = np.random.default_rng([number, count]).integers(0, 20, (count, *made.shape))
+                bright = y.reshape(-1, *[1] * len(made.shape))
+                np.savez(data_folder / name / f"{split}.npz", x=(noise + 23 * bright).astype(np.uint8), y=y)
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from bayesnorm.data import IMAGENET_MEAN, IMAGENET_STD, WHOLE_SETS, load_cifar10, to_network_input
+from bayesnorm.data import IMAGENET_MEAN, IMAGENET_STD, load_cifar10, to_network_input
 from bayesnorm.errors import BayesNormError
 from experiments.image_networks import training
 from experiments.image_networks.datasets import DATASETS, load_images
@@ -24,15 +22,9 @@ class Killed(BaseException):
 
 
 @pytest.fixture
-def digits(data_folder, monkeypatch):
-    """MNIST with 48 training and 20 test images, whose class is how bright they are."""
-    made = dataclasses.replace(WHOLE_SETS["mnist"], splits={"train": 48, "test": 20})
-    monkeypatch.setitem(WHOLE_SETS, "mnist", made)
-    (data_folder / "mnist").mkdir()
-    for split, count in made.splits.items():
-        y = np.arange(count) % 10
-        noise = np.random.default_rng(count).integers(0, 20, (count, 28, 28))
-        np.savez(data_folder / "mnist" / f"{split}.npz", x=(noise + 23 * y[:, None, None]).astype(np.uint8), y=y)
+def digits(small_sets):
+    """MNIST with 48 training and 20 test images."""
+    small_sets("mnist", train=48, test=20)
 
 
 def plan(**changes):

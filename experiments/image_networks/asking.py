@@ -1,0 +1,140 @@
+"""Ask a classifier about images of the kind it was trained on, and about others: scores and doubts of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from bayesnorm.data import (
+    load_cifar10,
+    load_cifar100,
+    load_fashion_mnist,
+    load_mnist,
+    load_notmnist,
+    load_svhn,
+    to_tensor,
+)
+from bayesnorm.metrics import accuracy, auroc, ece, fpr95, nll
+from bayesnorm.predictive import ClassificationPredictive
+
+from ..known_names import require_known
+from .datasets import image_set, load_images
+from .training import Plan
+
+Predict = Callable[[Tensor], ClassificationPredictive]
+"""Predicts images as a network takes them."""
+
+OTHER_FIVE = "the other five classes"
+OUTSIDE: dict[str, Callable[[], Any]] = {
+    "mnist": lambda: load_mnist("test"),
+    "fashion-mnist": lambda: load_fashion_mnist("test"),
+    "notmnist": load_notmnist,
+    "svhn": load_svhn,
+    "cifar100": lambda: load_cifar100("test"),
+    OTHER_FIVE: lambda: load_cifar10("test"),
+}
+"""Images that a network was not trained on, by name: a function that gives them with their labels."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a network is asked about, as it takes images.
+
+    Args:
+        x: Test images of its own kind.
+        y: Their labels.
+        outside: Images of other kinds, by name.
+    """
+
+    x: Tensor
+    y: Tensor
+    outside: dict[str, Tensor]
+
+
+def load_asked(plan: Plan, outside: Sequence[str], count: int | None, device: str) -> Asked:
+    """Return the recipe's test images and others, the first `count` of each kind or all of them.
+
+    Args:
+        plan: Of the network that is asked.
+        outside: Names of other kinds, of `OUTSIDE`.
+        count: How many images of each kind; None means all.
+        device: Where the network runs.
+    """
+    scaled = plan.transform().scaled
+    x, y = load_images(plan.data, "test", plan.recipe.test_images)
+    others = {name: scaled(load_outside(name, plan.data)[:count].to(device)) for name in outside}
+    return Asked(scaled(x[:count].to(device)), y[:count].to(device), others)
+
+
+def load_outside(name: str, data: str) -> Tensor:
+    """Return uint8 images (N, channels, 32, 32) of another kind, laid out as those that a network was trained on.
+
+    Args:
+        name: One of `OUTSIDE`.
+        data: What the network was trained on, one of `DATASETS`.
+    """
+    require_known("outside", [name], OUTSIDE)
+    pixels, labels = OUTSIDE[name]()
+    if name == OTHER_FIVE:
+        pixels = pixels[np.flatnonzero(labels >= image_set(data).classes)]
+    images = to_tensor(pixels)
+    if images.shape[-1] < 32:
+        images = F.pad(images, ((32 - images.shape[-1]) // 2,) * 4)
+    channels = image_set(data).channels
+    if images.shape[1] > channels:
+        images = images.float().mean(1, keepdim=True).round().to(torch.uint8)
+    return images.expand(-1, channels, -1, -1)
+
+
+def doubt_scores(predict: Predict, asked: Asked) -> dict[str, Any]:
+    """Return how good predictions are on a network's own kind, and how its doubt differs on others.
+
+    Doubts are means over images with their standard errors, in nats; AUROC and FPR95 of each doubt tell other kinds
+    from the own one.
+    """
+    inside = predict(asked.x)
+    doubts = _doubts(inside)
+    scores: dict[str, Any] = {
+        "accuracy": float(accuracy(inside, asked.y)),
+        "nll": float(nll(inside, asked.y)),
+        "nll standard error": _mean(-inside.log_prob(asked.y))[1],
+        "ece": float(ece(inside, asked.y)),
+        "inside": {name: _mean(doubt) for name, doubt in doubts.items()},
+        "outside": {},
+    }
+    for kind, x in asked.outside.items():
+        strange = _doubts(predict(x))
+        scores["outside"][kind] = {
+            name: {
+                "mean": _mean(strange[name]),
+                "auroc": float(auroc(doubts[name], strange[name])),
+                "fpr95": float(fpr95(doubts[name], strange[name])),
+            }
+            for name in doubts
+        }
+    return scores
+
+
+def entropies(predict: Predict, asked: Asked) -> dict[str, Any]:
+    """Return the predictive entropies inside, and outside of all kinds together, as arrays."""
+    outside = torch.cat([predict(x).entropy for x in asked.outside.values()])
+    return {"inside": predict(asked.x).entropy.cpu().numpy(), "outside": outside.cpu().numpy()}
+
+
+def _doubts(predictive: ClassificationPredictive) -> dict[str, Tensor]:
+    return {
+        "entropy": predictive.entropy,
+        "mutual information": predictive.mutual_information,
+        "expected entropy": predictive.expected_entropy,
+    }
+
+
+def _mean(values: Tensor) -> tuple[float, float]:
+    """Return a mean and its standard error."""
+    return float(values.mean()), float(values.std() / len(values) ** 0.5)

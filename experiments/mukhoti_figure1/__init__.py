@@ -1,0 +1,76 @@
+"""Mutual information against the batch size (Mukhoti et al. 2020, figure 1 and table 1).
+
+The paper retrains a network for every batch size M and finds that the mutual information of MCBN falls to about 0 as M
+grows, inside and outside of the training distribution, while accuracy stays. Here the same, and beside it what the
+paper leaves open: one network for all sizes (the effective batch size of `at_batch_size`), how well mutual information
+still *ranks* strange images (AUROC), the ELBO over M with the size that it chooses and the test NLL there, and dropout
+and mean field in a network with batch norm, which the paper shows to be legitimate.
+
+Fluctuations fall as 1 / sqrt(M), so mutual information falls as 1 / M, inside as outside. Whether the two can be told
+apart is a question of their ratio, which stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bayesnorm.errors import DataNotFoundError
+
+from ..evidence import write_numbers, write_picture
+from ..known_names import require_known
+from ..options import OUT, FastestDevice, OutFolder, fastest
+from .measuring import PRESETS, measure_panel
+from .showing import claims, draw, text
+
+
+class Size(StrEnum):
+    """How much is measured."""
+
+    quick = "quick"
+    paper = "paper"
+
+
+def main(
+    preset: Annotated[Size, typer.Option(help="A look on two cores, or what results come from.")] = Size.quick,
+    panel: Annotated[list[str] | None, typer.Option(help="Panels to measure; all by default.")] = None,
+    network: Annotated[str | None, typer.Option(help="Another network than the preset's, for all panels.")] = None,
+    networks: Annotated[Path | None, typer.Option(help="Folder of trained networks; by default in --out.")] = None,
+    device: FastestDevice = None,
+    out: OutFolder = OUT,
+) -> None:
+    """Mutual information inside and outside against the batch size (Mukhoti et al. 2020).
+
+    Trains what is missing, and goes on where it was interrupted. Fashion-MNIST and MNIST come by `bayesnorm data get`.
+
+    \b
+    python -m experiments mukhoti-figure1 --preset paper --panel cifar10 --out out
+    """
+    where, chosen = fastest(device), PRESETS[preset]
+    names = panel or list(chosen.panels)
+    require_known("--panel", names, chosen.panels)
+    found: dict[str, Any] = {}
+    for name in names:
+        asked = chosen.panels[name] if network is None else replace(chosen.panels[name], network=network)
+        try:
+            found[name] = measure_panel(
+                asked, chosen, where, networks or out / "networks", out / "mukhoti_figure1" / name
+            )
+        except DataNotFoundError as error:
+            if panel:  # asked for by name
+                raise
+            print(f"{name}: left out, {error}")
+    if not found:
+        raise DataNotFoundError("no panel's images are there; `bayesnorm data get cifar10` would bring those of one.")
+    show(found, out)
+    write_numbers(out / "mukhoti_figure1.json", {"panels": found, "claims": claims(found)}, where)
+
+
+def show(found: dict[str, Any], out: Path) -> None:
+    """Print what was measured, and write its picture."""
+    print(text(found))
+    write_picture(out / "mukhoti_figure1.png", draw(found))

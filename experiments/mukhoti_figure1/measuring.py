@@ -1,0 +1,230 @@
+"""What one panel of the figure measures: networks retrained for every batch size, and one network for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+import bayesnorm as bn
+from bayesnorm.posterior import BatchNormPosterior, Posterior
+
+from ..evidence import show_progress
+from ..image_networks.asking import Asked, doubt_scores, load_asked
+from ..image_networks.datasets import load_images
+from ..image_networks.training import Plan, trained_network
+from ..pieces import measured_once
+
+DRAWS = 20
+"""Passes per prediction, as in the paper."""
+STATES = 40
+"""Batches of training images that draws are taken from."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One panel of the figure.
+
+    Args:
+        network: The network.
+        data: What it is trained on.
+        outside: What it is asked about besides.
+        paper_network: The paper's network.
+    """
+
+    network: str
+    data: str
+    outside: str
+    paper_network: str
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How much is measured.
+
+    Args:
+        panels: The panels, by name.
+        recipe: The preset of the networks' recipes.
+        epochs: Passes over the training images.
+        sizes: Batch sizes that networks are retrained for.
+        one_for_all: The one whose network also gets effective batch sizes.
+        effective: Effective batch sizes.
+        asked: Images of each kind that are predicted; None means all.
+        bound_rows: Training images that the ELBO's likelihood is estimated on.
+        bound_draws: Draws for it.
+        mean_field_epochs: Epochs of Bayes by Backprop, which starts at the trained weights.
+        dropout: Rate of the network with dropout.
+    """
+
+    panels: dict[str, Panel]
+    recipe: str
+    epochs: int
+    sizes: tuple[int, ...]
+    one_for_all: int
+    effective: tuple[int, ...]
+    asked: int | None
+    bound_rows: int
+    bound_draws: int
+    mean_field_epochs: int
+    dropout: float = 0.1
+
+
+PRESETS: dict[str, Preset] = {
+    "quick": Preset(
+        panels={"cifar10": Panel("resnet20", "cifar10", "svhn", "resnet50")},
+        recipe="quick",
+        epochs=4,
+        sizes=(32, 128, 512),
+        one_for_all=128,
+        effective=(32, 128, 512, 2048),
+        asked=300,
+        bound_rows=300,
+        bound_draws=8,
+        mean_field_epochs=2,
+    ),
+    "paper": Preset(
+        panels={
+            "cifar10": Panel("resnet18", "cifar10", "svhn", "resnet50"),
+            "fashion-mnist": Panel("resnet18", "fashion-mnist", "mnist", "resnet50"),
+            "fashion-mnist, VGG-16": Panel("vgg16", "fashion-mnist", "mnist", "vgg16"),
+        },
+        recipe="paper",
+        epochs=40,
+        sizes=(32, 128, 512, 2048),
+        one_for_all=128,
+        effective=(8, 16, 32, 64, 128, 256, 512, 1024, 2048),
+        asked=None,
+        bound_rows=5000,
+        bound_draws=40,
+        mean_field_epochs=10,
+    ),
+}
+
+
+def measure_panel(panel: Panel, preset: Preset, device: str, networks: Path, kept: Path) -> dict[str, Any]:
+    """Return what a panel shows, as plain values; each piece is kept as a file, and not measured twice.
+
+    Args:
+        panel: The panel.
+        preset: How much is measured.
+        device: Where networks run.
+        networks: Folder of the trained networks.
+        kept: Folder of the pieces.
+    """
+    plans = {size: _plan(panel, preset, batch_size=size) for size in preset.sizes}
+    common = plans[preset.one_for_all]
+    asked = load_asked(common, [panel.outside], preset.asked, device)
+    pixels, labels = load_images(panel.data, "train", common.recipe.images)
+    training = common.transform().scaled(pixels.to(device)), labels.to(device)
+
+    def network(plan: Plan, name: str) -> nn.Module:
+        show_progress(f"{panel.network} on {panel.data}: {name}")
+        return trained_network(plan, networks, f"{panel.network}_{panel.data}_{name}", device)[0]
+
+    @cache
+    def at_size(size: int) -> BatchNormPosterior:
+        return mcbn(network(plans[size], f"M{size}"), training[0], size)
+
+    def piece(name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        settings = {"panel": asdict(panel), "plan": common.described(), "asked": preset.asked}
+        return measured_once(kept / f"{name}.json", settings, measure)
+
+    retrained = {
+        str(size): piece(f"retrained_{size}", lambda size=size: _scored(at_size(size), asked))  # type: ignore[misc]
+        for size in preset.sizes
+    }
+    effective = {
+        str(size): piece(
+            f"effective_{size}",
+            lambda size=size: _scored(at_size(preset.one_for_all).at_batch_size(size), asked),  # type: ignore[misc]
+        )
+        for size in preset.effective
+    }
+    bounds = {
+        "retrained": piece("bound_retrained", lambda: _bound(at_size, training, preset, common, preset.sizes)),
+        "effective": piece(
+            "bound_effective",
+            lambda: _bound(at_size(preset.one_for_all), training, preset, common, preset.effective),
+        ),
+    }
+    others = {
+        name: piece(name.replace(" ", "_"), lambda make=make: _scored(make(), asked))  # type: ignore[misc]
+        for name, make in _others(panel, preset, common, network, training).items()
+    }
+    show_progress("")
+    return {
+        "panel": asdict(panel),
+        "recipe": asdict(common.recipe),
+        "draws": DRAWS,
+        "asked": {"inside": len(asked.x), "outside": len(asked.outside[panel.outside])},
+        "training images": len(training[0]),
+        "retrained": retrained,
+        "effective": effective,
+        "bounds": bounds,
+        "others": others,
+    }
+
+
+def mcbn(network: nn.Module, x: Tensor, size: int) -> BatchNormPosterior:
+    """Return MCBN as published."""
+    return bn.MCBN(size, states=STATES, center="batch").fit(network, x, bn.Categorical())
+
+
+def _plan(panel: Panel, preset: Preset, **changes: Any) -> Plan:
+    # The paper's learning rate, the same for all batch sizes.
+    return Plan.of(panel.network, panel.data, preset.recipe, learning_rate=0.1, epochs=preset.epochs, **changes)
+
+
+def _others(
+    panel: Panel,
+    preset: Preset,
+    common: Plan,
+    network: Callable[[Plan, str], nn.Module],
+    training: tuple[Tensor, Tensor],
+) -> dict[str, Callable[[], Posterior]]:
+    """Return what makes the other posteriors of a network with batch norm, by name."""
+    size = preset.one_for_all
+    dropout = _plan(panel, preset, batch_size=size, dropout=preset.dropout)
+
+    def with_dropout() -> tuple[nn.Module, Posterior]:
+        dropped = network(dropout, f"dropout_M{size}")
+        return dropped, bn.MCDropout().fit(dropped, likelihood=bn.Categorical())
+
+    def both() -> Posterior:
+        dropped, posterior = with_dropout()
+        return bn.combine(posterior, mcbn(dropped, training[0], size))
+
+    def mean_field() -> Posterior:
+        method = bn.BayesByBackprop(
+            epochs=preset.mean_field_epochs, batch_size=size, start="trained", prior_center="trained"
+        )
+        return method.fit(network(common, f"M{size}"), training, bn.Categorical())
+
+    return {
+        "dropout": lambda: with_dropout()[1],
+        "dropout and MCBN": both,
+        "mean field": mean_field,
+    }
+
+
+def _scored(posterior: Posterior, asked: Asked) -> dict[str, Any]:
+    return doubt_scores(lambda x: posterior.predict(x, bn.MonteCarlo(DRAWS)), asked)  # type: ignore[arg-type, return-value]
+
+
+def _bound(
+    source: Any, training: tuple[Tensor, Tensor], preset: Preset, plan: Plan, sizes: tuple[int, ...]
+) -> dict[str, Any]:
+    rows = training[0][: preset.bound_rows], training[1][: preset.bound_rows]
+    choice = bn.select_batch_size(
+        source,
+        rows,
+        batch_sizes=sizes,
+        weight_decay=plan.recipe.weight_decay,
+        train_rows=len(training[0]),
+        samples=preset.bound_draws,
+    )
+    return {"chosen": choice.batch_size, "rows": [asdict(row) for row in choice.rows]}
