@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 import bayesnorm as bn
-from bayesnorm.shift import DriftMonitor
+from bayesnorm.shift import LEVEL, DriftMonitor
 
 from .networks import CLEAN, fitted, network_input
 from .presets import Preset
 
-LEVEL = 0.05
 CLEAN_SIZES = (4, 16, 64, 256)
 STREAM_ROWS, STREAM_SEVERITY = 16, 3
 """Rows in the batches of a stream, and the severity of what begins half-way."""

@@ -44,8 +44,8 @@ class Preset:
     power: tuple[tuple[int, int], ...] = ((4, 60), (16, 60), (64, 15))
     streams: int = 4
     stream_batches: int = 60
-    simulated_batches: tuple[tuple[int, int], ...] = ((4, 250), (16, 250), (64, 250), (256, 250))
-    simulated_networks: int = 4
+    simulated_batches: tuple[tuple[int, int], ...] = ((4, 50), (16, 50), (64, 50), (256, 50))
+    simulated_networks: int = 20
     simulated_streams: int = 200
     simulated_length: int = 1000
     splits: int = 5

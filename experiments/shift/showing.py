@@ -106,7 +106,7 @@ def _same_images(rows: list[Row], of: str) -> list[Row]:
 
 def draw_over_rows(rows: list[Row], network: str | None = None) -> Axes:
     """Draw the three mean scores on corrupted images over n, of the deepest network unless another is asked for."""
-    network = network or max(row["network"] for row in rows)
+    network = network or _deepest(rows)
     own = corrupted([row for row in rows if row["network"] == network])
     counts = rows_of(own, ALL_CLASSES)
     (axes,) = panels(1, 3)
@@ -129,6 +129,11 @@ def draw_over_rows(rows: list[Row], network: str | None = None) -> Axes:
     kinds = len({row["corruption"] for row in own})
     set_figure_title(axes[0], f"{network} on CIFAR-10-C: mean over {kinds} corruptions and their severities")
     return axes[0]
+
+
+def _deepest(rows: list[Row]) -> str:
+    """Return the name of the network with the largest number in it."""
+    return str(max((row["network"] for row in rows), key=lambda name: int(name.rpartition("-")[2])))
 
 
 def draw_over_severity(rows: list[Row], count: int = SHOWN_ROWS) -> Axes:
@@ -196,7 +201,7 @@ def _rate(rows: list[Row], corruption: str, severity: int, count: int) -> float:
 
 def draw_alarms(rows: list[Row], network: str | None = None) -> Axes:
     """Draw how often `drift` rings over severity, a line for each corruption and a panel for each n."""
-    network = network or max(row["network"] for row in rows)
+    network = network or _deepest(rows)
     own = [row for row in rows if row["network"] == network and row["corruption"] != CLEAN]
     counts = sorted({row["rows"] for row in own})
     (axes,) = panels(1, len(counts))

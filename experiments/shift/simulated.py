@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import bayesnorm as bn
-from bayesnorm.shift import DriftMonitor
+from bayesnorm.shift import LEVEL, DriftMonitor
 
-from .alarms import LEVEL
 from .presets import BATCH_SIZE, Preset
 
 TRAINING_ROWS = 4096
