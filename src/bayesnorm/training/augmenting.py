@@ -72,5 +72,6 @@ class CropAndFlip:
 @functools.lru_cache(maxsize=16)
 def _affine(mean: Any, std: Any, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return the factor and the summand of every channel; kept, because a GPU waits for numbers of the host."""
-    means, stds = (torch.tensor(values, device=device).view(1, -1, 1, 1) for values in (mean, std))
-    return 1 / (255 * stds), -means / stds
+    with torch.inference_mode(False):  # they outlive the caller's
+        means, stds = (torch.tensor(values, device=device).view(1, -1, 1, 1) for values in (mean, std))
+        return 1 / (255 * stds), -means / stds

