@@ -8,7 +8,7 @@ CIFAR-10 have in common.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -80,7 +80,13 @@ _WIDE = Recipe(epochs=50, batch_size=512)
 
 # For each preset, what every network is trained by; "quick" is a look on a CPU, "paper" what results come from.
 RECIPES: dict[str, dict[str, Recipe]] = {
-    "quick": {"": _QUICK},
+    "quick": {
+        "": _QUICK,
+        # What a CPU does in a few minutes is less of a larger network; small batches let it take steps enough.
+        **dict.fromkeys(("resnet44", "resnet56", "vgg11"), replace(_QUICK, epochs=3, images=1000)),
+        **dict.fromkeys(("resnet18", "vgg16"), replace(_QUICK, epochs=2, images=512, batch_size=16)),
+        "resnet50": replace(_QUICK, epochs=2, images=256, batch_size=8, test_images=500),
+    },
     "paper": {
         "": _WIDE,
         **dict.fromkeys(("resnet20", "resnet32", "resnet44", "resnet56", "teye-resnet32"), _NARROW),

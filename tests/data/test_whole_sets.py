@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from bayesnorm.data import WHOLE_SETS, load_cifar10, load_cifar100, load_fashion_mnist, load_mnist, to_tensor
+from bayesnorm.data import WHOLE_SETS, load_cifar10, load_cifar100, load_fashion_mnist, load_mnist, load_svhn, to_tensor
 from bayesnorm.errors import BayesNormError, DataNotFoundError, FileFormatError, InputError
 
 LOADERS = {
@@ -35,12 +35,12 @@ def put(folder, name, split, count=None):
     return x, y
 
 
-def put_part(folder, split="test", name="test_first2000"):
+def put_part(folder, of="cifar10", name="test_first2000"):
     pillow = pytest.importorskip("PIL.Image", reason="needs Pillow: pip install 'bayesnorm[data]'")
-    (folder / "cifar10").mkdir(parents=True, exist_ok=True)
+    (folder / of).mkdir(parents=True, exist_ok=True)
     sheet = np.random.default_rng(3).integers(0, 256, (32, 3200, 3), dtype=np.uint8)
-    pillow.fromarray(sheet).save(folder / "cifar10" / f"{name}.webp", lossless=True)
-    np.savez(folder / "cifar10" / "labels.npz", **{name: np.arange(20) % 10})
+    pillow.fromarray(sheet).save(folder / of / f"{name}.webp", lossless=True)
+    np.savez(folder / of / "labels.npz", **{name: np.arange(20) % 10})
 
 
 @pytest.mark.parametrize("name", LOADERS)
@@ -81,6 +81,19 @@ def test_the_first_folder_decides_unless_all_images_are_wanted(small, tmp_path, 
     np.testing.assert_array_equal(load_cifar10("test", whole=True)[0], x)
     put(tmp_path / "part", "cifar10", "test")
     assert len(load_cifar10("test")[0]) == 30
+
+
+def test_svhn_may_be_a_part_too(small, data_folder):
+    with pytest.raises(DataNotFoundError, match=r"'svhn/test\.npz' or 'svhn/test_0\.webp' was not found"):
+        load_svhn()
+    put_part(data_folder, "svhn", "test_0")
+    assert len(load_svhn()[0]) == 20
+    with pytest.raises(DataNotFoundError, match=r"svhn/train\.npz"):
+        load_svhn(split="train")
+    x, y = put(data_folder, "svhn", "test")
+    images, labels = load_svhn([4, 2])
+    np.testing.assert_array_equal(images, x[[4, 2]])
+    assert labels.tolist() == y[[4, 2]].tolist()
 
 
 @pytest.mark.parametrize(
