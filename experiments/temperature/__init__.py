@@ -32,6 +32,9 @@ def main(
         Size, typer.Option(help="How much: a short look, an hour of a CPU, or all, for a GPU.")
     ] = Size.quick,
     name: Annotated[str | None, typer.Option(help="What results are called; by default as the network.")] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="Folder for networks' outputs, from which a command that was cut off goes on.")
+    ] = None,
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
@@ -41,7 +44,7 @@ def main(
     python -m experiments temperature calibrate resnet20 --preset cpu --out out
     """
     where, started = fastest(device), time.perf_counter()
-    found = measure(part, network, weights, PRESETS[preset], where)
+    found = measure(part, network, weights, PRESETS[preset], where, keep)
     print(text(found))
     head = {"network": name or network, "preset": asdict(PRESETS[preset])}
     seconds = round(time.perf_counter() - started)

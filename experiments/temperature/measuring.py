@@ -94,31 +94,35 @@ class TestImages:
         return cls(pixels[:most], to_network_input(pixels[:most]).to(device), torch.as_tensor(labels[:most]))
 
 
-def measure(part: Part, name: str, weights: Path | None, preset: Preset, device: str) -> dict[str, list[Row]]:
+def measure(
+    part: Part, name: str, weights: Path | None, preset: Preset, device: str, keep: Path | None = None
+) -> dict[str, list[Row]]:
     """Return rows of `calibrate`, or of temperatures that listen to doubt and of these on corrupted images."""
     network = trained_network(name, weights).to(device)
-    posterior = fitted(network, to_network_input(load_cifar10("train", TRAINING_IMAGES)[0]).to(device))
+    posterior = fitted(network, to_network_input(load_cifar10("train", TRAINING_IMAGES)[0]).to(device), keep)
     if part is Part.calibrate:
-        return {"rows": _judge_calibrate(posterior, TestImages.first(preset.images[0], device), preset)}
-    return _judge_doubt(posterior, TestImages.first(preset.images[1], device), preset)
+        return {"rows": _judge_calibrate(posterior, TestImages.first(preset.images[0], device), preset, keep)}
+    return _judge_doubt(posterior, TestImages.first(preset.images[1], device), preset, keep)
 
 
-def _judge_calibrate(posterior: BatchNormPosterior, images: TestImages, preset: Preset) -> list[Row]:
+def _judge_calibrate(posterior: BatchNormPosterior, images: TestImages, preset: Preset, keep: Path | None) -> list[Row]:
     rows = []
     for layers, drawn in _at_layers(posterior, preset.layers[0]):
-        asked = remembered(drawn, images.x)
+        asked = remembered(drawn, images.x, keep)
         for validation in preset.validation[0]:
             judged = judge(choosers(*asked), images.labels, validation, preset.folds)
             rows += _rows(judged, layers, validation, len(images.labels))
     return rows
 
 
-def _judge_doubt(posterior: BatchNormPosterior, images: TestImages, preset: Preset) -> dict[str, list[Row]]:
+def _judge_doubt(
+    posterior: BatchNormPosterior, images: TestImages, preset: Preset, keep: Path | None
+) -> dict[str, list[Row]]:
     rows, labels, listening = [], images.labels, []
     first = min(CHOOSING, len(labels) - preset.corrupted)
     later = slice(first, first + preset.corrupted)
     for layers, drawn in _at_layers(posterior, preset.layers[1]):
-        logits, doubt = _doubt(drawn, images.x, preset.draws)
+        logits, doubt = _doubt(drawn, images.x, preset.draws, keep)
         for validation in preset.validation[1]:
             if validation < len(labels):
                 judged = judge_doubt(logits, labels, doubt, validation, preset.folds)
@@ -129,7 +133,7 @@ def _judge_doubt(posterior: BatchNormPosterior, images: TestImages, preset: Pres
         for severity in preset.severities:
             x = to_network_input(corrupt(images.pixels[later], corruption, severity)).to(images.x.device)
             for layers, drawn, forms in listening:
-                logits, doubt = _doubt(drawn, x, preset.draws)
+                logits, doubt = _doubt(drawn, x, preset.draws, keep)
                 nll = {
                     name: round(float(form.nll(logits, labels[later], doubt).mean()), 5) for name, form in forms.items()
                 }
@@ -146,9 +150,9 @@ def _at_layers(
         yield count, posterior if count is None else posterior.at_layers(count)
 
 
-def _doubt(posterior: BatchNormPosterior, x: Tensor, draws: int) -> tuple[Tensor, Tensor]:
+def _doubt(posterior: BatchNormPosterior, x: Tensor, draws: int, keep: Path | None) -> tuple[Tensor, Tensor]:
     """Return the network's own logits in double precision, and the log-variances under draws."""
-    point, drawn = remembered(posterior, x)
+    point, drawn = remembered(posterior, x, keep)
     rows = torch.arange(len(x))
     f = bn.MonteCarlo(draws).outputs(drawn, rows)
     return point.executable.point(rows).double().cpu(), log_variance(f).cpu()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 import bayesnorm as bn
 from bayesnorm.cli.usage import UsageError
-from bayesnorm.files import read_tensors
+from bayesnorm.files import read_tensors, write_bytes
 from bayesnorm.nets import load_cifar_resnet
 from bayesnorm.network import State
 from bayesnorm.posterior import BatchNormPosterior, PointPosterior
@@ -55,11 +58,13 @@ class Remembering:
     Args:
         executable: Runs the network.
         images: All images, as the network takes them.
+        folder: Where outputs are kept for the next time; None forgets them.
     """
 
-    def __init__(self, executable: Any, images: Tensor) -> None:
-        self.executable, self.images = executable, images
-        self.kept: dict[int, Tensor] = {}  # outputs of all images by what was drawn, (draws, images, *out)
+    def __init__(self, executable: Any, images: Tensor, folder: Path | None = None) -> None:
+        self.executable, self.images, self.folder = executable, images, folder
+        self.kept: dict[str, Tensor] = {}  # outputs of all images by what was drawn, (draws, images, *out)
+        self.given = "" if folder is None else digest({**executable.model.state_dict(), "images": images})
 
     @property
     def device(self) -> torch.device:
@@ -72,25 +77,50 @@ class Remembering:
 
     def point(self, rows: Tensor) -> Tensor:
         """Return the outputs of the network as it is for these images."""
-        if 0 not in self.kept:
-            self.kept[0] = torch.cat([self.executable.point(part) for part in self.images.split(ROWS)])
-        return self.kept[0][rows.to(self.device)]
+        return self._remembered("point", lambda x: self.executable.point(x)[None])[0, rows.to(self.device)]
 
     def run(self, states: State, rows: Tensor, **options: Any) -> Tensor:
         """Return the outputs under n states for these images."""
-        key = hash(tuple(tensor.cpu().numpy().tobytes() for tensor in states.values()))
+        found = self._remembered(digest(states), lambda x: self.executable.run(states, x, **options))
+        return found[:, rows.to(self.device)]
+
+    def _remembered(self, key: str, run: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return outputs of all images, (draws, images, *out)."""
+        path = None if self.folder is None else self.folder / f"{self.given}_{key}.safetensors"
+        if key not in self.kept and path is not None and path.exists():
+            self.kept[key] = read_tensors(path)[0]["outputs"].to(self.device)
         if key not in self.kept:
-            parts = [self.executable.run(states, part, **options) for part in self.images.split(ROWS)]
-            self.kept[key] = torch.cat(parts, 1)
-        return self.kept[key][:, rows.to(self.device)]
+            self.kept[key] = torch.cat([run(part) for part in self.images.split(ROWS)], 1)
+            if path is not None:
+                write_bytes(path, to_bytes({"outputs": self.kept[key].contiguous().cpu()}))
+        return self.kept[key]
 
 
-def remembered(posterior: BatchNormPosterior, images: Tensor) -> tuple[PointPosterior, BatchNormPosterior]:
+def digest(tensors: Mapping[str, Tensor]) -> str:
+    """Return some letters that stand for these tensors."""
+    found = hashlib.sha256()
+    for name, tensor in tensors.items():
+        found.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
+    return found.hexdigest()[:16]
+
+
+def remembered(
+    posterior: BatchNormPosterior, images: Tensor, folder: Path | None = None
+) -> tuple[PointPosterior, BatchNormPosterior]:
     """Return the network without doubt, and the posterior, as they are asked about images by number."""
-    executable: Any = Remembering(posterior.executable, images)
+    executable: Any = Remembering(posterior.executable, images, folder)
     return PointPosterior(executable, posterior.likelihood), dataclasses.replace(posterior, executable=executable)
 
 
-def fitted(network: nn.Module, training: Tensor) -> BatchNormPosterior:
-    """Return MCBN fitted on training images."""
-    return bn.MCBN(BATCH_SIZE).fit(network, training, bn.Categorical())
+def fitted(network: nn.Module, training: Tensor, folder: Path | None = None) -> BatchNormPosterior:
+    """Return MCBN fitted on training images, now or before."""
+    path = None if folder is None else folder / f"{digest(network.state_dict())}.bayesnorm"
+    if path is not None and path.exists():
+        posterior = bn.load(path, network)
+        assert isinstance(posterior, BatchNormPosterior)
+        return posterior
+    posterior = bn.MCBN(BATCH_SIZE).fit(network, training, bn.Categorical())
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        posterior.save(path)
+    return posterior

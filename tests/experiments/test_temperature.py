@@ -61,7 +61,9 @@ def test_from_the_command(experiments, monkeypatch, tmp_path):
     monkeypatch.setattr(measuring, "load_cifar10", images)
     short = replace(measuring.PRESETS["quick"], images=(24, 24), validation=((8,), (8,)), corrupted=8, folds=2)
     monkeypatch.setitem(measuring.PRESETS, "quick", short)
-    monkeypatch.setattr(measuring, "fitted", lambda network, x: bn.MCBN(8, states=8).fit(network, x, bn.Categorical()))
+    monkeypatch.setattr(
+        measuring, "fitted", lambda network, x, keep: bn.MCBN(8, states=8).fit(network, x, bn.Categorical())
+    )
     save_file(CifarResNet(20).state_dict(), tmp_path / "own.safetensors")
     given = ("resnet20", "--weights", tmp_path / "own.safetensors", "--name", "own", "--out", tmp_path)
     for part, method in (("calibrate", CALIBRATE), ("doubt", "doubt, guarded")):
