@@ -69,7 +69,7 @@ class Part(StrEnum):
     doubt = "doubt"
 
 
-_VALIDATION = ((500, 1000), (500, 1000, 5000))
+_VALIDATION = ((500, 1000), (200, 500, 1000, 5000))
 _ALL = tuple(CORRUPTIONS)
 
 PRESETS = {
@@ -155,7 +155,7 @@ def _doubt(posterior: BatchNormPosterior, x: Tensor, draws: int, keep: Path | No
     point, drawn = remembered(posterior, x, keep)
     rows = torch.arange(len(x))
     f = bn.MonteCarlo(draws).outputs(drawn, rows)
-    return point.executable.point(rows).double().cpu(), log_variance(f).cpu()
+    return point.executable.point(rows).double().cpu(), log_variance(f.double(), f.new_full((draws,), 1 / draws)).cpu()
 
 
 def _rows(judged: dict[str, Judged], layers: int | None, validation: int, images: int) -> list[Row]:

@@ -4,6 +4,7 @@ from .engines import Delta as Delta, Engine as Engine, MonteCarlo as MonteCarlo,
 from .errors import BayesNormError as BayesNormError, BayesNormWarning as BayesNormWarning
 from .likelihoods import (
     Categorical as Categorical,
+    DoubtfulCategorical as DoubtfulCategorical,
     Gaussian as Gaussian,
     HeteroscedasticGaussian as HeteroscedasticGaussian,
     HeteroscedasticLaplace as HeteroscedasticLaplace,

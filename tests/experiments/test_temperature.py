@@ -66,7 +66,7 @@ def test_from_the_command(experiments, monkeypatch, tmp_path):
     )
     save_file(CifarResNet(20).state_dict(), tmp_path / "own.safetensors")
     given = ("resnet20", "--weights", tmp_path / "own.safetensors", "--name", "own", "--out", tmp_path)
-    for part, method in (("calibrate", CALIBRATE), ("doubt", "doubt, guarded")):
+    for part, method in (("calibrate", CALIBRATE), ("doubt", "rising, guarded")):
         ended = experiments("temperature", part, *given)
         assert ended.code == 0, ended.err
         found = json.loads((tmp_path / f"temperature_{part}_own.json").read_text())

@@ -6,6 +6,7 @@ from .base import (
     require_likelihood as require_likelihood,
 )
 from .categorical import Categorical as Categorical
+from .doubtful_categorical import DoubtfulCategorical as DoubtfulCategorical
 from .gaussian import Gaussian as Gaussian
 from .heteroscedastic import (
     HeteroscedasticGaussian as HeteroscedasticGaussian,

@@ -25,12 +25,13 @@ from torch import Tensor
 from ..arguments import as_number, require_number, require_positive, require_seed, require_whole
 from ..engines import MonteCarlo
 from ..errors import BayesNormError, NotFiniteError
-from ..likelihoods import Gaussian, Likelihood
+from ..likelihoods import Categorical, DoubtfulCategorical, Gaussian, Likelihood
 from ..likelihoods.classes import ClassTargets
 from ..likelihoods.real_targets import FixedScale
 from ..likelihoods.scales import require_moderate
 from ..network import Executable
 from ..posterior import Posterior, effective_batch_size, resized
+from .listening import better_beyond_chance, listening
 from .scored_outputs import REFINEMENTS, Between, Case, Score, ScoredOutputs, require_scorable
 
 P = TypeVar("P", bound=Posterior)
@@ -40,6 +41,9 @@ LARGEST_LOG2_BATCH_SIZE = 12
 
 # One standard error would do for a size that was named beforehand; this is for the best of some ten.
 EVIDENCE = 2.0
+
+# Share of the evidence that is enough for a temperature that rises with doubt: one form, named beforehand.
+SLOPE_SHARE = 0.5
 
 
 def calibrate(
@@ -61,8 +65,9 @@ def calibrate(
 
     Never worse on that data, at the same draws, than the posterior it started from, unless you say where to look.
 
-    Of classes, where both numbers are open, an M' has to prove itself: the temperature alone is chosen (at M' = 4096)
-    unless another M' is better beyond the rows' chance.
+    Of classes, where both numbers are open, doubt has to prove itself: the temperature alone is chosen (at M' = 4096)
+    unless another M' is better beyond the rows' chance; and that temperature is the same for all rows unless one that
+    rises with doubt (`DoubtfulCategorical`) is.
 
     Args:
         posterior: Any posterior; one without an effective batch size only gets its noise chosen.
@@ -80,8 +85,9 @@ def calibrate(
         groups: For a posterior over stacked networks, a number for each network: those with the same number, such as
             the folds of one data set, get one noise and one batch size between them, every network counting the same.
             The likelihood is one with a noise for each network, `Gaussian(precision=[...], axis=0, missing=True)`.
-        evidence: For a classifier, by how many standard errors of the rows' differences an M' has to be better than the
-            temperature alone; 0 takes the one that scores best.
+        evidence: For a classifier, by how many standard errors of the rows' differences doubt has to be better than a
+            temperature alone, half as many for a temperature that rises with it; 0 takes the M' that scores best, and
+            one temperature for all rows.
         refinements: Golden-section steps in the search for the noise; 8 are enough to compare networks by their scores.
         seed: Same seed, same choice.
     """
@@ -93,6 +99,8 @@ def calibrate(
         power = 2 if isinstance(posterior.likelihood, Gaussian) else 1
         require_moderate("noise", noise, torch.promote_types(cases[0][1].dtype, torch.float32), power=power)
     MonteCarlo(posterior.default_samples if samples is None else samples)
+    if noise is True and sizes is True and isinstance(posterior.likelihood, DoubtfulCategorical):
+        posterior = posterior.with_likelihood(posterior.likelihood.plain)  # whether it should listen is asked anew
     search = _Search(posterior, samples, score, noise, refinements, require_seed(seed), _groups(groups))
     search.require_groups()
     require_scorable(cases, posterior.likelihood, score, seed)
@@ -109,7 +117,9 @@ def calibrate(
         found += [search.at(cases, torch.full(search.shape, given, dtype=torch.float64)) for given in sizes]
     elif size is not None and sizes:
         looked = _over_batch_sizes(lambda log_size: search.tried_at(cases, 2**log_size), search.shape)
-        found = [_guarded([*found, *looked], evidence)] if search.guarded and evidence else [*found, *looked]
+        if search.guarded and evidence:
+            return search.listening(cases, _guarded([*found, *looked], evidence), evidence)
+        found += looked
     if not found:
         return posterior
     return search.chosen(found)
@@ -207,6 +217,15 @@ class _Search:
             found = found.with_likelihood(found.likelihood.with_noise(noise))
         return found if size is None else resized(found, float(size) if self.groups is None else size)
 
+    def listening(self, cases: Sequence[Case], candidate: _Candidate, evidence: float) -> Any:
+        """Give the posterior what a candidate has, and a temperature that listens to doubt where that is proven."""
+        found = self.chosen([candidate])
+        if type(found.likelihood) is not Categorical:
+            return found
+        size: Any = effective_batch_size(found)
+        sized = [(resized(case, size), *rest) for case, *rest in cases]
+        return found.with_likelihood(listening(self._scored(sized), found.likelihood, SLOPE_SHARE * evidence))
+
     def _taken(self, values: Sequence[Tensor | None], best: Tensor, start: Any) -> Tensor | None:
         """The best candidate's number, or for each network that of its group's best; None where all is to stay.
 
@@ -258,9 +277,7 @@ def _guarded(candidates: Sequence[_Candidate], evidence: float) -> _Candidate:
     )
     if best.rows is None or calmest.rows is None:  # of those without finite outputs there are no rows
         return best
-    gain = calmest.rows - best.rows
-    beyond = len(gain) > 1 and float(gain.mean()) > evidence * float(gain.std()) / math.sqrt(len(gain))
-    return best if beyond else calmest
+    return best if better_beyond_chance(calmest.rows, best.rows, evidence) else calmest
 
 
 def require_noise(noise: Any) -> bool | Between:
