@@ -69,7 +69,7 @@ class Remembering:
     @property
     def device(self) -> torch.device:
         """Where the network is."""
-        return self.executable.device
+        return self.images.device
 
     def input(self, rows: Any, name: str = "x") -> Any:
         """Return numbers of images as they are."""

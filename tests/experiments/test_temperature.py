@@ -13,7 +13,7 @@ import bayesnorm as bn
 from bayesnorm.nets import CifarResNet
 from experiments.temperature import measuring
 from experiments.temperature.judging import CALIBRATE, CONSTANT, Judged, folds
-from experiments.temperature.networks import remembered
+from experiments.temperature.networks import fitted, remembered
 
 
 def test_folds_choose_and_judge_apart():
@@ -50,6 +50,19 @@ def test_what_is_remembered_is_what_would_be_computed():
     y = torch.arange(30) % 4
     choices = [bn.calibrate(each, rows, y).likelihood for each, rows in ((drawn, torch.arange(30)), (posterior, x))]
     assert choices[0].temperature == pytest.approx(choices[1].temperature, rel=1e-3)
+
+
+def test_what_is_kept_is_not_computed_again(tmp_path):
+    model = nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 4)).eval()
+    x, rows = torch.randn(80, 3, generator=torch.Generator().manual_seed(0)), torch.arange(80)
+    first, second = (fitted(model, x, tmp_path) for _ in range(2))
+    assert len(list(tmp_path.glob("*.bayesnorm"))) == 1
+    (_, drawn), (_, again) = (remembered(each, x, tmp_path) for each in (first, second))
+    expected = drawn.predict(rows).probs
+    again.executable.executable = None  # nothing is left to run
+    torch.testing.assert_close(again.predict(rows).probs, expected)
+    (_, other) = remembered(first, x + 1, tmp_path)
+    assert not torch.equal(other.predict(rows).probs, expected)
 
 
 def images(split, rows=None):
