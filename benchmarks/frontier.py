@@ -68,7 +68,7 @@ def frontier(device: str, draws: int, digits: int) -> list[dict]:
     for label, layers in CHOICES.items():
         posterior = joint.at_layers(layers)
         chosen = bn.calibrate(posterior, *validation, noise=False, samples=draws)
-        both = bn.calibrate(posterior, *validation, samples=draws)
+        both = bn.calibrate(posterior, *validation, samples=draws, evidence=0)
         scores = scored(chosen.predict(test[0], engine), test[1], chosen.predict(svhn, engine))
         rows.append(
             {

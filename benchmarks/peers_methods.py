@@ -162,7 +162,8 @@ def mcbn(size: int, center: Any = "running", last: int | None = None, at: float 
         if "calibrate" in extra:
             rows, samples = extra["calibrate"]
             x, y = (values[:rows] for values in task.validation)
-            posterior = bn.calibrate(posterior, x, y, samples=samples, score="pll" if task.y_std else "nll")
+            score: Any = "pll" if task.y_std else "nll"
+            posterior = bn.calibrate(posterior, x, y, samples=samples, score=score, evidence=0)
             noise = 1 / posterior.likelihood.precision if task.y_std else posterior.likelihood.temperature
             note = f"M' = {posterior.batch_size:.3g}, noise {noise:.3g}"
         return Fitted(lambda x: (engine.outputs(posterior, x), torch.zeros(())), noise, note)
