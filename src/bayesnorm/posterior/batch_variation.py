@@ -23,6 +23,8 @@ NO_WIDTH = 1e-6
 PRIOR_PAIRS = 2
 # Most batches whose products with one another are taken: memory grows with their square, time with their cube.
 MOST_PAIRED = 512
+# Rows up to which batches behave as no larger ones do.
+ALONE = 2
 # Batches that the skewness of a gamma distribution counts for, beside those that were seen.
 PRIOR_BATCHES = 64
 
@@ -148,13 +150,19 @@ def _log_moments(distances: Tensor) -> Tensor:
 
 
 def _smoothed(logs: Tensor, sizes: Sequence[int], counts: Sequence[int]) -> Tensor:
-    """Return what distances at a size are like, helped by the sizes beside it, which have more or as many batches."""
+    """Return what distances at a size are like, helped by the sizes beside it, which have more or as many batches.
+
+    One or two rows neither help nor are helped: two rows of a dense layer, normalised by themselves, are 1 and -1.
+    """
     smooth = logs.clone()
     for i in range(1, len(sizes) - 1):
-        share = math.log(sizes[i] / sizes[i - 1]) / math.log(sizes[i + 1] / sizes[i - 1])
-        between = torch.lerp(logs[i - 1], logs[i + 1], share)
-        own = counts[i] / (counts[i] + min(counts[i - 1], counts[i + 1]))
-        seen = (logs[i - 1 : i + 2, :, 1] > 0).all(0)[:, None]
+        if sizes[i] <= ALONE:
+            continue
+        low = i - 1 if sizes[i - 1] > ALONE else i + 1
+        share = math.log(sizes[i] / sizes[low]) / math.log(sizes[i + 1] / sizes[low]) if low < i else 1.0
+        between = torch.lerp(logs[low], logs[i + 1], share)
+        own = counts[i] / (counts[i] + min(counts[low], counts[i + 1]))
+        seen = (logs[[low, i, i + 1], :, 1] > 0).all(0)[:, None]
         smooth[i] = torch.where(seen, torch.lerp(between, logs[i], own), logs[i])
     return smooth
 
