@@ -216,7 +216,7 @@ def draw(rows: list[dict[str, Any]]) -> Axes:
             ax.minorticks_off()
             ax.set(xlabel="training images", ylabel=f"{doubt} (nats)", title=f"{method}: {NAMES[doubt]} doubt")
             ax.set_ylim(bottom=0)
-            ax.legend(frameon=False, fontsize="small")
+            style.legend_below(ax, 3)
     set_figure_title(
         axes[0][0], "Epistemic doubt should fall with more data and rise on other data, aleatoric doubt not"
     )

@@ -93,6 +93,6 @@ def draw(found: dict[str, Any]) -> Axes:
             ylabel="share of images",
             ylim=(0, 1),
         )
-        ax.legend(frameon=False, fontsize="small", loc="lower right")
+        style.legend_below(ax, 3)
     set_figure_title(axes[0], "Known images should rise early, strange ones late")
     return axes[0]

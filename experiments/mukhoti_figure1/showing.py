@@ -144,7 +144,7 @@ def draw(found: dict[str, Any]) -> Axes:
             ax.set_xticks(every, [str(size) for size in every])
             ax.minorticks_off()
             ax.set(xlabel="batch size M", title=f"{name}, outside {outside}")
-            ax.legend(frameon=False, fontsize="x-small")
+            style.legend_below(ax, 1)
         size_of_doubt.set_yscale("log")
         size_of_doubt.set_ylabel("mutual information (nats)")
         ranking.set_ylabel("AUROC, outside against inside")
