@@ -74,6 +74,22 @@ def test_a_temperature_that_rises_with_doubt_is_found(posterior):
     assert type(bn.calibrate(posterior, x, y, evidence=50, **options).likelihood) is bn.Categorical
 
 
+@pytest.mark.parametrize("shape", [(1,), ()], ids=["one output", "no axis of outputs"])
+def test_a_binary_classifier_may_listen(posterior, shape):
+    model = nn.Sequential(*posterior.model[:3], nn.Linear(8, 1), nn.Unflatten(1, shape) if shape else nn.Flatten(0))
+    model[3].weight.data, model[3].bias.data = 3 * noise(1, 8, seed=8), noise(1, seed=9)
+    x = noise(400, 3, seed=7)
+    binary = bn.MCBN(batch_size=16, states=32).fit(model.eval(), x, bn.Categorical())
+    doubt = bn.MonteCarlo(32).outputs(binary, x).reshape(32, 400).var(0).log()
+    z = ((doubt - doubt.mean()) / doubt.std()).clamp(0, 2)
+    y = torch.bernoulli(
+        torch.sigmoid(binary.executable.point(x).reshape(400) * torch.exp(-1.5 * z)),
+        generator=torch.Generator().manual_seed(7),
+    ).long()
+    found = bn.calibrate(binary, x, y, samples=8, refinements=2).likelihood
+    assert isinstance(found, bn.DoubtfulCategorical)
+
+
 def test_named_sizes_are_taken_by_their_score(posterior):
     x = noise(60, 3, seed=3)
     y = labels(posterior.executable.point(x), seed=4)

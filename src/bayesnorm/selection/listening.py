@@ -48,7 +48,8 @@ def better_beyond_chance(simple: Tensor, other: Tensor, evidence: float) -> bool
 @torch.enable_grad()
 def _fitted(scored: ScoredOutputs, likelihood: Categorical) -> DoubtfulCategorical | None:
     """Find temperature and slope with the least score; None where there is no doubt, or where it should not rise."""
-    doubts = [log_variance(f, f.new_full((len(f),), 1 / len(f))) for f in scored.outputs]
+    outputs = [f if f.dim() > 2 else f.unsqueeze(-1) for f in scored.outputs]  # a binary classifier's may lack an axis
+    doubts = [log_variance(f, f.new_full((len(f),), 1 / len(f))) for f in outputs]
     each = torch.cat([doubt.flatten() for doubt in doubts]).double()
     if len(each) < 2 or not bool(torch.isfinite(each).all()) or not float(each.std()) > 0:
         return None
@@ -60,7 +61,7 @@ def _fitted(scored: ScoredOutputs, likelihood: Categorical) -> DoubtfulCategoric
     def loss() -> Tensor:
         optimiser.zero_grad()
         parts = []
-        for f, z, y in zip(scored.outputs, known, scored.targets, strict=True):
+        for f, z, y in zip(outputs, known, scored.targets, strict=True):
             level, slope = parameters.to(f)
             log_probs = likelihood.log_probs(f, (level + slope * z).exp())
             parts.append(score_points(ClassificationPredictive(log_probs, None, likelihood.ignore_index), y, None))
@@ -72,7 +73,7 @@ def _fitted(scored: ScoredOutputs, likelihood: Categorical) -> DoubtfulCategoric
 
     optimiser.step(loss)
     level, slope = parameters.tolist()
-    low, high = (float(end) for end in likelihood.noise_range(scored.outputs[0], scored.targets[0]))
+    low, high = (float(end) for end in likelihood.noise_range(outputs[0], scored.targets[0]))
     if not (slope > 0 and low <= math.exp(level) <= high):
         return None
     return DoubtfulCategorical(
