@@ -239,7 +239,7 @@ class Chooser:
             start = resized(start, size)
         by_score = sized and wanted == "score"
         if cases and (self.noise or by_score):
-            # Few training rows, and a network for each fold: there doubt pays more often than a few rows can prove.
+            # Whether evidence should be asked for is known of images only, not of networks with few training rows.
             start = calibrate(
                 start,
                 folds=folds,
