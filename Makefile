@@ -69,7 +69,7 @@ bench-inference: .venv/.installed ## Time and exactness of every way of predicti
 .venv-peers/.installed: pyproject.toml benchmarks/peers_requirements.txt
 	$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/pip --disable-pip-version-check -q install -r benchmarks/peers_requirements.txt
-	.venv-peers/bin/pip --disable-pip-version-check -q install -c constraints.txt -e ".[data]"
+	.venv-peers/bin/pip --disable-pip-version-check -q install -c constraints.txt -e ".[data,cli]"
 	@touch $@
 
 bench-peers: .venv-peers/.installed ## Beside torch-uncertainty and laplace-torch: cost, scores, what each can run

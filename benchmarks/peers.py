@@ -1,7 +1,8 @@
-"""The same work with bayesnorm and with its peers, side by side: torch-uncertainty's MCBatchNorm and laplace-torch.
+"""The same work with bayesnorm and with its peers: torch-uncertainty's MCBatchNorm and ABNN, and laplace-torch.
 
     make bench-peers                                # all of it, some minutes on two cores
-    make bench-peers ARGS="--images 100 --draws 8"  # a quick look
+    make bench-peers ARGS="--images 100 --draws 8 --out out/peers.json"   # a quick look
+    make bench-peers ARGS="--only laplace --predictions out/peers"  # some again; the file's other rows stay
 
 Two jobs: the trained ResNet-32 on CIFAR-10, and the MCBN paper's 50-50 perceptron on Boston housing, trained here (one
 thread). Then what each library can run at all (`peers_probes.py`). Each method is measured in a process of its own:
@@ -13,6 +14,8 @@ thread). Then what each library can run at all (`peers_probes.py`). Each method 
   takes fewer of both). For the perceptron RMSE and NLL in the target's units, mean over splits: `NLL` with noise from
   training rows (their mean squared error, or the library's own estimate), `NLL+T` with noise fitted on validation rows.
 - `(val)`: the method itself chose something on validation rows, so that its NLL stands beside the others' NLL+T.
+- `--predictions`: class probabilities of the ResNet-32's validation and test images go to that folder, method by
+  method, for `python -m experiments teye-table2`; not those of methods that chose something on validation rows.
 """
 
 from __future__ import annotations
@@ -37,15 +40,17 @@ from torch import Tensor
 
 from bayesnorm.cli.versions import cpu_name
 from benchmarks.peers_libraries import LIBRARIES, import_peers
-from benchmarks.peers_methods import METHODS, Method, Outputs, Task, boston, cifar, point
+from benchmarks.peers_methods import METHODS, Method, Outputs, Task, boston, cifar, point, test_starts
 from benchmarks.peers_probes import probe_table
 from experiments.measuring import timed, with_added_mib
+from experiments.teye_table2.peers import write_predictions
 
 PACKAGES = (*LIBRARIES, "torch", "torchvision", "numpy", "curvlinops-for-pytorch")
 
 
-def measure(task: Task, method: Method, chosen: bool, options: Options) -> dict[str, Any]:
-    """Return cost and scores of one method on one task; `chosen`: it has had its noise from validation rows."""
+def measure(task: Task, label: str, method: Method, options: Options) -> dict[str, Any]:
+    """Return cost and scores of one method on one task, and write its predictions where they are asked for."""
+    chosen = "val)" in label  # it has had its noise from validation rows
 
     def over(x: Tensor, done: Any = None) -> Outputs:
         f, variance = zip(*(done or map(fitted.predict, x.split(options.batch))), strict=True)
@@ -61,9 +66,39 @@ def measure(task: Task, method: Method, chosen: bool, options: Options) -> dict[
     test, noise = over(task.test[0], done=[outputs for _, _, outputs in turns[: len(batches)]]), fitted.noise
     if noise is None:
         noise = 1.0 if task.y_std is None else (over(task.train[0])[0].mean(0) - task.train[1]).square().mean()
-    best = noise if chosen else task.best_noise(over(task.validation[0]), task.validation[1])
+    best = noise
+    if not chosen:
+        validation = over(task.validation[0])
+        best = task.best_noise(validation, task.validation[1])
+        if options.predictions and task.y_std is None:
+            probs = torch.cat([task.predictive(outputs, noise).probs for outputs in (validation, test)])
+            numbers = torch.cat([torch.arange(options.images) + start for start in test_starts(options)])
+            told = {"method": label, "passes": many / one, "versions": versions()}
+            write_predictions(Path(options.predictions), task.model, numbers, probs, told)
     cost = {"passes": many / one, "fit_s": fit_s, "fit_mib": fit_mib, "mib": mib, "pass_ms": 1000 * one}
     return cost | task.scores(test, noise) | {"nll_fitted": task.scores(test, best)["nll"], "note": fitted.note}
+
+
+def versions() -> dict[str, str]:
+    """Return the releases of all that takes part."""
+    return {name: importlib.metadata.version(name) for name in PACKAGES}
+
+
+def kept_report(options: Options) -> dict[str, Any]:
+    """Return the report of which a run of `--only` some keeps the other rows; refuse rows of other releases."""
+    path = Path(options.out)
+    if not options.only or not path.exists():
+        return {}
+    kept, now = json.loads(path.read_text()), versions()
+    for network in METHODS:
+        for label in (row["method"] for row in kept[network] if options.only not in row["method"]):
+            for name in ("torch", *(library for library in LIBRARIES if label.startswith(library))):
+                if kept["versions"][name] != now[name]:
+                    raise SystemExit(
+                        f"--only: {label} in {path} is of {name} {kept['versions'][name]}, and {now[name]} is here; "
+                        "all of them, or another --out, would work."
+                    )
+    return kept
 
 
 def worker(options: Options, module: str, *arguments: str) -> Any:
@@ -89,7 +124,7 @@ def work(options: Options, scratch: str, network: str, label: str, out: str) -> 
     if label.startswith(LIBRARIES[1:]):
         import_peers()  # counts neither in time nor in memory
     try:
-        rows = [measure(task, METHODS[network][label], "val)" in label, options) for task in tasks]
+        rows = [measure(task, label, METHODS[network][label], options) for task in tasks]
         means = {name: statistics.mean(row[name] for row in rows) for name in rows[0] if name != "note"}
         found = means | {"note": rows[0]["note"] if len(rows) == 1 else ""}
     except Exception as error:
@@ -116,14 +151,15 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=125, help="rows per prediction")
     parser.add_argument("--splits", type=int, default=5, help="train/test splits of the perceptron's data")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--only", default="", help="only methods whose name holds this")
+    parser.add_argument("--only", default="", help="only methods whose name holds this; --out keeps the others' rows")
+    parser.add_argument("--predictions", default="", help="folder for predictions of images")
     parser.add_argument("--out", default="results/peers.json")
     parser.add_argument("work", nargs="*", help=SUPPRESS)
     options = parser.parse_args()
     if options.work:
         return work(options, *options.work)
-    began, named = time.perf_counter(), sys.argv[1:]
-    report: dict[str, Any] = {
+    began, named, kept = time.perf_counter(), sys.argv[1:], kept_report(options)
+    run: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": " ".join(["python -m benchmarks.peers", *named]),
         "hardware": {
@@ -133,23 +169,30 @@ def main() -> None:
             "load": os.getloadavg()[0],
         },
         "python": platform.python_version(),
-        "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
     }
-    print(", ".join(f"{name} {value}" for part in ("versions", "hardware") for name, value in report[part].items()))
+    report = {**(kept or run), "versions": versions()}
+    told = report["versions"] | run["hardware"]
+    print(", ".join(f"{name} {value}" for name, value in told.items()))
     with tempfile.TemporaryDirectory() as options.scratch:
         for network, title in (("cifar", "ResNet-32, CIFAR-10"), ("boston", "50-50 perceptron, Boston housing")):
-            rows = report[network] = []
+            rows: list[dict[str, Any]] = []
             print(f"\n{title}: {options.draws} draws, {options.batch} rows per prediction\n{line({}, network)}")
             for label in METHODS[network]:
                 if options.only in label:
                     rows.append(worker(options, "peers", *named, options.scratch, network, label))
+                    rows[-1] |= {"run": run} if kept else {}
                     print(line(rows[-1], network), flush=True)
+                else:
+                    rows.extend(row for row in kept.get(network, ()) if row["method"] == label)
+            report[network] = rows
         report["probes"] = {name: worker(options, "peers_probes", name) for name in LIBRARIES}
     print("\n" + probe_table(report["probes"]))
-    report["minutes"] = round((time.perf_counter() - began) / 60, 2)
+    minutes = round((time.perf_counter() - began) / 60, 2)
+    if not kept:
+        report["minutes"] = minutes
     Path(options.out).parent.mkdir(parents=True, exist_ok=True)
     Path(options.out).write_text(json.dumps(report, indent=2) + "\n")
-    print(f"\n{report['minutes']} minutes; {options.out}")
+    print(f"\n{minutes} minutes; {options.out}")
 
 
 if __name__ == "__main__":

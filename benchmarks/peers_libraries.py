@@ -20,8 +20,8 @@ OPERATORS = torch.library.Library("torchvision", "FRAGMENT")
 
 
 @functools.cache
-def import_peers() -> tuple[Any, Any]:
-    """Return the classes MCBatchNorm and Laplace.
+def import_peers() -> tuple[Any, Any, Any]:
+    """Return the classes MCBatchNorm, Laplace and ABNN.
 
     Where torchvision's own operators do not load, naming two of them lets it import.
     """
@@ -32,8 +32,9 @@ def import_peers() -> tuple[Any, Any]:
             OPERATORS.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     from laplace import Laplace
     from torch_uncertainty.post_processing import MCBatchNorm
+    from torch_uncertainty.post_processing.abnn import ABNN
 
-    return MCBatchNorm, Laplace
+    return MCBatchNorm, Laplace, ABNN
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def library(name: str, draws: int, batch_size: int) -> Library:
             lambda fitted, x: bn.MonteCarlo(draws).outputs(fitted, x),
             {"save": (lambda fitted, path: fitted.save(path), bn.load)},
         )
-    MCBatchNorm, Laplace = import_peers()
+    MCBatchNorm, Laplace, _ = import_peers()
 
     def made(model: nn.Module) -> Any:
         if name == "torch-uncertainty":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from argparse import Namespace as Options
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -68,8 +70,13 @@ def cifar(options: Options) -> list[Task]:
         images, labels = load_cifar10(split, slice(start, start + count))
         return to_network_input(images), torch.from_numpy(labels)
 
-    tests = (part("test", start, options.images) for start in (0, 1000))
+    tests = (part("test", start, options.images) for start in test_starts(options))
     return [Task(load_cifar_resnet(32), part("train", 0, 5000), *tests)]
+
+
+def test_starts(options: Options) -> tuple[int, int]:
+    """Return the number of the first test image to choose on, and of the first to score."""
+    return 0, max(1000, options.images)
 
 
 def boston(options: Options) -> list[Task]:
@@ -122,6 +129,20 @@ def torch_uncertainty(task: Task, options: Options) -> Fitted:
     wrapper.fit(task.loader(32))
     wrapper.eval()
     return Fitted(torch.no_grad()(lambda x: (wrapper(x).unflatten(0, (options.draws, len(x))), torch.zeros(()))))
+
+
+def abnn(task: Task, options: Options) -> Fitted:
+    """Fit torch-uncertainty's ABNN ("Make me a BNN", CVPR 2024): noise in all batch-norm layers, and fine-tuning.
+
+    As many draws of the network with noise as of each of three copies, fine-tuned on training images. The library has
+    no values of its own for what is said here.
+    """
+    samples = max(1, options.draws // 4)
+    wrapper = import_peers()[2](10, 2.0, 0.1, 3, samples, 1e-3, "cpu", max_epochs=1, model=task.model)
+    with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):  # where it leaves logs of its training
+        wrapper.fit(task.loader(128))
+    wrapper.eval()
+    return Fitted(torch.no_grad()(lambda x: (wrapper(x).unflatten(0, (4 * samples, len(x))), torch.zeros(()))))
 
 
 def laplace(structure: str) -> Method:
@@ -182,6 +203,7 @@ METHODS: dict[str, dict[str, Method]] = {
     "cifar": {"softmax": point, "softmax with temperature (val)": tempered}
     | COMMON
     | {
+        "torch-uncertainty ABNN, 3 copies fine-tuned": abnn,
         "bayesnorm centred, last block, M' = 2": mcbn(32, last=2, at=2),
         "bayesnorm centred, last layer, M' = 1, 2 T": mcbn(32, last=1, at=1, draws=2),
         "bayesnorm last block, calibrated (val)": mcbn(32, last=2, calibrate=(1000, 32)),

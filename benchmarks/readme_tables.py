@@ -13,6 +13,7 @@ from pathlib import Path
 from bayesnorm.data import UCI_SETS
 from experiments import teye_tables, uci_luck
 from experiments.means import mean_and_error
+from experiments.teye_table2 import showing as table2
 
 ROOT = Path(__file__).parent.parent
 
@@ -86,11 +87,16 @@ def peers() -> str:
     if found is None:
         return ""
     versions = ", ".join(f"{name} {version}" for name, version in list(found["versions"].items())[:3])
-    hardware = f"{found['hardware']['cpu']}, {found['hardware']['threads']} threads"
+    hardware = f"{found['hardware']['cpu']}, {_threads(found)}"
     rows = [
         [row["method"], *(_number(row.get(key)) for key in ("passes", "accuracy", "nll", "ece", "nll_fitted"))]
         for row in found["cifar"]
     ]
+    again: dict[str, list[str]] = {}
+    for row in found["cifar"]:
+        if "run" in row:
+            again.setdefault(f"{_threads(row['run'])}, {row['run']['date'][:10]}", []).append(row["method"])
+    later = "".join(f" Measured later ({run}): {'; '.join(methods)}." for run, methods in again.items())
     libraries = list(found["probes"])
     probes = [
         [probe, *("yes" if found["probes"][name][probe]["runs"] else "no" for name in libraries)]
@@ -102,7 +108,7 @@ def peers() -> str:
             "Cost in deterministic passes of the same network on 125 rows, each measured beside its own pass. "
             '"(val)": chosen on other test images, as is the temperature of the last column:',
             table(["", "cost", "accuracy", "NLL", "ECE", "NLL, temperature"], rows),
-            "What each can run (reasons in `results/peers.json`):",
+            f"{later} What each can run (reasons in `results/peers.json`):".strip(),
             table(["", *libraries], probes),
         ]
     )
@@ -220,6 +226,32 @@ def uci_repeats() -> str:
     return f"MCBN, {'; '.join(machines)}:\n\n" + table(head, rows)
 
 
+def teye_table2() -> str:
+    """Return table 2 of the MCBN paper, ours beside it, and what else passes buy."""
+    found = read("teye_table2.json")
+    if found is None:
+        return ""
+    parts = []
+    for network in found["networks"]:
+        where = f"{network['network']}, {network['images']:,} test images ({hardware(found['machine'])})"
+        tables = table2.tables(network)
+        titles = {
+            "cells": f"**{where}.** Mean log probability (PLL) by draws T of MCBN with M = 32:",
+            "claims": "What it says, and beneath that what it leaves open (differences of PLL; above 0 is better):",
+            "rows": "Every method at its most draws:",
+        }
+        for kind, title in titles.items():
+            parts += [title, table(list(table2.HEADS[kind]), [list(row) for row in tables[kind]])]
+        if network["left_out"]:
+            parts.append("Left out: " + "; ".join(network["left_out"]) + ".")
+    return "\n\n".join(parts)
+
+
+def _threads(run: dict) -> str:
+    """Return the threads of a run in words."""
+    return f"{run['hardware']['threads']} thread" + "s" * (run["hardware"]["threads"] > 1)
+
+
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}" if value < 1 else f"{value:.1f}"
 
@@ -231,6 +263,7 @@ def main() -> None:
         "docs/benchmark.md": {"uci-table1": uci_table(), "uci-verdicts": uci_verdicts(), "uci-repeats": uci_repeats()},
         "docs/tabular.md": {"tabular-table": tabular()},
         "docs/training.md": {"training-table": training()},
+        "docs/papers_images.md": {"teye-table2": teye_table2()},
     }
     for page, tables in pages.items():
         text = (ROOT / page).read_text()

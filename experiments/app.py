@@ -28,6 +28,7 @@ from . import (
     teye_doubt,
     teye_figure1,
     teye_figure3,
+    teye_table2,
     train_image,
     uci_luck,
 )
@@ -38,6 +39,7 @@ PROGRAM = "python -m experiments"
 
 TABLES_AND_FIGURES: dict[str, Callable[..., None]] = {
     **printing.COMMANDS,
+    "teye-table2": teye_table2.main,
     "teye-figure1": teye_figure1.main,
     "teye-figure3": teye_figure3.main,
     "teye-doubt": teye_doubt.main,

@@ -138,7 +138,10 @@ def test_blocks_with_a_need(page, number, need):
         pytest.skip(f"{page}, block {number}: {why}")
 
 
-@pytest.mark.parametrize("page", [*PAGES, "docs/methods.md", "docs/promises.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+@pytest.mark.parametrize(
+    "page",
+    [*PAGES, "docs/methods.md", "docs/papers_images.md", "docs/promises.md", "CONTRIBUTING.md", "CHANGELOG.md"],
+)
 def test_names_and_links_of_a_page_exist(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     names = set(re.findall(r"\bbn\.(\w+)", text)) - {"MyBN"}

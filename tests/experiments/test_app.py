@@ -83,8 +83,8 @@ def test_tables(experiments, monkeypatch, tmp_path):
 
 
 def test_refuses(refuses, tmp_path):
-    line = refuses("teye-table2", code=2)
-    assert line.startswith("error: No such command 'teye-table2'")
+    line = refuses("teye-table3", code=2)
+    assert line.startswith("error: No such command 'teye-table3'")
     assert line.endswith("; python -m experiments --help says more.\n")
     line = refuses("teye-figure3", "--frob", code=2)
     assert line == "error: No such option: --frob; python -m experiments teye-figure3 --help says more.\n"

@@ -1,0 +1,111 @@
+"""Table 2 of the MCBN paper: the log likelihood of MCBN on CIFAR-10 by number of draws, on a ResNet-32.
+
+Beside the table, with a verdict for each of its cells (`verdicts.py`), what the same network scores when it is asked
+otherwise (`methods.py`), and what each way costs in passes of the network. Networks (`networks.py`) are the given one,
+and such as were trained here. What networks gave is kept (`gathering.py`), so that the same command goes on where it
+was.
+
+The paper's network is not ours: it is a pre-activation ResNet-32 with leaky units, trained with M = 32; the given one
+has neither, and was trained with M = 128.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from torch import nn
+
+from bayesnorm.cli.usage import UsageError
+from bayesnorm.data import load_cifar10, to_network_input
+
+from ..evidence import show_progress, write_numbers, write_picture
+from ..options import OUT, FastestDevice, OutFolder, fastest
+from . import showing
+from .gathering import Gathering
+from .methods import Images, predict_all
+from .networks import GIVEN, TRAINED, TrainedNetworks, given_network, trained_networks
+from .peers import read_predictions
+from .presets import PRESETS, Preset
+from .scoring import score_all
+from .verdicts import cells, claims
+
+
+class Size(StrEnum):
+    """How much is measured."""
+
+    quick = "quick"
+    given = "given"
+    paper = "paper"
+
+
+def main(
+    preset: Annotated[
+        Size,
+        typer.Option(help="A short look; the given network on 2,000 test images; or that and trained ones on 10,000."),
+    ] = Size.quick,
+    networks: Annotated[Path | None, typer.Option(help="Folder with networks that were trained here.")] = None,
+    peers: Annotated[Path | None, typer.Option(help="Folder with what `make bench-peers` predicted.")] = None,
+    kept: Annotated[Path | None, typer.Option(help="Folder for outputs of networks; by default in --out.")] = None,
+    device: FastestDevice = None,
+    out: OutFolder = OUT,
+) -> None:
+    """Table 2 of the MCBN paper: log likelihood on CIFAR-10 by draws, and what else passes could buy.
+
+    What is there is not computed again. Needs the data folder.
+
+    \b
+    python -m experiments teye-table2 --preset quick --out out
+    """
+    chosen, where = PRESETS[preset], fastest(device)
+    if chosen.trained and networks is None:
+        raise UsageError(f"--networks: none was given; the preset {preset} needs a folder with trained networks.")
+    gathering = Gathering(kept or out / "teye_table2_outputs", show_progress)
+    found = list(measure(chosen, trained_networks(networks, where), peers, gathering, where))
+    show_progress("")
+    for one in found:
+        print(f"{showing.text(one)}\n")
+    write_numbers(out / "teye_table2.json", {"preset": asdict(chosen), "networks": found}, where)
+    for one in found:
+        name = "teye_table2" if one["network"] == GIVEN else "teye_table2_trained"
+        write_picture(out / f"{name}.png", showing.draw(one))
+
+
+def measure(
+    preset: Preset, trained: TrainedNetworks, peers: Path | None, gathering: Gathering, device: str
+) -> Iterator[dict[str, Any]]:
+    """Yield what every network scores, as plain values."""
+    images = read_images(preset, device)
+    networks: dict[str, nn.Module] = {GIVEN: given_network().to(device)}
+    if preset.trained:
+        networks[TRAINED] = trained.members[0]
+    for name, network in networks.items():
+        predicted = predict_all(network, images, preset, gathering)
+        of_others, left_out = trained.predict(images, preset, gathering)
+        if peers is None:
+            left_out.append("other libraries: --peers was not given")
+        else:
+            by_peers, not_read = read_predictions(peers, network, preset.images)
+            of_others, left_out = [*of_others, *by_peers], [*left_out, *not_read]
+        scores = score_all([*predicted, *of_others], images.labels)
+        yield {
+            "network": name,
+            "images": preset.images,
+            "cells": [asdict(cell) for cell in cells(scores)],
+            "claims": [asdict(claim) for claim in claims(scores)],
+            "rows": scores.as_json(),
+            "left_out": left_out,
+        }
+
+
+def read_images(preset: Preset, device: str) -> Images:
+    """Return the images that a preset asks for."""
+    train, _ = load_cifar10("train", preset.train_images)
+    test, labels = load_cifar10("test", preset.images)
+    x, y = to_network_input(test).to(device), torch.as_tensor(labels).to(device)
+    return Images(to_network_input(train).to(device), x, y)

@@ -1,0 +1,180 @@
+"""Every way to predict with one trained network: what it gives for all images, and what it costs in passes.
+
+A pass is one run of the whole network, and a method that runs it once per draw costs its draws. What does otherwise
+(derivatives, late layers) has its time measured in turns with that of a pass over the same images.
+Where something is chosen, it is chosen on other images than those it is used on: images of even number on those of odd
+number, and the other way round.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+import bayesnorm as bn
+from bayesnorm.engines import Delta, MonteCarlo, SigmaPoints
+from bayesnorm.methods.batchnorm_method import BatchNormMethod
+from bayesnorm.posterior import BatchNormPosterior, Posterior
+from bayesnorm.selection import calibrate
+from bayesnorm.selection.search import minimise_on_log_scale
+
+from ..measuring import timed
+from .gathering import Gathering
+from .presets import BATCH_SIZE, Preset
+
+SOFTMAX, TEMPERATURE = "softmax", "softmax, temperature"
+PUBLISHED, MCBN, MCBN_TEMPERATURE = "MCBN as published", "MCBN", "MCBN, temperature"
+TIMED_IMAGES, REPEATS = 64, 5
+CHOOSING_IMAGES, CHOOSING_DRAWS = 500, 32
+"""What an effective batch size is chosen on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """What a method gives.
+
+    Args:
+        method: Its name.
+        outputs: Logits under every draw, (draws, images, classes); log probabilities are such, too.
+        passes: What one of the draws costs, in passes.
+        whole: Whether only all draws together are a prediction.
+    """
+
+    method: str
+    outputs: Tensor
+    passes: float = 1.0
+    whole: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Images as the network takes them, on its device.
+
+    Args:
+        train: Training images.
+        test: Those that are scored.
+        labels: Their labels.
+    """
+
+    train: Tensor
+    test: Tensor
+    labels: Tensor
+
+
+def batchnorm_methods(preset: Preset) -> dict[str, tuple[BatchNormMethod, int]]:
+    """Return methods over batch statistics by name, and how many draws each gets."""
+    states = preset.states
+    return {
+        PUBLISHED: (bn.MCBN(BATCH_SIZE, states, center="batch"), preset.draws),
+        MCBN: (bn.MCBN(BATCH_SIZE, states), preset.centred_draws),
+        "GaussianBN": (bn.GaussianBN(BATCH_SIZE, states), preset.other_draws),
+        f"GaussianBN, rank {states // 4}": (bn.GaussianBN(BATCH_SIZE, states, rank=states // 4), preset.other_draws),
+        "StochasticBN": (bn.StochasticBN(BATCH_SIZE, states), preset.other_draws),
+    }
+
+
+def predict_all(network: nn.Module, images: Images, preset: Preset, gathering: Gathering) -> list[Predicted]:
+    """Return what every method gives that needs no other network than this one."""
+    likelihood = bn.Categorical()
+    point = bn.point(network, likelihood)
+    one = gathering.outputs(point, images.test, "point", lambda x: point.executable.point(x)[None], SOFTMAX)
+    found = [
+        Predicted(SOFTMAX, one),
+        Predicted(TEMPERATURE, tempered(one, images.labels)),
+    ]
+    for name, (method, draws) in batchnorm_methods(preset).items():
+        posterior = method.fit(network, images.train, likelihood)
+        found.append(Predicted(name, drawn(gathering, posterior, images.test, draws, name)))
+        if name == MCBN:
+            found.append(Predicted(MCBN_TEMPERATURE, tempered(found[-1].outputs, images.labels), whole=True))
+            found += [_sigma_points(gathering, posterior, images, preset.rank), _delta(gathering, posterior, images)]
+            found += [_late(gathering, posterior, images, *late) for late in preset.late_draws]
+    return found
+
+
+def drawn(gathering: Gathering, posterior: Posterior, x: Tensor, draws: int, name: str) -> Tensor:
+    """Return the outputs of all images under the same draws, (draws, images, classes)."""
+    engine = MonteCarlo(draws)
+    return gathering.outputs(posterior, x, repr(engine), lambda part: engine.outputs(posterior, part), name)
+
+
+def tempered(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Return outputs divided by the temperature that suits the other half of the images best."""
+    likelihood, y = bn.Categorical(), labels.cpu()
+    found = torch.empty_like(outputs)
+    for own, other in halves(len(y)):
+
+        def loss(level: Tensor, other: Tensor = other) -> Tensor:
+            return -likelihood.with_noise(level).predictive(outputs[:, other]).log_prob(y[other]).mean()
+
+        between = likelihood.noise_range(outputs[:, other], y[other])
+        found[:, own] = outputs[:, own] / float(minimise_on_log_scale(loss, *between)[0])
+    return found
+
+
+def halves(count: int) -> list[tuple[Tensor, Tensor]]:
+    """Return numbers of images, and those of the other half, for both halves."""
+    even, odd = torch.arange(0, count, 2), torch.arange(1, count, 2)
+    return [(even, odd), (odd, even)]
+
+
+def _sigma_points(gathering: Gathering, posterior: BatchNormPosterior, images: Images, rank: int) -> Predicted:
+    engine = SigmaPoints(rank)
+    name = f"SigmaPoints({rank})"
+    outputs = gathering.outputs(posterior, images.test, repr(engine), lambda x: engine.outputs(posterior, x), name)
+    return Predicted(name, outputs, whole=True)
+
+
+def _delta(gathering: Gathering, posterior: BatchNormPosterior, images: Images) -> Predicted:
+    engine = Delta()
+
+    def ask(x: Tensor) -> Tensor:
+        predictive = engine.predict(posterior, x)
+        assert isinstance(predictive, bn.ClassificationPredictive)
+        return predictive.probs.log()[None]
+
+    outputs = gathering.outputs(posterior, images.test, repr(engine), ask, "Delta")
+    return Predicted("Delta", outputs, measured_passes(posterior, engine.predict, images.test), whole=True)
+
+
+def _late(gathering: Gathering, posterior: BatchNormPosterior, images: Images, layers: int, draws: int) -> Predicted:
+    """Draw the last layers alone, at the effective batch size that suits images of the other half best."""
+    name = f"last {layers} layers" if layers > 1 else "last layer"
+    late, x, y = posterior.at_layers(layers), images.test, images.labels
+    parts, places = [], []
+    for own, other in halves(len(y)):
+        mine, rest = own.to(y.device), other[:CHOOSING_IMAGES].to(y.device)
+
+        def chosen_size(rest: Tensor = rest) -> Tensor:
+            chosen = calibrate(late, x[rest], y[rest], noise=False, samples=CHOOSING_DRAWS)
+            return torch.tensor([chosen.batch_size])
+
+        how = f"effective batch size, {CHOOSING_DRAWS} draws"
+        size = float(gathering.kept(late, x[rest], how, chosen_size, f"{name}: effective batch size"))
+        parts.append(drawn(gathering, late.at_batch_size(size), x[mine], draws, name))
+        places.append(own)
+    outputs = torch.cat(parts, 1)[:, torch.cat(places).argsort()]
+    cost = measured_passes(late, MonteCarlo(draws).predict, x)
+    return Predicted(f"{name}, T = {draws}", outputs, cost / draws, whole=True)
+
+
+def measured_passes(posterior: Posterior, predict: Callable[[Posterior, Tensor], object], x: Tensor) -> float:
+    """Return the time of a prediction over that of one pass over the same images, the two taken in turns."""
+    x = x[:TIMED_IMAGES]
+
+    def seconds(call: Callable[[], object]) -> float:
+        def finished() -> None:
+            call()
+            if x.is_cuda:
+                torch.cuda.synchronize(x.device)
+
+        return timed(finished)[0]
+
+    calls = (lambda: predict(posterior, x), lambda: posterior.executable.point(x))
+    for call in calls:
+        call()
+    return statistics.median(seconds(calls[0]) / seconds(calls[1]) for _ in range(REPEATS))

@@ -1,0 +1,81 @@
+"""The networks: one whose weights are given, and such as were trained here.
+
+Networks that were trained here lie in one folder, as `python -m experiments train-image teye-resnet32` leaves them.
+Those with dropout are for MC dropout; the others, in the order of their files, are the members of a deep ensemble, and
+the first of them is the network of the table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+import bayesnorm as bn
+from bayesnorm.cli.usage import UsageError
+from bayesnorm.nets import load_cifar_resnet
+
+from ..image_networks.recipes import Recipe
+from ..image_networks.training import Plan, trained_network
+from .gathering import Gathering
+from .methods import Images, Predicted, drawn
+from .presets import Preset
+
+NETWORK, DATA, MEMBERS = "teye-resnet32", "cifar10", 5
+GIVEN, TRAINED = "ResNet-32, given weights", "ResNet-32, trained here"
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedNetworks:
+    """Networks that were trained here.
+
+    Args:
+        members: Networks without dropout, each from other initial weights.
+        dropped: One that was trained with dropout, or None.
+    """
+
+    members: Sequence[nn.Module] = ()
+    dropped: nn.Module | None = None
+
+    def predict(self, images: Images, preset: Preset, gathering: Gathering) -> tuple[list[Predicted], list[str]]:
+        """Return what these networks give, together or with dropout, and lines about what is missing."""
+        likelihood, found, missing = bn.Categorical(), list[Predicted](), list[str]()
+        if self.dropped is None:
+            missing.append("MC dropout: no network that was trained with dropout is there")
+        else:
+            dropout = bn.MCDropout().fit(self.dropped, images.train, likelihood)
+            outputs = drawn(gathering, dropout, images.test, preset.other_draws, "MC dropout")
+            found.append(Predicted("MC dropout", outputs))
+        if len(self.members) < MEMBERS:
+            missing.append(f"deep ensemble: {len(self.members)} of {MEMBERS} trained networks are there")
+        else:
+            together = bn.ensemble(self.members[:MEMBERS], likelihood)
+            name = f"deep ensemble of {MEMBERS}"
+            found.append(Predicted(name, drawn(gathering, together, images.test, MEMBERS, name), whole=True))
+        return found, missing
+
+
+def given_network() -> nn.Module:
+    """Return the network whose weights are in the data folder."""
+    return load_cifar_resnet(32)
+
+
+def trained_networks(folder: Path | None, device: str) -> TrainedNetworks:
+    """Return the networks of a folder, or none where there is no folder."""
+    if folder is None:
+        return TrainedNetworks()
+    members, dropped = list[nn.Module](), list[nn.Module]()
+    for path in sorted(folder.glob("*.json")):
+        told = json.loads(path.read_text())
+        if (told.get("network"), told.get("data")) == (NETWORK, DATA):
+            recipe = Recipe(**told["recipe"])
+            network, _ = trained_network(Plan(NETWORK, DATA, recipe, told["seed"]), folder, path.stem, device)
+            (dropped if recipe.dropout else members).append(network)
+    if not members:
+        raise UsageError(
+            f"--networks: {folder} holds no {NETWORK} without dropout; what train-image {NETWORK} writes would work."
+        )
+    return TrainedNetworks(members, dropped[0] if dropped else None)

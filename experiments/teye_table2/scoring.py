@@ -1,0 +1,121 @@
+"""Scores of every method by number of draws, each with its standard error over images.
+
+Of D draws, T at a time are floor(D / T) predictions that share no draw: their mean is the score of T draws, and how far
+they lie apart says what one prediction owes to the luck of its draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import bayesnorm as bn
+
+from .methods import SOFTMAX, Predicted
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """The score of a method at one number of draws.
+
+    Args:
+        method: Its name.
+        draws: T.
+        passes: What a prediction costs.
+        nll: Negative log likelihood of every image, a mean over predictions that share no draw; (images,).
+        accuracy: Share of images that are classified as they should be, a mean over the same.
+        first: The mean of the first prediction alone.
+        spread: Standard deviation of the predictions' means; None where there is one only.
+    """
+
+    method: str
+    draws: int
+    passes: float
+    nll: Tensor
+    accuracy: float
+    first: float
+    spread: float | None
+
+    @property
+    def mean(self) -> float:
+        """The NLL."""
+        return float(self.nll.mean())
+
+    @property
+    def standard_error(self) -> float:
+        """Its standard error over images."""
+        return standard_error(self.nll)
+
+    def gain_over(self, other: Score) -> tuple[float, float]:
+        """Return how much lower the NLL is than another's, and the standard error of that over the same images."""
+        difference = other.nll - self.nll
+        return float(difference.mean()), standard_error(difference)
+
+    def as_json(self, softmax: Score) -> dict[str, Any]:
+        """Return plain values."""
+        gain, error = self.gain_over(softmax)
+        numbers = {
+            "nll": self.mean,
+            "standard_error": self.standard_error,
+            "spread": self.spread,
+            "first": self.first,
+            "accuracy": self.accuracy,
+            "gain": gain,
+            "gain_error": error,
+        }
+        rounded = {name: None if value is None else round(value, 6) for name, value in numbers.items()}
+        return {"method": self.method, "draws": self.draws, "passes": round(self.passes, 2), **rounded}
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """The scores of all methods on one network, in order."""
+
+    all: Sequence[Score]
+
+    def of(self, method: str, draws: int | None = None) -> Score:
+        """Return a method's score at a number of draws, or at its largest."""
+        found = [score for score in self.all if score.method == method and draws in (None, score.draws)]
+        return found[-1]
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """Return plain values, a row for each score."""
+        return [score.as_json(self.of(SOFTMAX)) for score in self.all]
+
+
+def score_all(predicted: Sequence[Predicted], labels: Tensor) -> Scores:
+    """Score what methods gave."""
+    return Scores([_score(one, draws, labels.cpu()) for one in predicted for draws in numbers_of_draws(one)])
+
+
+def numbers_of_draws(predicted: Predicted) -> list[int]:
+    """Return the powers of two up to a method's draws, or all of its draws alone."""
+    draws = len(predicted.outputs)
+    return [draws] if predicted.whole else [2**power for power in range(draws.bit_length())]
+
+
+def standard_error(values: Tensor) -> float:
+    """Return the standard error of a mean."""
+    return float(values.std()) / len(values) ** 0.5
+
+
+def _score(predicted: Predicted, draws: int, labels: Tensor) -> Score:
+    predictions = len(predicted.outputs) // draws
+    parts = predicted.outputs[: predictions * draws].split(draws)
+    predictives = [bn.Categorical().predictive(part) for part in parts]
+    nll = torch.stack([-predictive.log_prob(labels).double() for predictive in predictives])
+    right = torch.stack([(predictive.label == labels).double().mean() for predictive in predictives])
+    means = nll.mean(1)
+    return Score(
+        method=predicted.method,
+        draws=draws,
+        passes=draws * predicted.passes,
+        nll=nll.mean(0),
+        accuracy=float(right.mean()),
+        first=float(means[0]),
+        spread=float(means.std()) if predictions > 1 else None,
+    )

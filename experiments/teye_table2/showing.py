@@ -1,0 +1,135 @@
+"""The table as text and Markdown, and its picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from bayesnorm.plots import style
+
+from ..panels import panels, set_figure_title
+from ..paper_facts import paper_facts
+from .methods import MCBN, PUBLISHED, SOFTMAX, TEMPERATURE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Row = dict[str, Any]
+"""A score, cell or claim as it stands in the results file."""
+
+COLOURS = (style.VERMILION, style.BLUE, style.GREEN, style.PURPLE, style.SKY, style.ORANGE, style.BLACK)
+HEADS = {
+    "cells": ("T", "paper", "ours", "spread of draws", "gain over softmax, paper", "ours", "verdict"),
+    "claims": ("", "paper", "ours", "verdict"),
+    "rows": ("method", "draws", "passes", "NLL", "gain over softmax", "accuracy"),
+}
+
+
+def tables(found: Row) -> dict[str, list[list[str]]]:
+    """Return the cells, the claims and the rows of one network as texts, by what they are."""
+    cells = [
+        [
+            "softmax" if cell["draws"] is None else str(cell["draws"]),
+            f"{cell['theirs']:.2f}",
+            _with_error(cell["ours"], cell["standard_error"]),
+            "" if cell["spread"] is None else f"{cell['spread']:.4f}",
+            "" if cell["their_gain"] is None else f"{cell['their_gain']:+.2f}",
+            "" if cell["gain"] is None else _with_error(cell["gain"], cell["gain_error"], "+"),
+            cell["verdict"],
+        ]
+        for cell in found["cells"]
+    ]
+    claims = [
+        [
+            claim["words"],
+            "" if claim["theirs"] is None else f"{claim['theirs']:+.2f}",
+            _with_error(claim["ours"], claim["standard_error"], "+"),
+            claim["verdict"],
+        ]
+        for claim in found["claims"]
+    ]
+    rows = [
+        [
+            row["method"],
+            str(row["draws"]),
+            f"{row['passes']:.3g}",
+            _with_error(row["nll"], row["standard_error"]),
+            "" if row["method"] == SOFTMAX else _with_error(row["gain"], row["gain_error"], "+"),
+            f"{row['accuracy']:.4f}",
+        ]
+        for row in largest(found["rows"])
+    ]
+    return {"cells": cells, "claims": claims, "rows": rows}
+
+
+def largest(rows: Sequence[Row]) -> list[Row]:
+    """Return of every method the row with the most draws."""
+    return list({row["method"]: row for row in rows}.values())  # which have their draws in order
+
+
+def text(found: Row) -> str:
+    """Return all tables of one network as text, and what is missing beneath them."""
+    titles = {
+        "cells": "Table 2 of Teye et al. 2018, mean log probability (PLL) of MCBN(32) by draws",
+        "claims": "what it says, and what it leaves open (differences of PLL)",
+        "rows": "every method at its most draws",
+    }
+    lines = [f"{found['network']}, {found['images']} test images"]
+    for kind, body in tables(found).items():
+        widths = [max(map(len, column)) for column in zip(HEADS[kind], *body, strict=True)]
+        lines += ["", titles[kind]]
+        for cells in (HEADS[kind], *body):
+            padded = (cell.ljust(widths[0]) if i == 0 else cell.rjust(widths[i]) for i, cell in enumerate(cells))
+            lines.append("  ".join(padded).rstrip())
+    return "\n".join([*lines, *(f"left out: {line}" for line in found["left_out"])])
+
+
+def draw(found: Row) -> Axes:
+    """Draw the table over T beside the paper's, and NLL against passes for all methods."""
+    (axes,) = panels(1, 2)
+    _draw_table(axes[0], found)
+    _draw_passes(axes[1], found["rows"])
+    for ax in axes:
+        ax.set_xscale("log", base=2)
+        ax.xaxis.set_major_formatter("{x:g}")
+    set_figure_title(axes[0], f"{found['network']}, {found['images']:,} CIFAR-10 test images")
+    return axes[0]
+
+
+def _draw_table(ax: Axes, found: Row) -> None:
+    facts = paper_facts("teye2018", 2)
+    theirs = [(fact.settings["passes"], -fact.value) for fact in facts if "passes" in fact.settings]
+    ax.plot(*zip(*theirs, strict=True), color=style.BLACK, ls="--", marker="s", ms=5, label="paper: MCBN")
+    softmax = next(-fact.value for fact in facts if fact.method == "softmax")
+    ax.axhline(softmax, color=style.BLACK, ls=":", label="paper: softmax")
+    for method, colour, marker in ((PUBLISHED, style.VERMILION, "o"), (MCBN, style.BLUE, "D")):
+        own = [row for row in found["rows"] if row["method"] == method]
+        draws, nll, errors = ([row[key] for row in own] for key in ("draws", "nll", "standard_error"))
+        label = "ours: MCBN as published" if method == PUBLISHED else "ours: about running statistics"
+        ax.errorbar(draws, nll, errors, color=colour, marker=marker, ms=5, capsize=2, label=label)
+    for method, colour in ((SOFTMAX, style.ORANGE), (TEMPERATURE, style.GREEN)):
+        row = next(row for row in found["rows"] if row["method"] == method)
+        ax.axhline(row["nll"], color=colour, ls="-.", label=f"ours: {method}")
+    ax.set(xlabel="draws T", ylabel="NLL (lower is better; bars: one standard error)", title="Table 2, M = 32")
+    ax.legend(frameon=False, fontsize="x-small")
+
+
+def _draw_passes(ax: Axes, rows: Sequence[Row]) -> None:
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    by_draws = [method for method in methods if len([row for row in rows if row["method"] == method]) > 1]
+    single = [method for method in methods if method not in by_draws]
+    for number, method in enumerate([*by_draws, *single]):
+        own = [row for row in rows if row["method"] == method]
+        curve = method in by_draws
+        colour = COLOURS[number % len(COLOURS)]
+        marker = "o" if curve else style.MARKERS[1 + (number - len(by_draws)) % (len(style.MARKERS) - 1)]
+        passes, nll = [row["passes"] for row in own], [row["nll"] for row in own]
+        size, stroke = (4, style.STROKES[number % len(style.STROKES)]) if curve else (8, "")
+        ax.plot(passes, nll, ls=stroke, color=colour, marker=marker, ms=size, label=method)
+    ax.set(xlabel="cost of a prediction, in passes of the network", ylabel="NLL", title="What doubt costs and gains")
+    ax.legend(frameon=False, fontsize="x-small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _with_error(value: float, error: float | None, sign: str = "") -> str:
+    """Return a number and its standard error, "0.302 ± 0.012"."""
+    return f"{value:{sign}.3f} ± {error:.3f}"

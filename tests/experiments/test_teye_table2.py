@@ -1,0 +1,218 @@
+"""`python -m experiments teye-table2`: what is kept, how it is scored and judged, and all of it on a few images."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+import bayesnorm as bn
+from bayesnorm.nets import CifarResNet, load_cifar_resnet
+from experiments.image_networks.networks import NETWORKS
+from experiments.image_networks.recipes import Recipe
+from experiments.image_networks.training import Plan, save_weights
+from experiments.paper_facts import paper_facts
+from experiments.teye_table2 import methods
+from experiments.teye_table2.gathering import PART, Gathering
+from experiments.teye_table2.methods import MCBN, PUBLISHED, SOFTMAX, TEMPERATURE, Images, Predicted, halves, tempered
+from experiments.teye_table2.networks import NETWORK, trained_networks
+from experiments.teye_table2.peers import read_predictions, write_predictions
+from experiments.teye_table2.presets import PRESETS, Preset
+from experiments.teye_table2.scoring import Score, Scores, score_all
+from experiments.teye_table2.verdicts import DOES_NOT, HOLDS, PARTLY, cells, claims
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2)).eval()
+    x = torch.randn(80, 3, generator=torch.Generator().manual_seed(0))
+    return bn.MCBN(8, states=16).fit(network, x, bn.Categorical())
+
+
+def test_an_interrupted_gathering_goes_on_where_it_was(posterior, tmp_path):
+    x = torch.randn(2 * PART + 7, 3, generator=torch.Generator().manual_seed(1))
+    asked = []
+
+    def ask(part):
+        asked.append(len(part))
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return bn.MonteCarlo(5).outputs(posterior, part)
+
+    gathering = Gathering(tmp_path / "kept")
+    with pytest.raises(KeyboardInterrupt):
+        gathering.outputs(posterior, x, "five", ask)
+    found = gathering.outputs(posterior, x, "five", ask)
+    assert asked == [PART, PART, PART, 7]
+    assert torch.equal(gathering.outputs(posterior, x, "five", ask), found)
+    assert len(asked) == 4
+    torch.testing.assert_close(found, bn.MonteCarlo(5).outputs(posterior, x))
+
+
+def test_what_is_kept_belongs_to_one_network_posterior_and_way_of_asking(posterior, tmp_path):
+    gathering, x, asked = Gathering(tmp_path), torch.zeros(3, 3), []
+
+    def ask(part):
+        asked.append(len(part))
+        return torch.zeros(1, len(part), 2)
+
+    other_network = bn.point(nn.Linear(3, 2), bn.Categorical())
+    others = [(posterior.at_batch_size(4), x), (posterior, x + 1), (other_network, x)]
+    for each in [(posterior, x), *others]:
+        gathering.outputs(*each, "a", ask)
+    gathering.outputs(posterior, x, "b", ask)
+    assert len(asked) == 5
+    bn.SigmaPoints(2).outputs(posterior, x)  # which finds something that the posterior then holds
+    gathering.outputs(posterior, x, "a", ask)
+    assert len(asked) == 5
+
+
+def test_the_temperature_is_that_of_the_other_half():
+    even, odd = halves(6)[0]
+    assert (even.tolist(), odd.tolist()) == ([0, 2, 4], [1, 3, 5])
+    # Three of four are of class 0, so that log 3 is the right logit; even images have 1, and odd ones 3.
+    labels = torch.tensor([0, 0, 0, 0, 0, 0, 1, 1]).repeat(10)
+    logits = torch.tensor([1.0, 3.0]).repeat(40)
+    found = tempered(torch.stack([logits, torch.zeros(80)], 1)[None], labels)
+    right = torch.tensor(3.0).log()
+    torch.testing.assert_close(found[0, :2, 0], torch.stack([right / 3, 3 * right]), rtol=1e-3, atol=0)
+
+
+def test_scores_by_hand():
+    outputs = torch.tensor([0.5, 0.7, 0.9, 0.3]).reshape(4, 1, 1).log() * torch.tensor([1.0, 0.0])
+    outputs[..., 1] = torch.tensor([0.5, 0.3, 0.1, 0.7]).log().reshape(4, 1)
+    outputs = outputs.repeat(1, 2, 1)
+    predicted = [Predicted("draws", outputs), Predicted("points", outputs, passes=0.5, whole=True)]
+    scores = score_all(predicted, torch.tensor([0, 1]))
+    assert [(score.method, score.draws, score.passes) for score in scores.all] == [
+        ("draws", 1, 1.0),
+        ("draws", 2, 2.0),
+        ("draws", 4, 4.0),
+        ("points", 4, 2.0),
+    ]
+    two = scores.of("draws", 2)
+    logs = torch.tensor([[0.6, 0.4], [0.6, 0.4]], dtype=torch.float64).log()  # means of .5 and .7, and of .9 and .3
+    torch.testing.assert_close(two.nll, -logs.mean(0), rtol=0, atol=1e-6)
+    assert two.spread == pytest.approx(0, abs=1e-6)
+    assert scores.of("draws").spread is None
+    assert two.accuracy == 0.5
+    assert two.standard_error == pytest.approx(abs(float(logs[0, 0] - logs[0, 1])) / 2)
+    gain, error = two.gain_over(scores.of("draws", 4))
+    assert (gain, error) == (pytest.approx(0, abs=1e-6), pytest.approx(0, abs=1e-6))
+
+
+def made_up(values, images=100, noise=0.0):
+    """Return scores with these means, by method and draws; `noise` lies between images, alike in all methods."""
+    shape = torch.linspace(-1, 1, images, dtype=torch.float64) * noise
+    return Scores(
+        [Score(method, draws, draws, value + shape, 0.9, value, None) for (method, draws), value in values.items()]
+    )
+
+
+def as_the_paper(**changed):
+    """Return scores as the paper has them, a constant added or single cells changed."""
+    added = changed.pop("added", 0.0)
+    values = {(SOFTMAX, 1): 0.32, (TEMPERATURE, 1): 0.2, (MCBN, 64): 0.25}
+    for fact in paper_facts("teye2018", 2):
+        if fact.method == "MCBN":
+            values[PUBLISHED, fact.settings["passes"]] = -fact.value
+    values = {key: value + added for key, value in values.items()}
+    return values | {(PUBLISHED, int(draws[1:])): value for draws, value in changed.items()}
+
+
+def test_cells_hold_where_value_and_gain_do():
+    def verdicts(values, **more):
+        return {cell.draws: cell.verdict for cell in cells(made_up(values, **more))}
+
+    assert set(verdicts(as_the_paper()).values()) == {HOLDS}
+    assert list(verdicts(as_the_paper())) == [1, 2, 4, 8, 16, 32, 64, 128, None]
+    moved = verdicts(as_the_paper(added=0.05))
+    assert moved.pop(None) == DOES_NOT
+    assert set(moved.values()) == {PARTLY}  # gains are as they were
+    assert set(verdicts(as_the_paper(added=0.05), noise=0.5).values()) == {HOLDS}  # .05 is within two errors now
+    assert verdicts(as_the_paper(t128=0.33))[128] == DOES_NOT
+    assert verdicts(as_the_paper(t1=0.36, t2=0.323))[2] == HOLDS  # no gain, as in the paper
+    assert cells(made_up(as_the_paper()))[3].gain == pytest.approx(0.03)
+
+
+def test_claims_hold_beyond_two_standard_errors():
+    found = claims(made_up(as_the_paper()))
+    assert [claim.verdict for claim in found] == [HOLDS, HOLDS, HOLDS, "worse", "better", "worse"]
+    assert [claim.theirs for claim in found[:3]] == [pytest.approx(each) for each in (0.08, 0.04, 0.0)]
+    assert [claim.verdict for claim in claims(made_up(as_the_paper(t128=0.4)))][:3] == [DOES_NOT, DOES_NOT, HOLDS]
+    assert claims(made_up(as_the_paper(t32=0.295)))[2].verdict == PARTLY
+    few = {key: value for key, value in as_the_paper().items() if key[1] <= 16}
+    assert len(claims(made_up(few | {(MCBN, 16): 0.25}))) == 5
+    scores = made_up(as_the_paper())
+    uncertain = [s if s.draws > 1 else replace(s, nll=s.nll + 5 * (-1) ** torch.arange(100)) for s in scores.all]
+    assert claims(Scores(uncertain))[0].verdict == PARTLY
+
+
+def test_predictions_of_other_libraries(tmp_path):
+    network, probs = nn.Linear(2, 2), torch.tensor([[0.9, 0.1], [1.0, 0.0], [0.3, 0.7]])
+    told = {"method": "laplace-torch, last layer", "passes": 1.5, "versions": {"torch": "2.1", "laplace-torch": "0.3"}}
+    write_predictions(tmp_path / "new", network, torch.tensor([1, 2, 0]), probs, told)
+    (found,), left_out = read_predictions(tmp_path / "new", network, 3)
+    assert (found.method, found.passes, left_out) == ("laplace-torch 0.3, last layer", 1.5, [])
+    torch.testing.assert_close(found.outputs.exp()[0], probs[[2, 0, 1]])
+    assert torch.isfinite(found.outputs).all()
+    assert "all of the first 4" in read_predictions(tmp_path / "new", network, 4)[1][0]
+    assert "another network" in read_predictions(tmp_path / "new", nn.Linear(2, 2), 3)[1][0]
+
+
+def test_networks_that_were_trained_here(tmp_path, refuses, monkeypatch):
+    monkeypatch.setitem(NETWORKS, NETWORK, partial(CifarResNet, 20, width=2))  # smaller, of the same name
+    recipe = Recipe(1)
+    for seed in range(5):
+        plan = Plan(NETWORK, "cifar10", recipe, seed)
+        save_weights(plan.new_network(), tmp_path / f"n{seed}.safetensors")
+        (tmp_path / f"n{seed}.json").write_text(json.dumps(plan.described()))
+    (tmp_path / "n5.json").write_text(json.dumps({"network": "lenet5", "data": "mnist"}))
+    found = trained_networks(tmp_path, "cpu")
+    images = Images(torch.randn(4, 3, 8, 8), torch.randn(2, 3, 8, 8), torch.tensor([0, 1]))
+    preset = Preset(other_draws=2)
+    (together,), missing = found.predict(images, preset, Gathering(tmp_path / "kept"))
+    assert missing == ["MC dropout: no network that was trained with dropout is there"]
+    with torch.no_grad():
+        each = torch.stack([member(images.test) for member in found.members])
+    torch.testing.assert_close(together.outputs.mean(0), each.mean(0), rtol=1e-3, atol=1e-4)
+    plan = Plan(NETWORK, "cifar10", Recipe(1, dropout=0.5))
+    save_weights(plan.new_network(), tmp_path / "dropout.safetensors")
+    (tmp_path / "dropout.json").write_text(json.dumps(plan.described()))
+    dropped = replace(trained_networks(tmp_path, "cpu"), members=())
+    (dropout,), missing = dropped.predict(images, preset, Gathering(tmp_path / "kept"))
+    assert dropout.outputs.shape == (2, 2, 10)
+    assert missing == ["deep ensemble: 0 of 5 trained networks are there"]
+    (tmp_path / "empty").mkdir()
+    assert "holds no teye-resnet32" in refuses("teye-table2", "--networks", tmp_path / "empty", code=2)
+    assert "needs a folder with trained networks" in refuses("teye-table2", "--preset", "paper", code=2)
+
+
+def test_all_of_it_on_a_few_images(experiments, require, tmp_path, monkeypatch):
+    require("resnet_cifar10/resnet32.safetensors", "cifar10/test_first2000.webp", "cifar10/train_first5000.webp")
+    pytest.importorskip("matplotlib")
+    smallest = Preset(
+        train_images=16, images=12, draws=4, centred_draws=2, other_draws=1, late_draws=((1, 2),), states=4, rank=1
+    )
+    monkeypatch.setitem(PRESETS, "quick", smallest)
+    monkeypatch.setattr(methods, "BATCH_SIZE", 8)
+    monkeypatch.setattr(methods, "REPEATS", 1)
+    told = {"method": "laplace-torch, last layer", "passes": 1.0, "versions": {"laplace-torch": "0.3"}}
+    write_predictions(tmp_path, load_cifar_resnet(32), torch.arange(12), torch.full((12, 10), 0.1), told)
+    ended = experiments("teye-table2", "--device", "cpu", "--peers", tmp_path, "--out", tmp_path / "out")
+    assert ended.code == 0, ended.err
+    assert "4 draws are better than the softmax" in ended.out
+    assert (tmp_path / "out" / "teye_table2.png").read_bytes().startswith(b"\x89PNG")
+    written = json.loads((tmp_path / "out" / "teye_table2.json").read_text())
+    (found,) = written["networks"]
+    assert [cell["draws"] for cell in found["cells"]] == [1, 2, 4, None]
+    scores = {(row["method"], row["draws"]): row for row in found["rows"]}
+    assert scores["laplace-torch 0.3, last layer", 1]["nll"] == pytest.approx(2.302585)
+    assert scores[TEMPERATURE, 1]["accuracy"] == scores[SOFTMAX, 1]["accuracy"]
+    assert {"GaussianBN", "StochasticBN", "SigmaPoints(1)", "Delta", "last layer, T = 2"} <= {m for m, _ in scores}
+    assert len(found["left_out"]) == 2
