@@ -8,6 +8,7 @@ number, and the other way round.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -135,7 +136,7 @@ def _delta(gathering: Gathering, posterior: BatchNormPosterior, images: Images) 
     def ask(x: Tensor) -> Tensor:
         predictive = engine.predict(posterior, x)
         assert isinstance(predictive, bn.ClassificationPredictive)
-        return predictive.probs.log()[None]
+        return (predictive.log_probs.logsumexp(0) - math.log(len(predictive.log_probs)))[None]
 
     outputs = gathering.outputs(posterior, images.test, repr(engine), ask, "Delta")
     return Predicted("Delta", outputs, measured_passes(posterior, engine.predict, images.test), whole=True)
