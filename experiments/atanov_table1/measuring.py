@@ -21,8 +21,6 @@ from ..image_networks.datasets import load_images
 from ..image_networks.training import Plan, trained_network
 from ..pieces import measured_once
 
-DRAWS = 50
-"""Passes per prediction, as in the paper; an ensemble shares them between its members."""
 QUANTILES = 101
 """Points of an entropy's distribution function that are kept."""
 
@@ -50,6 +48,7 @@ class Preset:
         dropout: Rate of the networks with dropout; the paper does not tell its own.
         epochs: Passes over the training images, if not the recipe's.
         states: Batches of training images whose statistics are taken.
+        draws: Passes per prediction; an ensemble shares them between its members.
     """
 
     settings: dict[str, Setting]
@@ -60,6 +59,7 @@ class Preset:
     dropout: float = 0.2
     epochs: int | None = None
     states: int = 256
+    draws: int = 50
 
 
 PRESETS: dict[str, Preset] = {
@@ -67,9 +67,10 @@ PRESETS: dict[str, Preset] = {
         {"resnet20": Setting("resnet20", "cifar5", OTHER_FIVE, "resnet18")},
         "quick",
         members=2,
-        asked=300,
-        epochs=4,
+        asked=200,
+        epochs=3,
         states=32,
+        draws=8,
     ),
     "paper": Preset(
         {
@@ -103,7 +104,7 @@ def measure_setting(
     settings: dict[str, Any] = {
         "setting": asdict(setting),
         "recipe": asdict(plan.recipe),
-        "draws": DRAWS,
+        "draws": preset.draws,
         "members": members,
         "batch_size": posteriors.batch_size,
         "dropout": preset.dropout,
@@ -113,7 +114,7 @@ def measure_setting(
     found = {}
     for name, make in posteriors.by_method().items():
         show_progress(f"{setting.network} on {setting.data}: {name}")
-        found[name] = measured_once(kept / f"{name}.json", settings, partial(_scored, make, asked))
+        found[name] = measured_once(kept / f"{name}.json", settings, partial(_scored, make, asked, preset.draws))
     show_progress("")
     return settings | {"methods": found}
 
@@ -184,12 +185,12 @@ def _dropping(network: nn.Module) -> Posterior:
     return bn.MCDropout().fit(network, likelihood=bn.Categorical())
 
 
-def _scored(make: Callable[[], list[Posterior]], asked: Asked) -> dict[str, Any]:
+def _scored(make: Callable[[], list[Posterior]], asked: Asked, draws: int) -> dict[str, Any]:
     """Return the mean scores of posteriors with the standard error over them, and the first one's entropies."""
     posteriors = make()
 
     def predict(posterior: Posterior) -> Any:
-        return lambda x: posterior.predict(x, bn.MonteCarlo(DRAWS))
+        return lambda x: posterior.predict(x, bn.MonteCarlo(draws))
 
     each = [doubt_scores(predict(posterior), asked) for posterior in posteriors]
     (kind,) = asked.outside

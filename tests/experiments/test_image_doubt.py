@@ -79,9 +79,8 @@ def test_mukhoti_verdicts():
 
 def test_atanov_table1_trains_measures_and_judges(experiments, clothes_and_digits, monkeypatch, tmp_path):
     setting = atanov.Setting("lenet5", "mnist", "fashion-mnist", "lenet5")
-    preset = atanov.Preset({"digits": setting}, "paper", members=2, batch_size=8, epochs=2, states=8)
+    preset = atanov.Preset({"digits": setting}, "paper", members=2, batch_size=8, epochs=2, states=8, draws=4)
     monkeypatch.setitem(atanov.PRESETS, "quick", preset)
-    monkeypatch.setattr(atanov, "DRAWS", 4)
     ended = experiments("atanov-table1", "--device", "cpu", "--out", tmp_path / "new")
     assert ended.code == 0, ended.err
     found = json.loads((tmp_path / "new" / "atanov_table1.json").read_text())
