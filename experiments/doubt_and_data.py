@@ -215,7 +215,7 @@ def draw(rows: list[dict[str, Any]]) -> Axes:
             ax.set_xticks(counts, [f"{count:,}" for count in counts])
             ax.minorticks_off()
             ax.set(xlabel="training images", ylabel=f"{doubt} (nats)", title=f"{method}: {NAMES[doubt]} doubt")
-            ax.set_ylim(bottom=0)
+            ax.set_ylim(0, 1.1 * ax.get_ylim()[1])
             style.legend_below(ax, 3)
     set_figure_title(
         axes[0][0], "Epistemic doubt should fall with more data and rise on other data, aleatoric doubt not"
