@@ -31,7 +31,7 @@ EXAMPLE_ROWS, EXAMPLE_ELEMENTS = 64, 2**21
 # be held against as few training rows, whose statistics are not simply wider. 0 stands for halves of the batch.
 SMALL_SHARE, SMALL_LEAST, SMALL_OF = 16, 1, 8
 # For rows of numbers, where passes cost next to nothing, as many as hold so many rows.
-SMALL_ROWS = 1024
+SMALL_ROWS = 512
 SMALL_SIZES = (4, 0, 8, 2, 8, 4, 8, 1, 8, 4, 0, 8, 8, 4, 0, 8)
 
 
