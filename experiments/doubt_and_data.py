@@ -9,7 +9,6 @@ information, expected entropy and their sum, the entropy, under MCBN and under a
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,7 +25,7 @@ from .evidence import show_progress, write_numbers, write_picture
 from .image_networks.asking import Asked, doubt_scores, load_asked, load_outside
 from .image_networks.datasets import load_images
 from .image_networks.training import Plan, trained_network
-from .options import OUT, FastestDevice, OutFolder, fastest
+from .options import OUT, FastestDevice, OutFolder, Size, fastest
 from .panels import panels, set_figure_title
 from .pieces import measured_once
 
@@ -62,13 +61,6 @@ class Preset:
     most_epochs: int
     members: int
     asked: int | None = None
-
-
-class Size(StrEnum):
-    """How much is measured."""
-
-    quick = "quick"
-    paper = "paper"
 
 
 PRESETS = {

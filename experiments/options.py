@@ -14,6 +14,13 @@ OutFolder = Annotated[Path, typer.Option("--out", help="Folder for what is writt
 """The type of the option --out, whose default is `OUT`."""
 
 
+class Size(StrEnum):
+    """How much is measured: a look on two cores, or what results come from."""
+
+    quick = "quick"
+    paper = "paper"
+
+
 class Device(StrEnum):
     """Where networks run."""
 

@@ -10,14 +10,7 @@ import typer
 from .image_networks.datasets import DATASETS
 from .image_networks.networks import NETWORKS
 from .image_networks.training import Plan, trained_network
-from .options import OUT, FastestDevice, OutFolder, fastest
-
-
-class Preset(StrEnum):
-    """How long."""
-
-    quick = "quick"
-    paper = "paper"
+from .options import OUT, FastestDevice, OutFolder, Size, fastest
 
 
 class Compiled(StrEnum):
@@ -32,7 +25,7 @@ class Compiled(StrEnum):
 def main(
     network: Annotated[str, typer.Argument(help=f"One of {', '.join(NETWORKS)}.")],
     data: Annotated[str, typer.Option(help=f"One of {', '.join(DATASETS)}.")] = "cifar10",
-    preset: Annotated[Preset, typer.Option(help="A look on a CPU, or what results come from.")] = Preset.quick,
+    preset: Annotated[Size, typer.Option(help="A look on a CPU, or what results come from.")] = Size.quick,
     seed: Annotated[int, typer.Option(min=0, help="Of weights, order and transforms.")] = 0,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the data, if not the recipe's.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=2, help="Images per step, if not the recipe's.")] = None,

@@ -7,26 +7,16 @@ beside them MCBN, whose statistics keep their correlation, and its low-rank Gaus
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from bayesnorm.errors import DataNotFoundError
-
 from ..evidence import write_numbers, write_picture
-from ..known_names import require_known
-from ..options import OUT, FastestDevice, OutFolder, fastest
+from ..image_networks.asking import ask_each
+from ..options import OUT, FastestDevice, OutFolder, Size, fastest
 from .measuring import PRESETS, measure_setting
 from .showing import cells, draw, text
-
-
-class Size(StrEnum):
-    """How much is measured."""
-
-    quick = "quick"
-    paper = "paper"
 
 
 def main(
@@ -45,20 +35,14 @@ def main(
     python -m experiments atanov-table1 --preset paper --setting resnet18 --members 3 --out out
     """
     where, chosen = fastest(device), PRESETS[preset]
-    names = setting or list(chosen.settings)
-    require_known("--setting", names, chosen.settings)
-    found: dict[str, Any] = {}
-    for name in names:
-        count = chosen.members if members is None else members
-        folders = networks or out / "networks", out / "atanov_table1" / name
-        try:
-            found[name] = measure_setting(chosen.settings[name], chosen, count, where, *folders)
-        except DataNotFoundError as error:
-            if setting:  # asked for by name
-                raise
-            print(f"{name}: left out, {error}")
-    if not found:
-        raise DataNotFoundError("no setting's images are there; `bayesnorm data get cifar10` would bring those of two.")
+    folders = networks or out / "networks", out / "atanov_table1"
+    count = chosen.members if members is None else members
+    found = ask_each(
+        "--setting",
+        chosen.settings,
+        setting,
+        lambda name: measure_setting(chosen.settings[name], chosen, count, where, folders[0], folders[1] / name),
+    )
     print(text(found))
     write_picture(out / "atanov_figure1.png", draw(found))
     write_numbers(out / "atanov_table1.json", {"settings": found, "cells": cells(found)}, where)

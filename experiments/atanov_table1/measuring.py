@@ -16,23 +16,13 @@ from bayesnorm.methods import ensemble
 from bayesnorm.posterior import Posterior
 
 from ..evidence import show_progress
-from ..image_networks.asking import OTHER_FIVE, Asked, doubt_scores, entropies, load_asked
+from ..image_networks.asking import OTHER_FIVE, Asked, Setting, doubt_scores, entropies, load_asked
 from ..image_networks.datasets import load_images
 from ..image_networks.training import Plan, trained_network
 from ..pieces import measured_once
 
 QUANTILES = 101
 """Points of an entropy's distribution function that are kept."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A network, what it is trained on, and what it is asked about besides; and the paper's network."""
-
-    network: str
-    data: str
-    outside: str
-    paper_network: str
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from bayesnorm.data import (
     load_svhn,
     to_tensor,
 )
+from bayesnorm.errors import DataNotFoundError
 from bayesnorm.metrics import accuracy, auroc, ece, fpr95, nll
 from bayesnorm.predictive import ClassificationPredictive
 
@@ -43,6 +44,23 @@ OUTSIDE: dict[str, Callable[[], Any]] = {
 
 
 @dataclass(frozen=True)
+class Setting:
+    """A network and what it is asked about.
+
+    Args:
+        network: The network.
+        data: What it is trained on.
+        outside: What it is asked about besides, one of `OUTSIDE`.
+        paper_network: The network of the paper.
+    """
+
+    network: str
+    data: str
+    outside: str
+    paper_network: str
+
+
+@dataclass(frozen=True)
 class Asked:
     """What a network is asked about, as it takes images.
 
@@ -55,6 +73,32 @@ class Asked:
     x: Tensor
     y: Tensor
     outside: dict[str, Tensor]
+
+
+def ask_each(
+    option: str, known: Iterable[str], chosen: Sequence[str] | None, measure: Callable[[str], Any]
+) -> dict[str, Any]:
+    """Return what is found for each name; without a choice all are asked for, and those without images left out.
+
+    Args:
+        option: What a choice is called, for messages.
+        known: All names.
+        chosen: Those that the user asked for, or nothing.
+        measure: Finds something for a name.
+    """
+    names = tuple(known)
+    require_known(option, chosen or (), names)
+    found = {}
+    for name in chosen or names:
+        try:
+            found[name] = measure(name)
+        except DataNotFoundError as error:
+            if chosen:
+                raise
+            print(f"{name}: left out, {error}")
+    if not found:
+        raise DataNotFoundError("no images to ask about are there; `bayesnorm data get cifar10` would bring some.")
+    return found
 
 
 def load_asked(plan: Plan, outside: Sequence[str], count: int | None, device: str) -> Asked:

@@ -13,26 +13,16 @@ apart is a question of their ratio, which stays.
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from bayesnorm.errors import DataNotFoundError
-
 from ..evidence import write_numbers, write_picture
-from ..known_names import require_known
-from ..options import OUT, FastestDevice, OutFolder, fastest
+from ..image_networks.asking import ask_each
+from ..options import OUT, FastestDevice, OutFolder, Size, fastest
 from .measuring import PRESETS, measure_panel
 from .showing import claims, draw, text
-
-
-class Size(StrEnum):
-    """How much is measured."""
-
-    quick = "quick"
-    paper = "paper"
 
 
 def main(
@@ -51,21 +41,11 @@ def main(
     python -m experiments mukhoti-figure1 --preset paper --panel cifar10 --out out
     """
     where, chosen = fastest(device), PRESETS[preset]
-    names = panel or list(chosen.panels)
-    require_known("--panel", names, chosen.panels)
-    found: dict[str, Any] = {}
-    for name in names:
-        asked = chosen.panels[name] if network is None else replace(chosen.panels[name], network=network)
-        try:
-            found[name] = measure_panel(
-                asked, chosen, where, networks or out / "networks", out / "mukhoti_figure1" / name
-            )
-        except DataNotFoundError as error:
-            if panel:  # asked for by name
-                raise
-            print(f"{name}: left out, {error}")
-    if not found:
-        raise DataNotFoundError("no panel's images are there; `bayesnorm data get cifar10` would bring those of one.")
+    asked = {name: one if network is None else replace(one, network=network) for name, one in chosen.panels.items()}
+    folders = networks or out / "networks", out / "mukhoti_figure1"
+    found = ask_each(
+        "--panel", asked, panel, lambda name: measure_panel(asked[name], chosen, where, folders[0], folders[1] / name)
+    )
     show(found, out)
     write_numbers(out / "mukhoti_figure1.json", {"panels": found, "claims": claims(found)}, where)
 

@@ -14,7 +14,7 @@ import bayesnorm as bn
 from bayesnorm.posterior import BatchNormPosterior, Posterior
 
 from ..evidence import show_progress
-from ..image_networks.asking import Asked, doubt_scores, load_asked
+from ..image_networks.asking import Asked, Setting, doubt_scores, load_asked
 from ..image_networks.datasets import load_images
 from ..image_networks.training import Plan, trained_network
 from ..pieces import measured_once
@@ -23,23 +23,6 @@ DRAWS = 20
 """Passes per prediction, as in the paper."""
 STATES = 40
 """Batches of training images that draws are taken from."""
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One panel of the figure.
-
-    Args:
-        network: The network.
-        data: What it is trained on.
-        outside: What it is asked about besides.
-        paper_network: The paper's network.
-    """
-
-    network: str
-    data: str
-    outside: str
-    paper_network: str
 
 
 @dataclass(frozen=True)
@@ -60,7 +43,7 @@ class Preset:
         dropout: Rate of the network with dropout.
     """
 
-    panels: dict[str, Panel]
+    panels: dict[str, Setting]
     recipe: str
     epochs: int
     sizes: tuple[int, ...]
@@ -75,7 +58,7 @@ class Preset:
 
 PRESETS: dict[str, Preset] = {
     "quick": Preset(
-        panels={"cifar10": Panel("resnet20", "cifar10", "svhn", "resnet50")},
+        panels={"cifar10": Setting("resnet20", "cifar10", "svhn", "resnet50")},
         recipe="quick",
         epochs=4,
         sizes=(32, 128),
@@ -88,9 +71,9 @@ PRESETS: dict[str, Preset] = {
     ),
     "paper": Preset(
         panels={
-            "cifar10": Panel("resnet18", "cifar10", "svhn", "resnet50"),
-            "fashion-mnist": Panel("resnet18", "fashion-mnist", "mnist", "resnet50"),
-            "fashion-mnist, VGG-16": Panel("vgg16", "fashion-mnist", "mnist", "vgg16"),
+            "cifar10": Setting("resnet18", "cifar10", "svhn", "resnet50"),
+            "fashion-mnist": Setting("resnet18", "fashion-mnist", "mnist", "resnet50"),
+            "fashion-mnist, VGG-16": Setting("vgg16", "fashion-mnist", "mnist", "vgg16"),
         },
         recipe="paper",
         epochs=40,
@@ -105,7 +88,7 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-def measure_panel(panel: Panel, preset: Preset, device: str, networks: Path, kept: Path) -> dict[str, Any]:
+def measure_panel(panel: Setting, preset: Preset, device: str, networks: Path, kept: Path) -> dict[str, Any]:
     """Return what a panel shows, as plain values; each piece is kept as a file, and not measured twice.
 
     Args:
@@ -174,13 +157,13 @@ def mcbn(network: nn.Module, x: Tensor, size: int) -> BatchNormPosterior:
     return bn.MCBN(size, states=STATES, center="batch").fit(network, x, bn.Categorical())
 
 
-def _plan(panel: Panel, preset: Preset, **changes: Any) -> Plan:
+def _plan(panel: Setting, preset: Preset, **changes: Any) -> Plan:
     # The paper's learning rate, the same for all batch sizes.
     return Plan.of(panel.network, panel.data, preset.recipe, learning_rate=0.1, epochs=preset.epochs, **changes)
 
 
 def _others(
-    panel: Panel,
+    panel: Setting,
     preset: Preset,
     common: Plan,
     network: Callable[[Plan, str], nn.Module],

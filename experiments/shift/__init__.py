@@ -27,7 +27,7 @@ import typer
 
 from ..bench import write_csv
 from ..evidence import write_numbers, write_picture
-from ..options import OUT, FastestDevice, OutFolder, fastest
+from ..options import OUT, FastestDevice, OutFolder, Size, fastest
 from . import showing
 from .alarms import measure_alarms, watch_images
 from .images import COLUMNS as COLUMNS_OF_IMAGES, measure_images
@@ -48,13 +48,6 @@ class Part(StrEnum):
     alarms = "alarms"
     simulated = "simulated"
     table = "table"
-
-
-class Size(StrEnum):
-    """How much is measured."""
-
-    quick = "quick"
-    paper = "paper"
 
 
 def main(

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 import bayesnorm as bn
+from bayesnorm.errors import DataNotFoundError
 from experiments import doubt_and_data
 from experiments.atanov_table1 import measuring as atanov
-from experiments.image_networks.asking import OTHER_FIVE, Asked, doubt_scores, load_asked, load_outside
+from experiments.image_networks.asking import OTHER_FIVE, Asked, ask_each, doubt_scores, load_asked, load_outside
 from experiments.image_networks.training import Plan
 from experiments.mukhoti_figure1 import measuring as mukhoti, showing as mukhoti_showing
 from experiments.pieces import measured_once
@@ -26,7 +27,7 @@ def clothes_and_digits(small_sets):
 
 
 def test_mukhoti_figure1_trains_measures_and_judges(experiments, clothes_and_digits, monkeypatch, tmp_path):
-    panel = mukhoti.Panel("lenet5", "fashion-mnist", "mnist", "resnet50")
+    panel = mukhoti.Setting("lenet5", "fashion-mnist", "mnist", "resnet50")
     preset = mukhoti.Preset(
         panels={"clothes": panel},
         recipe="paper",
@@ -112,7 +113,21 @@ def test_doubt_and_data_trains_measures_and_judges(experiments, small_sets, monk
         assert sum(parts) == pytest.approx(row["inside"]["entropy"][0], abs=1e-5)
 
 
-def test_panels_without_images_are_left_out_unless_asked_for(experiments, refuses, data_folder):
+def test_names_without_images_are_left_out_unless_asked_for(capsys):
+    def measure(name):
+        if name == "missing":
+            raise DataNotFoundError("no such file")
+        return 1
+
+    assert ask_each("--panel", ("missing", "there"), None, measure) == {"there": 1}
+    assert "missing: left out, no such file" in capsys.readouterr().out
+    with pytest.raises(DataNotFoundError, match="no such file"):
+        ask_each("--panel", ("missing", "there"), ["missing"], measure)
+    with pytest.raises(DataNotFoundError, match="no images to ask about"):
+        ask_each("--panel", ("missing",), None, measure)
+
+
+def test_unknown_names_and_missing_images_are_told(refuses, data_folder):
     assert "fashion-mnist" in refuses("mukhoti-figure1", "--preset", "paper", "--panel", "fashion-mnist", code=1)
     assert "--panel: 'digits' was given" in refuses("mukhoti-figure1", "--panel", "digits", code=2)
     assert "--setting: 'alexnet' was given" in refuses("atanov-table1", "--setting", "alexnet", code=2)
