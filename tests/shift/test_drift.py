@@ -157,6 +157,14 @@ def test_batches_of_any_size_are_run_again_in_smaller_ones(size):
     assert 0 < bn.drift(posterior, fresh(7, 1)).p_value <= 1
 
 
+def test_halves_of_batches_are_no_size_of_their_own_where_smaller_ones_tell_more():
+    # Their centre, from a dozen batches, would be off in every batch of a stream: 37 of 200 monitors rang.
+    many = bn.MCBN(32, states=512).fit(network(), fresh(ROWS, 0), bn.Gaussian())
+    assert many.training_batches.sizes == (1, 2, 4, 8, 32)
+    few_rows = bn.MCBN(8).fit(network(), fresh(ROWS, 0), bn.Gaussian())
+    assert few_rows.training_batches.sizes[-2:] == (4, 8)
+
+
 class Squeezes(nn.Module):
     """Normalises the steps of a sequence as if they were rows, and takes no single row."""
 

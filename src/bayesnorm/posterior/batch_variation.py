@@ -42,8 +42,14 @@ def variation(parts: Parts, found: Mapping[int, Tensor], halved: Sequence[int]) 
         return None
     # Without an eps, the logarithm of a single row's variance is none.
     found = {size: batches for size, batches in found.items() if bool(torch.isfinite(batches).all())}
-    # A few batches would not tell a centre; halves of batches are there for what they share with the whole.
-    sizes = sorted(size for size, batches in found.items() if len(batches) >= LEAST_SMALL or size == largest)
+    # A few batches would not tell a centre; halves of batches are there for what they share with the whole, and where
+    # there are fewer of them than of the next smaller size, that one and the whole tell their centre better.
+    half = largest // 2
+    smaller = max((size for size in found if size < half), default=None)
+    least = dict.fromkeys(found, LEAST_SMALL) | {largest: 0}
+    if smaller is not None:
+        least[half] = max(LEAST_SMALL, len(found[smaller]))
+    sizes = sorted(size for size, batches in found.items() if len(batches) >= least[size])
     counts = [len(found[size]) for size in sizes]
     by_part = {size: batches.split(parts.sizes, -1) for size, batches in found.items()}
     seen = [
