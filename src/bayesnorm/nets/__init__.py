@@ -9,4 +9,6 @@ from .lenet import LeNet5 as LeNet5
 from .mlp import paper_dropout_mlp as paper_dropout_mlp, paper_mlp as paper_mlp, plain_mlp as plain_mlp
 from .resnet import ResNet as ResNet
 from .scaling import Rescaled as Rescaled
+from .segnet import SegNet as SegNet
+from .unet import UNet as UNet
 from .vgg import VGG as VGG

@@ -1,4 +1,4 @@
-"""What the image networks share: convolutions without bias, activations, dropout and He's initialisation."""
+"""What the image networks share: convolutions, activations, dropout and He's initialisation."""
 
 from __future__ import annotations
 
@@ -9,8 +9,17 @@ from torch.nn import functional as F
 from ..arguments import require_number, require_seed
 
 
-def convolution(in_planes: int, planes: int, kernel: int = 3, stride: int = 1, padding: int | None = None) -> nn.Conv2d:
-    """Return a convolution without bias, whose weights are still to be set; it keeps the size where its stride is 1."""
+def convolution(
+    in_planes: int,
+    planes: int,
+    kernel: int = 3,
+    stride: int = 1,
+    padding: int | None = None,
+    *,
+    groups: int = 1,
+    bias: bool = False,
+) -> nn.Conv2d:
+    """Return a convolution whose weights are still to be set; it keeps the size where its stride is 1."""
     # skip_init: the constructor's own initialisation would draw from the global generator.
     made: nn.Conv2d = nn.utils.skip_init(
         nn.Conv2d,
@@ -19,7 +28,8 @@ def convolution(in_planes: int, planes: int, kernel: int = 3, stride: int = 1, p
         kernel_size=kernel,
         stride=stride,
         padding=kernel // 2 if padding is None else padding,
-        bias=False,
+        groups=groups,
+        bias=bias,
         device="cpu",
     )
     return made
