@@ -24,8 +24,8 @@ from bayesnorm.posterior import Posterior
 from .evidence import show_progress, write_numbers, write_picture
 from .image_networks.asking import Asked, doubt_scores, load_asked, load_outside
 from .image_networks.datasets import load_images
-from .image_networks.training import Plan, trained_network
-from .options import OUT, FastestDevice, OutFolder, Size, fastest
+from .image_networks.training import Plan, train_together, trained_network
+from .options import OUT, FastestDevice, OutFolder, Size, Workers, fastest
 from .panels import panels, set_figure_title
 from .pieces import measured_once
 
@@ -74,6 +74,7 @@ PRESETS = {
 def main(
     preset: Annotated[Size, typer.Option(help="A look on two cores, or what results come from.")] = Size.quick,
     networks: Annotated[Path | None, typer.Option(help="Folder of trained networks; by default in --out.")] = None,
+    workers: Workers = 1,
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
@@ -85,15 +86,17 @@ def main(
     python -m experiments doubt-and-data --preset paper --out out
     """
     where, chosen = fastest(device), PRESETS[preset]
-    rows = measure(chosen, where, networks or out / "networks", out / "doubt_and_data")
+    rows = measure(chosen, where, networks or out / "networks", out / "doubt_and_data", workers)
     found = {"preset": asdict(chosen), "draws": DRAWS, "batch_size": BATCH_SIZE, "rows": rows, "claims": claims(rows)}
     print(text(rows))
     write_picture(out / "doubt_and_data.png", draw(rows))
     write_numbers(out / "doubt_and_data.json", found, where)
 
 
-def measure(preset: Preset, device: str, networks: Path, kept: Path) -> list[dict[str, Any]]:
+def measure(preset: Preset, device: str, networks: Path, kept: Path, workers: int = 1) -> list[dict[str, Any]]:
     """Return a row for each number of training images and method; each number is kept as a file."""
+    plans = {name: plan for count in preset.counts for name, plan in _plans(preset, count).items()}
+    train_together(plans, networks, device, workers)
     asked = load_asked(_plan(preset, preset.counts[0], 0), list(_there(OUTSIDE)), preset.asked, device)
     rows = []
     for count in preset.counts:
@@ -124,13 +127,18 @@ def _plan(preset: Preset, count: int, seed: int) -> Plan:
     return Plan.of(preset.network, DATA, preset.recipe, seed, images=count, epochs=epochs)
 
 
+def _plans(preset: Preset, count: int) -> dict[str, Plan]:
+    """Return the networks that are trained on so many images, by name."""
+    stem = f"{preset.network}_{DATA}_first{count}"
+    return {f"{stem}_{seed}": _plan(preset, count, seed) for seed in range(preset.members)}
+
+
 def _of_count(preset: Preset, count: int, asked: Asked, networks: Path, device: str) -> dict[str, Any]:
     """Return the scores of both methods on networks that were trained on so many images."""
-    plans = [_plan(preset, count, seed) for seed in range(preset.members)]
-    name = f"{preset.network}_{DATA}_first{count}"
-    members = [trained_network(plan, networks, f"{name}_{plan.seed}", device)[0] for plan in plans]
+    plans = _plans(preset, count)
+    members = [trained_network(plan, networks, name, device)[0] for name, plan in plans.items()]
     pixels, _ = load_images(DATA, "train", count)
-    training = plans[0].transform().scaled(pixels.to(device))
+    training = _plan(preset, count, 0).transform().scaled(pixels.to(device))
     posteriors: dict[str, Posterior] = {
         MCBN: bn.MCBN(BATCH_SIZE, states=DRAWS).fit(members[0], training, bn.Categorical()),
         ENSEMBLE: ensemble(members, bn.Categorical()),

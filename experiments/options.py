@@ -28,6 +28,9 @@ class Device(StrEnum):
     cuda = "cuda"
 
 
+Workers = Annotated[int, typer.Option(min=1, help="Networks that are trained at once, each by a process.")]
+"""The type of the option --workers of experiments that train networks, whose default is 1."""
+
 FastestDevice = Annotated[
     Device | None, typer.Option("--device", help="Where networks run; by default cuda where there is a GPU.")
 ]

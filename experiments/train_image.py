@@ -17,6 +17,7 @@ class Compiled(StrEnum):
     """How steps run."""
 
     no = "no"
+    graph = "graph"
     default = "default"
     reduce_overhead = "reduce-overhead"
     max_autotune = "max-autotune"
@@ -32,8 +33,8 @@ def main(
     images: Annotated[int | None, typer.Option(min=2, help="First training images, if not the recipe's.")] = None,
     dropout: Annotated[float | None, typer.Option(min=0.0, help="Rate of dropout, if not the recipe's.")] = None,
     compiled: Annotated[
-        Compiled | None, typer.Option(help="Mode of torch.compile; by default reduce-overhead on a GPU, else no.")
-    ] = None,
+        Compiled, typer.Option(help="How steps run: recorded where there is a GPU, or in a mode of torch.compile.")
+    ] = Compiled.graph,
     name: Annotated[str | None, typer.Option(help="What the files are called; by default network_data_seed.")] = None,
     device: FastestDevice = None,
     out: OutFolder = OUT,
@@ -46,8 +47,7 @@ def main(
     python -m experiments train-image resnet32 --preset paper --out out/networks
     """
     place = fastest(device)
-    chosen = compiled or (Compiled.reduce_overhead if place == "cuda" else Compiled.no)
-    mode = False if chosen is Compiled.no else str(chosen)
+    mode = False if compiled is Compiled.no else str(compiled)
     changes = {"epochs": epochs, "batch_size": batch_size, "images": images, "dropout": dropout}
     plan = Plan.of(network, data, preset, seed, mode, **changes)
     _, told = trained_network(plan, out, name or f"{network}_{data}_{seed}", place)

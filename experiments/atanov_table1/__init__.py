@@ -8,13 +8,13 @@ beside them MCBN, whose statistics keep their correlation, and its low-rank Gaus
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ..evidence import write_numbers, write_picture
 from ..image_networks.asking import ask_each
-from ..options import OUT, FastestDevice, OutFolder, Size, fastest
+from ..options import OUT, FastestDevice, OutFolder, Size, Workers, fastest
 from .measuring import PRESETS, measure_setting
 from .showing import cells, draw, text
 
@@ -24,6 +24,7 @@ def main(
     setting: Annotated[list[str] | None, typer.Option(help="Rows of the table, such as vgg11; all by default.")] = None,
     members: Annotated[int | None, typer.Option(min=2, help="Networks of an ensemble, if not the preset's.")] = None,
     networks: Annotated[Path | None, typer.Option(help="Folder of trained networks; by default in --out.")] = None,
+    workers: Workers = 1,
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
@@ -37,12 +38,11 @@ def main(
     where, chosen = fastest(device), PRESETS[preset]
     folders = networks or out / "networks", out / "atanov_table1"
     count = chosen.members if members is None else members
-    found = ask_each(
-        "--setting",
-        chosen.settings,
-        setting,
-        lambda name: measure_setting(chosen.settings[name], chosen, count, where, folders[0], folders[1] / name),
-    )
+
+    def measure(name: str) -> dict[str, Any]:
+        return measure_setting(chosen.settings[name], chosen, count, where, folders[0], folders[1] / name, workers)
+
+    found = ask_each("--setting", chosen.settings, setting, measure)
     print(text(found))
     write_picture(out / "atanov_figure1.png", draw(found))
     write_numbers(out / "atanov_table1.json", {"settings": found, "cells": cells(found)}, where)

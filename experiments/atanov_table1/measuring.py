@@ -18,7 +18,7 @@ from bayesnorm.posterior import Posterior
 from ..evidence import show_progress
 from ..image_networks.asking import OTHER_FIVE, Asked, Setting, doubt_scores, entropies, load_asked
 from ..image_networks.datasets import load_images
-from ..image_networks.training import Plan, trained_network
+from ..image_networks.training import Plan, train_together, trained_network
 from ..pieces import measured_once
 
 QUANTILES = 101
@@ -75,7 +75,7 @@ PRESETS: dict[str, Preset] = {
 
 
 def measure_setting(
-    setting: Setting, preset: Preset, members: int, device: str, networks: Path, kept: Path
+    setting: Setting, preset: Preset, members: int, device: str, networks: Path, kept: Path, workers: int = 1
 ) -> dict[str, Any]:
     """Return every method's scores and entropies, as plain values; each method is kept as a file.
 
@@ -86,8 +86,14 @@ def measure_setting(
         device: Where networks run.
         networks: Folder of the trained networks.
         kept: Folder of what was measured.
+        workers: How many networks are trained at once.
     """
     plan = _plan(setting, preset, 0)
+    rates = (None, preset.dropout)
+    plans = {
+        _name(setting, seed, rate): _plan(setting, preset, seed, rate) for rate in rates for seed in range(members)
+    }
+    train_together(plans, networks, device, workers)
     asked = load_asked(plan, [setting.outside], preset.asked, device)
     pixels, _ = load_images(setting.data, "train", plan.recipe.images)
     posteriors = _Posteriors(setting, preset, members, networks, plan.transform().scaled(pixels.to(device)))
@@ -107,6 +113,11 @@ def measure_setting(
         found[name] = measured_once(kept / f"{name}.json", settings, partial(_scored, make, asked, preset.draws))
     show_progress("")
     return settings | {"methods": found}
+
+
+def _name(setting: Setting, seed: int, dropout: float | None) -> str:
+    kind = "" if dropout is None else f"dropout{dropout:g}_"
+    return f"{setting.network}_{setting.data}_{kind}{seed}"
 
 
 def _plan(setting: Setting, preset: Preset, seed: int, dropout: float | None = None) -> Plan:
@@ -155,9 +166,7 @@ class _Posteriors:
         return [make(network) for network in self._networks[dropout]]
 
     def _trained(self, seed: int, dropout: float | None) -> nn.Module:
-        kind = "" if dropout is None else f"dropout{dropout:g}_"
-        name = f"{self._setting.network}_{self._setting.data}_{kind}{seed}"
-        plan = _plan(self._setting, self._preset, seed, dropout)
+        plan, name = _plan(self._setting, self._preset, seed, dropout), _name(self._setting, seed, dropout)
         return trained_network(plan, self._folder, name, self._training.device.type)[0]
 
     def _of_statistics(self, method: Any, network: nn.Module) -> Posterior:

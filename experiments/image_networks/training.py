@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import statistics
 import time
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,14 +40,14 @@ class Plan:
         data: One of `DATASETS`.
         recipe: How.
         seed: Decides initial weights, order and transforms.
-        compiled: Whether, or in which mode, steps are compiled.
+        compiled: Whether, or in which mode, steps are compiled; "graph" records them, on a GPU.
     """
 
     network: str
     data: str
     recipe: Recipe
     seed: int = 0
-    compiled: bool | str = False
+    compiled: bool | str = "graph"
 
     @classmethod
     def of(
@@ -53,7 +56,7 @@ class Plan:
         data: str = "cifar10",
         preset: str = "quick",
         seed: int = 0,
-        compiled: bool | str = False,
+        compiled: bool | str = "graph",
         **changes: Any,
     ) -> Plan:
         """Return the plan of a preset, with some entries of its recipe changed; None leaves one as it is."""
@@ -104,6 +107,32 @@ def trained_network(plan: Plan, out: Path, name: str, device: str = "cpu") -> tu
     read = {key: value.float() for key, value in read_tensors(weights)[0].items()}
     network.load_state_dict({**_counters(network), **read})
     return network.eval().to(device), told
+
+
+def train_together(plans: Mapping[str, Plan], out: Path, device: str, workers: int) -> None:
+    """Train the networks that are not there yet, several at once, each in a process of its own.
+
+    Steps of small networks leave most of a GPU idle. With one worker nothing is done: `trained_network` trains a
+    network when it is asked for.
+
+    Args:
+        plans: What is trained, by the name of its files.
+        out: Folder of the files.
+        device: "cpu" or "cuda".
+        workers: How many at once.
+    """
+    missing = {name: plan for name, plan in plans.items() if not (out / f"{name}.json").exists()}
+    if workers == 1 or not missing:
+        return
+    context = multiprocessing.get_context("spawn")  # a process that knows a GPU cannot be forked
+    with ProcessPoolExecutor(min(workers, len(missing)), context, max_tasks_per_child=1) as pool:
+        for training in [pool.submit(_train_and_keep, plan, out, name, device) for name, plan in missing.items()]:
+            training.result()
+
+
+def _train_and_keep(plan: Plan, out: Path, name: str, device: str) -> None:
+    torch.set_num_threads(1)
+    trained_network(plan, out, name, device)
 
 
 def save_weights(network: nn.Module, path: Path) -> None:

@@ -20,7 +20,7 @@ import typer
 
 from ..evidence import write_numbers, write_picture
 from ..image_networks.asking import ask_each
-from ..options import OUT, FastestDevice, OutFolder, Size, fastest
+from ..options import OUT, FastestDevice, OutFolder, Size, Workers, fastest
 from .measuring import PRESETS, measure_panel
 from .showing import claims, draw, text
 
@@ -30,6 +30,7 @@ def main(
     panel: Annotated[list[str] | None, typer.Option(help="Panels to measure; all by default.")] = None,
     network: Annotated[str | None, typer.Option(help="Another network than the preset's, for all panels.")] = None,
     networks: Annotated[Path | None, typer.Option(help="Folder of trained networks; by default in --out.")] = None,
+    workers: Workers = 1,
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
@@ -43,9 +44,11 @@ def main(
     where, chosen = fastest(device), PRESETS[preset]
     asked = {name: one if network is None else replace(one, network=network) for name, one in chosen.panels.items()}
     folders = networks or out / "networks", out / "mukhoti_figure1"
-    found = ask_each(
-        "--panel", asked, panel, lambda name: measure_panel(asked[name], chosen, where, folders[0], folders[1] / name)
-    )
+
+    def measure(name: str) -> dict[str, Any]:
+        return measure_panel(asked[name], chosen, where, folders[0], folders[1] / name, workers)
+
+    found = ask_each("--panel", asked, panel, measure)
     show(found, out)
     write_numbers(out / "mukhoti_figure1.json", {"panels": found, "claims": claims(found)}, where)
 

@@ -16,7 +16,7 @@ from bayesnorm.posterior import BatchNormPosterior, Posterior
 from ..evidence import show_progress
 from ..image_networks.asking import Asked, Setting, doubt_scores, load_asked
 from ..image_networks.datasets import load_images
-from ..image_networks.training import Plan, trained_network
+from ..image_networks.training import Plan, train_together, trained_network
 from ..pieces import measured_once
 
 DRAWS = 20
@@ -76,19 +76,21 @@ PRESETS: dict[str, Preset] = {
             "fashion-mnist, VGG-16": Setting("vgg16", "fashion-mnist", "mnist", "vgg16"),
         },
         recipe="paper",
-        epochs=40,
+        epochs=20,
         sizes=(32, 128, 512, 2048),
         one_for_all=128,
         effective=(8, 16, 32, 64, 128, 256, 512, 1024, 2048),
-        asked=None,
-        bound_rows=5000,
+        asked=5000,
+        bound_rows=2000,
         bound_draws=40,
-        mean_field_epochs=10,
+        mean_field_epochs=3,
     ),
 }
 
 
-def measure_panel(panel: Setting, preset: Preset, device: str, networks: Path, kept: Path) -> dict[str, Any]:
+def measure_panel(
+    panel: Setting, preset: Preset, device: str, networks: Path, kept: Path, workers: int = 1
+) -> dict[str, Any]:
     """Return what a panel shows, as plain values; each piece is kept as a file, and not measured twice.
 
     Args:
@@ -97,20 +99,24 @@ def measure_panel(panel: Setting, preset: Preset, device: str, networks: Path, k
         device: Where networks run.
         networks: Folder of the trained networks.
         kept: Folder of the pieces.
+        workers: How many networks are trained at once.
     """
-    plans = {size: _plan(panel, preset, batch_size=size) for size in preset.sizes}
-    common = plans[preset.one_for_all]
+    plans = _plans(panel, preset)
+    common = plans[f"M{preset.one_for_all}"]
     asked = load_asked(common, [panel.outside], preset.asked, device)
     pixels, labels = load_images(panel.data, "train", common.recipe.images)
     training = common.transform().scaled(pixels.to(device)), labels.to(device)
 
-    def network(plan: Plan, name: str) -> nn.Module:
+    stem = f"{panel.network}_{panel.data}"
+    train_together({f"{stem}_{name}": plan for name, plan in plans.items()}, networks, device, workers)
+
+    def network(name: str) -> nn.Module:
         show_progress(f"{panel.network} on {panel.data}: {name}")
-        return trained_network(plan, networks, f"{panel.network}_{panel.data}_{name}", device)[0]
+        return trained_network(plans[name], networks, f"{stem}_{name}", device)[0]
 
     @cache
     def at_size(size: int) -> BatchNormPosterior:
-        return mcbn(network(plans[size], f"M{size}"), training[0], size)
+        return mcbn(network(f"M{size}"), training[0], size)
 
     def piece(name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         settings = {"panel": asdict(panel), "plan": common.described(), "asked": preset.asked}
@@ -136,7 +142,7 @@ def measure_panel(panel: Setting, preset: Preset, device: str, networks: Path, k
     }
     others = {
         name: piece(name.replace(" ", "_"), lambda make=make: _scored(make(), asked))  # type: ignore[misc]
-        for name, make in _others(panel, preset, common, network, training).items()
+        for name, make in _others(preset, network, training).items()
     }
     show_progress("")
     return {
@@ -157,24 +163,25 @@ def mcbn(network: nn.Module, x: Tensor, size: int) -> BatchNormPosterior:
     return bn.MCBN(size, states=STATES, center="batch").fit(network, x, bn.Categorical())
 
 
-def _plan(panel: Setting, preset: Preset, **changes: Any) -> Plan:
-    # The paper's learning rate, the same for all batch sizes.
-    return Plan.of(panel.network, panel.data, preset.recipe, learning_rate=0.1, epochs=preset.epochs, **changes)
+def _plans(panel: Setting, preset: Preset) -> dict[str, Plan]:
+    """Return what is trained, by name; with the paper's learning rate, the same for all batch sizes."""
+
+    def plan(size: int, dropout: float | None = None) -> Plan:
+        changes: dict[str, Any] = {"batch_size": size, "dropout": dropout, "epochs": preset.epochs}
+        return Plan.of(panel.network, panel.data, preset.recipe, learning_rate=0.1, **changes)
+
+    common = preset.one_for_all
+    return {f"M{size}": plan(size) for size in preset.sizes} | {f"dropout_M{common}": plan(common, preset.dropout)}
 
 
 def _others(
-    panel: Setting,
-    preset: Preset,
-    common: Plan,
-    network: Callable[[Plan, str], nn.Module],
-    training: tuple[Tensor, Tensor],
+    preset: Preset, network: Callable[[str], nn.Module], training: tuple[Tensor, Tensor]
 ) -> dict[str, Callable[[], Posterior]]:
     """Return what makes the other posteriors of a network with batch norm, by name."""
     size = preset.one_for_all
-    dropout = _plan(panel, preset, batch_size=size, dropout=preset.dropout)
 
     def with_dropout() -> tuple[nn.Module, Posterior]:
-        dropped = network(dropout, f"dropout_M{size}")
+        dropped = network(f"dropout_M{size}")
         return dropped, bn.MCDropout().fit(dropped, likelihood=bn.Categorical())
 
     def both() -> Posterior:
@@ -185,7 +192,7 @@ def _others(
         method = bn.BayesByBackprop(
             epochs=preset.mean_field_epochs, batch_size=size, start="trained", prior_center="trained"
         )
-        return method.fit(network(common, f"M{size}"), training, bn.Categorical())
+        return method.fit(network(f"M{size}"), training, bn.Categorical())
 
     return {
         "dropout": lambda: with_dropout()[1],

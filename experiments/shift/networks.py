@@ -33,7 +33,7 @@ class Fitted:
     Args:
         network: The given ResNet.
         likelihood: With the temperature that suits it on the clean first 1,000 test images.
-        posterior: MCBN with this temperature.
+        posterior: MCBN with the temperature that suits it on the same images.
     """
 
     network: CifarResNet
@@ -57,11 +57,14 @@ def fitted(depth: int, device: str, folder: Path) -> Fitted:
         x, y = to_network_input(images[:TARGETS]).to(device), torch.as_tensor(labels[:TARGETS]).to(device)
         likelihood = bn.calibrate(bn.point(network, Categorical()), x, y).likelihood
         training = to_network_input(load_cifar10("train", 5000)[0]).to(device)
-        bn.MCBN(BATCH_SIZE).fit(network, training, likelihood).save(path)
+        bn.point(network, likelihood).save(folder / f"resnet{depth}_point.bayesnorm")
+        plain = bn.MCBN(BATCH_SIZE).fit(network, training, likelihood)
+        bn.calibrate(plain, x, y, batch_size=False).save(path)
     posterior = bn.load(path, network)
+    likelihood = bn.load(folder / f"resnet{depth}_point.bayesnorm", network).likelihood
     assert isinstance(posterior, BatchNormPosterior)
-    assert isinstance(posterior.likelihood, Categorical)
-    return Fitted(network, posterior.likelihood, posterior)
+    assert isinstance(likelihood, Categorical)
+    return Fitted(network, likelihood, posterior)
 
 
 @lru_cache(maxsize=1)

@@ -128,6 +128,7 @@ class TensorKeeper:
     def __init__(self, network: nn.Module) -> None:
         self._writable, self._statistics = writable_tensors(network), running_statistics(network)
         self._looked = False  # whether statistics that are not written to have been left out
+        self.put_back_some = False  # whether a forward ever wrote to a tensor
         own = {id(tensor) for tensor in self._writable}
         self._weights = {
             name: tensor
@@ -161,6 +162,7 @@ class TensorKeeper:
             self.unchanged(overridden, again) as self.require_unchanged,
         ):
             yield restart
+        self.put_back_some |= bool(written)
         if plain and not self._looked:
             self._statistics = [tensor for tensor in self._statistics if id(tensor) in written]
             self._looked = True

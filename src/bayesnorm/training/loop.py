@@ -22,6 +22,7 @@ from ..files import as_path
 from ..network import Progress, device_of, dtype_of, isolated_randomness, unwrap
 from .batching import Batches, Pair, described_rows, training_batches, validation_rows
 from .checkpoint import Checkpoint, described
+from .gradients import Gradients, new_gradients
 from .objective import Loss, Objective, Penalty
 from .optimising import new_optimiser, new_schedule
 from .run import History, Run
@@ -95,6 +96,8 @@ def train(
             are.
         compiled: Whether steps run the network through `torch.compile`, which takes its time at first and pays on a
             GPU; scores and looks run it as it is. A word is the mode to compile in; True means "reduce-overhead" there.
+            "graph" compiles nothing, but records a step as a CUDA graph and replays it, from the fourth step on: for
+            networks and transforms whose Python code does the same at every step.
         seed: Decides the order of rows and what dropout, noise in the network and random transforms draw. The global
             generators are left alone.
         on_epoch: Called with (epoch, model) after each epoch, with the network in evaluation mode. It cannot change
@@ -141,6 +144,7 @@ def train(
     )
     if run.every_step and isinstance(run.schedule, ReduceLROnPlateau):
         raise BayesNormError("schedule_every: 'step' was given, but a plateau is one of epochs; 'epoch' would work.")
+    gradients = new_gradients(objective, transform, trained, run.mark, compiled, device)
     rows = None if validation is None else validation_rows(validation, device, dtype)
     if rows is not None:
         evaluate = partial(objective.validation_loss, rows, batches.batch_size or 1)
@@ -176,7 +180,7 @@ def train(
             model.train()
             while not run.over(patience):
                 epoch = history.stopped + 1
-                history.losses.append(_train_epoch(run, objective, batches, transform, epoch))
+                history.losses.append(_train_epoch(run, gradients, batches, epoch))
                 if evaluate is not None and (epoch % evaluate_every == 0 or epoch == epochs):
                     with _looking_at(model, seed, device):
                         score = _number(evaluate(model))
@@ -205,17 +209,10 @@ def train(
         return history
 
 
-def _train_epoch(
-    run: Run, objective: Objective, batches: Batches, transform: Callable[[Tensor], Tensor] | None, epoch: int
-) -> float:
+def _train_epoch(run: Run, gradients: Gradients, batches: Batches, epoch: int) -> float:
     """Train for one pass over the data, and return the mean of what was minimised."""
-    waiting = []
     with contextlib.closing(batches.epoch(epoch, run.order)) as pairs:
-        for x, y in _timed(pairs, run):
-            if transform is not None:
-                x = transform(x)
-                run.mark("transform")
-            waiting.append(run.step(partial(objective, (x, y), epoch)))
+        waiting = [run.step(partial(gradients, batch, epoch)) for batch in _timed(pairs, run)]
     if not waiting:
         raise InputError(f"data: gave no batch in epoch {epoch}; at least one is needed.")
     # Losses are looked at together, because every look waits for the device.

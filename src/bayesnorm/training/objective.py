@@ -13,6 +13,9 @@ from ..errors import BayesNormError, InputError
 from ..network import call_network
 from .batching import Pair
 
+# What `train(compiled=)` calls steps that are recorded, not compiled; see `gradients.py`.
+GRAPH = "graph"
+
 # Most input numbers of a validation batch, where that is more than a training batch.
 VALIDATION_ELEMENTS = 2**20
 
@@ -96,7 +99,7 @@ def _compiled(model: nn.Module, compiled: bool | str, device: torch.device) -> C
         raise BayesNormError(
             f"compiled: {compiled!r} was given; True, False or a mode such as 'reduce-overhead' would work."
         )
-    if not compiled:
+    if not compiled or compiled == GRAPH:
         return model
     mode = compiled if isinstance(compiled, str) else "reduce-overhead" if device.type == "cuda" else "default"
     try:

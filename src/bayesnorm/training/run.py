@@ -104,27 +104,22 @@ class Run:
         """Whether nothing is left to train, or `patience` scores in a row were no better than the best."""
         return self.history.stopped == self.epochs or (patience is not None and self.waited >= patience)
 
-    def step(self, objective: Callable[[], Tensor]) -> Tensor:
-        """Take one step downhill, and return the objective before it, still on the device."""
+    def step(self, gradients: Callable[[], Tensor]) -> Tensor:
+        """Take one step downhill, and return the objective before it, still on the device.
 
-        def backward() -> Tensor:
-            for tensor in self.trained:
-                tensor.grad = None
-            value = objective()
-            self.mark("forward")
-            value.backward()
-            self.mark("backward")
-            return value.detach()
-
+        Args:
+            gradients: Leaves gradients in the trained tensors, and returns the objective.
+        """
         if isinstance(self.optimiser, LBFGS):  # which asks for the objective several times
-            value = self.optimiser.step(backward)
+            value: Any = self.optimiser.step(gradients)
         else:
-            value = backward()
+            value = gradients()
             self.optimiser.step()
         if self.every_step and self.schedule is not None:
             self.schedule.step()
         self.mark("optimiser")
-        return value
+        found: Tensor = value
+        return found
 
     def mark(self, part: str) -> None:
         """Say that a part of a step is over, where somebody measures."""

@@ -14,6 +14,7 @@ from ..arguments import require_whole
 class StepTimes:
     """Measure the parts of some steps, for `train(..., times=)`: data, transform, forward, backward, optimiser.
 
+    Of a recorded step, forward and backward are one part, which the transform belongs to.
     In the steps that are measured, the device is waited for after every part, so that these are slower than others.
 
     Args:

@@ -14,6 +14,7 @@ from ..inputs import as_input
 from ..turns import lost_passes
 from ..undisturbed import TensorKeeper
 from .normalising import NormalisingByBatch
+from .recording import RecordedPasses
 
 # Input numbers that a pass takes at most, however many rows are given.
 MOST_ELEMENTS = 2**22
@@ -40,6 +41,7 @@ class RowStatistics:
         network = private_copy(original)
         self._keeper = TensorKeeper(network)
         self._normalising = NormalisingByBatch(network, self._layers, argument="x")
+        self._run = RecordedPasses(self._normalising.run_groups)
         self._layout_known = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -73,6 +75,8 @@ class RowStatistics:
                 self._normalising.choose_layout(x[:2])
                 self._layout_known = True
                 restart()
-            parts = [self._normalising.run_groups(part, len(part) // size) for part in x.split(at_once * size)]
+            # A replay would write to what a network writes to, unseen.
+            recordable = not self._keeper.put_back_some
+            parts = [self._run(part, len(part) // size, recordable) for part in x.split(at_once * size)]
         mean, var = torch.cat(parts, dim=1)
         return mean, var

@@ -1,0 +1,144 @@
+"""The gradients of one step: computed as they are, or on a GPU by replaying a recording of an earlier step."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import BayesNormError, BayesNormWarning
+from .batching import Pair
+from .objective import GRAPH, Objective
+
+# Steps before recording, in which libraries choose their kernels and take their memory.
+WARM_UP = 3
+
+Mark = Callable[[str], None]
+"""Says that a part of a step is over."""
+
+
+class Gradients:
+    """Leave the objective's gradients of a batch in the trained tensors.
+
+    Args:
+        objective: What is minimised.
+        transform: What becomes of a batch's inputs first, if anything does.
+        trained: The tensors that get gradients.
+        mark: Told when a part is over.
+    """
+
+    def __init__(
+        self, objective: Objective, transform: Callable[[Tensor], Tensor] | None, trained: list[Tensor], mark: Mark
+    ) -> None:
+        self.objective, self.transform, self.trained, self.mark = objective, transform, trained, mark
+
+    def __call__(self, batch: Pair, epoch: int) -> Tensor:
+        """Return the objective's value, still on the device."""
+        x, y = batch
+        if self.transform is not None:
+            x = self.transform(x)
+            self.mark("transform")
+        for tensor in self.trained:
+            tensor.grad = None
+        value = self.objective((x, y), epoch)
+        self.mark("forward")
+        value.backward()
+        self.mark("backward")
+        return value.detach()
+
+
+@dataclass(frozen=True)
+class _Recording:
+    graph: torch.cuda.CUDAGraph
+    batch: Pair  # where the graph reads
+    value: Tensor  # where it leaves the objective
+    gradients: list[Tensor | None]  # and the gradients
+
+
+class RecordedGradients(Gradients):
+    """Gradients on a GPU whose kernels are recorded once and then started together.
+
+    Starting the kernels of a small network one by one takes longer than running them. Batches of another shape than the
+    recorded one, and a network that cannot be recorded, run as they are.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._side = torch.cuda.Stream()
+        self._steps_left: int | None = WARM_UP  # before recording; None where that failed
+        self._recording: _Recording | None = None
+
+    def __call__(self, batch: Pair, epoch: int) -> Tensor:
+        if self._recording is None and self._steps_left == 0:
+            self._record(batch, epoch)
+        recording = self._recording
+        if recording is None or any(
+            given.shape != own.shape for given, own in zip(batch, recording.batch, strict=True)
+        ):
+            return self._as_it_is(batch, epoch)
+        for given, own in zip(batch, recording.batch, strict=True):
+            own.copy_(given)
+        recording.graph.replay()
+        for tensor, gradient in zip(self.trained, recording.gradients, strict=True):
+            tensor.grad = gradient
+        self.mark("forward and backward")
+        return recording.value.clone()
+
+    def _as_it_is(self, batch: Pair, epoch: int) -> Tensor:
+        if self._steps_left:
+            self._steps_left -= 1
+            # Not on the stream that all others wait for, which cannot be recorded.
+            self._side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._side):
+                value = super().__call__(batch, epoch)
+            torch.cuda.current_stream().wait_stream(self._side)
+            return value
+        return super().__call__(batch, epoch)
+
+    def _record(self, batch: Pair, epoch: int) -> None:
+        """Record the step; nothing is computed meanwhile."""
+        own = batch[0].clone(), batch[1].clone()
+        graph, mark = torch.cuda.CUDAGraph(), self.mark
+        self.mark = _nothing  # which may wait for the device
+        try:
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                value = super().__call__(own, epoch)
+            self._recording = _Recording(graph, own, value, [tensor.grad for tensor in self.trained])
+        except (RuntimeError, BayesNormError) as error:
+            self._steps_left = None
+            torch.cuda.synchronize()
+            why = str(error).strip().splitlines()[0]
+            warnings.warn(
+                f"compiled: a step could not be recorded, and steps run one kernel at a time ({why}).",
+                BayesNormWarning,
+                stacklevel=2,
+            )
+        finally:
+            self.mark = mark
+
+
+def _nothing(part: str) -> None:
+    """Do nothing."""
+
+
+def new_gradients(
+    objective: Objective,
+    transform: Callable[[Tensor], Tensor] | None,
+    trained: list[Tensor],
+    mark: Mark,
+    compiled: bool | str,
+    device: torch.device,
+) -> Gradients:
+    """Return what computes gradients: recorded where that was asked for and there is a GPU."""
+    if compiled != GRAPH:
+        return Gradients(objective, transform, trained, mark)
+    if objective.penalties:
+        raise BayesNormError(
+            "compiled: 'graph' was given beside penalties, which change from epoch to epoch; False would work."
+        )
+    kind = RecordedGradients if device.type == "cuda" else Gradients
+    return kind(objective, transform, trained, mark)

@@ -1,0 +1,50 @@
+"""Steps that are recorded and replayed on a GPU train as steps that are not."""
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import SGD
+from torch.optim.lr_scheduler import StepLR
+
+from bayesnorm.errors import BayesNormError, BayesNormWarning
+
+from .small_training import DEVICES, network, trained, weights
+
+
+def moved(x):
+    return x + 0.1 * torch.rand(len(x), 1, device=x.device)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_recorded_steps_train_as_others_do(device):
+    options = {
+        "epochs": 4,
+        "transform": moved,
+        "optimiser": lambda parameters: SGD(parameters, lr=0.05, momentum=0.9),
+        "schedule": lambda optimiser: StepLR(optimiser, 3, 0.5),
+        "schedule_every": "step",
+        "seed": 3,
+    }
+    model = network(nn.Dropout(0.2)).to(device)
+    expected, history = trained(model, **options)
+    found, other = trained(model, compiled="graph", **options)
+    assert torch.allclose(weights(found), weights(expected), rtol=1e-4, atol=1e-5)
+    assert other.losses == pytest.approx(history.losses, rel=1e-4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_network_that_cannot_be_recorded_is_trained_as_it_is():
+    class Looking(nn.Module):
+        def forward(self, x):
+            return x * (1.0 if x.mean().item() > 0 else 0.5)  # makes the host wait
+
+    model = network(Looking()).cuda()
+    expected, _ = trained(model)
+    with pytest.warns(BayesNormWarning, match="compiled: a step could not be recorded"):
+        found, _ = trained(model, compiled="graph")
+    assert torch.allclose(weights(found), weights(expected), rtol=1e-4, atol=1e-5)
+
+
+def test_penalties_are_refused():
+    with pytest.raises(BayesNormError, match="compiled: 'graph' was given beside penalties"):
+        trained(network(), compiled="graph", penalties=[lambda model, epoch: next(model.parameters()).sum() * epoch])
