@@ -43,6 +43,22 @@ def test_every_image_becomes_one_of_its_windows_and_all_of_them_come(padding, fl
     assert {way[2] for way in seen} == ({False, True} if flip else {False})
 
 
+@pytest.mark.parametrize("axes", [(), (1,), (2,)])
+def test_targets_move_with_their_images(axes):
+    given = images(50)
+    labels = given[:, :1].long().expand(-1, *(axes or (1,)), -1, -1).reshape(50, *axes, 6, 5)
+    torch.manual_seed(0)
+    made, moved = CropAndFlip(2, void=1000)(given, labels)
+    torch.manual_seed(0)
+    assert torch.equal(made, CropAndFlip(2)(given))
+    assert moved.shape == labels.shape
+    shown = (made[:, :1] * 255).round().long().expand(-1, *(axes or (1,)), -1, -1).reshape(moved.shape)
+    inside = moved != 1000
+    assert torch.equal(shown[inside], moved[inside])
+    assert not shown[~inside].any()
+    assert 0.3 < inside.double().mean() < 0.9
+
+
 def test_half_of_the_images_are_mirrored_and_windows_are_independent_of_it():
     torch.manual_seed(0)
     given = images(4000, 1, 1, 3)
@@ -72,9 +88,11 @@ def test_results_are_channels_last():
         (lambda: CropAndFlip(mean=0.5), "mean: 0.5 was given; a list of numbers"),
         (lambda: CropAndFlip()(torch.zeros(2, 3, 4, 4)), "uint8 images"),
         (lambda: CropAndFlip()(images()[0]), "uint8 images"),
+        (lambda: CropAndFlip(void="none"), "void: 'none' was given"),
+        (lambda: CropAndFlip()(images(), torch.zeros(200)), r"y: \(200,\) came .* a value for every pixel"),
     ],
 )
 def test_bad_arguments(make, message):
     with pytest.raises(BayesNormError, match=message) as caught:
         make()
-    assert isinstance(caught.value, InputError) == ("uint8" in message)
+    assert isinstance(caught.value, InputError) == ("uint8" in message or message.startswith("y"))

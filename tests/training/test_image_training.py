@@ -69,6 +69,23 @@ def test_transforms_are_told_apart_by_the_checkpoint(tmp_path):
         fit(image_network(), checkpoint=path, transform=CropAndFlip(2))
 
 
+def test_targets_of_pixels_go_through_the_transform(tmp_path):
+    x, _ = images()
+    y, seen = x[:, 0].long(), []
+    model, path = nn.Conv2d(3, 256, 1), tmp_path / "run.safetensors"
+
+    def loss(f, labels):
+        seen.append(labels)
+        return cross_entropy(f, labels, ignore_index=300)
+
+    options = {"loss": loss, "epochs": 2, "batch_size": SIZE, "transform": CropAndFlip(1, void=300)}
+    train(model, x, y, transform_targets=True, checkpoint=path, **options)
+    assert len(seen) == 2 * STEPS
+    assert all((labels == 300).any() and labels.shape == (SIZE, 8, 8) for labels in seen)
+    with pytest.raises(BayesNormError, match="transform_targets"):
+        train(model, x, y, checkpoint=path, **options)
+
+
 def test_a_schedule_moves_on_after_every_step_where_that_is_asked_for():
     seen = {}
     for every in ("epoch", "step"):
@@ -149,6 +166,7 @@ def test_measuring_changes_nothing():
     [
         ({"schedule_every": "batch"}, "schedule_every: 'batch' was given; 'epoch' or 'step'"),
         ({"schedule_every": "step", "schedule": lr_scheduler.ReduceLROnPlateau}, "a plateau is one of epochs"),
+        ({"transform_targets": True}, "transform_targets: was given without transform"),
         ({"transform": 3}, "transform: int was given; a function"),
         ({"compiled": 3}, "compiled: 3 was given; True, False or a mode"),
         ({"compiled": "fast"}, "compiled: 'fast' was given, but"),

@@ -20,31 +20,31 @@ WARM_UP = 3
 Mark = Callable[[str], None]
 """Says that a part of a step is over."""
 
+Transform = Callable[[Tensor, Tensor], Pair]
+"""Gives what the network gets, and the targets, of a batch's inputs and targets."""
+
 
 class Gradients:
     """Leave the objective's gradients of a batch in the trained tensors.
 
     Args:
         objective: What is minimised.
-        transform: What becomes of a batch's inputs first, if anything does.
+        transform: What becomes of a batch first, if anything does.
         trained: The tensors that get gradients.
         mark: Told when a part is over.
     """
 
-    def __init__(
-        self, objective: Objective, transform: Callable[[Tensor], Tensor] | None, trained: list[Tensor], mark: Mark
-    ) -> None:
+    def __init__(self, objective: Objective, transform: Transform | None, trained: list[Tensor], mark: Mark) -> None:
         self.objective, self.transform, self.trained, self.mark = objective, transform, trained, mark
 
     def __call__(self, batch: Pair, epoch: int) -> Tensor:
         """Return the objective's value, still on the device."""
-        x, y = batch
         if self.transform is not None:
-            x = self.transform(x)
+            batch = self.transform(*batch)
             self.mark("transform")
         for tensor in self.trained:
             tensor.grad = None
-        value = self.objective((x, y), epoch)
+        value = self.objective(batch, epoch)
         self.mark("forward")
         value.backward()
         self.mark("backward")
@@ -127,7 +127,7 @@ def _nothing(part: str) -> None:
 
 def new_gradients(
     objective: Objective,
-    transform: Callable[[Tensor], Tensor] | None,
+    transform: Transform | None,
     trained: list[Tensor],
     mark: Mark,
     compiled: bool | str,

@@ -49,7 +49,8 @@ def train(
     weight_decay: float = 0.0,
     penalties: Iterable[Penalty] = (),
     parameters: Iterable[Tensor] | None = None,
-    transform: Callable[[Tensor], Tensor] | None = None,
+    transform: Callable[..., Any] | None = None,
+    transform_targets: bool = False,
     validation: tuple[Any, Any] | None = None,
     evaluate: Score | None = None,
     evaluate_every: int = 1,
@@ -87,6 +88,8 @@ def train(
             they are, except that batch norm follows its batches.
         transform: Called with every batch's inputs on the network's device, for what changes from epoch to epoch, such
             as `CropAndFlip`. It may draw from torch's generators; validation rows do not pass through it.
+        transform_targets: Whether `transform` is called with a batch's inputs and targets and returns both: labels of
+            pixels move with their images.
         validation: A pair (x, y), whose loss in evaluation mode, without penalties, is the network's score; the network
             with the lowest score is kept, also when training ends by an error or a key.
         evaluate: As `validation`, with a score of your own: `evaluate(model)` in evaluation mode, lower is better.
@@ -120,6 +123,8 @@ def train(
     checkpoint_every = require_number("checkpoint_every", checkpoint_every, least=0)
     for name, function in {"evaluate": evaluate, "on_epoch": on_epoch, "transform": transform}.items():
         require_function(name, function)
+    if transform_targets and transform is None:
+        raise BayesNormError("transform_targets: was given without transform; CropAndFlip() would work.")
     if schedule_every not in ("epoch", "step"):
         raise BayesNormError(f"schedule_every: {schedule_every!r} was given; 'epoch' or 'step' would work.")
     if validation is not None and evaluate is not None:
@@ -144,7 +149,8 @@ def train(
     )
     if run.every_step and isinstance(run.schedule, ReduceLROnPlateau):
         raise BayesNormError("schedule_every: 'step' was given, but a plateau is one of epochs; 'epoch' would work.")
-    gradients = new_gradients(objective, transform, trained, run.mark, compiled, device)
+    moved = transform if transform is None or transform_targets else partial(_transform_inputs, transform)
+    gradients = new_gradients(objective, moved, trained, run.mark, compiled, device)
     rows = None if validation is None else validation_rows(validation, device, dtype)
     if rows is not None:
         evaluate = partial(objective.validation_loss, rows, batches.batch_size or 1)
@@ -162,6 +168,7 @@ def train(
             "validation": None if rows is None else described_rows(*rows),
             # Only where they are given: files of a release that did not have them go on being read.
             **({} if transform is None else {"transform": _described(transform)}),
+            **({"transform_targets": True} if transform_targets else {}),
             **({"schedule_every": schedule_every} if run.every_step else {}),
         }
         store = _store(checkpoint, run, settings)
@@ -224,6 +231,11 @@ def _train_epoch(run: Run, gradients: Gradients, batches: Batches, epoch: int) -
                 "standardised inputs and targets, or a loss without logarithms of zero would help."
             )
     return math.fsum(values) / len(values)
+
+
+def _transform_inputs(transform: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> Pair:
+    """Return a batch whose inputs alone are transformed."""
+    return transform(x), y
 
 
 def _timed(pairs: Iterator[Pair], run: Run) -> Iterator[Pair]:
