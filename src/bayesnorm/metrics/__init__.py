@@ -16,6 +16,7 @@ from .classification import (
     ReliabilityCurve as ReliabilityCurve,
     accuracy as accuracy,
     brier as brier,
+    confidence_curve as confidence_curve,
     ece as ece,
     mean_iou as mean_iou,
     nll as nll,
@@ -52,5 +53,14 @@ from .retention import (
     prediction_rejection_ratio as prediction_rejection_ratio,
     retention_curve as retention_curve,
     spearman as spearman,
+)
+from .segmentation import (
+    PatchDoubt as PatchDoubt,
+    Patches as Patches,
+    SegmentationScores as SegmentationScores,
+    boundary_distance as boundary_distance,
+    confusion_matrix as confusion_matrix,
+    patches as patches,
+    segmentation_scores as segmentation_scores,
 )
 from .stateful import torchmetric as torchmetric

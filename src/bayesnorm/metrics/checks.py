@@ -117,11 +117,12 @@ def real_tensor(name: str, values: Any) -> Tensor:
     return tensor
 
 
-def number_pair(doubt: Any, error: Any) -> tuple[Tensor, Tensor]:
-    """Return doubt and error of the same points, both as flat tensors."""
-    doubts, errors = number_vector("doubt", doubt), number_vector("error", error, infinite=False)
+def number_pair(doubt: Any, error: Any, names: tuple[str, str] = ("doubt", "error")) -> tuple[Tensor, Tensor]:
+    """Return doubt and error of the same points, or two numbers of other names, both as flat tensors."""
+    doubts, errors = number_vector(names[0], doubt), number_vector(names[1], error, infinite=False)
     if doubts.shape != errors.shape:
-        raise InputError(f"doubt and error: {len(doubts)} and {len(errors)} numbers; one of each per point would work.")
+        words = " and ".join(names)
+        raise InputError(f"{words}: {len(doubts)} and {len(errors)} numbers; one of each per point would work.")
     return doubts, errors.to(doubts.device)
 
 

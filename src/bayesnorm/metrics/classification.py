@@ -14,7 +14,7 @@ from torch import Tensor
 from ..arguments import require_whole
 from ..errors import InputError
 from ..predictive import ClassificationPredictive
-from .checks import classification_targets, wide
+from .checks import classification_targets, number_pair
 from .points import mean_over_points
 
 
@@ -52,6 +52,11 @@ class ReliabilityCurve:
     share: Tensor
     """Share of all points that lie in the bin."""
 
+    @property
+    def error(self) -> Tensor:
+        """The expected calibration error: the sum over bins of share |accuracy - confidence|."""
+        return ((self.accuracy - self.confidence).abs() * self.share).nan_to_num().sum()
+
 
 def reliability_curve(
     predictive: ClassificationPredictive,
@@ -71,13 +76,22 @@ def reliability_curve(
             width (each open on the left and closed on the right).
         ignore_index: Label of points to leave out.
     """
-    bins = require_whole("bins", bins, error=InputError)
     target, scored = classification_targets(predictive, y, ignore_index)
-    right = wide(predictive.label == target).flatten()
-    # Points left out go to the end, behind every bin's edge.
-    confidence = torch.where(scored, wide(predictive.confidence), torch.inf).flatten()
+    return confidence_curve(predictive.confidence[scored], (predictive.label == target)[scored], bins, adaptive)
+
+
+def confidence_curve(confidence: Any, right: Any, bins: int = 15, adaptive: bool = False) -> ReliabilityCurve:
+    """Return `reliability_curve` of points that are flat already, such as the pixels of many images.
+
+    Args:
+        confidence: Probability of the chosen class, one per point.
+        right: Whether it is the target, one per point.
+        bins, adaptive: As in `reliability_curve`.
+    """
+    bins = require_whole("bins", bins, error=InputError)
+    confidence, hits = number_pair(confidence, right, names=("confidence", "right"))
     confidence, order = confidence.sort()
-    points = scored.sum()
+    points = torch.tensor(len(confidence), device=confidence.device)
     if adaptive:
         last = -(-torch.arange(1, bins + 1, device=points.device) * points // bins) - 1
         edges = confidence[last]
@@ -86,7 +100,7 @@ def reliability_curve(
         edges[-1] = 2.0  # rounding may lift a probability over 1
     ends = torch.searchsorted(confidence, edges, right=True)
     number = ends.diff(prepend=ends.new_zeros(1)).to(confidence.dtype)
-    sums = (_sums_between(values, ends) for values in (confidence.nan_to_num(posinf=0.0), right[order]))
+    sums = (_sums_between(values, ends) for values in (confidence, hits[order]))
     confidences, rights = (total / number for total in sums)
     return ReliabilityCurve(confidences, rights, number / points)
 
@@ -104,8 +118,7 @@ def ece(
     It goes from 0 to 1; lower is better. Arguments as in `reliability_curve`.
     """
     curve = reliability_curve(predictive, y, bins=bins, adaptive=adaptive, ignore_index=ignore_index)
-    gap = (curve.accuracy - curve.confidence).abs() * curve.share
-    return gap.nan_to_num().sum().to(predictive.probs.dtype)
+    return curve.error.to(predictive.probs.dtype)
 
 
 def mean_iou(predictive: ClassificationPredictive, y: Any, *, ignore_index: int | None = None) -> Tensor:

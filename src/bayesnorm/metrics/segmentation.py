@@ -1,0 +1,167 @@
+"""Scores of labelled pixels: classes against each other, doubt patch by patch, distance from the borders of objects.
+
+All are sums over images or work image by image, so that a set of any size is scored in parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.ndimage
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..arguments import require_number, require_whole
+from ..errors import InputError
+from .checks import number_vector, real_tensor, wide
+
+
+@dataclass(frozen=True)
+class SegmentationScores:
+    """How well pixels are classified; from 0 to 1, higher is better. Of classes without pixels, entries are NaN."""
+
+    global_accuracy: Tensor
+    """Share of labelled pixels that are right."""
+    class_accuracy: Tensor
+    """Mean over classes that occur of the share of a class's pixels that are right."""
+    mean_iou: Tensor
+    """Mean over classes that occur or are predicted of `iou`."""
+    accuracy: Tensor
+    """Share of each class's pixels that are right, (classes,)."""
+    iou: Tensor
+    """Intersection over union of each class's true and predicted pixels, (classes,)."""
+
+
+def confusion_matrix(label: Any, y: Any, classes: int, *, ignore_index: int | None = None) -> Tensor:
+    """Count points by true class (rows) and predicted class (columns); the sum over batches is that of all of them.
+
+    Args:
+        label: Predicted classes, of any shape.
+        y: True classes, of the same shape.
+        classes: Number of classes.
+        ignore_index: True class of points to leave out.
+    """
+    classes = require_whole("classes", classes, error=InputError)
+    predicted, true = real_tensor("label", label), real_tensor("y", y)
+    if predicted.shape != true.shape:
+        raise InputError(f"label and y: shapes {tuple(predicted.shape)} and {tuple(true.shape)}; they must agree.")
+    true = true.to(predicted.device)
+    scored = torch.ones_like(true, dtype=torch.bool) if ignore_index is None else true != ignore_index
+    predicted, true = predicted[scored].long(), true[scored].long()
+    for name, found in (("label", predicted), ("y", true)):
+        if found.numel() and not bool(((found >= 0) & (found < classes)).all()):
+            raise InputError(
+                f"{name}: holds classes {int(found.min())} to {int(found.max())}; 0 to {classes - 1} would work."
+            )
+    return torch.bincount(true * classes + predicted, minlength=classes**2).view(classes, classes)
+
+
+def segmentation_scores(confusion: Any) -> SegmentationScores:
+    """Return accuracies and intersections over union from counts by true class (rows) and predicted class (columns)."""
+    counts = wide(real_tensor("confusion", confusion))
+    if counts.dim() != 2 or counts.shape[0] != counts.shape[1] or not bool(counts.sum() > 0):
+        raise InputError(
+            f"confusion: has shape {tuple(counts.shape)} and sum {float(counts.sum()):g}; counts of at least one point "
+            "by true and predicted class, (classes, classes), would work."
+        )
+    right, true, predicted = counts.diagonal(), counts.sum(1), counts.sum(0)
+    accuracy, iou = right / true, right / (true + predicted - right)
+    return SegmentationScores(right.sum() / counts.sum(), accuracy.nanmean(), iou.nanmean(), accuracy, iou)
+
+
+@dataclass(frozen=True)
+class PatchDoubt:
+    """Patches counted by accuracy and doubt (Mukhoti and Gal 2018), at every threshold of doubt; higher is better."""
+
+    thresholds: Tensor
+    """Doubt above which a patch is uncertain."""
+    accurate_if_certain: Tensor
+    """Share of accurate patches among the certain ones; NaN where none is certain."""
+    uncertain_if_inaccurate: Tensor
+    """Share of uncertain patches among the inaccurate ones; NaN where all are accurate."""
+    pavpu: Tensor
+    """Share of patches that are accurate and certain, or inaccurate and uncertain."""
+
+
+@dataclass(frozen=True)
+class Patches:
+    """Patches of some images, flat: whether each is accurate, and its doubt."""
+
+    accurate: Tensor
+    doubt: Tensor
+
+    def at(self, thresholds: Any) -> PatchDoubt:
+        """Count patches at every threshold of doubt."""
+        given = number_vector("thresholds", thresholds).to(self.doubt.device)
+        sure, unsure = (self.doubt[chosen].sort().values for chosen in (self.accurate, ~self.accurate))
+        accurate_certain, inaccurate_certain = (wide(torch.searchsorted(d, given, right=True)) for d in (sure, unsure))
+        inaccurate_uncertain = len(unsure) - inaccurate_certain
+        return PatchDoubt(
+            given,
+            accurate_certain / (accurate_certain + inaccurate_certain),
+            inaccurate_uncertain / len(unsure) if len(unsure) else torch.full_like(given, torch.nan),
+            (accurate_certain + inaccurate_uncertain) / len(self.doubt),
+        )
+
+
+def patches(label: Any, doubt: Any, y: Any, *, size: int = 4, least: float = 0.5, ignore_index: int = -100) -> Patches:
+    """Cut images into square patches that do not overlap, and ask of each whether it is accurate, and how doubtful.
+
+    Args:
+        label: Predicted classes, (batch, height, width).
+        doubt: Doubt of every pixel, (batch, height, width).
+        y: True classes, (batch, height, width).
+        size: Pixels on a side; those at the lower and right edges that fill no patch are left out.
+        least: A patch is accurate where a greater share than this of its labelled pixels is right.
+        ignore_index: True class of pixels to leave out; a patch without any other is left out.
+
+    Returns:
+        Patches; `.at(thresholds).pavpu` are Mukhoti and Gal's numbers. A patch's doubt is the mean of its pixels'.
+    """
+    size = require_whole("size", size, error=InputError)
+    least = require_number("least", least, least=0, below=1, error=InputError)
+    predicted, doubts, true = (
+        real_tensor(name, value) for name, value in (("label", label), ("doubt", doubt), ("y", y))
+    )
+    if predicted.dim() != 3 or predicted.shape != doubts.shape or predicted.shape != true.shape:
+        shapes = ", ".join(str(tuple(values.shape)) for values in (predicted, doubts, true))
+        raise InputError(f"label, doubt and y: shapes {shapes}; (batch, height, width) of all three would work.")
+    true = true.to(predicted.device)
+    labelled = true != ignore_index
+
+    def sums(values: Tensor) -> Tensor:
+        """Return sums over the labelled pixels of every patch."""
+        seen = torch.where(labelled, values.to(true.device, torch.get_default_dtype()), 0)
+        return F.avg_pool2d(seen[:, None], size).flatten() * size**2
+
+    number, right, level = sums(labelled).round(), sums(predicted == true).round(), sums(doubts)
+    kept = number > 0
+    if not bool(kept.any()):
+        raise InputError(f"y: no patch of {size} x {size} pixels has a label; other labels or sizes would work.")
+    return Patches(right[kept] > least * number[kept], level[kept] / number[kept])
+
+
+def boundary_distance(y: Any, *, ignore_index: int | None = None) -> Tensor:
+    """Return the distance in pixels from every pixel to the nearest pixel of another class, (batch, height, width).
+
+    It is 1 for pixels that touch another class, and infinite in images of one class.
+
+    Args:
+        y: True classes, (batch, height, width).
+        ignore_index: Class of unlabelled pixels, which are no other class; their own distance is NaN.
+    """
+    labels = real_tensor("y", y).detach().cpu().numpy()
+    if labels.ndim != 3:
+        raise InputError(f"y: has shape {labels.shape}; classes of shape (batch, height, width) would work.")
+    found = np.full(labels.shape, np.inf, np.float32)
+    for image, distance in zip(labels, found, strict=True):
+        void = np.zeros_like(image, dtype=bool) if ignore_index is None else image == ignore_index
+        present = np.unique(image[~void])
+        for kind in present if len(present) > 1 else ():
+            own = image == kind
+            distance[own] = scipy.ndimage.distance_transform_edt(own | void)[own]
+        distance[void] = np.nan
+    return torch.from_numpy(found)
