@@ -30,6 +30,7 @@ from . import (
     teye_figure3,
     teye_table2,
     train_image,
+    train_segmentation,
     uci_luck,
 )
 from .teye_tables import printing
@@ -55,7 +56,10 @@ TABLES_AND_FIGURES: dict[str, Callable[..., None]] = {
     "temperature": temperature.main,
 }
 BENCHMARK: dict[str, Callable[..., None]] = {"uci": benchmark.main, "show": show.main, "export": export.main}
-NETWORKS: dict[str, Callable[..., None]] = {"train-image": train_image.main}
+NETWORKS: dict[str, Callable[..., None]] = {
+    "train-image": train_image.main,
+    "train-segmentation": train_segmentation.main,
+}
 
 app = typer.Typer(name=PROGRAM, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 PANELS = {"Tables and figures": TABLES_AND_FIGURES, "The benchmark and its store": BENCHMARK, "Networks": NETWORKS}

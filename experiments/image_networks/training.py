@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from safetensors.torch import save as to_bytes
@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from bayesnorm.errors import FileFormatError
 from bayesnorm.files import read_tensors, write_bytes
 from bayesnorm.training import CropAndFlip, StepTimes, train
+from bayesnorm.training.objective import Loss
 
 from ..known_names import require_known
 from ..machine import machine
@@ -49,6 +50,9 @@ class Plan:
     seed: int = 0
     compiled: bool | str = "graph"
 
+    targets_move: ClassVar[bool] = False
+    """Whether targets go through the transform with their images."""
+
     @classmethod
     def of(
         cls,
@@ -75,6 +79,18 @@ class Plan:
         """Return what becomes of training images."""
         made = image_set(self.data)
         return CropAndFlip(made.padding, made.flip, made.mean, made.std)
+
+    def load(self, split: str) -> tuple[Tensor, Tensor]:
+        """Return the recipe's images, as bytes, and targets of "train" or "test"."""
+        return load_images(self.data, split, self.recipe.images if split == "train" else self.recipe.test_images)
+
+    def loss(self, y: Tensor) -> Loss:
+        """Return what is minimised, where `y` are the training targets."""
+        return self.recipe.loss
+
+    def score(self, network: nn.Module, x: Tensor, y: Tensor) -> dict[str, Any]:
+        """Return how good a network is on images as they are."""
+        return score(network, x, y, self)
 
     def described(self) -> dict[str, Any]:
         """Return what decides the weights, as JSON has it."""
@@ -159,7 +175,7 @@ def _train(plan: Plan, checkpoint: Path, device: str) -> tuple[nn.Module, dict[s
     """Train, and return the network with what was measured."""
     started, recipe = time.perf_counter(), plan.recipe
     set_up_device(device)
-    x, y = (part.to(device) for part in load_images(plan.data, "train", recipe.images))
+    x, y = (part.to(device) for part in plan.load("train"))
     network = plan.new_network().to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     # Of fewer images than a batch, all make one.
     steps, loaded = max(1, len(x) // recipe.batch_size), time.perf_counter()
@@ -168,13 +184,14 @@ def _train(plan: Plan, checkpoint: Path, device: str) -> tuple[nn.Module, dict[s
         network,
         x,
         y,
-        loss=recipe.loss,
+        loss=plan.loss(y),
         epochs=recipe.epochs,
         batch_size=recipe.batch_size,
         optimiser=recipe.optimiser,
         schedule=recipe.schedule(recipe.epochs * steps),
         schedule_every="step",
         transform=plan.transform(),
+        transform_targets=plan.targets_move,
         mixed_precision=True,
         compiled=plan.compiled,
         seed=plan.seed,
@@ -185,8 +202,8 @@ def _train(plan: Plan, checkpoint: Path, device: str) -> tuple[nn.Module, dict[s
     )
     trained = time.perf_counter()
     # The weights as they are read back: what is scored is what is kept.
-    test, labels = (part.to(device) for part in load_images(plan.data, "test", recipe.test_images))
-    scores = score(_rounded(network), test, labels, plan)
+    test, labels = (part.to(device) for part in plan.load("test"))
+    scores = plan.score(_rounded(network), test, labels)
     # Of the epochs before an interruption only the sum is known.
     epochs = [ends[epoch] - ends[epoch - 1] for epoch in ends if epoch - 1 in ends] or [history.seconds / recipe.epochs]
     later, scoring = statistics.median(epochs[1:] or epochs), time.perf_counter() - trained

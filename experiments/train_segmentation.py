@@ -1,0 +1,72 @@
+"""Train a network on CamVid's road scenes, and keep it: weights, mean IoU beside published ones, seconds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from .image_networks.training import trained_network
+from .options import OUT, FastestDevice, OutFolder, Size, fastest
+from .segmentation.frames import Light
+from .segmentation.plans import NETWORKS, SegmentationPlan, Task
+from .train_image import Compiled
+
+# Global accuracy and mean IoU of others on the same 233 test frames, trained on the same 367, all at 360 x 480.
+PUBLISHED = {
+    "SegNet from scratch (github.com/toimcio/SegNet-tensorflow)": (0.813, 0.425),
+    "Bayesian SegNet from scratch (github.com/toimcio/SegNet-tensorflow)": (0.827, 0.475),
+    "FC-DenseNet103 from scratch (Jégou et al. 2017)": (0.915, 0.669),
+}
+
+
+def main(
+    network: Annotated[str, typer.Argument(help=f"One of {', '.join(NETWORKS)}.")] = "small-unet",
+    task: Annotated[Task, typer.Option(help="What for: classes, with noise of logits, or red out of green.")] = (
+        Task.classes
+    ),
+    light: Annotated[Light, typer.Option(help="Which frames it is trained on.")] = Light.any,
+    preset: Annotated[
+        Size, typer.Option(help="A look on a CPU at 90 x 120, or what results come from, at 180 x 240.")
+    ] = Size.quick,
+    seed: Annotated[int, typer.Option(min=0, help="Of weights, order and transforms.")] = 0,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the frames, if not the recipe's.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=2, help="Frames per step, if not the recipe's.")] = None,
+    images: Annotated[int | None, typer.Option(min=2, help="Training frames, evenly spread.")] = None,
+    dropout: Annotated[float | None, typer.Option(min=0.0, help="Rate of dropout, if not the recipe's.")] = None,
+    compiled: Annotated[Compiled, typer.Option(help="How steps run; see train-image.")] = Compiled.graph,
+    name: Annotated[str | None, typer.Option(help="What the files are called; by default network_task_seed.")] = None,
+    device: FastestDevice = None,
+    out: OutFolder = OUT,
+) -> None:
+    """Train a network for every pixel of CamVid; a run that was killed goes on, one that is over is shown again.
+
+    Writes NAME.safetensors, kernels and matrices in half precision, and NAME.json.
+
+    \b
+    python -m experiments train-segmentation segnet --dropout 0.5 --preset paper --out out/networks
+    """
+    place = fastest(device)
+    mode = False if compiled is Compiled.no else str(compiled)
+    changes = {"epochs": epochs, "batch_size": batch_size, "images": images, "dropout": dropout}
+    plan = SegmentationPlan.of(network, preset, seed, task=task, light=light, compiled=mode, **changes)
+    _, told = trained_network(plan, out, name or f"{network}_{task}_{seed}", place)
+    print(text(told))
+
+
+def text(told: dict[str, Any]) -> str:
+    """Return what is known of a network as text, beside what others got with the same frames."""
+    seconds = told["seconds"]
+    known = f"{told['network']} on {told['training images']} frames: "
+    spent = (
+        f"NLL {told['nll']:.3f} on {told['test images']}; {seconds['all']:.0f} s, {seconds['later epoch']:.2f} an epoch"
+    )
+    if "mean IoU" not in told:
+        return f"{known}mean absolute error {told['mean absolute error']:.4f}, {spent}"
+    lines = [
+        f"{known}mean IoU {told['mean IoU']:.3f}, accuracy {told['accuracy']:.3f}, class accuracy "
+        f"{told['class accuracy']:.3f}, {spent}",
+        "published, at 360 x 480:",
+    ]
+    lines += [f"  {name}: mean IoU {iou:.3f}, accuracy {right:.3f}" for name, (right, iou) in PUBLISHED.items()]
+    return "\n".join(lines)

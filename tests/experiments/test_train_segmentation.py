@@ -1,0 +1,110 @@
+"""Networks of the road scenes: frames, weights, tasks, and a training that is interrupted."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from bayesnorm.data import CAMVID_VOID
+from bayesnorm.errors import BayesNormError
+from experiments.image_networks import training
+from experiments.image_networks.training import trained_network
+from experiments.segmentation import frames as frames_module
+from experiments.segmentation.frames import Light, load_frames, median_frequency_weights
+from experiments.segmentation.plans import RECIPES, SegmentationPlan, Task
+
+
+class Killed(BaseException):
+    """Stands for a kill."""
+
+
+def plan(task=Task.classes, **changes):
+    changes = {"epochs": 2, "batch_size": 4, "images": 8, "test_images": 5, **changes}
+    return SegmentationPlan.of("small-unet", task=task, **changes)
+
+
+def test_frames_are_spread_and_of_the_light_asked_for(road_scenes):
+    x, y = load_frames("train")
+    assert x.shape == (10, 3, 24, 32)
+    assert y.shape == (10, 24, 32)
+    few, _ = load_frames("train", 4, step=2)
+    assert torch.equal(few, x[[0, 2, 5, 7], :, ::2, ::2])
+    dusk, day = (load_frames("train", light=light)[0] for light in (Light.dusk, Light.day))
+    assert torch.equal(torch.cat([dusk, day]), x)
+    assert len(dusk) == frames_module.DUSK_FRAMES["train"]
+
+
+def test_the_real_frames_of_dusk_are_darker(require):
+    require("camvid/labels_180x240.npz", "camvid/test_180x240.webp")
+    dusk, day = (
+        load_frames("test", light=light, step=8)[0].float().mean((1, 2, 3)) for light in (Light.dusk, Light.day)
+    )
+    assert (len(dusk), len(day)) == (62, 171)
+    assert dusk.median() < 70 < day.median()
+
+
+def test_weights_by_hand():
+    """Class 0 fills all of one frame and half of the other, class 1 the other half, of which a half is void."""
+    y = torch.zeros(2, 2, 4, dtype=torch.long)
+    y[1, :, 2:] = 1
+    y[1, 1, 2:] = CAMVID_VOID
+    weights = median_frequency_weights(y)
+    frequency = torch.tensor([(8 + 4) / (8 + 6), 2 / 6])
+    torch.testing.assert_close(weights[:2], frequency.min() / frequency)  # torch's median is the lower of two
+    assert not weights[2:].any()
+
+
+def test_command_trains_writes_and_shows_again(experiments, road_scenes, tmp_path):
+    command = ["train-segmentation", "small-unet", "--epochs", 2, "--images", 8, "--batch-size", 4, "--device", "cpu"]
+    command += ["--out", tmp_path]
+    ended = experiments(*command)
+    assert ended.code == 0, ended.err
+    assert "small-unet on 8 frames: mean IoU" in ended.out
+    assert "SegNet from scratch" in ended.out
+    told = json.loads((tmp_path / "small-unet_classes_0.json").read_text())
+    assert (told["task"], told["light"], told["step"]) == ("classes", "any", 2)
+    assert 0 < told["mean IoU"] <= told["accuracy"] <= 1
+    assert experiments(*command).out == ended.out
+    assert "tells of another network" in experiments(*command, "--light", "day").err
+
+
+@pytest.mark.parametrize("task", Task)
+def test_every_task_trains_and_is_scored_as_it_is_read_back(task, road_scenes, tmp_path):
+    made = plan(task)
+    network, told = trained_network(made, tmp_path, "net")
+    scores = made.score(network, *made.load("test"))
+    assert scores.pop("IoU", None) == told.get("IoU")
+    assert scores == pytest.approx({key: told[key] for key in scores}, rel=1e-4)
+    assert all(np.isfinite(told["losses"]))
+
+
+def test_a_killed_training_goes_on(road_scenes, tmp_path, monkeypatch):
+    whole, told = trained_network(plan(dropout=0.5), tmp_path / "whole", "net")
+    real = training.train
+
+    def killed(*args, progress, **options):
+        def tell(epoch, epochs):
+            progress(epoch, epochs)
+            if epoch == 1:
+                raise Killed
+
+        return real(*args, progress=tell, **{**options, "checkpoint_every": 0})
+
+    monkeypatch.setattr(training, "train", killed)
+    with pytest.raises(Killed):
+        trained_network(plan(dropout=0.5), tmp_path, "net")
+    monkeypatch.setattr(training, "train", real)
+    again, after = trained_network(plan(dropout=0.5), tmp_path, "net")
+    assert after["losses"] == told["losses"]
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, again.state_dict()[name]), name
+
+
+def test_presets_and_unknown_names():
+    assert SegmentationPlan.of("segnet", "paper").step == 1
+    assert all(recipe.batch_size >= 2 for recipes in RECIPES.values() for recipe in recipes.values())
+    with pytest.raises(BayesNormError, match="network: 'fcn' was given; one of segnet"):
+        SegmentationPlan.of("fcn")
