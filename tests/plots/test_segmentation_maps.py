@@ -14,8 +14,8 @@ pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesno
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from bayesnorm.plots import SegmentationMaps
-from bayesnorm.plots.segmentation_maps import COLOURS, VOID
+from bayesnorm.plots import SegmentationMaps, draw_maps
+from bayesnorm.plots.segmentation_maps import COLOURS, RIGHT, VOID, WRONG
 
 LOGITS = torch.randn(4, 2, 3, 6, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 PREDICTIVE = ClassificationPredictive(LOGITS.log_softmax(2))
@@ -55,17 +55,55 @@ def test_images_of_any_kind(image):
 def test_panels_show_them_side_by_side():
     given = Figure().add_subplot()
     assert MAPS.draw(given) is given
-    image, label, prediction, doubt, scale = given.child_axes
-    titles = [panel.get_title() for panel in (image, label, prediction, doubt)]
-    assert titles == ["image", "label", "prediction", "entropy"]
+    image, label, prediction, errors, doubt, scale = given.child_axes
+    titles = [panel.get_title() for panel in (image, label, prediction, errors, doubt)]
+    assert titles == ["image", "label", "prediction", "errors", "entropy"]
+    wrong = np.array([to_rgb(RIGHT), to_rgb(WRONG)])[MAPS.wrong.astype(int)]
+    np.testing.assert_allclose(errors.images[0].get_array()[1:], wrong[1:])
+    np.testing.assert_allclose(errors.images[0].get_array()[0, :3], [to_rgb(VOID)] * 3)
     np.testing.assert_allclose(image.images[0].get_array(), MAPS.image)
     np.testing.assert_allclose(doubt.images[0].get_array(), MAPS.doubt)
     colours = np.array([to_rgb(colour) for colour in COLOURS[:3]] + [to_rgb(VOID)])
     np.testing.assert_allclose(label.images[0].get_array(), colours[MAPS.label])
     np.testing.assert_allclose(prediction.images[0].get_array(), colours[MAPS.prediction])
     names = [text.get_text() for text in given.get_legend().get_texts()]
-    assert names == ["sky", "road", "car", "not labelled"]
+    assert names == ["sky", "road", "car", "not labelled", "wrong"]
     assert scale.get_title() == "nats"
+
+
+def test_a_scale_of_its_own_and_a_picture_without_the_image():
+    maps = SegmentationMaps.of(None, PREDICTIVE, doubt="expected_entropy", scale=3.0)
+    np.testing.assert_allclose(maps.doubt, PREDICTIVE.expected_entropy[0])
+    prediction, doubt, _ = maps.draw().child_axes
+    assert prediction.get_title() == "prediction"
+    assert doubt.images[0].get_clim() == (0, 3)
+
+
+def test_methods_are_drawn_under_the_same_colours():
+    sharp = ClassificationPredictive((3 * LOGITS).log_softmax(2))
+
+    def both(predictive):
+        return [
+            SegmentationMaps.of(IMAGE, predictive, Y, row=1, ignore_index=7, doubt=doubt)
+            for doubt in ("mutual_information", "expected_entropy")
+        ]
+
+    figure = draw_maps({"one": both(PREDICTIVE), "other": both(sharp)}, title="Both")
+    shown = {}
+    for ax in figure.axes:
+        if "mean" in ax.get_title():
+            shown.setdefault(ax.get_title().split(",")[0], []).append(ax.images[0].get_clim())
+    assert {name: len(set(limits)) for name, limits in shown.items()} == {
+        "mutual information": 1,
+        "expected entropy": 1,
+    }
+    most = max(one.doubt.max() for one in (both(PREDICTIVE)[0], both(sharp)[0]))
+    assert shown["mutual information"][0] == (0, pytest.approx(most))
+    assert [ax.get_title() for ax in figure.axes[:2]] == ["image", "label"]
+    with pytest.raises(BayesNormError, match="maps: is empty"):
+        draw_maps({})
+    with pytest.raises(BayesNormError, match="same kinds"):
+        draw_maps({"one": both(PREDICTIVE), "other": both(sharp)[:1]})
 
 
 def test_one_sure_pixel():
@@ -94,6 +132,8 @@ def test_bad_arguments():
         SegmentationMaps.of(IMAGE, PREDICTIVE, row=2)
     with pytest.raises(BayesNormError, match=r"doubt: 'std' was given"):
         SegmentationMaps.of(IMAGE, PREDICTIVE, doubt="std")
+    with pytest.raises(BayesNormError, match=r"scale: 0 was given"):
+        SegmentationMaps.of(IMAGE, PREDICTIVE, scale=0)
     with pytest.raises(BayesNormError, match=r"classes: 2 names for 3 classes"):
         SegmentationMaps.of(IMAGE, PREDICTIVE, classes=("a", "b"))
 

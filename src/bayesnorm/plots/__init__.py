@@ -8,6 +8,7 @@
 from . import style as style
 from .batch_size_curve import BatchSizeCurve as BatchSizeCurve
 from .calibration import CalibrationPlot as CalibrationPlot, PITHistogram as PITHistogram
+from .compared_maps import draw_maps as draw_maps
 from .coverage import CoveragePlot as CoveragePlot
 from .drift_layers import DriftLayers as DriftLayers
 from .entropy_cdf import EntropyPlot as EntropyPlot

@@ -1,4 +1,4 @@
-"""A plot of a segmented image with its doubt: image, label, prediction and doubt of every pixel, side by side."""
+"""A plot of a segmented image with its doubt: image, label, prediction, doubt and errors of pixels, side by side."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import torch
 
+from ..arguments import require_positive
 from ..errors import BayesNormError, InputError
 from ..metrics import auroc
 from ..predictive import ClassificationPredictive
@@ -16,9 +17,14 @@ from . import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 TITLE = "Doubt should lie on borders and on mistakes"
-DOUBTS = {"entropy": "entropy", "mutual_information": "mutual information"}
+DOUBTS = {
+    "entropy": "entropy",
+    "mutual_information": "mutual information",
+    "expected_entropy": "expected entropy",
+}
 
 # Colours of the classes: Okabe and Ito's, then Tol's muted ones; the class's name stands beside each.
 COLOURS = (
@@ -36,7 +42,7 @@ COLOURS = (
     "#AA4499",
 )
 
-VOID = "#808080"
+VOID, RIGHT, WRONG = "#808080", "#EDEDED", style.VERMILION
 # Foot and height of the panels within the axes.
 BOX = (0.18, 0.74)
 
@@ -46,7 +52,7 @@ class SegmentationMaps:
     """Maps of one image.
 
     Args:
-        image: Red, green and blue from 0 to 1, (height, width, 3).
+        image: Red, green and blue from 0 to 1, (height, width, 3); or None, for a picture without it.
         label: True class of every pixel, -1 for none, (height, width); or None.
         prediction: Most probable class, (height, width).
         doubt: Doubt of every pixel in nats, (height, width).
@@ -54,9 +60,10 @@ class SegmentationMaps:
         most: The greatest doubt that there can be.
         classes: Names of the classes.
         title: Title, which says what one should see.
+        scale: Doubt that gets the brightest colour; None for the greatest of this map.
     """
 
-    image: np.ndarray
+    image: np.ndarray | None
     label: np.ndarray | None
     prediction: np.ndarray
     doubt: np.ndarray
@@ -64,6 +71,7 @@ class SegmentationMaps:
     most: float
     classes: tuple[str, ...]
     title: str = TITLE
+    scale: float | None = None
 
     @classmethod
     def of(
@@ -73,23 +81,27 @@ class SegmentationMaps:
         y: Any = None,
         *,
         row: int = 0,
-        doubt: Literal["entropy", "mutual_information"] = "entropy",
+        doubt: Literal["entropy", "mutual_information", "expected_entropy"] = "entropy",
         classes: Sequence[str] | None = None,
         ignore_index: int | None = None,
         title: str = TITLE,
+        scale: float | None = None,
     ) -> Self:
         """Take one image of a batch.
 
         Args:
             image: The image as a person sees it: (height, width, 3), (height, width) or (3, height, width); whole
-                numbers to 255 or fractions to 1.
+                numbers to 255 or fractions to 1. None leaves it out.
             predictive: Predictions of a batch of images, (batch, class, height, width).
             y: True classes of the batch, (batch, height, width), or of this image, (height, width).
             row: Number of the image in the batch.
-            doubt: "entropy" (all doubt) or "mutual_information" (what more data could take away).
+            doubt: "entropy" (all doubt), "mutual_information" (what more data could take away, epistemic) or
+                "expected_entropy" (the rest, aleatoric).
             classes: Names of the classes.
             ignore_index: Label of pixels that belong to no class, beside the likelihood's own.
             title: Title, which says what one should see.
+            scale: Doubt in nats that gets the brightest colour: the same for maps that are compared (`draw_maps` sees
+                to it). None for the greatest doubt of this map.
         """
         if not isinstance(predictive, ClassificationPredictive) or predictive.probs.dim() != 4:
             raise InputError(
@@ -104,7 +116,7 @@ class SegmentationMaps:
         if classes is not None and len(classes) != number:
             raise BayesNormError(f"classes: {len(classes)} names for {number} classes; one of each would work.")
         return cls(
-            image=_picture(image, height, width),
+            image=None if image is None else _picture(image, height, width),
             label=None if y is None else _label(y, row, predictive, ignore_index),
             prediction=predictive.label[row].cpu().numpy(),
             doubt=getattr(predictive, doubt)[row].detach().double().cpu().numpy(),
@@ -112,6 +124,7 @@ class SegmentationMaps:
             most=float(np.log(number)),
             classes=tuple(classes or (f"class {index}" for index in range(number))),
             title=title,
+            scale=None if scale is None else require_positive("scale", scale),
         )
 
     @property
@@ -135,41 +148,60 @@ class SegmentationMaps:
 
     def draw(self, ax: Axes | None = None) -> Axes:
         """Draw into `ax`, or into a new figure: panels beside each other inside of it."""
-        panels = ["image", *(["label"] if self.label is not None else []), "prediction", self.doubt_name]
+        panels = self.panels
         height, width = self.prediction.shape
         inch = 3.0
         size = (inch * len(panels) + 0.7, inch * height / width / BOX[1] + 0.4)
         ax, now = style.axes(ax, size), style.current()
         ax.set_axis_off()
         gap = 0.012
+        shown: Any = None
         share = (1 - 0.045 - gap * (len(panels) - 1)) / len(panels)
         for number, name in enumerate(panels):
             panel = ax.inset_axes((number * (share + gap), BOX[0], share, BOX[1]))
             panel.set_axis_off()
             panel.set_title(name, color=now.ink, fontsize="small", pad=4)
-            if name == self.doubt_name:
-                shown = panel.imshow(self.doubt, cmap="magma", vmin=0, vmax=self._scale(), interpolation="nearest")
-            else:
-                panel.imshow(self._panel(name), interpolation="nearest")
+            drawn = self.show(panel, name)
+            shown = drawn if name == self.doubt_name else shown
         bar = ax.inset_axes((1 - 0.04, BOX[0] + 0.03, 0.011, BOX[1] - 0.06))
         scale = bar.figure.colorbar(shown, cax=bar)
         scale.outline.set_visible(False)
         bar.tick_params(color=now.faint, labelcolor=now.ink, labelsize="x-small")
         bar.set_title("nats", color=now.ink, fontsize="x-small", pad=4)
-        self._name_classes(ax)
+        name_classes(ax, [self], loc="upper center", bbox_to_anchor=(0.5, BOX[0] - 0.01))
         style.headline(ax, self.title, self.summary)
         return ax
 
-    def _scale(self) -> float:
-        """Return the doubt that gets the brightest colour."""
-        return float(self.doubt.max()) or self.most
+    @property
+    def panels(self) -> list[str]:
+        """Names of what there is to show, from left to right."""
+        labelled = self.label is not None
+        return [
+            *(["image"] if self.image is not None else []),
+            *(["label"] if labelled else []),
+            "prediction",
+            *(["errors"] if labelled else []),
+            self.doubt_name,
+        ]
+
+    def show(self, ax: Axes, name: str) -> Any:
+        """Draw one of the panels into axes of its own, and return the picture."""
+        if name == self.doubt_name:
+            most = self.scale or float(self.doubt.max()) or self.most
+            return ax.imshow(self.doubt, cmap="magma", vmin=0, vmax=most, interpolation="nearest")
+        return ax.imshow(self._panel(name), interpolation="nearest")
 
     def _panel(self, name: str) -> np.ndarray:
-        """Return the image, or the classes of a panel as colours."""
+        """Return the image, the classes or the errors of a panel as colours."""
         from matplotlib.colors import to_rgb
 
         if name == "image":
+            assert self.image is not None
             return self.image
+        if name == "errors":
+            assert self.label is not None
+            colours = np.array([to_rgb(colour) for colour in (RIGHT, WRONG, VOID)])
+            return colours[np.where(self.label < 0, 2, self.label != self.prediction)]
         colours = np.array(
             [to_rgb(COLOURS[index % len(COLOURS)]) for index in range(len(self.classes))] + [to_rgb(VOID)]
         )
@@ -177,25 +209,26 @@ class SegmentationMaps:
         assert shown is not None
         return colours[shown]  # -1, no class, is the last
 
-    def _name_classes(self, ax: Axes) -> None:
-        """Draw a legend of the classes that occur."""
-        from matplotlib.patches import Patch
 
-        found = set(np.unique(self.prediction)) | (set() if self.label is None else set(np.unique(self.label)))
-        names = [
-            Patch(color=COLOURS[index % len(COLOURS)], label=self.classes[index]) for index in sorted(found - {-1})
-        ]
-        if -1 in found:
-            names.append(Patch(color=VOID, label="not labelled"))
-        columns = min(len(names), 8)
-        style.legend(
-            ax,
-            handles=names,
-            loc="upper center",
-            bbox_to_anchor=(0.5, BOX[0] - 0.01),
-            ncols=columns,
-            fontsize="x-small",
-        )
+def name_classes(place: Axes | Figure, maps: Sequence[SegmentationMaps], **options: Any) -> None:
+    """Draw a legend of the classes that occur in maps of the same classes, and of what the errors' colours mean."""
+    from matplotlib.patches import Patch
+
+    given = [part for one in maps for part in (one.prediction, one.label) if part is not None]
+    found = set().union(*(np.unique(part).tolist() for part in given))
+    names = [Patch(color=COLOURS[index % len(COLOURS)], label=maps[0].classes[index]) for index in sorted(found - {-1})]
+    if -1 in found:
+        names.append(Patch(color=VOID, label="not labelled"))
+    if any(one.label is not None for one in maps):
+        names.append(Patch(color=WRONG, label="wrong"))
+    place.legend(
+        handles=names,
+        ncols=min(len(names), 8),
+        fontsize="x-small",
+        frameon=False,
+        labelcolor=style.current().ink,
+        **options,
+    )
 
 
 def _picture(image: Any, height: int, width: int) -> np.ndarray:

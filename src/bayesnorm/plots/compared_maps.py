@@ -1,0 +1,57 @@
+"""Maps of one image by several methods, whose colours mean the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..errors import BayesNormError
+from . import style
+from .segmentation_maps import SegmentationMaps, name_classes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def draw_maps(maps: Mapping[str, Sequence[SegmentationMaps]], *, title: str = "") -> Figure:
+    """Draw what several methods say about one image, a row for each, with the same colours for the same doubt.
+
+    Args:
+        maps: By method, maps of the image that differ in the kind of doubt: prediction and errors are drawn once, then
+            each doubt. Image and label stand in a row of their own, above.
+        title: Title of the figure, which says what one should see.
+    """
+    kinds = [one.doubt_name for one in next(iter(maps.values()), [])]
+    if not kinds or any([one.doubt_name for one in own] != kinds for own in maps.values()):
+        raise BayesNormError("maps: is empty, or methods differ in their kinds of doubt; the same kinds would work.")
+    every = [one for own in maps.values() for one in own]
+    first = every[0]
+    scales = {kind: max(float(one.doubt.max()) for one in every if one.doubt_name == kind) for kind in kinds}
+    known = [name for name in first.panels if name in ("image", "label")]
+    own_panels = [name for name in first.panels if name in ("prediction", "errors")]
+    columns = max(len(known), len(own_panels) + len(kinds))
+    height, width = first.prediction.shape
+    rows = len(maps) + bool(known)
+    figure = style.new_figure((2.3 * columns + 0.6, (2.3 * height / width + 0.25) * rows + 0.8))
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for ax in grid.flat:
+        ax.set_axis_off()
+    ink = style.current().ink
+    for ax, name in zip(grid[0] if known else (), known, strict=False):
+        first.show(ax, name)
+        ax.set_title(name, color=ink, fontsize="small")
+    for line, (method, own) in zip(grid[bool(known) :], maps.items(), strict=True):
+        for ax, name in zip(line, own_panels, strict=False):
+            own[0].show(ax, name)
+            ax.set_title(f"{method}: {name}" if name == "prediction" else name, color=ink, fontsize="small")
+        for ax, one in zip(line[len(own_panels) :], own, strict=False):
+            shown = replace(one, scale=scales[one.doubt_name] or one.most).show(ax, one.doubt_name)
+            ax.set_title(f"{one.doubt_name}, mean {one.doubt.mean():.3f}", color=ink, fontsize="small")
+            bar = figure.colorbar(shown, ax=ax, shrink=0.8)
+            bar.outline.set_visible(False)
+            bar.ax.tick_params(labelcolor=ink, labelsize="x-small")
+    name_classes(figure, every, loc="outside lower center")
+    if title:
+        figure.suptitle(title, color=ink, fontweight="bold")
+    return figure
