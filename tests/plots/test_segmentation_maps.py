@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 from bayesnorm.errors import BayesNormError, InputError
-from bayesnorm.predictive import ClassificationPredictive, RegressionPredictive
+from bayesnorm.predictive import ClassificationPredictive, RegressionPredictive, summarised
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
 from matplotlib.colors import to_rgb
@@ -41,6 +41,10 @@ def test_numbers_are_the_predictives():
 def test_doubt_of_another_kind():
     maps = SegmentationMaps.of(IMAGE, PREDICTIVE, row=-1, doubt="mutual_information")
     np.testing.assert_allclose(maps.doubt, PREDICTIVE.mutual_information[1])
+    options = {"row": 1, "doubt": "mutual_information", "ignore_index": 7}
+    summary = SegmentationMaps.of(IMAGE, summarised(PREDICTIVE), Y, **options)
+    np.testing.assert_allclose(summary.doubt, maps.doubt)
+    np.testing.assert_array_equal(summary.wrong, MAPS.wrong)
     assert maps.label is None
     assert [panel.get_title() for panel in maps.draw().child_axes[:3]] == ["image", "prediction", "mutual information"]
 

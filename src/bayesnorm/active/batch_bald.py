@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..arguments import hold_plain_numbers, require_seed
 from ..errors import InputError
-from ..predictive import ClassificationPredictive, Predictive
+from ..predictive import ClassificationPredictive, ClassificationSummary, Predictive
 from .acquisitions import GreedyBatch, require_count
 from .scores import require_classification
 
@@ -71,6 +71,8 @@ def batch_bald(
     count = require_count("count", count, len(predictive), "rows")
     configurations = require_count("configurations", configurations)
     block_bytes = require_count("block_bytes", block_bytes)
+    if isinstance(predictive, ClassificationSummary):
+        raise InputError('predictive: is a summary without draws; predict(x) without keep="summary" would work.')
     if predictive.log_probs.dim() != 3:
         raise InputError(
             f"predictive: has log_probs of shape {tuple(predictive.log_probs.shape)}, and the labels of all pixels "

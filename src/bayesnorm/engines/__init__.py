@@ -6,3 +6,4 @@ from .directions import OutputDirections as OutputDirections, rounded_for_files 
 from .finite import require_finite as require_finite
 from .monte_carlo import MonteCarlo as MonteCarlo
 from .sigma_points import SigmaPoints as SigmaPoints
+from .tiling import predict_tiles as predict_tiles

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..errors import BayesNormError
 from ..likelihoods import Likelihood
 from ..network import Executable, State
-from ..predictive import Predictive
+from ..predictive import Predictive, summarised
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +90,16 @@ class Engine(ABC):
     @abstractmethod
     def predict(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
         """Predict the distribution of the targets at `x`."""
+
+    def summary(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
+        """Predict a summary of that distribution: the same without its draws."""
+        return summarised(self.predict(posterior, x, seed))
+
+
+def require_one_shape(first: Sequence[int], found: Sequence[int]) -> None:
+    """Refuse members of an ensemble whose outputs differ in shape."""
+    if first != found:
+        raise BayesNormError(f"members: give outputs of shape {tuple(first)} and {tuple(found)}; one shape would work.")
 
 
 def in_coordinates(posterior: Any, engine: str) -> CoordinatePosterior:

@@ -24,7 +24,7 @@ from ..network import derivative_errors_explained
 from ..predictive import Predictive
 from ..predictive.base import at_least_single
 from .base import CoordinatePosterior, Drawable, Engine, in_coordinates
-from .finite import require_finite
+from .finite import finite_summary, require_finite
 from .gaussian_outputs import GaussianOutputs
 
 # Input elements whose graph is held at a time; all layers' activations of a network are some hundred times that.
@@ -56,6 +56,10 @@ class Delta(Engine):
         predictive = found.predictive(posterior.likelihood, seed)
         require_finite(posterior, x, torch.stack([found.mean, found.variance.to(found.mean)]), predictive)
         return predictive
+
+    def summary(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
+        found = self.outputs(posterior, x)
+        return finite_summary(posterior, x, found.summary(posterior.likelihood, seed))
 
     def outputs(self, posterior: Drawable, x: Any) -> GaussianOutputs:
         """Mean and covariance root of the outputs."""

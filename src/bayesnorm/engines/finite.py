@@ -25,13 +25,23 @@ def require_finite(posterior: Drawable, x: Any, f: Tensor, predictive: Predictiv
         f: Outputs, (n, batch, *out).
         predictive: What the likelihood makes of them.
     """
-    if _moderate(f):
-        return
+    if not _moderate(f):
+        _require_finite(posterior, x, predictive, f.dtype)
+
+
+def finite_summary(posterior: Drawable, x: Any, predictive: Predictive) -> Predictive:
+    """Return a summary, or refuse it where means or variances are not finite, and say of which rows and why."""
+    _require_finite(posterior, x, predictive, posterior.executable.dtype)
+    return predictive
+
+
+def _require_finite(posterior: Drawable, x: Any, predictive: Predictive, dtype: torch.dtype) -> None:
+    """Refuse means or variances that are not finite."""
     parts = list(predictive.values()) if isinstance(predictive, MultiTaskPredictive) else [predictive]
     # Outputs of classes may well be -inf, for those that are ruled out.
     good = torch.stack([_finite_rows(part) for own in parts for part in (own.mean, own.epistemic)]).all(0)
     if not bool(good.all()):
-        raise NotFiniteError(_explained(posterior, x, (~good).nonzero().flatten().tolist(), f))
+        raise NotFiniteError(_explained(posterior, x, (~good).nonzero().flatten().tolist(), len(good), dtype))
 
 
 def _moderate(f: Tensor) -> bool:
@@ -47,15 +57,15 @@ def _finite_rows(values: Tensor) -> Tensor:
     return torch.isfinite(values).reshape(len(values), values.shape[1:].numel()).all(1)
 
 
-def _explained(posterior: Any, x: Any, rows: list[int], f: Tensor) -> str:
+def _explained(posterior: Any, x: Any, rows: list[int], count: int, dtype: torch.dtype) -> str:
     """Return a message about rows whose predictions are not finite."""
     executable, size = posterior.executable, getattr(posterior, "batch_size", None)
     if not isinstance(executable, Executable):  # of a stack
         return (
-            f"x: outputs of {numbered('network', rows)} are not finite, or too large for {f.dtype}; inputs like those "
+            f"x: outputs of {numbered('network', rows)} are not finite, or too large for {dtype}; inputs like those "
             "that they were trained on, or a larger effective batch size, would work."
         )
-    where = "all rows" if len(rows) == f.shape[1] else numbered("row", rows)
+    where = "all rows" if len(rows) == count else numbered("row", rows)
     some = executable.input(x)[rows]
     if size is not None and _moderate(at_least_single(executable.point(some))):
         larger = getattr(posterior, "fitted_batch_size", 32)
@@ -64,6 +74,6 @@ def _explained(posterior: Any, x: Any, rows: list[int], f: Tensor) -> str:
             f"are not finite; a larger one, as posterior.at_batch_size({larger}) has, would work."
         )
     return (
-        f"x: outputs of {where} are not finite, or too large for {f.dtype}, where inputs reach "
+        f"x: outputs of {where} are not finite, or too large for {dtype}, where inputs reach "
         f"{float(some.abs().max()):g}; inputs like those that the network was trained on would work."
     )

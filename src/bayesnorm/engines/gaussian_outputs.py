@@ -10,9 +10,13 @@ from torch import Tensor
 from ..likelihoods import Likelihood
 from ..predictive import Predictive
 from ..predictive.base import at_least_single
+from .summing import Take, summary_of
 
 # Cheap draws of the outputs (no network pass) where a likelihood has no closed form, half of them mirrored.
 SOFTMAX_SAMPLES = 256
+
+# Memory of the draws that are added to a summary at a time.
+BLOCK_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -34,13 +38,42 @@ class GaussianOutputs:
 
     def predictive(self, likelihood: Likelihood, seed: int) -> Predictive:
         """Closed form where the likelihood has one, else over draws of the outputs."""
-        exact = likelihood.gaussian_predictive(at_least_single(self.mean), at_least_single(self.variance))
+        exact = self._exact(likelihood)
         return likelihood.predictive(self.sample(SOFTMAX_SAMPLES, seed)) if exact is None else exact
+
+    def summary(self, likelihood: Likelihood, seed: int) -> Predictive:
+        """The same, where draws of the outputs are added up some at a time."""
+        exact = self._exact(likelihood)
+        if exact is not None:
+            return exact
+        noise = self._noise(SOFTMAX_SAMPLES, seed)
+        row_bytes = self.mean[0].numel() * self.mean.element_size()
+
+        def each(take: Take) -> None:
+            rows = max(1, BLOCK_BYTES // (2 * row_bytes))
+            pairs = max(1, BLOCK_BYTES // (2 * rows * row_bytes))
+            for start in range(0, len(self.mean), rows):
+                part = slice(start, start + rows)
+                for some in noise.split(pairs, dim=1):
+                    take(part, self._deviated(part, some), None)
+
+        return summary_of(likelihood, len(self.mean), each)
 
     def sample(self, n: int, seed: int) -> Tensor:
         """n draws of the outputs in mirrored pairs, whose mean is `mean`: (n, batch, *out)."""
+        return self._deviated(slice(None), self._noise(n, seed))
+
+    def _exact(self, likelihood: Likelihood) -> Predictive | None:
+        return likelihood.gaussian_predictive(at_least_single(self.mean), at_least_single(self.variance))
+
+    def _noise(self, n: int, seed: int) -> Tensor:
+        """Standard normal numbers for n draws, (R, n / 2): the other half mirrors them."""
         generator = torch.Generator().manual_seed(seed)
-        noise = torch.randn(self.root.shape[2], n // 2, generator=generator, dtype=torch.float64).to(self.root)
+        return torch.randn(self.root.shape[2], n // 2, generator=generator, dtype=torch.float64).to(self.root)
+
+    def _deviated(self, rows: slice, noise: Tensor) -> Tensor:
+        """Draws of some rows' outputs, first those of the noise and then those that mirror them."""
+        mean = self.mean[rows]
         with torch.autocast(self.root.device.type, enabled=False):
-            deviation = (self.root @ noise).movedim(2, 0).reshape(n // 2, *self.mean.shape)
-        return torch.cat([self.mean + deviation, self.mean - deviation])
+            deviation = (self.root[rows] @ noise).movedim(2, 0).reshape(noise.shape[1], *mean.shape)
+        return torch.cat([mean + deviation, mean - deviation])

@@ -8,11 +8,12 @@ from typing import Any
 from torch import Tensor
 
 from ..arguments import hold_plain_numbers, require_seed, require_whole
-from ..errors import BayesNormError
+from ..network import Executable
 from ..predictive import Predictive
 from ..predictive.base import at_least_single
-from .base import Drawable, Engine, Passes, TakesMoments
-from .finite import require_finite
+from .base import Drawable, Engine, Passes, TakesMoments, require_one_shape
+from .finite import finite_summary, require_finite
+from .summing import Take, run_passes, summary_of
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,19 @@ class MonteCarlo(Engine):
         require_finite(posterior, x, f, predictive)
         return predictive
 
+    def summary(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
+        """Predict a summary, to which draws are added as they come: its memory does not grow with their number."""
+        passes = posterior.passes(self.samples, require_seed(seed))
+        if not all(isinstance(one.executable, Executable) for one in passes):  # stacked networks
+            return super().summary(posterior, x, seed)
+        x = posterior.executable.input(x)
+
+        def each(take: Take) -> None:
+            options = {"vectorize": self.vectorize, "chunk": self.chunk, "block_bytes": self.block_bytes}
+            run_passes(passes, self.samples, x, take, **options)
+
+        return finite_summary(posterior, x, summary_of(posterior.likelihood, len(x), each))
+
     def outputs(self, posterior: Drawable, x: Any, seed: int = 0) -> Tensor:
         """Run the network under every draw: outputs (samples, batch, *out)."""
         parts = posterior.passes(self.samples, require_seed(seed))
@@ -56,11 +70,7 @@ class MonteCarlo(Engine):
             found = self._run(part, x)
             if outputs is None:
                 outputs = found.new_empty(self.samples, *found.shape[1:])
-            if outputs.shape[1:] != found.shape[1:]:
-                raise BayesNormError(
-                    f"members: give outputs of shape {tuple(outputs.shape[2:])} and {tuple(found.shape[2:])}; one "
-                    "shape would work."
-                )
+            require_one_shape(outputs.shape[2:], found.shape[2:])
             outputs[part.places] = found.to(outputs)
         assert outputs is not None
         return outputs

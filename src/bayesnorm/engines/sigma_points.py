@@ -15,9 +15,11 @@ import torch
 from torch import Tensor
 
 from ..arguments import hold_plain_numbers, require_whole
+from ..network import State
 from ..predictive import Predictive
-from .base import Drawable, Engine, in_coordinates
-from .finite import require_finite
+from .base import Drawable, Engine, Passes, in_coordinates
+from .finite import finite_summary, require_finite
+from .summing import Take, run_passes, summary_of
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,25 @@ class SigmaPoints(Engine):
         require_finite(posterior, x, f, predictive)
         return predictive
 
+    def summary(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
+        """Predict a summary, to which points are added as they come."""
+        states = self._states(posterior)
+        passes = [Passes(posterior.executable, states)]
+        x = posterior.executable.input(x)
+
+        def each(take: Take) -> None:
+            run_passes(passes, 2 * self.rank, x, take, vectorize=self.vectorize, chunk=self.chunk)
+
+        return finite_summary(posterior, x, summary_of(posterior.likelihood, len(x), each))
+
     def outputs(self, posterior: Drawable, x: Any) -> Tensor:
         """Run the network at each point: outputs (2 rank, batch, *out)."""
+        states = self._states(posterior)
+        return posterior.executable.run(states, x, vectorize=self.vectorize, chunk=self.chunk)
+
+    def _states(self, posterior: Drawable) -> State:
+        """Return the states at all points."""
         chosen = in_coordinates(posterior, "SigmaPoints")
         directions = chosen.directions(self.rank)
         step = directions * (chosen.spread * len(directions) ** 0.5)
-        states = chosen.state(torch.cat([chosen.location + step, chosen.location - step]))
-        return chosen.executable.run(states, x, vectorize=self.vectorize, chunk=self.chunk)
+        return chosen.state(torch.cat([chosen.location + step, chosen.location - step]))

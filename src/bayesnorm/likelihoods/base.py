@@ -37,6 +37,21 @@ class Likelihood(ABC):
             weights: How much each draw counts, (n,); None for all the same.
         """
 
+    @property
+    def listens(self) -> bool:
+        """Whether what a draw says depends on the variance of the outputs over all draws."""
+        return False
+
+    def part_predictive(self, f: Tensor, weights: Tensor | None, variance: Tensor | None) -> Predictive:
+        """Return the mixture over some of the draws.
+
+        Args:
+            f: Network outputs of those draws, (n, batch, *out).
+            weights: How much each of them counts, (n,); None for all the same.
+            variance: Variance of the outputs over all draws, (batch, *out); None unless the likelihood `listens`.
+        """
+        return self.predictive(f, weights)
+
     @abstractmethod
     def loss(self, f: Tensor, y: Any, noise: Tensor | None = None) -> Tensor:
         """Return the mean over rows of -log p(y | f), a row's outputs and pixels summed: what a network is trained on.

@@ -60,7 +60,22 @@ class DoubtfulCategorical(Categorical):
         if len(f) == 1 or not self.slope:
             return plain
         f = at_least_single(f if f.dim() > 2 else f.unsqueeze(-1))
-        z = standardised(log_variance(f, plain.weights), self.mean, self.std)
+        return self._tempered(f, weights, log_variance(f, plain.weights))
+
+    @property
+    def listens(self) -> bool:
+        return self.slope > 0
+
+    def part_predictive(self, f: Tensor, weights: Tensor | None, variance: Tensor | None) -> ClassificationPredictive:
+        if variance is None:
+            return super().predictive(f, weights)
+        if f.dim() == 2:
+            f, variance = f.unsqueeze(-1), variance.unsqueeze(-1)
+        return self._tempered(at_least_single(f), weights, variance.mean(1).log())
+
+    def _tempered(self, f: Tensor, weights: Tensor | None, log_variance: Tensor) -> ClassificationPredictive:
+        """Return the mixture whose temperature rises with the logarithm of the logits' variance, (batch, *pixels)."""
+        z = standardised(log_variance, self.mean, self.std)
         temperature = self.noise.to(f) * (self.slope * z).exp()
         return ClassificationPredictive(self.log_probs(f, temperature.unsqueeze(1)), weights, self.ignore_index)
 

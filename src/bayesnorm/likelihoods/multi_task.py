@@ -63,6 +63,19 @@ class MultiTask(Likelihood):
         found = {name: task.predictive(parts[name], weights) for name, task, _ in self.tasks}
         return MultiTaskPredictive(found, self._targets)
 
+    @property
+    def listens(self) -> bool:
+        return any(task.listens for _, task, _ in self.tasks)
+
+    def part_predictive(self, f: Tensor, weights: Tensor | None, variance: Tensor | None) -> MultiTaskPredictive:
+        parts = self._outputs(f)
+        variances = {} if variance is None else self._outputs(variance[None])
+        found = {}
+        for name, task, _ in self.tasks:
+            own = variances[name][0] if task.listens and variances else None
+            found[name] = task.part_predictive(parts[name], weights, own)
+        return MultiTaskPredictive(found, self._targets)
+
     def gaussian_predictive(self, mean: Tensor, variance: Tensor) -> MultiTaskPredictive | None:
         means, variances = self._outputs(mean[None]), self._outputs(variance[None])
         found = {}

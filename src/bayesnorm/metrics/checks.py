@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..arguments import require_positive
 from ..errors import InputError
-from ..predictive import ClassificationPredictive, RegressionPredictive
+from ..predictive import ClassificationPredictive, RegressionPredictive, RegressionSummary
 from ..predictive.base import as_targets, number_tensor
 
 
@@ -20,10 +20,10 @@ def check_regression(predictive: Any) -> None:
             f"predictive: a {type(predictive).__name__} was given; a RegressionPredictive, as a posterior with a "
             "regression likelihood predicts, would work."
         )
-    if predictive.loc.numel() == 0:
-        raise InputError(f"predictive: outputs of shape {tuple(predictive.loc.shape)}; at least one would work.")
-    scale = _unexpanded(predictive.scale)
-    if not bool((torch.isfinite(scale) & (scale >= 0)).all()):
+    if predictive.mean.numel() == 0:
+        raise InputError(f"predictive: outputs of shape {tuple(predictive.mean.shape)}; at least one would work.")
+    scale = None if isinstance(predictive, RegressionSummary) else _unexpanded(predictive.scale)
+    if scale is not None and not bool((torch.isfinite(scale) & (scale >= 0)).all()):
         raise InputError(
             f"predictive: the scale of its noise goes from {float(scale.min())} to {float(scale.max())}; finite "
             "numbers that are not negative would work."

@@ -13,7 +13,7 @@ from torchmetrics import Metric  # type: ignore[import-not-found, unused-ignore]
 from torchmetrics.utilities import dim_zero_cat  # type: ignore[import-not-found, unused-ignore]
 
 from ..errors import InputError
-from ..predictive import ClassificationPredictive, RegressionPredictive
+from ..predictive import ClassificationPredictive, ClassificationSummary, RegressionPredictive
 from ..predictive.base import as_targets, mixture_log
 from .checks import scored_labels
 from .classification import accuracy, brier, ece, mean_iou, nll
@@ -108,6 +108,8 @@ class ScoreMetric(Metric):  # type: ignore[misc, unused-ignore]
 def _stored(predictive: Any, mixture: bool) -> tuple[Tensor, Callable[[Tensor], Any]]:
     """Return one tensor, batch axis first, that holds the predictive, and a function that makes a predictive of it."""
     if isinstance(predictive, ClassificationPredictive):
+        if isinstance(predictive, ClassificationSummary) and not mixture:
+            raise InputError('predictive: is a summary without draws; predict(x) without keep="summary" would work.')
         log_probs, weights = predictive.log_probs, predictive.weights
         if mixture:
             log_probs, weights = mixture_log(log_probs, weights)[None], weights.new_ones(1)

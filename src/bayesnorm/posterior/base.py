@@ -7,14 +7,14 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
 
 from .. import files
 from ..arguments import require_seed, require_whole
-from ..engines import Engine, MonteCarlo, Passes
+from ..engines import Engine, MonteCarlo, Passes, predict_tiles
 from ..errors import BayesNormError, FileFormatError, NetworkError
 from ..likelihoods import Likelihood, likelihood_from, require_likelihood
 from ..network import Executable, State
@@ -134,7 +134,16 @@ class Posterior(ABC):
     ) -> Self:
         """Return the posterior that `tensors()` and `config()` described; both have passed `schema` and `arrays`."""
 
-    def predict(self, x: Any, engine: Engine | None = None, seed: int = 0) -> Predictive:
+    def predict(
+        self,
+        x: Any,
+        engine: Engine | None = None,
+        seed: int = 0,
+        *,
+        keep: Literal["draws", "summary"] = "draws",
+        tile: int | tuple[int, int] | None = None,
+        overlap: int | None = None,
+    ) -> Predictive:
         """Predict the distribution of the targets at `x`.
 
         Args:
@@ -142,10 +151,23 @@ class Posterior(ABC):
             engine: How to push the posterior through the network; None means `MonteCarlo()` with 64 draws, or as many
                 as there are.
             seed: Same seed, same result.
+            keep: "draws" keeps the outputs of all draws. "summary" adds them up as they come, for outputs as large as
+                images: of classes everything is there but the draws, of regression the mean and both variances.
+            tile: Predict images in tiles of so many pixels, one number or (height, width), where whole ones do not fit
+                the memory; with keep="summary". See `bayesnorm.engines.tiling` for when maps are those of the whole.
+            overlap: How many pixels neighbouring tiles share; None for a quarter of the tile's shorter side.
         """
         if engine is not None and not isinstance(engine, Engine):
             raise BayesNormError(f"engine: {engine!r} was given; MonteCarlo(samples=256) would work.")
-        return (engine or MonteCarlo(self.default_samples)).predict(self, x, require_seed(seed))
+        if keep not in ("draws", "summary"):
+            raise BayesNormError(f'keep: {keep!r} was given; "draws" or "summary" would work.')
+        engine, seed = engine or MonteCarlo(self.default_samples), require_seed(seed)
+        if tile is not None or overlap is not None:
+            if tile is None or keep == "draws":
+                given = "overlap without tile" if tile is None else 'keep="draws"'
+                raise BayesNormError(f'tile: {given} was given; keep="summary" with tile=256 would work.')
+            return predict_tiles(lambda part: engine.summary(self, part, seed), self.executable.input(x), tile, overlap)
+        return engine.predict(self, x, seed) if keep == "draws" else engine.summary(self, x, seed)
 
     def compile(self, *, dtype: torch.dtype | None = None, tf32: bool = True, mode: str = "reduce-overhead") -> Self:
         """Return the same posterior over a compiled copy of the network: `torch.compile`, with CUDA graphs on a GPU.

@@ -1,7 +1,14 @@
 """Predictives: the distributions of new targets that a posterior and a likelihood give."""
 
-from .base import Predictive as Predictive
+from .base import Predictive as Predictive, Summary as Summary
 from .classification import ClassificationPredictive as ClassificationPredictive
 from .gaussian import GaussianPredictive as GaussianPredictive
 from .multi_task import MultiTaskPredictive as MultiTaskPredictive
 from .regression import RegressionPredictive as RegressionPredictive
+from .summaries import (
+    ClassificationSummary as ClassificationSummary,
+    RegressionSummary as RegressionSummary,
+    RunningSummary as RunningSummary,
+    summarised as summarised,
+    with_each_part as with_each_part,
+)

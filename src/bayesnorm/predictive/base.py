@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -59,6 +59,19 @@ class Predictive(ABC):
 
     def __len__(self) -> int:
         return len(self.mean)
+
+
+class Summary(Predictive):
+    """A predictive without draws: a few tensors, each with rows first and, where there are any, pixels last."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[Tensor, ...]:
+        """The tensors that it consists of."""
+
+    @abstractmethod
+    def with_parts(self, *parts: Tensor) -> Self:
+        """Return a predictive of the same kind that consists of other tensors."""
 
 
 def as_targets(y: Any, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:

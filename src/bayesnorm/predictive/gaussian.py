@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from torch import Tensor
 
-from .base import of_seen
+from .base import Summary, of_seen
 from .regression import RegressionPredictive
 
 
-class GaussianPredictive(RegressionPredictive):
+class GaussianPredictive(RegressionPredictive, Summary):
     """p(y | x) = N(mean, epistemic + aleatoric), each target on its own: a mixture of one.
 
     Args:
@@ -35,6 +35,14 @@ class GaussianPredictive(RegressionPredictive):
         squares = (target - self.mean).square() + self.epistemic
         found = -0.5 * (squares / self.aleatoric + (2 * math.pi * self.aleatoric).log())
         return of_seen(found, seen)
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        return self.mean, *self._parts
+
+    def with_parts(self, *parts: Tensor) -> Self:
+        mean, epistemic, aleatoric = parts
+        return type(self)(mean, epistemic, aleatoric, self.missing)
 
     @cached_property
     def epistemic(self) -> Tensor:

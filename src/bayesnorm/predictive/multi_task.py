@@ -29,6 +29,10 @@ class MultiTaskPredictive(Predictive, Mapping[str, Predictive]):
         self._targets = targets or dict
         self.weights = next(iter(self._tasks.values())).weights
 
+    def with_tasks(self, tasks: Mapping[str, Predictive]) -> MultiTaskPredictive:
+        """Return other predictives of the same tasks."""
+        return MultiTaskPredictive(tasks, self._targets)
+
     def __getitem__(self, name: str) -> Predictive:
         return self._tasks[name]
 

@@ -29,10 +29,14 @@ from ..copying import private_copy
 from ..layers import find_batchnorm
 from ..outputs import select_output
 from .affine import State
-from .executable import Executable
+from .executable import Executable, Outputs, Take
+from .plan import default_block_bytes
 
 # How many compiled graphs are kept, by shape.
 GRAPHS = 8
+
+# Largest activation of a graph, where a block's is not allowed to be larger anyway; more draws run it several times.
+GRAPH_BYTES = 64 * 2**20
 
 Graph = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -45,6 +49,14 @@ class _Draws:
     names: tuple[str, ...]
     scale: Tensor
     shift: Tensor
+
+    def some(self, first: int, count: int) -> _Draws:
+        """Return `count` of the draws from the `first` on."""
+        if count == len(self.scale):
+            return self
+        part = slice(first, first + count)
+        states = {name: value[part] for name, value in self.states.items()}
+        return _Draws(states, self.names, self.scale[part], self.shift[part])
 
 
 class CompiledExecutable(Executable):
@@ -80,32 +92,47 @@ class CompiledExecutable(Executable):
         self._draws: _Draws | None = None  # the latest draws
         return private_copy(self._frozen)
 
-    def _run(self, states: State, x: Tensor, vectorize: bool, chunk: int | None, block_bytes: int | None) -> Tensor:
+    def _run(
+        self, states: State, x: Tensor, take: Take, vectorize: bool, chunk: int | None, block_bytes: int | None
+    ) -> None:
         draws = self._prepared(states)
         if draws is not None and vectorize and chunk is None and block_bytes is None:
-            key = (draws.names, draws.scale.shape[0], x.shape, x.dtype)
-            if key not in self._graphs:
-                self._graphs[key] = self._checked(draws, x)
-                while len(self._graphs) > GRAPHS:
-                    self._graphs.popitem(last=False)
-            graph = self._graphs[key]
+            count = len(draws.scale)
+            most = self._draws_at_once(states, x, max(default_block_bytes(x.device), GRAPH_BYTES), len(x))
+            size = -(-count // -(-count // most))  # the smallest with as few graphs
+            graph = self._graph(draws.some(0, size), x)
             if graph is not None:
-                self._graphs.move_to_end(key)
-                return self._replay(graph, draws, x)
-        return super()._run(states, x, vectorize, chunk, block_bytes)
+                for start in range(0, count, size):
+                    first = min(start, count - size)  # the last graph runs some draws again rather than another graph
+                    found = self._replay(graph, draws.some(first, size), x)
+                    take(slice(0, len(x)), slice(start, first + size), found[start - first :])
+                return
+        super()._run(states, x, take, vectorize, chunk, block_bytes)
+
+    def _graph(self, draws: _Draws, x: Tensor) -> Graph | None:
+        """Return the graph for inputs like `x` under so many draws; None where there is none."""
+        key = (draws.names, len(draws.scale), x.shape, x.dtype)
+        if key not in self._graphs:
+            self._graphs[key] = self._checked(draws, x)
+            while len(self._graphs) > GRAPHS:
+                self._graphs.popitem(last=False)
+        self._graphs.move_to_end(key)
+        return self._graphs[key]
 
     def _replay(self, graph: Graph, draws: _Draws, x: Tensor) -> Tensor:
-        """Run a graph on inputs in the layout and precision that it was compiled for."""
+        """Run a graph on inputs in the layout and precision that it was compiled for; the next run overwrites it."""
         if x.dim() == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         if x.dtype != self._compute_dtype and x.is_floating_point():
             x = x.to(self._compute_dtype)
         with self._precision():
-            return graph(x, draws.scale, draws.shift).to(self._dtype, copy=True)
+            return graph(x, draws.scale, draws.shift).to(self._dtype)
 
     def _checked(self, draws: _Draws, x: Tensor) -> Graph | None:
         """Return a graph for inputs like `x` that gives what the plain way gives; None where there is none."""
-        expected = super()._run(draws.states, x, True, None, None)
+        plain = Outputs(draws.states, x)
+        super()._run(draws.states, x, plain, True, None, None)
+        expected = plain.all
         try:
             graph = self._compile(draws.names)
             found = self._replay(graph, draws, x)
@@ -125,7 +152,7 @@ class CompiledExecutable(Executable):
         if not self._warned:
             self._warned = True
             message = f"{type(self.model).__name__} {why}; it runs as before: same numbers, more time."
-            warnings.warn(message, BayesNormWarning, stacklevel=6)
+            warnings.warn(message, BayesNormWarning, stacklevel=7)
 
     def _compile(self, names: tuple[str, ...]) -> Graph:
         """Return a graph of a copy whose layers `names` are maps that it is given."""

@@ -18,7 +18,7 @@ from ..dropout_layers import find_dropout, refusal
 from ..layers import listed
 from .affine import State
 from .dropout_watch import watch_dropout
-from .executable import Executable
+from .executable import Executable, Take
 from .seeded_dropout import Axes, SeededDropout, seed_dropout
 
 
@@ -96,9 +96,11 @@ class DropoutExecutable(Executable):
         drawn = {name: self.rates[name] for name in self.drawn_layers}
         return network, seed_dropout(network, drawn, self.consistent, self._axes, device_of(self.model))
 
-    def _run(self, states: State, x: Tensor, vectorize: bool, chunk: int | None, block_bytes: int | None) -> Tensor:
+    def _run(
+        self, states: State, x: Tensor, take: Take, vectorize: bool, chunk: int | None, block_bytes: int | None
+    ) -> None:
         self.look(x)
-        return super()._run(states, x, vectorize, chunk, block_bytes)
+        super()._run(states, x, take, vectorize, chunk, block_bytes)
 
     def _note_first_row(self, start: int) -> None:
         for layer in self._layers.values():

@@ -33,6 +33,23 @@ from .derivable import derivative_errors_explained, require_derivable
 from .plan import Planner, Way, default_block_bytes, kind_of
 from .prefix import PrefixCache
 
+Take = Callable[[slice, slice, Tensor], None]
+"""A function that is given rows, draws and their outputs; see `Executable.each`."""
+
+
+class Outputs:
+    """Keeps outputs under n states as they come, in `all`, (n, batch, *out); a `Take`."""
+
+    all: Tensor
+
+    def __init__(self, states: State, x: Tensor) -> None:
+        self._shape = len(next(iter(states.values()))), len(x)
+
+    def __call__(self, rows: slice, draws: slice, found: Tensor) -> None:
+        if not hasattr(self, "all"):
+            self.all = found.new_empty(*self._shape, *found.shape[2:])
+        self.all[draws, rows] = found
+
 
 class Executable:
     """A user's network, ready to run under drawn states. The network itself is never touched.
@@ -150,8 +167,39 @@ class Executable:
             block_bytes: How much memory the largest activation of a pass may take; None chooses by device.
         """
         x = self.input(x)
+        outputs = Outputs(states, x)
         with self._undisturbed(x, overridden=states):
-            return self._run(self._fitting(states), x, vectorize, chunk, block_bytes)
+            self._run(self._fitting(states), x, outputs, vectorize, chunk, block_bytes)
+        return outputs.all
+
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def each(
+        self,
+        states: State | None,
+        x: Any,
+        take: Take,
+        *,
+        vectorize: bool = True,
+        chunk: int | None = None,
+        block_bytes: int | None = None,
+    ) -> None:
+        """Hand on outputs under n states as they come, and keep none.
+
+        Args:
+            states: Overrides, each with a leading axis of n; None for one pass of the network as it is.
+            x: Inputs, (batch, ...).
+            take: Is given a slice of rows, a slice of states and their outputs, (states, rows, *out), which may be
+                written over once it returns. All states of some rows come one after the other.
+            vectorize, chunk, block_bytes: As in `run`.
+        """
+        x = self.input(x)
+        with self._undisturbed(x, overridden=states or {}):
+            if states is not None:
+                self._run(self._fitting(states), x, take, vectorize, chunk, block_bytes)
+                return
+            for rows in self._row_blocks({}, x, block_bytes or default_block_bytes(x.device)):
+                take(rows, slice(0, 1), call_network(self._reference, x[rows], "x")[None])
 
     def derivable(self, state: State, x: Tensor) -> Tensor:
         """Return outputs under one state, with derivatives by it: (batch, *out).
@@ -217,54 +265,74 @@ class Executable:
             outputs: Tensor = torch.vmap(partial(self._mapped, x, under_vmap=True), randomness="same")(states)
         return outputs
 
-    def _run(self, states: State, x: Tensor, vectorize: bool, chunk: int | None, block_bytes: int | None) -> Tensor:
-        """Do what `run` does, with states and inputs that are brought to the network's dtypes."""
-        sizes = self._planner.sizes(states, x)
+    def _run(
+        self, states: State, x: Tensor, take: Take, vectorize: bool, chunk: int | None, block_bytes: int | None
+    ) -> None:
+        """Do what `each` does, with states and inputs that are brought to the network's dtypes."""
         budget = block_bytes or default_block_bytes(x.device)
-        rows = min(len(x), max(1, budget // sizes.bytes_per_row))
+        blocks = self._row_blocks(states, x, budget)
+        if chunk is None:
+            chunk = self._draws_at_once(states, x, budget, blocks[0].stop)
+        way = self._planner.way(states, x, vectorised=vectorize and chunk > 1)
+        for rows in blocks:
+            self._note_first_row(rows.start)
+            way = self._run_block(states, x[rows], partial(take, rows), chunk, way)
+
+    def _row_blocks(self, states: State, x: Tensor, budget: int) -> list[slice]:
+        """Return which rows to run at a time: as many as fit the memory, or all where they depend on one another."""
+        rows = min(len(x), self._draws_at_once(states, x, budget, rows=1))
         if rows < len(x) and not self._rows_independent(x):
             rows = len(x)
-        if chunk is None:
-            chunk = max(1, budget // (rows * sizes.bytes_per_row))
-        way = self._planner.way(states, x, vectorised=vectorize and chunk > 1)
-        draws = len(next(iter(states.values())))
-        outputs = torch.empty(draws, len(x), *sizes.output_shape, dtype=sizes.output_dtype, device=x.device)
-        for start in range(0, len(x), rows):
-            self._note_first_row(start)
-            block = slice(start, start + rows)
-            way = self._run_block(outputs[:, block], states, x[block], chunk, way)
-        return outputs
+        return [slice(start, min(start + rows, len(x))) for start in range(0, len(x), rows)]
 
-    def _run_block(self, outputs: Tensor, states: State, x: Tensor, chunk: int, way: Way) -> Way:
-        """Fill in the outputs of some rows under all states; return the way to go on in, which may not be `way`."""
+    def _draws_at_once(self, states: State, x: Tensor, budget: int, rows: int) -> int:
+        """Return under how many states some rows can be run at once, by the memory of the largest activation."""
+        return max(1, budget // (rows * self._planner.sizes(states, x).bytes_per_row))
+
+    def _run_block(
+        self,
+        states: State,
+        x: Tensor,
+        take: Callable[[slice, Tensor], None],
+        chunk: int,
+        way: Way,
+        start: int = 0,
+    ) -> Way:
+        """Hand on the outputs of some rows under all states, or all from the state `start` on.
+
+        Return the way to go on in, which may not be `way`.
+        """
         drawn = frozenset(name.rpartition(".")[0] for name in states)
         ahead = channels_last(x) if way.prefix_last else x
         contiguous = way.prefix_last and not way.tail_last
         self._prefix.record(partial(call_network, self._reference, ahead, "x"), drawn, contiguous)
         tail = ahead if way.tail_last else x
-        start, failure = 0, None
+        dtype = self._planner.sizes(states, x).output_dtype
+        count, failure = len(next(iter(states.values()))), None
         try:
-            while start < len(outputs):
-                if way.vectorised:
-                    part = {name: value[start : start + chunk] for name, value in states.items()}
-                    outputs[start : start + chunk] = self._prefix.replay(partial(self._vectorised, tail, part))
-                    start += chunk
+            while start < count and failure is None:
+                draws = slice(start, min(start + chunk, count) if way.vectorised else start + 1)
+                try:
+                    if way.vectorised:
+                        part = {name: value[draws] for name, value in states.items()}
+                        found = self._prefix.replay(partial(self._vectorised, tail, part))
+                    else:
+                        state = {name: value[start] for name, value in states.items()}
+                        found = self._prefix.replay(partial(self._reference, tail, state))[None]
+                except RuntimeError as error:
+                    # What two rows could not show: an operation that `vmap` has no rule for at this size, say.
+                    if not way.vectorised or isinstance(error, torch.OutOfMemoryError):
+                        raise
+                    failure = error
                 else:
-                    state = {name: value[start] for name, value in states.items()}
-                    outputs[start] = self._prefix.replay(partial(self._reference, tail, state))
-                    start += 1
-        except RuntimeError as error:
-            # What two rows could not show: an operation that `vmap` has no rule for at this size, say.
-            if not way.vectorised or isinstance(error, torch.OutOfMemoryError):
-                raise
-            failure = error
+                    take(draws, found.to(dtype))
+                    start = draws.stop
         finally:
             self._prefix.forget()
         if failure is None:
             return way
         one_by_one = self._planner.give_up_vectorising(states, x, failure)
-        rest = {name: value[start:] for name, value in states.items()}
-        return self._run_block(outputs[start:], rest, x, 1, one_by_one)
+        return self._run_block(states, x, take, 1, one_by_one, start)
 
     def _note_first_row(self, start: int) -> None:
         """Note which row of the input the next block begins with, for layers whose draws differ between rows."""

@@ -1,0 +1,232 @@
+"""Predictives that keep no draws: what a mixture says, added up over its draws one after the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, NoReturn, Self
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from .base import Predictive, Summary, mixture_log
+from .classification import ClassificationPredictive
+from .multi_task import MultiTaskPredictive
+from .noise import NoiseFamily
+from .regression import RegressionPredictive
+
+
+class ClassificationSummary(ClassificationPredictive, Summary):
+    """p(y | x) of a mixture whose draws are not kept: a mixture of one that knows how its doubt splits.
+
+    Everything that `ClassificationPredictive` tells is there, and the same up to rounding.
+
+    Args:
+        log_probs: Log probabilities of the classes under the mixture, (batch, class, *pixels).
+        epistemic: Variance of the draws' probabilities, (batch, class, *pixels).
+        expected_entropy: Mean of the draws' entropies, (batch, *pixels).
+        ignore_index: A class number that stands for a missing target; None if no target is missing.
+    """
+
+    def __init__(
+        self, log_probs: Tensor, epistemic: Tensor, expected_entropy: Tensor, ignore_index: int | None = None
+    ) -> None:
+        super().__init__(log_probs[None], ignore_index=ignore_index)
+        object.__setattr__(self, "_parts", (log_probs, epistemic, expected_entropy))
+
+    _parts: tuple[Tensor, Tensor, Tensor]
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        return self._parts
+
+    def with_parts(self, *parts: Tensor) -> Self:
+        log_probs, epistemic, expected_entropy = parts
+        return type(self)(log_probs, epistemic, expected_entropy, self.ignore_index)
+
+    @staticmethod
+    def merge(parts: Sequence[Tensor], other: Sequence[Tensor], share: float) -> None:
+        """Let `parts` be those of the mixture in which `other` has this share, in place."""
+        (log_probs, epistemic, entropy), (new_log_probs, new_epistemic, new_entropy) = parts, other
+        apart = new_log_probs.exp().sub_(log_probs.exp())
+        _add_variances(epistemic, new_epistemic, apart, share)
+        # In logarithms, so that classes which all draws all but rule out keep their digits.
+        log_probs += math.log1p(-share)
+        torch.logaddexp(log_probs, new_log_probs + math.log(share), out=log_probs)
+        _add_means(entropy, new_entropy, share)
+
+    @cached_property
+    def probs(self) -> Tensor:
+        return self._parts[0].exp()
+
+    @cached_property
+    def epistemic(self) -> Tensor:
+        return self._parts[1]
+
+    @cached_property
+    def aleatoric(self) -> Tensor:
+        return (self.probs * (1 - self.probs) - self.epistemic).clamp_min(0)
+
+    @cached_property
+    def expected_entropy(self) -> Tensor:
+        return self._parts[2]
+
+    @cached_property
+    def mutual_information(self) -> Tensor:
+        return (self.entropy - self.expected_entropy).clamp_min(0)
+
+
+class RegressionSummary(RegressionPredictive, Summary):
+    """Mean and variance of a mixture whose draws are not kept.
+
+    They do not tell its shape: `log_prob`, `cdf`, `quantile`, `interval` and `sample` are refused. `crps`, and scores
+    with form="gaussian", need no more than they are.
+
+    Args:
+        mean: Predictive mean, (batch, *out).
+        epistemic: Variance of the draws' means, (batch, *out).
+        aleatoric: Mean of the draws' variances, (batch, *out).
+        noise: The family of the draws' noise.
+        missing: Whether NaN stands for a missing target.
+    """
+
+    def __init__(
+        self, mean: Tensor, epistemic: Tensor, aleatoric: Tensor, noise: NoiseFamily, missing: bool = False
+    ) -> None:
+        object.__setattr__(self, "_parts", (mean, epistemic, aleatoric))
+        object.__setattr__(self, "weights", mean.new_ones(1))
+        object.__setattr__(self, "noise", noise)
+        object.__setattr__(self, "missing", missing)
+
+    _parts: tuple[Tensor, Tensor, Tensor]
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        return self._parts
+
+    def with_parts(self, *parts: Tensor) -> Self:
+        mean, epistemic, aleatoric = parts
+        return type(self)(mean, epistemic, aleatoric, self.noise, self.missing)
+
+    @staticmethod
+    def merge(parts: Sequence[Tensor], other: Sequence[Tensor], share: float) -> None:
+        """Let `parts` be those of the mixture in which `other` has this share, in place."""
+        (mean, epistemic, aleatoric), (new_mean, new_epistemic, new_aleatoric) = parts, other
+        apart = new_mean - mean
+        _add_variances(epistemic, new_epistemic, apart, share)
+        mean.add_(apart, alpha=share)
+        _add_means(aleatoric, new_aleatoric, share)
+
+    @cached_property
+    def mean(self) -> Tensor:
+        return self._parts[0]
+
+    @cached_property
+    def epistemic(self) -> Tensor:
+        return self._parts[1]
+
+    @cached_property
+    def aleatoric(self) -> Tensor:
+        return self._parts[2]
+
+    @property
+    def loc(self) -> NoReturn:
+        raise InputError(
+            "predictive: is a summary, and this needs the draws, of which it keeps mean and variance alone; predict(x) "
+            'without keep="summary" would work, and so would crps, or a score with form="gaussian".'
+        )
+
+    scale = loc
+
+    def __repr__(self) -> str:
+        return f"RegressionSummary(mean={self.mean}, epistemic={self.epistemic}, aleatoric={self.aleatoric})"
+
+
+_Mergeable = ClassificationSummary | RegressionSummary
+
+
+class RunningSummary:
+    """Adds up what draws say of rows, some draws and some rows at a time.
+
+    Args:
+        rows: How many rows there are.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._weights = [0.0] * rows  # of the draws that each row has seen
+        self._whole: list[Tensor] = []  # the parts of the summary, of all rows
+        self._latest: _Mergeable | MultiTaskPredictive | None = None  # of the kind that it will be
+        self._tasks: dict[str, RunningSummary] = {}
+
+    def add(self, rows: slice, predictive: Predictive, weight: float) -> None:
+        """Add draws that together have this weight: what they say of some rows, all of which saw the same before."""
+        if isinstance(predictive, MultiTaskPredictive):
+            for name, own in predictive.items():
+                self._tasks.setdefault(name, RunningSummary(len(self._weights))).add(rows, own, weight)
+            self._latest = predictive
+            return
+        found = self._latest = _mergeable(predictive)
+        if not self._whole:
+            self._whole = [part.new_empty(len(self._weights), *part.shape[1:]) for part in found.parts]
+        before = self._weights[rows][0]
+        total = before + weight
+        parts = [part[rows] for part in self._whole]
+        if before:
+            found.merge(parts, [new.to(part) for part, new in zip(parts, found.parts, strict=True)], weight / total)
+        else:
+            for part, new in zip(parts, found.parts, strict=True):
+                part.copy_(new)
+        self._weights[rows] = [total] * len(self._weights[rows])
+
+    def predictive(self) -> Predictive:
+        """Return what all draws together say."""
+        if isinstance(self._latest, MultiTaskPredictive):
+            return self._latest.with_tasks({name: own.predictive() for name, own in self._tasks.items()})
+        assert self._latest is not None
+        return self._latest.with_parts(*self._whole)
+
+
+def summarised(predictive: Predictive) -> Predictive:
+    """Return a predictive that says the same without its draws."""
+    if isinstance(predictive, MultiTaskPredictive):
+        return predictive.with_tasks({name: summarised(own) for name, own in predictive.items()})
+    return predictive if isinstance(predictive, Summary) else _mergeable(predictive)
+
+
+def _mergeable(predictive: Predictive) -> _Mergeable:
+    """Return a summary that others can be merged with."""
+    if isinstance(predictive, ClassificationSummary | RegressionSummary):
+        return predictive
+    if isinstance(predictive, ClassificationPredictive):
+        log_probs = mixture_log(predictive.log_probs, predictive.weights)
+        return ClassificationSummary(
+            log_probs, predictive.epistemic, predictive.expected_entropy, predictive.ignore_index
+        )
+    if isinstance(predictive, RegressionPredictive):
+        parts = predictive.mean, predictive.epistemic, predictive.aleatoric
+        return RegressionSummary(*parts, predictive.noise, predictive.missing)
+    raise InputError(
+        f"keep: no summary of {type(predictive).__name__} is known; a predictive of regression or of classes has one, "
+        'and keep="draws" works for others.'
+    )
+
+
+def with_each_part(function: Callable[..., Tensor], *predictives: Any) -> Predictive:
+    """Return the summary whose parts are a function of those of other summaries, all of one kind."""
+    first = predictives[0]
+    if isinstance(first, MultiTaskPredictive):
+        return first.with_tasks({name: with_each_part(function, *(own[name] for own in predictives)) for name in first})
+    assert isinstance(first, Summary)
+    return first.with_parts(*map(function, *(own.parts for own in predictives)))
+
+
+def _add_variances(variance: Tensor, new: Tensor, apart: Tensor, share: float) -> None:
+    """Let `variance` be that of two groups in which the new one has a share; its mean is `apart` from the other."""
+    variance.mul_(1 - share).add_(new, alpha=share).addcmul_(apart, apart, value=share * (1 - share))
+
+
+def _add_means(mean: Tensor, new: Tensor, share: float) -> None:
+    """Let `mean` be that of two groups in which the new one has a share; also where both are infinite."""
+    mean.mul_(1 - share).add_(new, alpha=share)
