@@ -48,6 +48,7 @@ from .editing.variational import (
     WeightTensor as WeightTensor,
     weight_tensors as weight_tensors,
 )
+from .gpu_graphs import record as record
 from .inputs import (
     as_input as as_input,
     as_tensor as as_tensor,

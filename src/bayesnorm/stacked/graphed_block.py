@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import BayesNormWarning
+from ..network import record
 from .training_block import Block
 
 # Steps before recording, in which libraries choose their kernels and take their memory.
@@ -54,7 +55,6 @@ class GraphedBlock(Block):
         self.total = self.stack.weights.flat.new_zeros(len(self.members))
         changed = [self.stack.weights.flat, self.stack.buffers.flat, self.first.flat, self.second.flat, self.steps_done]
         before = [tensor.clone() for tensor in changed]
-        graph = torch.cuda.CUDAGraph()
         try:
             side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
@@ -64,9 +64,7 @@ class GraphedBlock(Block):
                     self._numbered_step()
             torch.cuda.current_stream().wait_stream(side)
             self.at.zero_()
-            with torch.cuda.graph(graph):
-                self._numbered_step()
-            self.graph = graph
+            self.graph, _ = record(self._numbered_step)
         except RuntimeError as error:
             self.failed = True
             torch.cuda.synchronize()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import BayesNormError, BayesNormWarning
+from ..errors import BayesNormError
+from ..network import record
 from .batching import Pair
 from .objective import GRAPH, Objective
 
@@ -62,14 +62,13 @@ class _Recording:
 class RecordedGradients(Gradients):
     """Gradients on a GPU whose kernels are recorded once and then started together.
 
-    Starting the kernels of a small network one by one takes longer than running them. Batches of another shape than the
-    recorded one, and a network that cannot be recorded, run as they are.
+    Batches of another shape than the recorded one run as they are.
     """
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._side = torch.cuda.Stream()
-        self._steps_left: int | None = WARM_UP  # before recording; None where that failed
+        self._steps_left = WARM_UP  # before recording
         self._recording: _Recording | None = None
 
     def __call__(self, batch: Pair, epoch: int) -> Tensor:
@@ -102,23 +101,15 @@ class RecordedGradients(Gradients):
     def _record(self, batch: Pair, epoch: int) -> None:
         """Record the step; nothing is computed meanwhile."""
         own = batch[0].clone(), batch[1].clone()
-        graph, mark = torch.cuda.CUDAGraph(), self.mark
-        self.mark = _nothing  # which may wait for the device
+        mark, self.mark = self.mark, _nothing  # which may wait for the device
         try:
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                value = super().__call__(own, epoch)
-            self._recording = _Recording(graph, own, value, [tensor.grad for tensor in self.trained])
+            graph, value = record(lambda: Gradients.__call__(self, own, epoch))
         except (RuntimeError, BayesNormError) as error:
-            self._steps_left = None
-            torch.cuda.synchronize()
             why = str(error).strip().splitlines()[0]
-            warnings.warn(
-                f"compiled: a step could not be recorded, and steps run one kernel at a time ({why}).",
-                BayesNormWarning,
-                stacklevel=2,
-            )
+            raise BayesNormError(f"compiled: a step cannot be recorded ({why}); False would work.") from error
         finally:
             self.mark = mark
+        self._recording = _Recording(graph, own, value, [tensor.grad for tensor in self.trained])
 
 
 def _nothing(part: str) -> None:

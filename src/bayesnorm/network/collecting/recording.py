@@ -1,15 +1,17 @@
-"""Passes on a GPU, recorded once and replayed: starting the kernels of a few rows takes longer than running them."""
+"""Passes on a GPU, recorded once and replayed; see `gpu_graphs.py`."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from ...errors import BayesNormError
+from ..gpu_graphs import Recordable, record
 from ..layout import agrees
 
 # Input numbers above which a GPU is busy with the kernels themselves; a recorded pass keeps the memory it works in.
@@ -34,7 +36,7 @@ class _Recorded:
 class RecordedPasses:
     """Runs a pass as it is the first time that an input of some shape comes, and replays a recording from then on.
 
-    A pass that cannot be recorded, or whose recording finds something else, runs as it is for ever.
+    A pass with an operation that may not be recorded, or whose recording finds something else, runs as it is for ever.
 
     Args:
         run: The pass, of an input and a number of groups; what it finds must depend on these and on tensors in place.
@@ -61,25 +63,26 @@ class RecordedPasses:
         if recorded is not None:
             self._kept.move_to_end(key)
             return recorded.replay(x)
-        found = self._run(x, groups)
-        if key in self._kept:  # seen before: libraries have chosen their kernels for this shape
-            self._kept[key] = recorded = self._record(x, groups)
-            self._recordable = recorded is not None and agrees(lambda: recorded.replay(x), found)
-            if not self._recordable:
-                self._kept.clear()
-        else:
-            self._kept[key] = None
+        if key not in self._kept:  # libraries choose their kernels for this shape
+            with Recordable() as seen:
+                found = self._run(x, groups)
+            self._recordable, self._kept[key] = seen.known, None
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
+            return found
+        found = self._run(x, groups)
+        recorded = self._record(x, groups)
+        self._recordable = recorded is not None and agrees(partial(recorded.replay, x), found)
+        if self._recordable:
+            self._kept[key] = recorded
+        else:
+            self._kept.clear()
         return found
 
     def _record(self, x: Tensor, groups: int) -> _Recorded | None:
         own = x.clone()
-        graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                found = self._run(own, groups)
+            graph, found = record(lambda: self._run(own, groups))
         except (RuntimeError, BayesNormError):
-            torch.cuda.synchronize(x.device)
             return None
         return _Recorded(graph, own, found)
