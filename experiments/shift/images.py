@@ -25,7 +25,7 @@ SCORES = ("error", "nll", "ece")
 SOFTMAX, TEMPERATURE, MCBN, PREDICTION_TIME, BLEND, ADAPT = (
     "softmax",
     "softmax, temperature",
-    "MCBN, same temperature",
+    "MCBN, temperature",
     "prediction-time batch norm",
     "blend",
     "adapt",
