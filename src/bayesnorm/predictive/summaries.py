@@ -200,10 +200,8 @@ def _mergeable(predictive: Predictive) -> _Mergeable:
     if isinstance(predictive, ClassificationSummary | RegressionSummary):
         return predictive
     if isinstance(predictive, ClassificationPredictive):
-        log_probs = mixture_log(predictive.log_probs, predictive.weights)
-        return ClassificationSummary(
-            log_probs, predictive.epistemic, predictive.expected_entropy, predictive.ignore_index
-        )
+        parts = _parts_of_one(predictive.log_probs[0]) if len(predictive.log_probs) == 1 else _parts_of(predictive)
+        return ClassificationSummary(*parts, predictive.ignore_index)
     if isinstance(predictive, RegressionPredictive):
         parts = predictive.mean, predictive.epistemic, predictive.aleatoric
         return RegressionSummary(*parts, predictive.noise, predictive.missing)
@@ -220,6 +218,18 @@ def with_each_part(function: Callable[..., Tensor], *predictives: Any) -> Predic
         return first.with_tasks({name: with_each_part(function, *(own[name] for own in predictives)) for name in first})
     assert isinstance(first, Summary)
     return first.with_parts(*map(function, *(own.parts for own in predictives)))
+
+
+def _parts_of(predictive: ClassificationPredictive) -> tuple[Tensor, Tensor, Tensor]:
+    log_probs = mixture_log(predictive.log_probs, predictive.weights)
+    return log_probs, predictive.epistemic, predictive.expected_entropy
+
+
+def _parts_of_one(log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the same of a single draw, as quickly as large images want it."""
+    finite = log_probs.clamp_min(torch.finfo(log_probs.dtype).min)  # times a probability of 0 gives 0
+    entropy = log_probs.exp().mul_(finite).sum(1).neg_()
+    return log_probs, log_probs.new_zeros(()).expand_as(log_probs), entropy
 
 
 def _add_variances(variance: Tensor, new: Tensor, apart: Tensor, share: float) -> None:

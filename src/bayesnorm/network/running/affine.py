@@ -7,6 +7,7 @@ mean m and variance v it is h * scale + shift, where scale = weight / sqrt(v + e
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -33,6 +34,9 @@ class AffineBatchNorm:
         self.plain = {name: module for name, module in found.items() if _only_normalises(module)}
         self.special = {name: module for name, module in found.items() if name not in self.plain}
         self._maps: dict[str, tuple[Tensor, Tensor]] = {}  # by layer, scale and shift of the pass under way
+        # Layers, and activations behind them, whose input nobody else sees.
+        self._fresh = {name: relu for name, relu in _behind_convolutions(network).items() if name in self.plain}
+        self._needed: Callable[[Tensor], bool] | None = None  # in a pass that writes, tells what is still needed
         for name, module in found.items():
             module.forward = self._wrapped(name, module.forward)  # type: ignore[method-assign]
 
@@ -54,6 +58,30 @@ class AffineBatchNorm:
             yield rest
         finally:
             self._maps.clear()
+
+    def writes(self, state: State) -> bool:
+        """Tell whether passes under such a state can map some layer's input in place."""
+        return any(name.rpartition(".")[0] in self._fresh for name in state)
+
+    @contextlib.contextmanager
+    def in_place(self, needed: Callable[[Tensor], bool]) -> Iterator[None]:
+        """Let maps, and activations behind them, write to their inputs where nobody else sees these.
+
+        A new array as large as an image's features costs ten times what filling it costs.
+
+        Args:
+            needed: Tells of inputs that are needed again.
+        """
+        written = [relu for relu in self._fresh.values() if relu is not None and not relu.inplace]
+        self._needed = needed
+        try:
+            for relu in written:
+                relu.inplace = True
+            yield
+        finally:
+            self._needed = None
+            for relu in written:
+                relu.inplace = False
 
     def map_of(
         self,
@@ -91,6 +119,10 @@ class AffineBatchNorm:
                 one |= {f"{name}.running_mean": mean + 2 * sign * var.sqrt(), f"{name}.running_var": 4 * var}
         return one
 
+    def _may_write(self, name: str, h: Tensor) -> bool:
+        """Tell whether a layer's map may write to its input."""
+        return self._needed is not None and name in self._fresh and not h.requires_grad and not self._needed(h)
+
     def _wrapped(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return a forward that takes the layer's map where there is one."""
 
@@ -100,10 +132,35 @@ class AffineBatchNorm:
                 return original(*args, **kwargs)
             h = args[0] if args else kwargs.pop("input")
             scale, shift = (part.view(-1, part.shape[-1], *[1] * (h.dim() - 2)) for part in drawn)
+            if self._may_write(name, h) and h.dtype == scale.dtype == shift.dtype:
+                return torch.addcmul(shift, h, scale, out=h)
             mapped = torch.addcmul(shift, h, scale).to(h.dtype)
             return mapped if name in self.plain else original(mapped, *args[1:], **kwargs)
 
         return forward
+
+
+def _behind_convolutions(network: nn.Module) -> dict[str, nn.ReLU | None]:
+    """Return names of modules right behind a convolution in an `nn.Sequential`, with the ReLU behind each of them.
+
+    Those are left out that a hook looks at, and a ReLU that stands in several places.
+    """
+    found: dict[str, nn.ReLU | None] = {}
+    places = Counter(id(module) for _, parent in network.named_modules() for module in parent._modules.values())
+    for prefix, parent in network.named_modules():
+        if type(parent) is not nn.Sequential:
+            continue
+        inside = [*parent._modules.items(), ("", None)]
+        for (_, before), (name, layer), (_, after) in zip(inside, inside[1:], inside[2:], strict=False):
+            if type(before) not in (nn.Conv1d, nn.Conv2d, nn.Conv3d) or _hooked(before) or _hooked(layer):
+                continue
+            alone = type(after) is nn.ReLU and places[id(after)] == 1 and not _hooked(after)
+            found[f"{prefix}.{name}" if prefix else name] = after if alone else None  # type: ignore[assignment]
+    return found
+
+
+def _hooked(module: nn.Module | None) -> bool:
+    return module is None or bool(module._forward_hooks or module._forward_pre_hooks)
 
 
 def _only_normalises(module: _BatchNorm) -> bool:

@@ -29,7 +29,8 @@ from ..copying import private_copy
 from ..layers import find_batchnorm
 from ..outputs import select_output
 from .affine import State
-from .executable import Executable, Outputs, Take
+from .blocks import Outputs, Take
+from .executable import Executable
 from .plan import default_block_bytes
 
 # How many compiled graphs are kept, by shape.

@@ -17,8 +17,9 @@ from ..copying import device_of, private_copy
 from ..dropout_layers import find_dropout, refusal
 from ..layers import listed
 from .affine import State
+from .blocks import Take
 from .dropout_watch import watch_dropout
-from .executable import Executable, Take
+from .executable import Executable
 from .seeded_dropout import Axes, SeededDropout, seed_dropout
 
 

@@ -24,38 +24,22 @@ from ...errors import BayesNormWarning, NetworkError, WeightsChangedError
 from ..copying import Original, device_of, dtype_of, private_copy, require_initialised, tensors_of, unwrap
 from ..inputs import as_input, call_network
 from ..layers import require_python
-from ..layout import channels_last
 from ..outputs import select_output
 from ..turns import lost_passes
 from ..undisturbed import TensorKeeper, quiet_vmap
 from .affine import AffineBatchNorm, State
+from .blocks import Blocks, Outputs, Take
 from .derivable import derivative_errors_explained, require_derivable
-from .plan import Planner, Way, default_block_bytes, kind_of
+from .plan import Call, Calls, Planner, default_block_bytes, kind_of
 from .prefix import PrefixCache
-
-Take = Callable[[slice, slice, Tensor], None]
-"""A function that is given rows, draws and their outputs; see `Executable.each`."""
-
-
-class Outputs:
-    """Keeps outputs under n states as they come, in `all`, (n, batch, *out); a `Take`."""
-
-    all: Tensor
-
-    def __init__(self, states: State, x: Tensor) -> None:
-        self._shape = len(next(iter(states.values()))), len(x)
-
-    def __call__(self, rows: slice, draws: slice, found: Tensor) -> None:
-        if not hasattr(self, "all"):
-            self.all = found.new_empty(*self._shape, *found.shape[2:])
-        self.all[draws, rows] = found
 
 
 class Executable:
     """A user's network, ready to run under drawn states. The network itself is never touched.
 
-    There are three ways to call it: `_reference` is what a draw means, by plain overrides; `_mapped` is the same with
-    batch norm as affine maps, which have derivatives; `_vectorised` is `_mapped` under many states at once.
+    There are four ways to call it: `_reference` is what a draw means, by plain overrides; `_mapped` is the same with
+    batch norm as affine maps, which have derivatives; `_in_place` is `_mapped` with less memory, and `_vectorised` is
+    `_mapped` under many states at once.
 
     Args:
         model: The network; torch.compile's and the data-parallel wrappers are looked through.
@@ -82,9 +66,9 @@ class Executable:
         self._prefix = PrefixCache(self._network)
         self._keeper = TensorKeeper(self._network)  # puts back what a forward writes to
         self._restart: Callable[[], None] = _nothing  # lets the next pass begin as the first of a stretch did
-        self._planner = Planner(
-            self._network, self._affine, self._prefix, self._reference, self._vectorised, self._warn_of_loop
-        )
+        calls = Calls(self._reference, self._in_place, self._vectorised)
+        self._planner = Planner(self._network, self._affine, self._prefix, calls, self._warn_of_loop)
+        self._blocks = Blocks(self._planner, self._prefix, calls)
         self._derivable_kinds: set[Any] = set()  # kinds of input whose outputs are known to have derivatives
         self._independent_rows: dict[Any, bool] = {}  # by kind of input, whether rows may be run in parts
         self.output_shape: tuple[int, ...] | None = None  # of one row's output, once one was seen
@@ -258,6 +242,12 @@ class Executable:
             result = functional_call(self._network, rest, (x,)) if rest else self._network(x)
         return select_output(result, self.output, len(x))
 
+    def _in_place(self, x: Tensor, state: State) -> Tensor:
+        """Return outputs under one state with batch norm as affine maps, which write to inputs that nobody needs."""
+        self._restart()
+        with self._affine.in_place(self._prefix.keeps):
+            return self._mapped(x, state, under_vmap=True)
+
     def _vectorised(self, x: Tensor, states: State) -> Tensor:
         """Return outputs under many states, (n, batch, *out)."""
         self._restart()
@@ -273,10 +263,13 @@ class Executable:
         blocks = self._row_blocks(states, x, budget)
         if chunk is None:
             chunk = self._draws_at_once(states, x, budget, blocks[0].stop)
-        way = self._planner.way(states, x, vectorised=vectorize and chunk > 1)
+        wanted: Call = "vectorised" if vectorize and chunk > 1 else "plain"
+        if vectorize and chunk == 1 and self._affine.writes(states):
+            wanted = "mapped"
+        way = self._planner.way(states, x, wanted)
         for rows in blocks:
             self._note_first_row(rows.start)
-            way = self._run_block(states, x[rows], partial(take, rows), chunk, way)
+            way = self._blocks.run(states, x[rows], partial(take, rows), chunk, way)
 
     def _row_blocks(self, states: State, x: Tensor, budget: int) -> list[slice]:
         """Return which rows to run at a time: as many as fit the memory, or all where they depend on one another."""
@@ -288,51 +281,6 @@ class Executable:
     def _draws_at_once(self, states: State, x: Tensor, budget: int, rows: int) -> int:
         """Return under how many states some rows can be run at once, by the memory of the largest activation."""
         return max(1, budget // (rows * self._planner.sizes(states, x).bytes_per_row))
-
-    def _run_block(
-        self,
-        states: State,
-        x: Tensor,
-        take: Callable[[slice, Tensor], None],
-        chunk: int,
-        way: Way,
-        start: int = 0,
-    ) -> Way:
-        """Hand on the outputs of some rows under all states, or all from the state `start` on.
-
-        Return the way to go on in, which may not be `way`.
-        """
-        drawn = frozenset(name.rpartition(".")[0] for name in states)
-        ahead = channels_last(x) if way.prefix_last else x
-        contiguous = way.prefix_last and not way.tail_last
-        self._prefix.record(partial(call_network, self._reference, ahead, "x"), drawn, contiguous)
-        tail = ahead if way.tail_last else x
-        dtype = self._planner.sizes(states, x).output_dtype
-        count, failure = len(next(iter(states.values()))), None
-        try:
-            while start < count and failure is None:
-                draws = slice(start, min(start + chunk, count) if way.vectorised else start + 1)
-                try:
-                    if way.vectorised:
-                        part = {name: value[draws] for name, value in states.items()}
-                        found = self._prefix.replay(partial(self._vectorised, tail, part))
-                    else:
-                        state = {name: value[start] for name, value in states.items()}
-                        found = self._prefix.replay(partial(self._reference, tail, state))[None]
-                except RuntimeError as error:
-                    # What two rows could not show: an operation that `vmap` has no rule for at this size, say.
-                    if not way.vectorised or isinstance(error, torch.OutOfMemoryError):
-                        raise
-                    failure = error
-                else:
-                    take(draws, found.to(dtype))
-                    start = draws.stop
-        finally:
-            self._prefix.forget()
-        if failure is None:
-            return way
-        one_by_one = self._planner.give_up_vectorising(states, x, failure)
-        return self._run_block(states, x, take, 1, one_by_one, start)
 
     def _note_first_row(self, start: int) -> None:
         """Note which row of the input the next block begins with, for layers whose draws differ between rows."""

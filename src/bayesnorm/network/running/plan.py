@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from ...errors import NetworkError
 from ..inputs import call_network
-from ..layout import agrees, channels_last, may_gain_from_channels_last
+from ..layout import agrees, channels_last, largest_difference, may_gain_from_channels_last
 from .affine import AffineBatchNorm, State
 from .prefix import PrefixCache
 
@@ -43,17 +43,36 @@ class Sizes:
     output_dtype: torch.dtype
 
 
+Call = Literal["plain", "mapped", "vectorised"]
+"""How draws are run: one by one under plain overrides, one by one with batch norm as affine maps, or many at once."""
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The ways to call a network.
+
+    Args:
+        plain: Gives outputs under one state, by plain overrides, or of the network as it is.
+        mapped: Gives outputs under one state, with batch norm as affine maps.
+        vectorised: Gives outputs under many states at once.
+    """
+
+    plain: Callable[..., Tensor]
+    mapped: Callable[[Tensor, State], Tensor]
+    vectorised: Callable[[Tensor, State], Tensor]
+
+
 @dataclass(frozen=True)
 class Way:
     """How draws are run on inputs of some kind.
 
     Args:
-        vectorised: Whether many draws are run at once, and not one by one.
+        call: How the network is called.
         prefix_last: Whether what comes before the first drawn module runs channels-last.
         tail_last: Whether the rest does.
     """
 
-    vectorised: bool
+    call: Call
     prefix_last: bool
     tail_last: bool
 
@@ -75,8 +94,7 @@ class Planner:
         network: The private copy that runs.
         affine: Its batch-norm layers, which know states that tell ways apart.
         prefix: Its modules' forwards, which measure activations.
-        reference: Gives outputs under one state, by plain overrides.
-        vectorised: Gives outputs under many states at once.
+        calls: The ways to call it.
         cannot_vectorise: A function that is given the error of a network that cannot be run under many states at once.
     """
 
@@ -85,14 +103,13 @@ class Planner:
         network: nn.Module,
         affine: AffineBatchNorm,
         prefix: PrefixCache,
-        reference: Callable[[Tensor, State], Tensor],
-        vectorised: Callable[[Tensor, State], Tensor],
+        calls: Calls,
         cannot_vectorise: Callable[[BaseException], None],
     ) -> None:
         self._network, self._affine, self._prefix = network, affine, prefix
-        self._reference, self._vectorised, self._cannot_vectorise = reference, vectorised, cannot_vectorise
+        self._calls, self._cannot_vectorise = calls, cannot_vectorise
         self._sizes: dict[Any, Sizes] = {}  # by kind of input
-        self._ways: dict[Any, Way] = {}  # by kind of input, and by whether it is wanted vectorised
+        self._ways: dict[Any, Way] = {}  # by kind of input, and by how it is wanted
         self._look: _Look | None = None  # that of `sizes`, for the `way` which is asked for next
 
     def sizes(self, states: State, x: Tensor) -> Sizes:
@@ -102,32 +119,32 @@ class Planner:
             self._look = self._look_at(states, x)
         return self._sizes[key]
 
-    def way(self, states: State, x: Tensor, vectorised: bool) -> Way:
-        """Return how to run inputs like `x`, many draws at once where that is wanted and works."""
+    def way(self, states: State, x: Tensor, wanted: Call) -> Way:
+        """Return how to run inputs like `x`, as it is wanted where that works."""
         key = kind_of(states, x)
         look, self._look = self._look, None
-        if (key, vectorised) not in self._ways:
+        if (key, wanted) not in self._ways:
             images = may_gain_from_channels_last(self._network, x)
-            if not vectorised and not images:
-                return Way(False, False, False)  # the plain loop over draws: nothing to find out
+            if wanted != "vectorised" and not images:
+                return Way("plain", False, False)  # the plain loop over draws: nothing to find out
             if look is None or look.key != key:
                 look = self._look_at(states, x)
-            way = self._find_way(look, vectorised, images)
+            way = self._find_way(look, wanted, images)
             if not bool(torch.isfinite(look.outputs).all()):  # rows or a state so extreme tell nothing about others
                 return way
-            self._ways[key, vectorised] = way
-        return self._ways[key, vectorised]
+            self._ways[key, wanted] = way
+        return self._ways[key, wanted]
 
-    def give_up_vectorising(self, states: State, x: Tensor, error: BaseException) -> Way:
-        """Run inputs like `x` one draw at a time from now on; return that way."""
+    def give_up(self, states: State, x: Tensor, call: Call, error: BaseException) -> Way:
+        """Run inputs like `x` one draw at a time under plain overrides from now on; return that way."""
         self._cannot_vectorise(error)
-        way = self._ways[kind_of(states, x), True] = self.way(states, x, vectorised=False)
+        way = self._ways[kind_of(states, x), call] = self.way(states, x, "plain")
         return way
 
     def _look_at(self, states: State, x: Tensor) -> _Look:
         """Run two rows under plain overrides, and note the sizes."""
         two, state = x[:2], self._affine.far(states)
-        run = partial(call_network, lambda rows: self._reference(rows, state), two, "x", tuple(x.shape))
+        run = partial(call_network, lambda rows: self._calls.plain(rows, state), two, "x", tuple(x.shape))
         outputs = self._prefix.measure(run, frozenset(name.rpartition(".")[0] for name in states))
         look = _Look(kind_of(states, x), two, state, outputs)
         self._sizes[look.key] = Sizes(
@@ -137,20 +154,28 @@ class Planner:
         )
         return look
 
-    def _find_way(self, look: _Look, vectorised: bool, images: bool) -> Way:
+    def _find_way(self, look: _Look, wanted: Call, images: bool) -> Way:
         """Return the first way that gives the outputs of the look, the fastest ones first."""
         last = channels_last(look.x) if images else look.x
-        if vectorised:
+
+        def run(rows: Tensor) -> Tensor:
+            if wanted == "mapped":
+                return self._calls.mapped(rows, look.state)
             twice = {name: value.expand(2, *value.shape) for name, value in look.state.items()}
-            if images and agrees(lambda: self._vectorised(last, twice)[0], look.outputs):
-                return Way(True, prefix_last=True, tail_last=True)
+            return self._calls.vectorised(rows, twice)[0]
+
+        call = wanted
+        if wanted != "plain":
+            if images and agrees(lambda: run(last), look.outputs):
+                return Way(wanted, prefix_last=True, tail_last=True)
             try:
-                _require_same(self._vectorised(look.x, twice)[0], look.outputs)
+                _require_same(run(look.x), look.outputs)
             except Exception as error:
-                self._cannot_vectorise(error)
-                vectorised = False
-        prefix_last = images and agrees(lambda: self._reference(last, look.state), look.outputs)
-        return Way(vectorised, prefix_last, tail_last=prefix_last and not vectorised)
+                call = "plain"
+                if wanted == "vectorised":
+                    self._cannot_vectorise(error)
+        prefix_last = images and agrees(lambda: self._calls.plain(last, look.state), look.outputs)
+        return Way(call, prefix_last, tail_last=prefix_last and call == "plain")
 
 
 def kind_of(states: State, x: Tensor) -> Any:
@@ -171,5 +196,5 @@ def default_block_bytes(device: torch.device) -> int:
 def _require_same(found: Tensor, expected: Tensor) -> None:
     """Refuse outputs that differ by more than rounding, also that of networks which run in half precision inside."""
     within = 0.1 * float(expected.double().nan_to_num(0, 0, 0).abs().max())
-    if not torch.allclose(found.double(), expected.double(), rtol=0, atol=within, equal_nan=True):
+    if not largest_difference(found, expected) <= within:
         raise NetworkError("it gives other numbers so; does it use its batch-norm statistics outside of their layers?")

@@ -113,6 +113,10 @@ class PrefixCache:
         self._reached, self.largest_output = False, 0
         return self._in_mode("measure", run)
 
+    def keeps(self, tensor: Tensor) -> bool:
+        """Tell whether a tensor is part of what was recorded."""
+        return any(part is tensor for kept in self._memo.values() for part in _tensors(kept.output))
+
     def forget(self) -> None:
         """Free what was recorded."""
         self._memo.clear()
