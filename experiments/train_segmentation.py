@@ -34,7 +34,7 @@ def main(
     batch_size: Annotated[int | None, typer.Option(min=2, help="Frames per step, if not the recipe's.")] = None,
     images: Annotated[int | None, typer.Option(min=2, help="Training frames, evenly spread.")] = None,
     dropout: Annotated[float | None, typer.Option(min=0.0, help="Rate of dropout, if not the recipe's.")] = None,
-    compiled: Annotated[Compiled, typer.Option(help="How steps run; see train-image.")] = Compiled.graph,
+    compiled: Annotated[Compiled, typer.Option(help="How steps run; see train-image.")] = Compiled.no,
     name: Annotated[str | None, typer.Option(help="What the files are called; by default network_task_seed.")] = None,
     device: FastestDevice = None,
     out: OutFolder = OUT,

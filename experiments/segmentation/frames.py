@@ -6,6 +6,7 @@ from enum import StrEnum
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesnorm.data import CAMVID_CLASSES, CAMVID_VOID, load_camvid, to_tensor
@@ -14,6 +15,7 @@ CLASSES = len(CAMVID_CLASSES)
 
 # The sequence 0001TP, filmed at dusk, stands first in both; all others were filmed by day. There is none in "val".
 DUSK_FRAMES = {"train": 62, "test": 62, "val": 0}
+FRAMES = {"train": 367, "test": 233, "val": 101}
 
 
 class Light(StrEnum):
@@ -22,6 +24,20 @@ class Light(StrEnum):
     any = "any"
     day = "day"
     dusk = "dusk"
+
+
+def chosen_frames(split: str, count: int | None, light: Light) -> NDArray[np.intp]:
+    """Return the numbers of `count` frames of a light, evenly spread, or of all."""
+    first, number = DUSK_FRAMES[split], FRAMES[split]
+    start, end = {Light.any: (0, number), Light.day: (first, number), Light.dusk: (0, first)}[light]
+    count = min(count or number, end - start)
+    return start + np.arange(count) * (end - start) // count
+
+
+def lights_of(split: str, count: int | None) -> dict[Light, slice]:
+    """Return which of `count` frames of any light, evenly spread, are of which light; dusk comes first."""
+    dusk = int((chosen_frames(split, count, Light.any) < DUSK_FRAMES[split]).sum())
+    return {Light.any: slice(None), Light.day: slice(dusk, None), Light.dusk: slice(dusk)}
 
 
 def load_frames(
@@ -35,13 +51,8 @@ def load_frames(
         step: Every how many'th pixel is taken, both ways.
         light: Frames of which light.
     """
-    pixels, labels = load_camvid(split)
-    first = DUSK_FRAMES[split]
-    ends = {Light.any: (0, len(pixels)), Light.day: (first, len(pixels)), Light.dusk: (0, first)}[light]
-    number = ends[1] - ends[0]
-    chosen = ends[0] + np.arange(min(count or number, number)) * number // min(count or number, number)
-    taken = np.ascontiguousarray(labels[chosen, ::step, ::step])
-    return to_tensor(pixels[chosen, ::step, ::step]), torch.from_numpy(taken)
+    pixels, labels = load_camvid(split, chosen_frames(split, count, light))
+    return to_tensor(pixels[:, ::step, ::step]), torch.from_numpy(np.ascontiguousarray(labels[:, ::step, ::step]))
 
 
 def median_frequency_weights(y: Tensor) -> Tensor:

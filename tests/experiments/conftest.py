@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,9 +14,10 @@ from torch import nn
 pytest.importorskip("typer", reason="needs typer: pip install 'bayesnorm[cli]'")
 
 from bayesnorm.data import CAMVID_VOID, WHOLE_SETS
+from bayesnorm.nets import SegNet, UNet
 from bayesnorm.theory import diagnose
 from experiments.app import run
-from experiments.segmentation import frames
+from experiments.segmentation import frames, plans
 
 from ..ended_commands import Command, command, refusal
 
@@ -52,16 +54,23 @@ def small_sets(data_folder, monkeypatch):
 
 @pytest.fixture
 def road_scenes(monkeypatch):
-    """Ten training and six test frames of 24 x 32 pixels in place of CamVid: bands whose colour tells their class."""
+    """Ten training and six test frames of 24 x 32 pixels in place of CamVid, and networks as small as that.
+
+    Frames are patches whose colour tells their class.
+    """
 
     def load(split, rows=None):
-        count = {"train": 10, "val": 6, "test": 6}[split]
+        count = frames.FRAMES[split]
         generator = np.random.default_rng(len(split))
         y = np.repeat(generator.integers(0, 4, (count, 6, 4)), 4, 1).repeat(8, 2)
         x = (50 * y + 20)[..., None] + generator.integers(0, 40, (*y.shape, 3))
         y[:, -1] = CAMVID_VOID
-        return x.astype(np.uint8), y
+        chosen = slice(None) if rows is None else rows
+        return x.astype(np.uint8)[chosen], y[chosen]
 
+    monkeypatch.setitem(plans.NETWORKS, "small-unet", partial(UNet, width=4, depth=1))
+    monkeypatch.setitem(plans.NETWORKS, "small-segnet", partial(SegNet, width=4, stages=(1, 1)))
+    monkeypatch.setattr(frames, "FRAMES", {"train": 10, "val": 6, "test": 6})
     monkeypatch.setattr(frames, "load_camvid", load)
     monkeypatch.setattr(frames, "DUSK_FRAMES", {"train": 3, "val": 0, "test": 2})
 

@@ -37,15 +37,6 @@ def test_frames_are_spread_and_of_the_light_asked_for(road_scenes):
     assert len(dusk) == frames_module.DUSK_FRAMES["train"]
 
 
-def test_the_real_frames_of_dusk_are_darker(require):
-    require("camvid/labels_180x240.npz", "camvid/test_180x240.webp")
-    dusk, day = (
-        load_frames("test", light=light, step=8)[0].float().mean((1, 2, 3)) for light in (Light.dusk, Light.day)
-    )
-    assert (len(dusk), len(day)) == (62, 171)
-    assert dusk.median() < 70 < day.median()
-
-
 def test_weights_by_hand():
     """Class 0 fills all of one frame and half of the other, class 1 the other half, of which a half is void."""
     y = torch.zeros(2, 2, 4, dtype=torch.long)

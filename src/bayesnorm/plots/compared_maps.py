@@ -44,7 +44,10 @@ def draw_maps(maps: Mapping[str, Sequence[SegmentationMaps]], *, title: str = ""
     for line, (method, own) in zip(grid[bool(known) :], maps.items(), strict=True):
         for ax, name in zip(line, own_panels, strict=False):
             own[0].show(ax, name)
-            ax.set_title(f"{method}: {name}" if name == "prediction" else name, color=ink, fontsize="small")
+            if name == "prediction":  # the method's name may be longer than the panel is wide
+                ax.set_title(method, color=ink, fontsize="small", fontweight="bold", loc="left")
+            else:
+                ax.set_title(name, color=ink, fontsize="small", loc="right")
         for ax, one in zip(line[len(own_panels) :], own, strict=False):
             shown = replace(one, scale=scales[one.doubt_name] or one.most).show(ax, one.doubt_name)
             ax.set_title(f"{one.doubt_name}, mean {one.doubt.mean():.3f}", color=ink, fontsize="small")

@@ -42,7 +42,7 @@ COLOURS = (
     "#AA4499",
 )
 
-VOID, RIGHT, WRONG = "#808080", "#EDEDED", style.VERMILION
+VOID, RIGHT, WRONG = "#808080", "#EDEDED", style.BLACK
 # Foot and height of the panels within the axes.
 BOX = (0.18, 0.74)
 

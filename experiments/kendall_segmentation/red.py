@@ -1,0 +1,55 @@
+"""The red channel of every pixel out of the green one: both parts of its doubt, and what they are worth."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bayesnorm.engines import MonteCarlo
+from bayesnorm.metrics import aurc, retention_curve
+from bayesnorm.posterior import Posterior
+
+from ..segmentation.pixels import AT_ONCE, DECILES, KEPT
+
+PARTS = ("epistemic", "aleatoric", "both")
+LEVELS = [number / 20 for number in range(1, 20)]
+
+
+def ask_red(posterior: Posterior, x: Tensor, y: Tensor, draws: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return absolute errors, and the epistemic and aleatoric variance of every pixel, each (N, height, width)."""
+    parts = []
+    for frames, red in zip(x.split(AT_ONCE), y.split(AT_ONCE), strict=True):
+        said = posterior.predict(frames, MonteCarlo(draws), keep="summary")
+        parts.append(((said.mean - red).abs(), said.epistemic, said.aleatoric))
+    error, epistemic, aleatoric = (torch.cat(part)[:, 0] for part in zip(*parts, strict=True))
+    return error, epistemic, aleatoric
+
+
+def red_scores(error: Tensor, epistemic: Tensor, aleatoric: Tensor) -> dict[str, Any]:
+    """Return how good predictions and each part of the doubt are; deviations are in units of a whole channel."""
+    variances = dict(zip(PARTS, (epistemic, aleatoric, epistemic + aleatoric), strict=True))
+    flat = error.flatten().double()
+    return {
+        "mean absolute error": float(flat.mean()),
+        "errors of frames": error.flatten(1).double().mean(1).tolist(),
+        "parts": {name: _of_part(variance.double(), flat) for name, variance in variances.items()},
+    }
+
+
+def _of_part(variance: Tensor, error: Tensor) -> dict[str, Any]:
+    deviation = variance.sqrt()
+    doubt = deviation.flatten()
+    curve = retention_curve(doubt, error)
+    # Of a Laplace distribution with this deviation, a share p of targets lies within -log(1 - p) of its scale.
+    scale = doubt.clamp_min(1e-9) / math.sqrt(2)
+    return {
+        "mean": float(doubt.mean()),
+        "mean of frames": deviation.flatten(1).mean(1).tolist(),
+        "area under error of kept": float(aurc(doubt, error)),
+        "error of kept": [float(curve.error[max(0, round(share * len(error)) - 1)]) for share in KEPT],
+        "error of deciles": [float(part.mean()) for part in error[doubt.argsort()].tensor_split(DECILES)],
+        "covered": [float((error <= -math.log1p(-level) * scale).double().mean()) for level in LEVELS],
+    }

@@ -1,0 +1,112 @@
+"""What Kendall and Gal (2017) say, with a verdict for each claim.
+
+The rules were written before our numbers were looked at. Standard errors (s.e.) are over test frames, of differences
+frame by frame where the frames are the same.
+
+- One thing is better than another where the difference is positive beyond two s.e.; partly where it is positive.
+- Precision falls with doubt where each tenth of the pixels, ordered by entropy (of red: by deviation), has more error
+  than the one before; partly where at least seven of nine steps go up.
+- Epistemic doubt falls with more data where it is lower with all frames than with a quarter, beyond two s.e.; partly
+  where it is lower. Aleatoric doubt stays where it changes by less than a tenth; partly by less than a quarter.
+- Epistemic doubt rises on another light where a network of the day has more of it at dusk than by day, beyond two s.e.,
+  and partly where it has more. Aleatoric doubt stays as above.
+- Calibration is better where the ECE is lower by more than .005; partly where it is lower.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from ..segmentation.frames import Light
+from ..segmentation.pixels import paired
+from ..teye_figure2.verdicts import PARTLY_UP, UP, Claim
+from ..teye_table2.verdicts import DOES_NOT, ERRORS, HOLDS, PARTLY
+from .measuring import ALEATORIC, ALL, BOTH, DAY, EPISTEMIC, NEITHER, QUARTER
+
+STAYS, PARTLY_STAYS = 0.1, 0.25
+CALIBRATED = 0.005
+NAMES = {EPISTEMIC: "mutual information", ALEATORIC: "expected entropy"}
+ANY, BY_DAY, AT_DUSK = str(Light.any), str(Light.day), str(Light.dusk)
+
+
+def claims(found: dict[str, Any]) -> list[Claim]:
+    """Return all claims, of classes and then of the red channel."""
+    classes, red = found["classes"], found["red"]
+    whole = {kind: own[ANY] for kind, own in classes[ALL].items()}
+    told = [
+        *(_more_accurate(whole, kind, NEITHER) for kind in (EPISTEMIC, ALEATORIC, BOTH)),
+        *(_likelier(whole, BOTH, kind) for kind in (NEITHER, EPISTEMIC, ALEATORIC)),
+        *(_calibrated(whole, kind) for kind in (EPISTEMIC, ALEATORIC, BOTH)),
+        _falling("classes: precision falls with doubt (both)", whole[BOTH]["doubts"]["entropy"]["error of deciles"]),
+    ]
+    for part, name in NAMES.items():
+        few, many, day, dusk = (
+            classes[case][BOTH][light]["doubts"][name]["mean of frames"]
+            for case, light in ((QUARTER, ANY), (ALL, ANY), (DAY, BY_DAY), (DAY, AT_DUSK))
+        )
+        told += _with_data_and_light("classes", part, few, many, day, dusk)
+    told.append(_falling("red: precision falls with doubt", red[ALL][ANY]["parts"][BOTH]["error of deciles"]))
+    for part in NAMES:
+        few, many, day, dusk = (
+            red[case][light]["parts"][part]["mean of frames"]
+            for case, light in ((QUARTER, ANY), (ALL, ANY), (DAY, BY_DAY), (DAY, AT_DUSK))
+        )
+        told += _with_data_and_light("red", part, few, many, day, dusk)
+    return told
+
+
+def _with_data_and_light(
+    task: str, part: str, few: list[float], many: list[float], day: list[float], dusk: list[float]
+) -> list[Claim]:
+    """Judge what becomes of a part of the doubt with more data and in another light."""
+    fall, fall_error = paired(list(few), list(many))
+    before, after, inside, outside = (sum(values) / len(values) for values in (few, many, day, dusk))
+    seen = f"{before:.4f} with a quarter of the frames, {after:.4f} with all"
+    other = f"{inside:.4f} by day, {outside:.4f} at dusk"
+    if part == EPISTEMIC:
+        rise = outside - inside
+        rise_error = (paired(list(day), 0.0)[1] ** 2 + paired(list(dusk), 0.0)[1] ** 2) ** 0.5
+        return [
+            Claim(f"{task}: epistemic doubt falls with more data", seen, _better(fall, fall_error)),
+            Claim(f"{task}: epistemic doubt rises on another light", other, _better(rise, rise_error)),
+        ]
+    return [
+        Claim(f"{task}: aleatoric doubt stays with more data", seen, _stays(before, after)),
+        Claim(f"{task}: aleatoric doubt stays on another light", other, _stays(inside, outside)),
+    ]
+
+
+def _more_accurate(whole: dict[str, Any], kind: str, other: str) -> Claim:
+    mean, error = paired(whole[kind]["accuracy of frames"], whole[other]["accuracy of frames"])
+    iou = whole[kind]["mean IoU"] - whole[other]["mean IoU"]
+    seen = f"accuracy {mean:+.4f} ± {error:.4f}, mean IoU {iou:+.4f}"
+    return Claim(f"classes: {kind} is more accurate than {other}", seen, _better(mean, error))
+
+
+def _likelier(whole: dict[str, Any], kind: str, other: str) -> Claim:
+    mean, error = paired(whole[other]["nll of frames"], whole[kind]["nll of frames"])
+    seen = f"NLL lower by {mean:+.4f} ± {error:.4f}"
+    return Claim(f"classes: {kind} is likelier than {other}", seen, _better(mean, error))
+
+
+def _calibrated(whole: dict[str, Any], kind: str) -> Claim:
+    gain = whole[NEITHER]["ece"] - whole[kind]["ece"]
+    verdict = HOLDS if gain > CALIBRATED else PARTLY if gain > 0 else DOES_NOT
+    seen = f"ECE {whole[kind]['ece']:.4f}, without {whole[NEITHER]['ece']:.4f}"
+    return Claim(f"classes: {kind} is calibrated better than {NEITHER}", seen, verdict)
+
+
+def _falling(words: str, tenths: list[float]) -> Claim:
+    steps = sum(after > before for before, after in pairwise(tenths))
+    verdict = HOLDS if steps >= UP else PARTLY if steps >= PARTLY_UP else DOES_NOT
+    return Claim(words, f"{steps} of 9 steps, error from {tenths[0]:.4f} to {tenths[-1]:.4f}", verdict)
+
+
+def _better(mean: float, error: float) -> str:
+    return HOLDS if mean > ERRORS * error else PARTLY if mean > 0 else DOES_NOT
+
+
+def _stays(before: float, after: float) -> str:
+    change = abs(after - before) / before
+    return HOLDS if change < STAYS else PARTLY if change < PARTLY_STAYS else DOES_NOT

@@ -1,0 +1,213 @@
+"""What a method says about every pixel of some frames, gathered frame by frame, and how good it is.
+
+No draws are kept: memory holds five numbers per pixel, however many draws and classes there are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bayesnorm.data import CAMVID_CLASSES, CAMVID_VOID
+from bayesnorm.engines import MonteCarlo
+from bayesnorm.metrics import (
+    aupr,
+    auroc,
+    boundary_distance,
+    confidence_curve,
+    confusion_matrix,
+    patches,
+    retention_curve,
+    segmentation_scores,
+)
+from bayesnorm.posterior import Posterior
+from bayesnorm.predictive import ClassificationPredictive
+
+# Frames that are predicted at once.
+AT_ONCE = 4
+
+DOUBTS = ("entropy", "mutual information", "expected entropy")
+# Shares of pixels that are kept, and edges of distances from another class, in pixels.
+KEPT = [number / 20 for number in range(1, 21)]
+DISTANCES = (1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0, math.inf)
+BINS = [
+    f"{low:g}-{high:g}" if high < math.inf else f"> {low:g}"
+    for low, high in zip((0, *DISTANCES), DISTANCES, strict=False)
+]
+DECILES, THRESHOLDS = 10, 21
+
+
+@dataclass(frozen=True, eq=False)
+class Frames:
+    """Frames that methods are asked about.
+
+    Args:
+        x: As the network takes them, (N, 3, height, width).
+        y: Labels, (N, height, width).
+        distance: Pixels from each pixel to one of another class, (N, height, width).
+    """
+
+    x: Tensor
+    y: Tensor
+    distance: Tensor
+
+    @classmethod
+    def of(cls, x: Tensor, y: Tensor) -> Frames:
+        """Measure distances."""
+        return cls(x, y, boundary_distance(y, ignore_index=CAMVID_VOID).to(y.device))
+
+    def part(self, rows: slice) -> Frames:
+        """Return some of the frames."""
+        return Frames(self.x[rows], self.y[rows], self.distance[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Pixels:
+    """What a method says, each (N, height, width): class, its probability, log probability of the label, doubts."""
+
+    label: Tensor
+    confidence: Tensor
+    log_prob: Tensor
+    entropy: Tensor
+    mutual_information: Tensor
+
+    def part(self, rows: slice) -> Pixels:
+        """Return what is said about some of the frames."""
+        return Pixels(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    def doubt(self, name: str) -> Tensor:
+        """Return one of `DOUBTS`, in nats."""
+        if name == "expected entropy":
+            return (self.entropy - self.mutual_information).clamp_min(0)
+        return self.entropy if name == "entropy" else self.mutual_information
+
+
+def ask(posterior: Posterior, frames: Frames, draws: int) -> Pixels:
+    """Return what a posterior says about frames, some at a time."""
+    parts = []
+    for x, y in zip(frames.x.split(AT_ONCE), frames.y.split(AT_ONCE), strict=True):
+        said = predicted(posterior, x, draws)
+        parts.append(
+            (said.label.to(torch.uint8), said.confidence, said.log_prob(y), said.entropy, said.mutual_information)
+        )
+    return Pixels(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
+
+def predicted(posterior: Posterior, x: Tensor, draws: int) -> ClassificationPredictive:
+    """Predict classes with so many draws, or with every network of an ensemble."""
+    said = posterior.predict(x, MonteCarlo(min(draws, posterior.default_samples)), keep="summary")
+    assert isinstance(said, ClassificationPredictive)
+    return said
+
+
+def scores(said: Pixels, frames: Frames) -> dict[str, Any]:
+    """Return how good classes and doubts are, as plain values; entries called "frames" have a number for each frame."""
+    y, seen = frames.y, frames.y != CAMVID_VOID
+    found = segmentation_scores(confusion_matrix(said.label, y, len(CAMVID_CLASSES), ignore_index=CAMVID_VOID))
+    right = (said.label == y)[seen]
+    wrong = (~right).double()
+    nll = [float(-(part[kept].double().mean())) for part, kept in zip(said.log_prob, seen, strict=True)]
+    return {
+        "mean IoU": float(found.mean_iou),
+        "accuracy": float(found.global_accuracy),
+        "class accuracy": float(found.class_accuracy),
+        "IoU": _plain(found.iou),
+        "accuracy of frames": [
+            float((part == own)[k].double().mean()) for part, own, k in zip(said.label, y, seen, strict=True)
+        ],
+        "nll": float(-said.log_prob[seen].double().mean()),
+        "nll of frames": nll,
+        "ece": float(confidence_curve(said.confidence[seen], right).error),
+        "calibration": _calibration(said.confidence[seen], right),
+        "ece by predicted class": _by_class(said, y, seen),
+        "doubts": {name: _of_doubt(said.doubt(name), said.label, wrong, frames, seen) for name in DOUBTS},
+        "error by distance": _by_distance((said.label != y).double(), frames, seen),
+    }
+
+
+def _of_doubt(doubt: Tensor, label: Tensor, wrong: Tensor, frames: Frames, seen: Tensor) -> dict[str, Any]:
+    """Return what one kind of doubt is worth; empty where it is the same for all pixels, as a softmax's epistemic."""
+    values = doubt[seen].double()
+    means = [float(part[kept].double().mean()) for part, kept in zip(doubt, seen, strict=True)]
+    told: dict[str, Any] = {"mean": float(values.mean()), "mean of frames": means}
+    if not float(values.max()) > 1e-6:
+        return told
+    hits, misses = values[wrong == 0], values[wrong == 1]
+    curve = retention_curve(values, wrong)
+    places = [max(0, round(share * len(values)) - 1) for share in KEPT]
+    cut = patches(label, doubt, frames.y, ignore_index=CAMVID_VOID)
+    low, high = float(cut.doubt.min()), float(cut.doubt.max())
+    at = cut.at(torch.linspace(low, high, THRESHOLDS, dtype=torch.float64))
+    order = wrong[values.argsort()]
+    return told | {
+        "auroc": float(auroc(hits, misses)),
+        "aupr": float(aupr(hits, misses)),
+        "auroc of frames": _of_frames(doubt, label, frames, seen),
+        "error of kept": [float(curve.error[place]) for place in places],
+        "area under error of kept": float(curve.error.mean()),
+        "error of deciles": [float(part.mean()) for part in order.tensor_split(DECILES)],
+        "by distance": _by_distance(doubt.double(), frames, seen),
+        "pavpu": _plain(at.pavpu),
+        "mean pavpu": float(at.pavpu.mean()),
+        "pavpu at mean doubt": float(cut.at([float(cut.doubt.mean())]).pavpu),
+        "accurate if certain": _plain(at.accurate_if_certain),
+        "uncertain if inaccurate": _plain(at.uncertain_if_inaccurate),
+    }
+
+
+def _of_frames(doubt: Tensor, label: Tensor, frames: Frames, seen: Tensor) -> list[float | None]:
+    """Return the AUROC of errors in every frame; None where a frame has only one kind of pixels."""
+    found: list[float | None] = []
+    for own, chosen, y, kept in zip(doubt, label, frames.y, seen, strict=True):
+        right = (chosen == y)[kept]
+        mixed = bool(right.any()) and not bool(right.all())
+        found.append(float(auroc(own[kept][right], own[kept][~right])) if mixed else None)
+    return found
+
+
+def _by_distance(values: Tensor, frames: Frames, seen: Tensor) -> dict[str, float | None]:
+    """Return means of pixels by their distance from another class."""
+    edges = torch.tensor(DISTANCES[:-1], device=values.device)
+    places = torch.bucketize(frames.distance[seen], edges)
+    sums = torch.zeros(len(BINS), dtype=torch.float64, device=values.device)
+    sums.index_add_(0, places, values[seen])
+    counts = torch.bincount(places, minlength=len(BINS))
+    return dict(zip(BINS, _plain(sums / counts), strict=True))
+
+
+def _calibration(confidence: Tensor, right: Tensor) -> dict[str, list[float | None]]:
+    curve = confidence_curve(confidence, right)
+    return {"confidence": _plain(curve.confidence), "accuracy": _plain(curve.accuracy), "share": _plain(curve.share)}
+
+
+def _by_class(said: Pixels, y: Tensor, seen: Tensor) -> dict[str, float | None]:
+    """Return the ECE of the pixels that are predicted to be of each class."""
+    found: dict[str, float | None] = {}
+    for number, name in enumerate(CAMVID_CLASSES):
+        own = seen & (said.label == number)
+        found[name] = float(confidence_curve(said.confidence[own], (y == number)[own]).error) if own.any() else None
+    return found
+
+
+def _plain(values: Tensor) -> list[float | None]:
+    return [None if math.isnan(value) else value for value in values.tolist()]
+
+
+Difference = tuple[float, float]
+"""A mean difference over frames, and its standard error."""
+
+
+def paired(one: list[float | None], other: list[float | None] | float) -> Difference:
+    """Return the mean over frames of one thing less the other, or less a number, and its standard error."""
+    others = [other] * len(one) if isinstance(other, int | float) else other
+    apart = torch.tensor([a - b for a, b in zip(one, others, strict=True) if a is not None and b is not None])
+    return float(apart.double().mean()), float(apart.double().std() / len(apart) ** 0.5)
+
+
+Lazy = Callable[[], Posterior]
+"""Makes a posterior when it is needed."""

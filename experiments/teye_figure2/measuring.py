@@ -1,0 +1,195 @@
+"""Every way to ask the networks about the test frames, and what each is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cache, cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import bayesnorm as bn
+from bayesnorm.methods import ensemble
+from bayesnorm.posterior import BatchNormPosterior, Posterior
+
+from ..evidence import show_progress
+from ..image_networks.training import train_together, trained_network
+from ..options import Size
+from ..pieces import measured_once
+from ..segmentation.pixels import Frames, Lazy, ask, scores
+from ..segmentation.plans import SegmentationPlan
+
+SOFTMAX, TEMPERATURE, DROPOUT, ENSEMBLE = "softmax", "softmax, temperature", "MC dropout", "ensemble"
+CENTRED_TEMPERATURE = "MCBN about running statistics, temperature"
+STOCHASTIC, GAUSSIAN = "StochasticBN", "GaussianBN, correlated"
+FIRST = "first 2 layers"
+
+
+def published(layers: str, size: int) -> str:
+    """Name MCBN as published, with statistics of these layers drawn."""
+    return f"MCBN as published, {layers}, M = {size}"
+
+
+def centred(layers: str, size: int) -> str:
+    """Name MCBN about the running statistics, with statistics of these layers drawn."""
+    return f"MCBN, {layers}, M = {size}"
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How much is measured.
+
+    Args:
+        network: One of the segmentation networks.
+        recipe: The preset of its recipe.
+        dropout: Rate of its dropout; Bayesian SegNet has .5.
+        sizes: Batch sizes M; the first is the one that networks are trained with.
+        draws: T.
+        states: Batches whose statistics are kept.
+        rank: Of the correlated Gaussian.
+        members: Networks of the ensemble.
+        frames: Test frames; None means all.
+        validation: Validation frames that a temperature is chosen on.
+    """
+
+    network: str
+    recipe: str
+    dropout: float
+    sizes: tuple[int, int]
+    draws: int
+    states: int
+    rank: int
+    members: int
+    frames: int | None
+    validation: int
+
+
+PRESETS = {
+    Size.quick: Preset("small-segnet", "quick", 0.1, (10, 36), 8, 24, 12, members=3, frames=20, validation=10),
+    Size.paper: Preset("segnet", "paper", 0.5, (10, 36), 20, 64, 32, members=3, frames=None, validation=24),
+}
+# Frames whose maps are drawn, as shares of all: the first is of dusk.
+SHOWN = (0.1, 0.5, 0.85)
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """Networks, frames and posteriors, each made when it is needed.
+
+    Args:
+        preset: How much is measured.
+        members: Networks of one architecture; the first is what single networks are asked by.
+        told: What is known of them.
+        plan: Of the first.
+        device: Where they are.
+    """
+
+    preset: Preset
+    members: list[nn.Module]
+    told: list[dict[str, Any]]
+    plan: SegmentationPlan
+    device: str
+
+    @classmethod
+    def of(cls, preset: Preset, networks: Path, device: str, workers: int = 1) -> Setup:
+        """Train the networks that are missing."""
+        plans = {
+            f"{preset.network}_dropout_{seed}": SegmentationPlan.of(
+                preset.network, preset.recipe, seed, dropout=preset.dropout
+            )
+            for seed in range(preset.members)
+        }
+        train_together(plans, networks, device, workers)
+        members, told = [], []
+        for name, plan in plans.items():
+            show_progress(f"{name}: training, unless it was")
+            network, known = trained_network(plan, networks, name, device)
+            members.append(network)
+            told.append({key: known[key] for key in ("mean IoU", "accuracy", "class accuracy", "nll", "seconds")})
+        return cls(preset, members, told, next(iter(plans.values())), device)
+
+    @cached_property
+    def frames(self) -> Frames:
+        """The test frames."""
+        return Frames.of(*self._inputs("test", self.preset.frames))
+
+    @cached_property
+    def train(self) -> Tensor:
+        """All training frames, as the network takes them."""
+        return self._inputs("train", self.plan.recipe.images)[0]
+
+    @cached_property
+    def validation(self) -> tuple[Tensor, Tensor]:
+        """Validation frames and their labels."""
+        return self._inputs("val", self.preset.validation)
+
+    @property
+    def shown(self) -> list[int]:
+        """Numbers of the test frames whose maps are drawn."""
+        return [int(share * len(self.frames.x)) for share in SHOWN]
+
+    @property
+    def likelihood(self) -> Any:
+        """The likelihood of classes, which leaves unlabelled pixels out."""
+        return self.plan.likelihood
+
+    def methods(self) -> dict[str, Lazy]:
+        """Return all ways to ask the networks."""
+        size, large = self.preset.sizes
+        network, preset = self.members[0], self.preset
+
+        @cache
+        def mcbn(center: str, batch: int) -> BatchNormPosterior:
+            return self._fitted(bn.MCBN(batch, preset.states, center=center))  # type: ignore[arg-type]
+
+        def some(center: str, batch: int, chosen: slice) -> Posterior:
+            whole = mcbn(center, batch)
+            return whole.at_layers([layer.name for layer in whole.layers[chosen]])
+
+        point = partial(bn.point, network, self.likelihood)
+        found: dict[str, Lazy] = {
+            SOFTMAX: point,
+            TEMPERATURE: lambda: self._tempered(point()),
+            DROPOUT: lambda: bn.MCDropout().fit(network, likelihood=self.likelihood),
+        }
+        for batch in (size, large):
+            found[published(FIRST, batch)] = partial(some, "batch", batch, slice(2))
+            found[published("all layers", batch)] = partial(mcbn, "batch", batch)
+            found[centred("all layers", batch)] = partial(mcbn, "running", batch)
+        found[centred("last 2 layers", size)] = partial(some, "running", size, slice(-2, None))
+        found |= {
+            CENTRED_TEMPERATURE: lambda: self._tempered(mcbn("running", size)),
+            STOCHASTIC: lambda: self._fitted(bn.StochasticBN(size, preset.states)),
+            GAUSSIAN: lambda: self._fitted(bn.GaussianBN(size, preset.states, rank=preset.rank)),
+            ENSEMBLE: lambda: ensemble(self.members, self.likelihood),
+        }
+        return found
+
+    def _fitted(self, method: Any) -> Any:
+        return method.fit(self.members[0], self.train, self.likelihood)
+
+    def _tempered(self, posterior: Posterior) -> Posterior:
+        draws = min(self.preset.draws, posterior.default_samples)
+        return bn.calibrate(posterior, *self.validation, batch_size=False, samples=draws)
+
+    def _inputs(self, split: str, count: int | None) -> tuple[Tensor, Tensor]:
+        x, y = self.plan.frames(split, count)
+        return self.plan.transform().scaled(x.to(self.device)), y.to(self.device)
+
+
+def measure(setup: Setup, kept: Path) -> dict[str, dict[str, Any]]:
+    """Return the scores of every method; each is kept as a file."""
+    found = {}
+    for number, (name, make) in enumerate(setup.methods().items()):
+        show_progress(name)
+        settings = {"preset": asdict(setup.preset), "method": name, "networks": setup.told}
+        found[name] = measured_once(kept / f"{number}.json", settings, partial(_scored, setup, make))
+    return found
+
+
+def _scored(setup: Setup, make: Callable[[], Posterior]) -> dict[str, Any]:
+    with torch.no_grad():
+        return scores(ask(make(), setup.frames, setup.preset.draws), setup.frames)

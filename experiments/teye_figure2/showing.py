@@ -1,0 +1,107 @@
+"""The numbers as text and as pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from bayesnorm.data import CAMVID_CLASSES, CAMVID_VOID
+from bayesnorm.plots import SegmentationMaps, draw_maps, style
+
+from ..panels import panels, set_figure_title
+from ..segmentation.pixels import BINS, KEPT, predicted
+from .measuring import DROPOUT, ENSEMBLE, FIRST, SOFTMAX, TEMPERATURE, Setup, centred, published
+from .verdicts import ALL, EPISTEMIC, Claim
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ALEATORIC = "expected entropy"
+COLUMNS = ("mean IoU", "accuracy", "nll", "ece")
+
+
+def text(found: dict[str, dict[str, Any]], told: Sequence[Claim]) -> str:
+    """Return a table of all methods, and the claims."""
+    names = "".join(f"{name:>7}" for name in ("mIoU", "acc", "NLL", "ECE"))
+    lines = [f"{'':46}{names}   errors by entropy: AUROC, AUPR, PAvPU; by MI: AUROC; mean MI"]
+    for name, scores in found.items():
+        by_all, by_mi = scores["doubts"][ALL], scores["doubts"][EPISTEMIC]
+        cells = "".join(f"{scores[column]:7.3f}" for column in COLUMNS)
+        worth = f"{by_all['auroc']:17.3f}{by_all['aupr']:7.3f}{by_all['pavpu at mean doubt']:7.3f}"
+        rank = f"{by_mi['auroc']:7.3f}" if "auroc" in by_mi else f"{'':7}"
+        lines.append(f"{name:46}{cells}{worth}{rank}{by_mi['mean']:9.4f}")
+    return "\n".join(lines + [f"{claim.verdict:>10}  {claim.words}: {claim.seen}" for claim in told])
+
+
+def draw(found: dict[str, dict[str, Any]]) -> Axes:
+    """Draw what doubt is worth: errors of the pixels kept, doubt by distance from borders, calibration, PAvPU."""
+    size = next(int(name.split(" = ")[1]) for name in found if name.startswith("MCBN, all"))
+    shown = [SOFTMAX, TEMPERATURE, published(FIRST, size), centred("all layers", size), DROPOUT, ENSEMBLE]
+    colours = (style.BLACK, style.GREEN, style.SKY, style.BLUE, style.ORANGE, style.VERMILION)
+    strokes = ("-", "--", ":", "-", "--", "-.")
+    (kept, distance), (calibration, patch) = panels(2, 2)
+    for name, colour, stroke in zip(shown, colours, strokes, strict=True):
+        scores = found[name]
+        look: Any = {"color": colour, "ls": stroke, "lw": 1.8, "label": name}
+        kept.plot(KEPT, scores["doubts"][ALL]["error of kept"], **look)
+        by_distance = scores["doubts"][EPISTEMIC].get("by distance")
+        if by_distance:
+            distance.plot(range(len(BINS)), [by_distance[name] for name in BINS], marker="o", ms=4, **look)
+        curve = scores["calibration"]
+        points = [(c, a) for c, a in zip(curve["confidence"], curve["accuracy"], strict=True) if c is not None]
+        calibration.plot(*zip(*points, strict=True), marker="o", ms=3, **look)
+        levels = [
+            number / (len(scores["doubts"][ALL]["pavpu"]) - 1) for number in range(len(scores["doubts"][ALL]["pavpu"]))
+        ]
+        patch.plot(levels, scores["doubts"][ALL]["pavpu"], **look)
+    calibration.plot([0, 1], [0, 1], color=style.BLACK, lw=0.8)
+    kept.set(
+        xlabel="share of pixels kept, least entropy first", ylabel="share of errors", title="Errors of the pixels kept"
+    )
+    distance.set_xticks(range(len(BINS)), BINS)
+    distance.set(
+        xlabel="pixels to the nearest other class",
+        ylabel="mutual information (nats)",
+        title="Epistemic doubt by distance",
+        yscale="log",
+    )
+    calibration.set(xlabel="confidence", ylabel="accuracy", title="Calibration of pixels")
+    patch.set(xlabel="threshold of entropy, from least to greatest", ylabel="PAvPU", title="Patches of 4 x 4 pixels")
+    kept.legend(frameon=False, fontsize="small")
+    distance.legend(frameon=False, fontsize="small")
+    set_figure_title(kept, "Is doubt where the errors are? Pixels of CamVid's test frames")
+    return kept
+
+
+def draw_frame(setup: Setup, frame: int, *, photos: bool) -> Figure:
+    """Draw one frame's maps by several methods, epistemic and aleatoric doubt each under one scale."""
+    size, large = setup.preset.sizes
+    shown = [
+        SOFTMAX,
+        published(FIRST, size),
+        centred("all layers", size),
+        centred("all layers", large),
+        DROPOUT,
+        ENSEMBLE,
+    ]
+    methods, frames = setup.methods(), setup.frames
+    x = frames.x[frame : frame + 1]
+    image = None
+    if photos:
+        transform = setup.plan.transform()
+        mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (transform.mean, transform.std))
+        image = (x[0].cpu() * std + mean).clamp(0, 1)
+    maps = {}
+    for name in shown:
+        with torch.no_grad():
+            said = predicted(methods[name](), x, setup.preset.draws)
+        maps[name] = [
+            SegmentationMaps.of(
+                image, said, frames.y[frame], doubt=doubt, classes=CAMVID_CLASSES, ignore_index=CAMVID_VOID
+            )
+            for doubt in ("mutual_information", "expected_entropy")
+        ]
+    return draw_maps(maps, title="Doubt should lie on borders and on mistakes")

@@ -1,0 +1,153 @@
+"""What the MCBN paper says about its maps, with a verdict each, and questions that it leaves open.
+
+The rules were written before our numbers were looked at. Differences are means over test frames, with their standard
+errors (s.e.) over frames; frames of a sequence are seconds apart and somewhat alike, so that these are too small rather
+than too large. A frame's AUROC says how well doubt tells its wrong pixels from its right ones.
+
+- Maps are "reasonable" where the mean AUROC of mutual information is above .7 beyond two s.e.; partly where it is above
+  .5 beyond two s.e.
+- Doubt is "high at boundaries" where pixels at most 2 from another class have more than twice the mutual information of
+  those more than 8 away; partly where they have more.
+- Error grows with doubt where each tenth of the pixels, ordered by mutual information, has a higher share of errors
+  than the one before; partly where at least seven of nine steps go up.
+- One thing is better than another where the difference is positive beyond two s.e.; partly where it is positive.
+- Where the paper says nothing, things are better, worse, or there is no telling within two s.e.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from ..segmentation.pixels import BINS, paired
+from ..teye_table2.verdicts import DOES_NOT, ERRORS, HOLDS, PARTLY
+from .measuring import (
+    CENTRED_TEMPERATURE,
+    DROPOUT,
+    ENSEMBLE,
+    FIRST,
+    GAUSSIAN,
+    SOFTMAX,
+    STOCHASTIC,
+    TEMPERATURE,
+    centred,
+    published,
+)
+
+REASONABLE, CHANCE = 0.7, 0.5
+TWICE = 2.0
+UP, PARTLY_UP = 9, 7
+NEAR, FAR = BINS[:2], BINS[5:]
+EPISTEMIC, ALL = "mutual information", "entropy"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of the paper, or a question that it leaves open.
+
+    Args:
+        words: What is claimed or asked.
+        seen: What was found.
+        verdict: Whether it holds, or, where the paper says nothing, what is so.
+    """
+
+    words: str
+    seen: str
+    verdict: str
+
+
+def claims(found: dict[str, dict[str, Any]]) -> list[Claim]:
+    """Return the paper's claims, and beneath them what it leaves open."""
+    small, large = _sizes(found)
+    paper = published(FIRST, small)
+    told = [_reasonable(found[paper]), _at_boundaries(found[paper]), _grows(found[paper])]
+    told += [
+        _larger_batches(found, kind(layers, small), kind(layers, large))
+        for kind, layers in ((published, FIRST), (published, "all layers"), (centred, "all layers"))
+    ]
+    ours = centred("all layers", small)
+    pairs = [
+        (published("all layers", small), paper),
+        (ours, published("all layers", small)),
+        (ours, DROPOUT),
+        (ours, SOFTMAX),
+        (ours, TEMPERATURE),
+        (CENTRED_TEMPERATURE, TEMPERATURE),
+        (ours, centred("last 2 layers", small)),
+        (ours, STOCHASTIC),
+        (ours, GAUSSIAN),
+        (ENSEMBLE, ours),
+    ]
+    for one, other in pairs:
+        told += [_asked_likelihood(found, one, other), _asked_errors(found, one, other)]
+    return told
+
+
+def _sizes(found: dict[str, Any]) -> tuple[int, int]:
+    """Return the batch sizes that MCBN was fitted with."""
+    sizes = [int(name.split(" = ")[1]) for name in found if name.startswith(published(FIRST, 0)[:-1])]
+    return sizes[0], sizes[1]
+
+
+def _reasonable(scores: dict[str, Any]) -> Claim:
+    mean, error = paired(_frames(scores, EPISTEMIC), 0.0)
+    beyond = mean - ERRORS * error
+    verdict = HOLDS if beyond > REASONABLE else PARTLY if beyond > CHANCE else DOES_NOT
+    return Claim("maps are reasonable: doubt is where the errors are", f"AUROC {_with_error(mean, error)}", verdict)
+
+
+def _at_boundaries(scores: dict[str, Any]) -> Claim:
+    by_distance = scores["doubts"][EPISTEMIC].get("by distance", {})
+    near, far = (_mean([by_distance.get(name) for name in names]) for names in (NEAR, FAR))
+    verdict = HOLDS if near > TWICE * far else PARTLY if near > far else DOES_NOT
+    seen = f"{near:.4f} nats at most 2 pixels from another class, {far:.4f} more than 8 away"
+    return Claim("doubt is high at the boundaries of objects", seen, verdict)
+
+
+def _grows(scores: dict[str, Any]) -> Claim:
+    tenths = scores["doubts"][EPISTEMIC].get("error of deciles", [0.0])
+    steps = sum(after > before for before, after in pairwise(tenths))
+    verdict = HOLDS if steps >= UP else PARTLY if steps >= PARTLY_UP else DOES_NOT
+    seen = f"{steps} of 9 steps up, from {tenths[0]:.3f} to {tenths[-1]:.3f}"
+    return Claim("the more doubt, the more errors, tenth by tenth", seen, verdict)
+
+
+def _larger_batches(found: dict[str, Any], small: str, large: str) -> Claim:
+    mean, error = paired(_frames(found[large], EPISTEMIC), _frames(found[small], EPISTEMIC))
+    verdict = HOLDS if mean > ERRORS * error else PARTLY if mean > 0 else DOES_NOT
+    words = f"maps are better with larger batches: {large} against {small.split(', ')[-1]}"
+    return Claim(words, f"AUROC {_with_error(mean, error, '+')}", verdict)
+
+
+def _asked_likelihood(found: dict[str, Any], one: str, other: str) -> Claim:
+    mean, error = paired(found[other]["nll of frames"], found[one]["nll of frames"])
+    return Claim(
+        f"likelihood: {one} against {other}", f"NLL lower by {_with_error(mean, error, '+')}", _told(mean, error)
+    )
+
+
+def _asked_errors(found: dict[str, Any], one: str, other: str) -> Claim:
+    """Ask by the entropy, which a softmax has too."""
+    mean, error = paired(_frames(found[one], ALL), _frames(found[other], ALL))
+    words = f"errors found by entropy: {one} against {other}"
+    return Claim(words, f"AUROC {_with_error(mean, error, '+')}", _told(mean, error))
+
+
+def _told(mean: float, error: float) -> str:
+    beyond = abs(mean) > ERRORS * error
+    return ("better" if mean > 0 else "worse") if beyond else "no telling"
+
+
+def _frames(scores: dict[str, Any], doubt: str) -> list[float | None]:
+    frames: list[float | None] = scores["doubts"][doubt].get("auroc of frames", [CHANCE] * len(scores["nll of frames"]))
+    return frames
+
+
+def _mean(values: list[float | None]) -> float:
+    there = [value for value in values if value is not None]
+    return sum(there) / len(there) if there else 0.0
+
+
+def _with_error(mean: float, error: float, sign: str = "") -> str:
+    return f"{mean:{sign}.4f} ± {error:.4f}"
