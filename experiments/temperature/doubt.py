@@ -1,8 +1,9 @@
 """A temperature that listens to doubt: log T(x) = a + b z(x), as `DoubtfulCategorical` has it, and other forms of it.
 
-z(x) is the logarithm of the variance of an image's logits under draws, mean over classes, standardised by the
-validation images and kept within limits. What is tempered here are the network's own logits, so that b = 0 is one
-constant temperature. a and b are fitted on validation images, b with the prior that `calibrate` has.
+z(x) is the logarithm of the variance of an image's logits under draws, mean over classes, or of something else that
+draws tell (`covariates`), standardised by the validation images and kept within limits. What is tempered here are the
+network's own logits, so that b = 0 is one constant temperature. a and b are fitted on validation images, b with the
+prior that `calibrate` has.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bayesnorm.likelihoods.doubtful_categorical import MOST, log_variance as log_variance
+import bayesnorm as bn
+from bayesnorm.likelihoods.doubtful_categorical import MOST, log_variance
+from bayesnorm.metrics import auroc, ece, nll
+from bayesnorm.predictive import ClassificationPredictive
 from bayesnorm.selection.calibrate import EVIDENCE, SLOPE_SHARE
 from bayesnorm.selection.listening import PRIOR, better_beyond_chance
 
@@ -36,11 +40,16 @@ class Form:
     evidence: float = 0.0
 
 
+LOGITS = "logits"
+"""What `DoubtfulCategorical` listens to: the variance of the logits, mean over classes."""
+
+CALIBRATED, BOTH_WAYS = "rising, guarded", "both ways"
+
 FORMS = {
-    "rising, guarded": Form(0.0, PRIOR, SLOPE_SHARE * EVIDENCE),  # what `calibrate` does
+    CALIBRATED: Form(0.0, PRIOR, SLOPE_SHARE * EVIDENCE),  # what `calibrate` does
     "rising": Form(0.0, PRIOR),
     "rising, no prior": Form(0.0, math.inf),
-    "both ways": Form(-MOST, PRIOR),
+    BOTH_WAYS: Form(-MOST, PRIOR),
     "both ways, no prior": Form(-MOST, math.inf),
 }
 
@@ -61,9 +70,30 @@ class DoubtfulTemperature:
     std: float
     least: float
 
+    def log_temperature(self, doubt: Tensor) -> Tensor:
+        """Return log T(x) of every image."""
+        return self.a + self.b * standardised(doubt, self.mean, self.std, self.least)
+
     def nll(self, logits: Tensor, labels: Tensor, doubt: Tensor) -> Tensor:
         """Return the NLL of every image."""
-        return points(logits, labels, self.a + self.b * standardised(doubt, self.mean, self.std, self.least))
+        return points(logits, labels, self.log_temperature(doubt))
+
+    def predictive(self, logits: Tensor, doubt: Tensor) -> ClassificationPredictive:
+        """Return what is predicted of every image."""
+        return bn.Categorical().predictive((logits / self.log_temperature(doubt).exp()[:, None])[None])
+
+
+def covariates(f: Tensor, logits: Tensor) -> dict[str, Tensor]:
+    """Return what a temperature may listen to, by name: a logarithm for every image.
+
+    Args:
+        f: Logits under draws, (draws, images, classes).
+        logits: The network's own, (images, classes), which tell the two likeliest classes.
+    """
+    first, second = f.gather(-1, logits.topk(2).indices.expand(len(f), -1, -1)).unbind(-1)
+    told = {"margin": (first - second).var(0), "largest logit": first.var(0)}
+    told["mutual information"] = bn.Categorical().predictive(f).mutual_information.clamp_min(1e-12)
+    return {LOGITS: log_variance(f, f.new_full((len(f),), 1 / len(f)))} | {name: v.log() for name, v in told.items()}
 
 
 def standardised(doubt: Tensor, mean: float, std: float, least: float) -> Tensor:
@@ -111,6 +141,38 @@ def judge_doubt(logits: Tensor, labels: Tensor, doubt: Tensor, validation: int, 
             nll = fitted.nll(logits[others], labels[others], doubt[others])
             found[name].add(others, nll, temperature=round(math.exp(fitted.a), 3), slope=round(fitted.b, 4))
     return found
+
+
+def shifted_scores(
+    forms: dict[str, DoubtfulTemperature], logits: Tensor, doubt: Tensor, labels: Tensor
+) -> dict[str, dict[str, float]]:
+    """Return NLL, calibration error, and how well confidence ranks errors, of every form."""
+    found: dict[str, dict[str, float]] = {"nll": {}, "ece": {}, "errors_auroc": {}}
+    wrong = logits.argmax(-1) != labels
+    for name, form in forms.items():
+        predictive = form.predictive(logits, doubt)
+        sure = predictive.probs.amax(-1)
+        found["nll"][name] = round(float(nll(predictive, labels)), 5)
+        found["ece"][name] = round(float(ece(predictive, labels)), 5)
+        if 0 < wrong.sum() < len(wrong):
+            found["errors_auroc"][name] = round(float(auroc(-sure[~wrong], -sure[wrong])), 5)
+    return found
+
+
+def outside_scores(
+    forms: dict[str, DoubtfulTemperature], inside: tuple[Tensor, Tensor], outside: tuple[Tensor, Tensor]
+) -> dict[str, float]:
+    """Return the AUROC of images of another kind by entropy under every form, and by what draws tell alone.
+
+    Args:
+        forms: The temperatures.
+        inside, outside: Logits and what draws tell, of images of both kinds.
+    """
+    found = {
+        name: auroc(*(form.predictive(*each).entropy for each in (inside, outside))) for name, form in forms.items()
+    }
+    found["the draws' variance alone"] = auroc(inside[1], outside[1])
+    return {name: round(float(value), 5) for name, value in found.items()}
 
 
 def _minimised(loss: Callable[[Tensor], Tensor], start: list[float]) -> list[float]:

@@ -12,11 +12,21 @@ import torch
 from torch import Tensor
 
 import bayesnorm as bn
-from bayesnorm.data import load_cifar10, to_network_input
+from bayesnorm.data import load_cifar10, load_svhn, to_network_input
+from bayesnorm.errors import DataNotFoundError
 from bayesnorm.posterior import BatchNormPosterior
 
 from ..shift.corruptions import CORRUPTIONS, Images, corrupt
-from .doubt import fitted_forms, judge_doubt, log_variance
+from .doubt import (
+    BOTH_WAYS,
+    CALIBRATED,
+    LOGITS,
+    covariates,
+    fitted_forms,
+    judge_doubt,
+    outside_scores,
+    shifted_scores,
+)
 from .judging import CONSTANT, Judged, choosers, judge
 from .networks import fitted, remembered, trained_network
 
@@ -118,29 +128,51 @@ def _judge_calibrate(posterior: BatchNormPosterior, images: TestImages, preset: 
 def _judge_doubt(
     posterior: BatchNormPosterior, images: TestImages, preset: Preset, keep: Path | None
 ) -> dict[str, list[Row]]:
-    rows, labels, listening = [], images.labels, []
-    first = min(CHOOSING, len(labels) - preset.corrupted)
+    found: dict[str, list[Row]] = {"rows": [], "corrupted": [], "outside": []}
+    labels, first = images.labels, min(CHOOSING, len(images.labels) - preset.corrupted)
     later = slice(first, first + preset.corrupted)
+    shifted = [
+        ({"corruption": corruption, "severity": severity}, corrupt(images.pixels[later], corruption, severity))
+        for corruption in preset.corruptions
+        for severity in preset.severities
+    ]
+    strange = _svhn(preset.corrupted)
     for layers, drawn in _at_layers(posterior, preset.layers[1]):
-        logits, doubt = _doubt(drawn, images.x, preset.draws, keep)
-        for validation in preset.validation[1]:
-            if validation < len(labels):
-                judged = judge_doubt(logits, labels, doubt, validation, preset.folds)
-                rows += _rows(judged, layers, validation, len(labels))
-        listening.append((layers, drawn, fitted_forms(logits[:first], labels[:first], doubt[:first])))
-    corrupted = []
-    for corruption in preset.corruptions:
-        for severity in preset.severities:
-            x = to_network_input(corrupt(images.pixels[later], corruption, severity)).to(images.x.device)
-            for layers, drawn, forms in listening:
-                logits, doubt = _doubt(drawn, x, preset.draws, keep)
-                nll = {
-                    name: round(float(form.nll(logits, labels[later], doubt).mean()), 5) for name, form in forms.items()
-                }
-                z = (doubt.mean() - forms[CONSTANT].mean) / forms[CONSTANT].std
-                head = {"corruption": corruption, "severity": severity, "layers": layers}
-                corrupted.append(head | {"mean_z": round(float(z), 3), "nll": nll})
-    return {"rows": rows, "corrupted": corrupted}
+
+        def ask(pixels: Images, drawn: BatchNormPosterior = drawn) -> tuple[Tensor, dict[str, Tensor]]:
+            return _doubt(drawn, to_network_input(pixels).to(images.x.device), preset.draws, keep)
+
+        logits, doubts = _doubt(drawn, images.x, preset.draws, keep)
+        for name, doubt in doubts.items():
+            for validation in preset.validation[1]:
+                if validation < len(labels):
+                    judged = judge_doubt(logits, labels, doubt, validation, preset.folds)
+                    rows = _rows(judged, layers, validation, len(labels))
+                    # Of other things to listen to, what `calibrate` would do and what it does not allow.
+                    shown = [row for row in rows if name == LOGITS or row["method"] in (CALIBRATED, BOTH_WAYS)]
+                    found["rows"] += [row | {"listens_to": name} for row in shown]
+        forms = fitted_forms(logits[:first], labels[:first], doubts[LOGITS][:first])
+        inside = logits[later], doubts[LOGITS][later]
+        for head, pixels in shifted:
+            own, told = ask(pixels)
+            z = round(float(told[LOGITS].mean() - forms[CONSTANT].mean) / forms[CONSTANT].std, 3)
+            found["corrupted"].append(
+                head | {"layers": layers, "mean_z": z} | shifted_scores(forms, own, told[LOGITS], labels[later])
+            )
+        if strange is not None:
+            own, told = ask(strange)
+            scores = outside_scores(forms, inside, (own, told[LOGITS]))
+            found["outside"].append({"of": "svhn", "layers": layers} | scores)
+    return found
+
+
+def _svhn(count: int) -> Images | None:
+    """Return images of another kind, or say that there are none."""
+    try:
+        return load_svhn(count)[0]
+    except DataNotFoundError as error:
+        print(f"svhn: left out, {error}")
+        return None
 
 
 def _at_layers(
@@ -150,12 +182,13 @@ def _at_layers(
         yield count, posterior if count is None else posterior.at_layers(count)
 
 
-def _doubt(posterior: BatchNormPosterior, x: Tensor, draws: int, keep: Path | None) -> tuple[Tensor, Tensor]:
-    """Return the network's own logits in double precision, and the log-variances under draws."""
+def _doubt(posterior: BatchNormPosterior, x: Tensor, draws: int, keep: Path | None) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the network's own logits in double precision, and what draws tell of every image, by name."""
     point, drawn = remembered(posterior, x, keep)
     rows = torch.arange(len(x))
-    f = bn.MonteCarlo(draws).outputs(drawn, rows)
-    return point.executable.point(rows).double().cpu(), log_variance(f.double(), f.new_full((draws,), 1 / draws)).cpu()
+    logits, f = point.executable.point(rows), bn.MonteCarlo(draws).outputs(drawn, rows)
+    told = covariates(f.double(), logits.double())
+    return logits.double().cpu(), {name: values.cpu() for name, values in told.items()}
 
 
 def _rows(judged: dict[str, Judged], layers: int | None, validation: int, images: int) -> list[Row]:

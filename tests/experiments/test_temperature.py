@@ -12,6 +12,7 @@ from torch import nn
 import bayesnorm as bn
 from bayesnorm.nets import CifarResNet
 from experiments.temperature import measuring
+from experiments.temperature.doubt import covariates
 from experiments.temperature.judging import CALIBRATE, CONSTANT, Judged, folds
 from experiments.temperature.networks import fitted, remembered
 
@@ -66,6 +67,25 @@ def test_what_is_kept_is_not_computed_again(tmp_path):
     assert not torch.equal(other.predict(rows).probs, expected)
 
 
+def test_what_draws_tell_is_what_numpy_says():
+    f = np.random.default_rng(0).normal(size=(6, 3, 4)) * 3
+    logits = f.mean(0)
+    found = {name: values.numpy() for name, values in covariates(torch.tensor(f), torch.tensor(logits)).items()}
+    order = np.argsort(-logits, 1)
+    first, second = (np.take_along_axis(f, order[None, :, [k]], 2)[..., 0] for k in (0, 1))
+    probs = np.exp(f) / np.exp(f).sum(-1, keepdims=True)
+    entropy = [-(p * np.log(p)).sum(-1) for p in (probs.mean(0), probs)]
+    expected = {
+        "logits": f.var(0).mean(-1),
+        "margin": (first - second).var(0, ddof=1),
+        "largest logit": first.var(0, ddof=1),
+        "mutual information": entropy[0] - entropy[1].mean(0),
+    }
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], np.log(values), rtol=1e-6)
+
+
 def images(split, rows=None):
     random = np.random.default_rng(split == "test")
     return random.integers(0, 256, (64, 32, 32, 3), np.uint8)[:rows], random.integers(0, 10, 64)[:rows]
@@ -73,6 +93,7 @@ def images(split, rows=None):
 
 def test_from_the_command(experiments, monkeypatch, tmp_path):
     monkeypatch.setattr(measuring, "load_cifar10", images)
+    monkeypatch.setattr(measuring, "load_svhn", lambda rows: images("test", rows))
     short = replace(measuring.PRESETS["quick"], images=(24, 24), validation=((8,), (8,)), corrupted=8, folds=2)
     monkeypatch.setitem(measuring.PRESETS, "quick", short)
     monkeypatch.setattr(
@@ -84,12 +105,14 @@ def test_from_the_command(experiments, monkeypatch, tmp_path):
         ended = experiments("temperature", part, *given)
         assert ended.code == 0, ended.err
         found = json.loads((tmp_path / f"temperature_{part}_own.json").read_text())
-        by_method = {row["method"]: row for row in found["rows"]}
+        by_method = {row["method"]: row for row in found["rows"] if row.get("listens_to", "logits") == "logits"}
         assert by_method[CONSTANT]["difference"] == 0
         assert len(by_method[method]["temperature"]) == 2
         assert "last 1" in ended.out
     (shifted,) = found["corrupted"]
     assert shifted["corruption"] == "contrast"
+    assert {row["listens_to"] for row in found["rows"]} == {"logits", "margin", "largest logit", "mutual information"}
+    assert 0 <= found["outside"][0][CONSTANT] <= 1
     assert f"severity 3: {CONSTANT}" in ended.out
 
 
