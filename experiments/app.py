@@ -23,6 +23,7 @@ from . import (
     kendall_segmentation,
     mukhoti_batch_size,
     mukhoti_figure1,
+    noise_and_doubt,
     shift,
     show,
     temperature,
@@ -58,6 +59,7 @@ TABLES_AND_FIGURES: dict[str, Callable[..., None]] = {
     "uci-luck": uci_luck.main,
     "shift": shift.main,
     "temperature": temperature.main,
+    "noise-and-doubt": noise_and_doubt.main,
 }
 BENCHMARK: dict[str, Callable[..., None]] = {"uci": benchmark.main, "show": show.main, "export": export.main}
 NETWORKS: dict[str, Callable[..., None]] = {

@@ -116,7 +116,7 @@ def fitted_forms(logits: Tensor, labels: Tensor, doubt: Tensor) -> dict[str, Dou
         doubt: Their log-variances.
     """
     mean, std = float(doubt.mean()), float(doubt.std())
-    (a,) = _minimised(lambda p: points(logits, labels, p[0].expand(len(doubt))).mean(), [0.0])
+    (a,) = minimised(lambda p: points(logits, labels, p[0].expand(len(doubt))).mean(), [0.0])
     found = {CONSTANT: DoubtfulTemperature(a, 0.0, mean, std, 0.0)}
     simple = found[CONSTANT].nll(logits, labels, doubt)
     for name, form in FORMS.items():
@@ -126,7 +126,7 @@ def fitted_forms(logits: Tensor, labels: Tensor, doubt: Tensor) -> dict[str, Dou
         def loss(p: Tensor, z: Tensor = z, weight: float = weight) -> Tensor:
             return points(logits, labels, p[0] + p[1] * z).mean() + weight * p[1].square()
 
-        level, slope = _minimised(loss, [a, 0.0])
+        level, slope = minimised(loss, [a, 0.0])
         fitted = DoubtfulTemperature(level, slope, mean, std, form.least)
         proven = fitted.b > 0 and better_beyond_chance(simple, fitted.nll(logits, labels, doubt), form.evidence)
         found[name] = fitted if proven else found[CONSTANT]
@@ -175,7 +175,7 @@ def outside_scores(
     return {name: round(float(value), 5) for name, value in found.items()}
 
 
-def _minimised(loss: Callable[[Tensor], Tensor], start: list[float]) -> list[float]:
+def minimised(loss: Callable[[Tensor], Tensor], start: list[float]) -> list[float]:
     """Return the parameters at which a loss is least."""
     parameters = torch.tensor(start, dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.LBFGS([parameters], max_iter=100, line_search_fn="strong_wolfe")
