@@ -1,11 +1,12 @@
 """Figures and tables of Kendall and Gal (2017) on road scenes: which doubts do we need?
 
-Classes of pixels by a network with a softmax, under MCBN (epistemic doubt), with logits whose noise it predicts
-(aleatoric), and both; trained on a quarter, half and all of the frames, and on frames of the day alone, which are then
-asked about dusk. And a regression that needs no labels: the red channel out of the green one, with Laplace noise.
+Classes of pixels by a network with a softmax, under dropout or MCBN (epistemic doubt), with logits whose noise it
+predicts (aleatoric), and both; trained on a quarter, half and all of the frames, and on frames of the day alone, which
+are then asked about dusk. And a regression that needs no labels: the red channel out of the green one, with Laplace
+noise.
 
-Differences to the paper: its epistemic doubt is dropout's and its network a DenseNet trained at 360 x 480; its
-regression is depth, for which there are no free data here.
+Differences to the paper: its network is a DenseNet trained at 360 x 480 and has dropout everywhere; its regression is
+depth, for which there are no free data here.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +26,25 @@ QUARTER, HALF, ALL, DAY = "1/4", "1/2", "all", "day"
 SHARES = {QUARTER: 4, HALF: 2, ALL: 1, DAY: 1}
 """Which frames networks are trained on, and what their number is divided by."""
 
+MCBN, DROPOUT = "MCBN", "dropout"
+METHODS = (MCBN, DROPOUT)
+"""Where epistemic doubt comes from: on the same networks, Kendall and Gal's way and ours."""
+
 NEITHER, EPISTEMIC, ALEATORIC, BOTH = "neither", "epistemic", "aleatoric", "both"
-KINDS = (NEITHER, EPISTEMIC, ALEATORIC, BOTH)
-TASKS = {
-    NEITHER: Task.classes,
-    EPISTEMIC: Task.classes,
-    ALEATORIC: Task.noisy_logits,
-    BOTH: Task.noisy_logits,
+
+
+def of(doubt: str, method: str) -> str:
+    """Name a kind of doubt by what its epistemic part comes from."""
+    return f"{doubt}, {method}"
+
+
+KINDS: dict[str, tuple[Task, str | None]] = {
+    NEITHER: (Task.classes, None),
+    **{of(EPISTEMIC, method): (Task.classes, method) for method in METHODS},
+    ALEATORIC: (Task.noisy_logits, None),
+    **{of(BOTH, method): (Task.noisy_logits, method) for method in METHODS},
 }
+"""Kinds of doubt about classes: what the network is trained for, and how it is drawn."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,7 @@ class Preset:
     Args:
         network: One of the segmentation networks.
         recipe: The preset of its recipe.
+        dropout: Rate of its dropout.
         frames: Training frames of the largest networks, or as many as there are.
         epochs: Passes over all frames; networks on fewer frames take as many steps.
         draws: T.
@@ -52,6 +64,7 @@ class Preset:
 
     network: str
     recipe: str
+    dropout: float
     frames: int
     epochs: int
     draws: int
@@ -60,8 +73,8 @@ class Preset:
 
 
 PRESETS = {
-    Size.quick: Preset("small-unet", "quick", frames=48, epochs=10, draws=8, states=16, asked=16),
-    Size.paper: Preset("unet", "paper", frames=FRAMES["train"], epochs=80, draws=20, states=36, asked=None),
+    Size.quick: Preset("small-unet", "quick", 0.1, frames=48, epochs=8, draws=8, states=16, asked=12),
+    Size.paper: Preset("unet", "paper", 0.2, frames=FRAMES["train"], epochs=80, draws=20, states=36, asked=None),
 }
 
 
@@ -84,9 +97,8 @@ class Networks:
         light = Light.day if case == DAY else Light.any
         count = self.preset.frames // SHARES[case]
         epochs = self.preset.epochs * self.preset.frames // count
-        return SegmentationPlan.of(
-            self.preset.network, self.preset.recipe, task=task, light=light, images=count, epochs=epochs
-        )
+        changes: dict[str, Any] = {"images": count, "epochs": epochs, "dropout": self.preset.dropout}
+        return SegmentationPlan.of(self.preset.network, self.preset.recipe, task=task, light=light, **changes)
 
     def name(self, task: Task, case: str) -> str:
         """Return what a network's files are called."""
@@ -103,15 +115,23 @@ class Networks:
         plan = self.plan(task, case)
         return trained_network(plan, self.folder, self.name(task, case), self.device)[0], plan
 
-    def posterior(self, task: Task, case: str, *, drawn: bool = True) -> tuple[Posterior, SegmentationPlan]:
-        """Return a network under MCBN, or as it is, and its plan."""
+    def posterior(self, task: Task, case: str, method: str | None) -> tuple[Posterior, SegmentationPlan]:
+        """Return a network drawn by one of `METHODS`, or as it is, and its plan."""
         network, plan = self.trained(task, case)
-        if not drawn:
+        if method is None:
             return bn.point(network, plan.likelihood), plan
+        if method == DROPOUT:
+            return bn.MCDropout().fit(network, likelihood=plan.likelihood), plan
         x, _ = plan.load("train")
         size = min(plan.recipe.batch_size, len(x) - 1)
         inputs = plan.transform().scaled(x.to(self.device))
         return bn.MCBN(size, self.preset.states).fit(network, inputs, plan.likelihood), plan
+
+    @cached_property
+    def frames(self) -> tuple[Frames, dict[Light, slice]]:
+        """The test frames with their labels, the same for all networks of classes, and which are of which light."""
+        x, y, lights = self.asked(self.plan(Task.classes, ALL))
+        return Frames.of(x, y), lights
 
     def asked(self, plan: SegmentationPlan) -> tuple[Tensor, Tensor, dict[Light, slice]]:
         """Return test frames, as the network takes them, their targets, and which are of which light."""
@@ -120,30 +140,31 @@ class Networks:
 
 
 def measure(made: Networks, kept: Path) -> dict[str, Any]:
-    """Return scores of classes by frames, kind of doubt and light, and of the red channel by frames and light."""
+    """Return scores of classes by frames, kind of doubt and light, and of red by frames, method and light."""
     found: dict[str, Any] = {"classes": {}, "red": {}}
     for case in SHARES:
-        for kind in KINDS:
-            path, settings = kept / f"{made.name(TASKS[kind], case)}_{kind}.json", {**asdict(made.preset), "kind": kind}
-            own = measured_once(path, settings, partial(_of_classes, made, case, kind))
+        for kind, (task, method) in KINDS.items():
+            path = kept / f"{made.name(task, case)}_{method}.json"
+            own = measured_once(path, asdict(made.preset), partial(_of_classes, made, task, case, method))
             found["classes"].setdefault(case, {})[kind] = own
-        path = kept / f"{made.name(Task.red, case)}.json"
-        found["red"][case] = measured_once(path, asdict(made.preset), partial(_of_red, made, case))
+        for method in METHODS:
+            path = kept / f"{made.name(Task.red, case)}_{method}.json"
+            own = measured_once(path, asdict(made.preset), partial(_of_red, made, case, method))
+            found["red"].setdefault(case, {})[method] = own
     return found
 
 
 @torch.no_grad()
-def _of_classes(made: Networks, case: str, kind: str) -> dict[str, Any]:
-    posterior, plan = made.posterior(TASKS[kind], case, drawn=kind in (EPISTEMIC, BOTH))
-    x, y, lights = made.asked(plan)
-    frames = Frames.of(x, y)
+def _of_classes(made: Networks, task: Task, case: str, method: str | None) -> dict[str, Any]:
+    posterior, _ = made.posterior(task, case, method)
+    frames, lights = made.frames
     said = ask(posterior, frames, made.preset.draws)
     return {str(light): scores(said.part(rows), frames.part(rows)) for light, rows in lights.items()}
 
 
 @torch.no_grad()
-def _of_red(made: Networks, case: str) -> dict[str, Any]:
-    posterior, plan = made.posterior(Task.red, case)
+def _of_red(made: Networks, case: str, method: str) -> dict[str, Any]:
+    posterior, plan = made.posterior(Task.red, case, method)
     x, y, lights = made.asked(plan)
     said = ask_red(posterior, x, y, made.preset.draws)
     return {str(light): red_scores(*(part[rows] for part in said)) for light, rows in lights.items()}

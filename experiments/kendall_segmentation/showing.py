@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,8 +13,23 @@ from ..panels import panels, set_figure_title
 from ..segmentation.frames import Light
 from ..segmentation.pixels import KEPT
 from ..segmentation.plans import Task
+from ..teye_figure2.showing import claims_table, table
 from ..teye_figure2.verdicts import Claim
-from .measuring import ALL, BOTH, DAY, KINDS, SHARES, Networks
+from .measuring import (
+    ALEATORIC,
+    ALL,
+    BOTH,
+    DAY,
+    DROPOUT,
+    EPISTEMIC,
+    KINDS,
+    MCBN,
+    METHODS,
+    NEITHER,
+    SHARES,
+    Networks,
+    of,
+)
 from .red import LEVELS, PARTS, ask_red
 from .verdicts import ANY, AT_DUSK, BY_DAY, NAMES
 
@@ -22,34 +37,40 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LOOKS: dict[str, Any] = dict(
-    zip(
-        ("neither", "epistemic", "aleatoric", "both"),
-        (
-            {"color": style.BLACK, "ls": "-"},
-            {"color": style.BLUE, "ls": "--"},
-            {"color": style.ORANGE, "ls": ":"},
-            {"color": style.GREEN, "ls": "-."},
-        ),
-        strict=True,
-    )
-)
+LOOKS: dict[str, Any] = {
+    NEITHER: {"color": style.BLACK, "ls": "-"},
+    of(EPISTEMIC, MCBN): {"color": style.BLUE, "ls": "--"},
+    of(EPISTEMIC, DROPOUT): {"color": style.SKY, "ls": "--"},
+    ALEATORIC: {"color": style.ORANGE, "ls": ":"},
+    of(BOTH, MCBN): {"color": style.GREEN, "ls": "-."},
+    of(BOTH, DROPOUT): {"color": style.PURPLE, "ls": "-."},
+}
 
 
 def text(found: dict[str, Any], told: Sequence[Claim]) -> str:
-    """Return tables of classes and of the red channel, and the claims."""
-    lines = [f"{'classes':18}{'':8}{'mIoU':>7}{'acc':>7}{'NLL':>7}{'ECE':>7}  epistemic, aleatoric (nats); at dusk"]
+    """Return tables of classes and of the red channel, and the claims, as Markdown."""
+    head = ("frames", "doubt", "mean IoU", "accuracy", "NLL", "ECE", "epistemic", "aleatoric", "at dusk", "")
+    rows = []
     for case, kinds in found["classes"].items():
         for kind, lights in kinds.items():
             own, dusk = lights[ANY], lights[AT_DUSK]
-            cells = "".join(f"{own[name]:7.3f}" for name in ("mean IoU", "accuracy", "nll", "ece"))
-            doubts = "".join(f"{part['doubts'][name]['mean']:9.4f}" for part in (own, dusk) for name in NAMES.values())
-            lines.append(f"{kind:18}{case:>8}{cells}{doubts}")
-    lines.append(f"{'red':18}{'':8}{'error':>7}  epistemic, aleatoric (deviations); at dusk")
-    for case, lights in found["red"].items():
-        doubts = "".join(f"{lights[light]['parts'][part]['mean']:9.4f}" for light in (ANY, AT_DUSK) for part in NAMES)
-        lines.append(f"{'':18}{case:>8}{lights[ANY]['mean absolute error']:7.4f}{doubts}")
-    return "\n".join(lines + [f"{claim.verdict:>10}  {claim.words}: {claim.seen}" for claim in told])
+            cells = [f"{own[name]:.3f}" for name in ("mean IoU", "accuracy", "nll", "ece")]
+            cells += [f"{part['doubts'][name]['mean']:.4f}" for part in (own, dusk) for name in NAMES.values()]
+            rows.append((case, kind, *cells))
+    red = []
+    for case, methods in found["red"].items():
+        for method, lights in methods.items():
+            doubts = [f"{lights[light]['parts'][part]['mean']:.4f}" for light in (ANY, AT_DUSK) for part in NAMES]
+            red.append((case, method, f"{lights[ANY]['mean absolute error']:.4f}", *doubts))
+    return "\n\n".join(
+        [
+            "Classes (doubt in nats):",
+            table(head, rows),
+            "Red out of green (standard deviations, of a channel from 0 to 1):",
+            table(("frames", "method", "mean error", "epistemic", "aleatoric", "at dusk", ""), red),
+            claims_table(told),
+        ]
+    )
 
 
 def draw_classes(found: dict[str, Any]) -> Axes:
@@ -59,16 +80,18 @@ def draw_classes(found: dict[str, Any]) -> Axes:
         own = found["classes"][ALL][kind][ANY]
         kept = [1 - error for error in own["doubts"]["entropy"]["error of kept"]]
         precision.plot(KEPT, kept, label=kind, lw=2, **LOOKS[kind])
-        curve = own["calibration"]
+        curve, label = own["calibration"], f"{kind}, ECE {own['ece']:.3f}"
         points = [(c, a) for c, a in zip(curve["confidence"], curve["accuracy"], strict=True) if c is not None]
-        calibration.plot(
-            *zip(*points, strict=True), label=f"{kind}, ECE {own['ece']:.3f}", marker="o", ms=4, **LOOKS[kind]
-        )
+        calibration.plot(*zip(*points, strict=True), label=label, marker="o", ms=4, **LOOKS[kind])
     calibration.plot([0, 1], [0, 1], color=style.BLACK, lw=0.8)
     precision.set(xlabel="recall: share of pixels kept", ylabel="precision", title="Precision against recall by doubt")
     calibration.set(xlabel="confidence", ylabel="accuracy", title="Calibration of pixels")
-    both = {case: kinds[BOTH] for case, kinds in found["classes"].items()}
-    _draw_parts(data, light, lambda case, at, part: both[case][at]["doubts"][NAMES[part]]["mean"], "mean doubt (nats)")
+
+    def value(case: str, at: str, part: str, method: str) -> float:
+        mean: float = found["classes"][case][of(BOTH, method)][at]["doubts"][NAMES[part]]["mean"]
+        return mean
+
+    _draw_parts(data, light, value, "mean doubt (nats)")
     for ax in (precision, calibration):
         ax.legend(frameon=False, fontsize="small")
     set_figure_title(precision, "Which doubts do we need? Classes of pixels in CamVid's test frames")
@@ -78,52 +101,51 @@ def draw_classes(found: dict[str, Any]) -> Axes:
 def draw_red(found: dict[str, Any]) -> Axes:
     """Draw errors of the pixels kept, calibration, and both parts of the doubt by frames and light."""
     (kept, calibration), (data, light) = panels(2, 2)
-    own = found["red"][ALL][ANY]["parts"]
-    for part in PARTS:
-        kept.plot(KEPT, own[part]["error of kept"], label=f"by {part}", lw=2, **LOOKS[part])
-        calibration.plot(LEVELS, own[part]["covered"], label=part, lw=2, **LOOKS[part])
+    for method in METHODS:
+        own = found["red"][ALL][method][ANY]["parts"]
+        for part in PARTS if method == MCBN else (EPISTEMIC, BOTH):
+            kind = part if part == ALEATORIC else of(part, method)
+            kept.plot(KEPT, own[part]["error of kept"], label=f"by {kind}", lw=2, **LOOKS[kind])
+            calibration.plot(LEVELS, own[part]["covered"], label=kind, lw=2, **LOOKS[kind])
     calibration.plot([0, 1], [0, 1], color=style.BLACK, lw=0.8)
     kept.set(xlabel="share of pixels kept", ylabel="mean absolute error", title="Most doubtful pixels dropped")
     calibration.set(xlabel="level of the interval", ylabel="share of pixels inside", title="Calibration")
-    _draw_parts(data, light, lambda case, at, part: found["red"][case][at]["parts"][part]["mean"], "mean deviation")
+
+    def value(case: str, at: str, part: str, method: str) -> float:
+        mean: float = found["red"][case][method][at]["parts"][part]["mean"]
+        return mean
+
+    _draw_parts(data, light, value, "mean deviation")
     for ax in (kept, calibration):
         ax.legend(frameon=False, fontsize="small")
     set_figure_title(kept, "Both parts of the doubt about a pixel's red, given its green")
     return kept
 
 
-def _draw_parts(data: Axes, light: Axes, value: Any, label: str) -> None:
-    """Draw both parts of the doubt by number of frames, and by light for a network that knows the day only."""
+def _draw_parts(data: Axes, light: Axes, value: Callable[[str, str, str, str], float], label: str) -> None:
+    """Draw both parts of the doubt by number of frames, and by light for networks of the day and of both lights."""
     shares = [case for case in SHARES if case != DAY]
-    for part in NAMES:
-        data.plot(shares, [value(case, ANY, part) for case in shares], marker="o", lw=2, label=part, **LOOKS[part])
-        lights = {"by day": BY_DAY, "at dusk": AT_DUSK}
-        light.plot(
-            list(lights),
-            [value(DAY, at, part) for at in lights.values()],
-            marker="o",
-            lw=2,
-            label=f"{part}, trained by day",
-            **LOOKS[part],
-        )
-        light.plot(
-            list(lights),
-            [value(ALL, at, part) for at in lights.values()],
-            marker="s",
-            lw=1,
-            alpha=0.6,
-            label=f"{part}, trained on both",
-            **LOOKS[part],
-        )
+    lights = {"by day": BY_DAY, "at dusk": AT_DUSK}
+    for method, part in ((MCBN, EPISTEMIC), (DROPOUT, EPISTEMIC), (MCBN, ALEATORIC)):
+        kind = part if part == ALEATORIC else of(part, method)
+        data.plot(shares, [value(case, ANY, part, method) for case in shares], "o-", lw=2, label=kind, **_colour(kind))
+        for known, marker, width in ((DAY, "o-", 2), (ALL, "s:", 1)):
+            levels = [value(known, at, part, method) for at in lights.values()]
+            words = f"{kind}, trained {'by day' if known == DAY else 'on both'}"
+            light.plot(list(lights), levels, marker, lw=width, label=words, **_colour(kind))
     data.set(xlabel="training frames", ylabel=label, title="With more data", yscale="log")
     light.set(xlabel="test frames", ylabel=label, title="In another light", yscale="log")
     for ax in (data, light):
-        ax.legend(frameon=False, fontsize="small")
+        style.legend_below(ax, 2, fontsize="small")
+
+
+def _colour(kind: str) -> Any:
+    return {"color": LOOKS[kind]["color"]}
 
 
 def draw_red_maps(made: Networks) -> Figure:
     """Draw error, epistemic and aleatoric deviation of a frame by day and one at dusk, by a network of the day."""
-    posterior, plan = made.posterior(Task.red, DAY)
+    posterior, plan = made.posterior(Task.red, DAY, MCBN)
     lights = (Light.day, Light.dusk)
     x, y, rows = made.asked(plan)
     found = []

@@ -22,37 +22,39 @@ from ..segmentation.frames import Light
 from ..segmentation.pixels import paired
 from ..teye_figure2.verdicts import PARTLY_UP, UP, Claim
 from ..teye_table2.verdicts import DOES_NOT, ERRORS, HOLDS, PARTLY
-from .measuring import ALEATORIC, ALL, BOTH, DAY, EPISTEMIC, NEITHER, QUARTER
+from .measuring import ALEATORIC, ALL, BOTH, DAY, EPISTEMIC, METHODS, NEITHER, QUARTER, of
 
 STAYS, PARTLY_STAYS = 0.1, 0.25
 CALIBRATED = 0.005
 NAMES = {EPISTEMIC: "mutual information", ALEATORIC: "expected entropy"}
+TOTAL = "entropy"
 ANY, BY_DAY, AT_DUSK = str(Light.any), str(Light.day), str(Light.dusk)
+# Frames of training and of test: few and many, then the light that a network knows and the one that it does not.
+CASES = ((QUARTER, ANY), (ALL, ANY), (DAY, BY_DAY), (DAY, AT_DUSK))
 
 
 def claims(found: dict[str, Any]) -> list[Claim]:
-    """Return all claims, of classes and then of the red channel."""
+    """Return all claims, of classes and then of the red channel, with epistemic doubt from each method."""
     classes, red = found["classes"], found["red"]
     whole = {kind: own[ANY] for kind, own in classes[ALL].items()}
-    told = [
-        *(_more_accurate(whole, kind, NEITHER) for kind in (EPISTEMIC, ALEATORIC, BOTH)),
-        *(_likelier(whole, BOTH, kind) for kind in (NEITHER, EPISTEMIC, ALEATORIC)),
-        *(_calibrated(whole, kind) for kind in (EPISTEMIC, ALEATORIC, BOTH)),
-        _falling("classes: precision falls with doubt (both)", whole[BOTH]["doubts"]["entropy"]["error of deciles"]),
-    ]
-    for part, name in NAMES.items():
-        few, many, day, dusk = (
-            classes[case][BOTH][light]["doubts"][name]["mean of frames"]
-            for case, light in ((QUARTER, ANY), (ALL, ANY), (DAY, BY_DAY), (DAY, AT_DUSK))
+    told = [_more_accurate(whole, ALEATORIC, NEITHER), _calibrated(whole, ALEATORIC)]
+    for method in METHODS:
+        epistemic, both = of(EPISTEMIC, method), of(BOTH, method)
+        told += [_more_accurate(whole, kind, NEITHER) for kind in (epistemic, both)]
+        told += [_likelier(whole, both, kind) for kind in (NEITHER, epistemic, ALEATORIC)]
+        told += [_calibrated(whole, kind) for kind in (epistemic, both)]
+        told.append(
+            _falling(f"classes: precision falls with doubt, {both}", whole[both]["doubts"][TOTAL]["error of deciles"])
         )
-        told += _with_data_and_light("classes", part, few, many, day, dusk)
-    told.append(_falling("red: precision falls with doubt", red[ALL][ANY]["parts"][BOTH]["error of deciles"]))
-    for part in NAMES:
-        few, many, day, dusk = (
-            red[case][light]["parts"][part]["mean of frames"]
-            for case, light in ((QUARTER, ANY), (ALL, ANY), (DAY, BY_DAY), (DAY, AT_DUSK))
-        )
-        told += _with_data_and_light("red", part, few, many, day, dusk)
+        for part, name in NAMES.items():
+            doubts = [classes[case][both][light]["doubts"][name]["mean of frames"] for case, light in CASES]
+            told += _with_data_and_light(f"classes, {method}", part, *doubts)
+    for method in METHODS:
+        tenths = red[ALL][method][ANY]["parts"][BOTH]["error of deciles"]
+        told.append(_falling(f"red, {method}: precision falls with doubt", tenths))
+        for part in NAMES:
+            doubts = [red[case][method][light]["parts"][part]["mean of frames"] for case, light in CASES]
+            told += _with_data_and_light(f"red, {method}", part, *doubts)
     return told
 
 

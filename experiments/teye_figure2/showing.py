@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,16 +25,29 @@ COLUMNS = ("mean IoU", "accuracy", "nll", "ece")
 
 
 def text(found: dict[str, dict[str, Any]], told: Sequence[Claim]) -> str:
-    """Return a table of all methods, and the claims."""
-    names = "".join(f"{name:>7}" for name in ("mIoU", "acc", "NLL", "ECE"))
-    lines = [f"{'':46}{names}   errors by entropy: AUROC, AUPR, PAvPU; by MI: AUROC; mean MI"]
+    """Return a table of all methods, and the claims, as Markdown."""
+    head = ("method", "mean IoU", "accuracy", "NLL", "ECE", "AUROC", "AUPR", "PAvPU", "AUROC of MI", "mean MI")
+    rows = []
     for name, scores in found.items():
         by_all, by_mi = scores["doubts"][ALL], scores["doubts"][EPISTEMIC]
-        cells = "".join(f"{scores[column]:7.3f}" for column in COLUMNS)
-        worth = f"{by_all['auroc']:17.3f}{by_all['aupr']:7.3f}{by_all['pavpu at mean doubt']:7.3f}"
-        rank = f"{by_mi['auroc']:7.3f}" if "auroc" in by_mi else f"{'':7}"
-        lines.append(f"{name:46}{cells}{worth}{rank}{by_mi['mean']:9.4f}")
-    return "\n".join(lines + [f"{claim.verdict:>10}  {claim.words}: {claim.seen}" for claim in told])
+        cells = [f"{scores[column]:.3f}" for column in COLUMNS]
+        cells += [f"{by_all[column]:.3f}" for column in ("auroc", "aupr", "pavpu at mean doubt")]
+        rows.append((name, *cells, f"{by_mi['auroc']:.3f}" if "auroc" in by_mi else "", f"{by_mi['mean']:.4f}"))
+    words = (
+        "Wrong pixels are found by entropy (AUROC, AUPR, PAvPU at the mean entropy), and by mutual information (MI):"
+    )
+    return f"{words}\n\n{table(head, rows)}\n\n{claims_table(told)}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def claims_table(told: Sequence[Claim]) -> str:
+    """Return claims as a table in Markdown."""
+    return table(("claim or question", "found", "verdict"), [(one.words, one.seen, one.verdict) for one in told])
 
 
 def draw(found: dict[str, dict[str, Any]]) -> Axes:
@@ -42,7 +56,7 @@ def draw(found: dict[str, dict[str, Any]]) -> Axes:
     shown = [SOFTMAX, TEMPERATURE, published(FIRST, size), centred("all layers", size), DROPOUT, ENSEMBLE]
     colours = (style.BLACK, style.GREEN, style.SKY, style.BLUE, style.ORANGE, style.VERMILION)
     strokes = ("-", "--", ":", "-", "--", "-.")
-    (kept, distance), (calibration, patch) = panels(2, 2)
+    (kept, distance, recall), (calibration, patch, classes) = panels(2, 3)
     for name, colour, stroke in zip(shown, colours, strokes, strict=True):
         scores = found[name]
         look: Any = {"color": colour, "ls": stroke, "lw": 1.8, "label": name}
@@ -57,7 +71,21 @@ def draw(found: dict[str, dict[str, Any]]) -> Axes:
             number / (len(scores["doubts"][ALL]["pavpu"]) - 1) for number in range(len(scores["doubts"][ALL]["pavpu"]))
         ]
         patch.plot(levels, scores["doubts"][ALL]["pavpu"], **look)
+        recall.plot(levels, scores["doubts"][ALL]["uncertain if inaccurate"], **look)
+        own = [scores["ece by predicted class"][name] for name in CAMVID_CLASSES]
+        classes.plot(
+            [math.nan if value is None else value for value in own],
+            range(len(own)),
+            **(look | {"ls": "", "marker": "o"}),
+        )
     calibration.plot([0, 1], [0, 1], color=style.BLACK, lw=0.8)
+    recall.set(
+        xlabel="threshold of entropy, from least to greatest",
+        ylabel="share that is uncertain",
+        title="Inaccurate patches",
+    )
+    classes.set_yticks(range(len(CAMVID_CLASSES)), CAMVID_CLASSES)
+    classes.set(xlabel="ECE of pixels that are said to be of a class", title="Calibration by class")
     kept.set(
         xlabel="share of pixels kept, least entropy first", ylabel="share of errors", title="Errors of the pixels kept"
     )
