@@ -13,8 +13,9 @@ from ..panels import panels, set_figure_title
 from ..segmentation.frames import Light
 from ..segmentation.pixels import KEPT
 from ..segmentation.plans import Task
-from ..teye_figure2.showing import claims_table, table
+from ..teye_figure2.showing import claims_section
 from ..teye_figure2.verdicts import Claim
+from ..teye_tables.layout import Section
 from .measuring import (
     ALEATORIC,
     ALL,
@@ -57,20 +58,17 @@ def text(found: dict[str, Any], told: Sequence[Claim]) -> str:
             cells = [f"{own[name]:.3f}" for name in ("mean IoU", "accuracy", "nll", "ece")]
             cells += [f"{part['doubts'][name]['mean']:.4f}" for part in (own, dusk) for name in NAMES.values()]
             rows.append((case, kind, *cells))
-    red = []
+    red, red_head = [], ("frames", "method", "mean error", "epistemic", "aleatoric", "at dusk", "")
     for case, methods in found["red"].items():
         for method, lights in methods.items():
             doubts = [f"{lights[light]['parts'][part]['mean']:.4f}" for light in (ANY, AT_DUSK) for part in NAMES]
             red.append((case, method, f"{lights[ANY]['mean absolute error']:.4f}", *doubts))
-    return "\n\n".join(
-        [
-            "Classes (doubt in nats):",
-            table(head, rows),
-            "Red out of green (standard deviations, of a channel from 0 to 1):",
-            table(("frames", "method", "mean error", "epistemic", "aleatoric", "at dusk", ""), red),
-            claims_table(told),
-        ]
+    sections = (
+        Section("Classes: doubt in nats", head, tuple(rows)),
+        Section("Red out of green, from 0 to 1: standard deviations", red_head, tuple(red)),
+        claims_section(told),
     )
+    return "\n".join(line for section in sections for line in section.markdown())
 
 
 def draw_classes(found: dict[str, Any]) -> Axes:

@@ -12,7 +12,8 @@ from bayesnorm.data import CAMVID_CLASSES, CAMVID_VOID
 from bayesnorm.plots import SegmentationMaps, draw_maps, style
 
 from ..panels import panels, set_figure_title
-from ..segmentation.pixels import BINS, KEPT, predicted
+from ..segmentation.pixels import BINS, KEPT, THRESHOLDS, predicted
+from ..teye_tables.layout import Section
 from .measuring import DROPOUT, ENSEMBLE, FIRST, SOFTMAX, TEMPERATURE, Setup, centred, published
 from .verdicts import ALL, EPISTEMIC, Claim
 
@@ -26,28 +27,21 @@ COLUMNS = ("mean IoU", "accuracy", "nll", "ece")
 
 def text(found: dict[str, dict[str, Any]], told: Sequence[Claim]) -> str:
     """Return a table of all methods, and the claims, as Markdown."""
-    head = ("method", "mean IoU", "accuracy", "NLL", "ECE", "AUROC", "AUPR", "PAvPU", "AUROC of MI", "mean MI")
+    columns = ("method", "mean IoU", "accuracy", "NLL", "ECE", "AUROC", "AUPR", "PAvPU", "AUROC of MI", "mean MI")
     rows = []
     for name, scores in found.items():
         by_all, by_mi = scores["doubts"][ALL], scores["doubts"][EPISTEMIC]
         cells = [f"{scores[column]:.3f}" for column in COLUMNS]
         cells += [f"{by_all[column]:.3f}" for column in ("auroc", "aupr", "pavpu at mean doubt")]
         rows.append((name, *cells, f"{by_mi['auroc']:.3f}" if "auroc" in by_mi else "", f"{by_mi['mean']:.4f}"))
-    words = (
-        "Wrong pixels are found by entropy (AUROC, AUPR, PAvPU at the mean entropy), and by mutual information (MI):"
-    )
-    return f"{words}\n\n{table(head, rows)}\n\n{claims_table(told)}"
+    title = "Wrong pixels found by entropy (AUROC, AUPR, PAvPU at its mean), and by mutual information (MI)"
+    return "\n".join([*Section(title, columns, tuple(rows)).markdown(), *claims_section(told).markdown()])
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table in Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def claims_table(told: Sequence[Claim]) -> str:
-    """Return claims as a table in Markdown."""
-    return table(("claim or question", "found", "verdict"), [(one.words, one.seen, one.verdict) for one in told])
+def claims_section(told: Sequence[Claim]) -> Section:
+    """Return claims with what was found and a verdict each."""
+    rows = tuple((one.words, one.seen, one.verdict) for one in told)
+    return Section("What the paper says, and what it leaves open", ("claim or question", "found", "verdict"), rows)
 
 
 def draw(found: dict[str, dict[str, Any]]) -> Axes:
@@ -67,9 +61,7 @@ def draw(found: dict[str, dict[str, Any]]) -> Axes:
         curve = scores["calibration"]
         points = [(c, a) for c, a in zip(curve["confidence"], curve["accuracy"], strict=True) if c is not None]
         calibration.plot(*zip(*points, strict=True), marker="o", ms=3, **look)
-        levels = [
-            number / (len(scores["doubts"][ALL]["pavpu"]) - 1) for number in range(len(scores["doubts"][ALL]["pavpu"]))
-        ]
+        levels = [number / (THRESHOLDS - 1) for number in range(THRESHOLDS)]
         patch.plot(levels, scores["doubts"][ALL]["pavpu"], **look)
         recall.plot(levels, scores["doubts"][ALL]["uncertain if inaccurate"], **look)
         own = [scores["ece by predicted class"][name] for name in CAMVID_CLASSES]
