@@ -21,6 +21,8 @@ from .methods import (
     BayesByBackprop as BayesByBackprop,
     DeepEnsemble as DeepEnsemble,
     GaussianBN as GaussianBN,
+    GroupHorseshoe as GroupHorseshoe,
+    GroupNormalJeffreys as GroupNormalJeffreys,
     MCDropout as MCDropout,
     StochasticBN as StochasticBN,
     ensemble as ensemble,

@@ -64,6 +64,7 @@ def _posteriors() -> dict[str, Callable[[], Any]]:
         "point": lambda: point(model, noise),
         "variational": lambda: bn.BayesByBackprop(epochs=1).fit(model, data, noise),
         "flow": lambda: bn.MNF(epochs=1, flows=1, auxiliary_flows=1, hidden=2).fit(model, data, noise),
+        "groups": lambda: bn.GroupHorseshoe(epochs=1).fit(model, data, noise),
         "combined": lambda: combine(mcbn.fit(model, data, noise), bn.MCDropout().fit(model, None, noise)),
         "tasks": lambda: mcbn.fit(model, data, bn.MultiTask({"a": bn.Gaussian(2.0)})),
         "classes": lambda: mcbn.fit(model, data, bn.Categorical()),

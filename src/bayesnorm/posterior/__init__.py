@@ -18,6 +18,11 @@ from .fluctuations import (
     Fluctuations as Fluctuations,
     LowRankGaussian as LowRankGaussian,
 )
+from .group_weights import (
+    GroupWeights as GroupWeights,
+    HorseshoeWeights as HorseshoeWeights,
+    NormalJeffreysWeights as NormalJeffreysWeights,
+)
 from .point import PointPosterior as PointPosterior, point as point
 from .resizable import (
     Resizable as Resizable,

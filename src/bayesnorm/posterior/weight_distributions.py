@@ -93,7 +93,8 @@ class WeightDistribution(RandomWeights):
     center: Tensor | None
 
     def __init_subclass__(cls) -> None:
-        _KINDS[cls.kind] = cls
+        if "kind" in vars(cls):  # the others are bases
+            _KINDS[cls.kind] = cls
 
     def __init__(self, mean: nn.Parameter, std: Tensor, axis: int = 0, center: Tensor | None = None) -> None:
         super().__init__(mean, std, axis)

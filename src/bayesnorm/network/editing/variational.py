@@ -2,7 +2,8 @@
 
 That is done for the weights of linear and convolutional layers.
 
-The entries of a weight tensor are W = m M + sigma eps, where the multiplier m is 1 or a random vector along one axis.
+The entries of a weight tensor are W = m M + sigma eps, where the multiplier m is 1 or a random vector along one axis;
+or W = m (M + sigma eps), where m multiplies the noise too.
 There are three ways, *estimators*, to make a pass; under each of them every row meets weights of just this
 distribution, so that the mean loss over rows is an unbiased estimate of the expected one:
 
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -44,11 +45,15 @@ _PLAIN = (nn.Linear.forward, nn.Conv1d.forward, nn.Conv2d.forward, nn.Conv3d.for
 class RandomWeights(nn.Module):
     """W = m M + softplus(rho) eps: the distribution of one weight tensor, entries independent given m.
 
+    With `multiplies_noise` it is W = m (M + softplus(rho) eps).
+
     Args:
         mean: M, the network's own parameter.
         std: The initial standard deviations, in its shape.
         axis: Which axis of the tensor the multiplier m goes along: 0 for output, 1 for input channels.
     """
+
+    multiplies_noise: ClassVar[bool] = False
 
     def __init__(self, mean: nn.Parameter, std: Tensor, axis: int = 0) -> None:
         super().__init__()
@@ -69,11 +74,17 @@ class RandomWeights(nn.Module):
         """Return n draws of W, (n, *shape)."""
         mean: Tensor = self.mean
         multipliers = self.multipliers(n)
-        if multipliers is not None:
-            shape = [1] * mean.dim()
-            shape[self.axis] = -1
-            mean = mean * multipliers.view(n, *shape)
-        return mean + self.std * torch.randn(n, *self.mean.shape, dtype=mean.dtype, device=mean.device)
+        along = None if multipliers is None else self.along(multipliers)
+        if along is not None and not self.multiplies_noise:
+            mean = mean * along
+        drawn = mean + self.std * torch.randn(n, *self.mean.shape, dtype=mean.dtype, device=mean.device)
+        return drawn * along if along is not None and self.multiplies_noise else drawn
+
+    def along(self, values: Tensor) -> Tensor:
+        """Return values (..., channels) in a shape that goes along the multiplier's axis of the tensor."""
+        shape = [1] * self.mean.dim()
+        shape[self.axis] = -1
+        return values.view(*values.shape[:-1], *shape)
 
 
 @dataclass(frozen=True)
@@ -187,14 +198,17 @@ class _NoisyLayer:
         if not by_row:  # rows were folded into another axis: one draw for all of them
             bias = self.bias.draws(1)[0] if isinstance(self.bias, RandomWeights) else self.bias
             return self._map(x, self.weight.draws(1)[0], bias)
-        mean = self._mean(x, rows)
-        if self.local and linear and x.dim() == 2:
-            return mean + self._local_noise(x)
-        return mean + self._flipout_noise(x, mean, rows)
-
-    def _mean(self, x: Tensor, rows: int) -> Tensor:
-        bias = self.bias.mean if isinstance(self.bias, RandomWeights) else self.bias
         multipliers = self.weight.multipliers(rows)
+        mean = self._mean(x, multipliers)
+        into, out = (multipliers, None) if self.weight.axis == 1 else (None, multipliers)
+        if self.weight.multiplies_noise and into is not None:
+            x = x * self._along(into, x)
+        if self.local and linear and x.dim() == 2 and out is None:
+            return mean + self._local_noise(x)
+        return mean + self._flipout_noise(x, mean, rows, out if self.weight.multiplies_noise else None)
+
+    def _mean(self, x: Tensor, multipliers: Tensor | None) -> Tensor:
+        bias = self.bias.mean if isinstance(self.bias, RandomWeights) else self.bias
         if multipliers is None:
             return self._map(x, self.weight.mean, bias)
         if self.weight.axis == 1:
@@ -209,12 +223,12 @@ class _NoisyLayer:
         # A row of zeros has no variance, where the square root has no derivative.
         return var.clamp_min(torch.finfo(var.dtype).tiny).sqrt() * torch.randn_like(var)
 
-    def _flipout_noise(self, x: Tensor, mean: Tensor, rows: int) -> Tensor:
+    def _flipout_noise(self, x: Tensor, mean: Tensor, rows: int, multipliers: Tensor | None) -> Tensor:
         channels = -1 if isinstance(self.module, nn.Linear) else 1
         into, out = _signs(x, rows, x.shape[channels]), _signs(mean, rows, mean.shape[channels])
         std = self.weight.std
         mapped = self._map(x * self._along(into, x), std * torch.randn_like(std), None)
-        noise = mapped * self._along(out, mapped)
+        noise = mapped * self._along(out if multipliers is None else out * multipliers, mapped)
         if isinstance(self.bias, RandomWeights):
             std = self.bias.std
             noise = noise + self._along(std * torch.randn(rows, len(std), dtype=std.dtype, device=std.device), noise)

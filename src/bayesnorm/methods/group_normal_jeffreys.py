@@ -1,0 +1,53 @@
+"""Group normal-Jeffreys (Louizos, Ullrich and Welling, NeurIPS 2017): units that the data do not need become noise.
+
+All weights from an input unit of a linear layer, and all to an output filter of a convolution, share a scale z:
+
+    p(z) ~ 1 / |z|,  p(w | z) = N(0, z^2);     q(z) = N(mu_z, s_z^2),  q(w | z) = N(z mu, z^2 sigma^2).
+
+The divergence is that of v = w / z, Gaussian from Gaussian, and with ln alpha = ln s_z^2 - ln mu_z^2 for every group
+
+    KL(q(z) || p(z)) = k1 - k1 sigmoid(k2 + k3 ln alpha) + softplus(-ln alpha) / 2,   k = (.63576, 1.87320, 1.48695),
+
+the approximation of Molchanov et al. (2017). Groups with a large alpha are noise; `bn.compress` removes them.
+
+Gotchas:
+- The prior is improper: `posterior.kl` and `posterior.elbo` are up to a constant.
+- A prediction draws noise groups too, as the posterior says; a compressed network is that of the means without them.
+- Biases are Gaussian outside of the groups. The authors multiply a filter's bias by its z as well.
+- Batch norm divides the scale of a filter out again: what is pruned is a filter whose z changes its sign or size from
+  draw to draw. Its scale and shift go with it, and statistics are then better estimated anew.
+- Sparsity takes its time: z's deviation moves by about the learning rate per step. `kl_warmup` helps accuracy.
+- In convolutions noise is drawn as by flipout, where the authors draw it independently for every pixel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ..network import WeightTensor
+from ..posterior import NormalJeffreysWeights
+from .group_method import GroupMethod
+
+
+@dataclass(frozen=True)
+class GroupNormalJeffreys(GroupMethod):
+    """Weights with a scale for every unit, under a prior that prefers none: Bayesian compression.
+
+    Args:
+        epochs: Passes over the training data.
+        batch_size: Rows per step; None takes a `DataLoader`'s own, or 32.
+        learning_rate: The step size of Adam.
+        schedule: "cosine" lets the learning rate fall to zero along half a cosine; "constant" leaves it.
+        prior: Standard deviation of v's prior, and of that of biases.
+        prior_center: "zero".
+        estimator: How weights are drawn in training, given z; see `BayesByBackprop`.
+        start: "fresh" weights, or the "trained" ones.
+        initial_std: Standard deviation that fresh weights start with.
+        delta: Standard deviation that trained weights start with, as a share of their size.
+        kl_warmup: Epochs in which the divergence's weight rises to 1.
+    """
+
+    def groups(self, tensor: WeightTensor, std: Tensor) -> NormalJeffreysWeights:
+        return NormalJeffreysWeights(tensor.parameter, std, tensor.axis)

@@ -1,0 +1,190 @@
+"""Weights that share a random scale by groups (Louizos, Ullrich and Welling 2017); formulas are those of the methods.
+
+W = z V with V = M + sigma eps, and one z for every group: all weights from an input unit of a linear layer, or to an
+output filter of a convolution. V's prior does not depend on z, so that the divergence is one of z plus one of V.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ..schema import Array, number, record, text, whole
+from .weight_distributions import WeightDistribution, WeightPrior
+
+# Standard deviation that a group's scale starts with, about 1: of itself, or of each logarithm that it consists of.
+Z_STD = 0.1
+
+# Logarithms are held as multiples of this number: an optimiser's step then moves a scale by some percent and not by
+# some thousandths, and those of unneeded groups, which have far to go, arrive within some thousands of steps.
+LOG_UNIT = 5.0
+
+
+class GroupWeights(WeightDistribution):
+    """W = z (M + softplus(rho) eps), where z has an entry for every group along `axis`.
+
+    Args:
+        mean: M, the network's own parameter.
+        std: The initial standard deviations of V.
+        axis: Which axis of M the groups go along.
+        center: None; the prior of V lies about zero.
+    """
+
+    multiplies_noise = True
+
+    def kl(self, prior: WeightPrior, draws: int | None = None) -> Tensor:
+        return self.kl_scales() + prior.kl(self.mean, self.std)
+
+    @abstractmethod
+    def kl_scales(self) -> Tensor:
+        """The divergence of z's distribution from its prior, with derivatives."""
+
+    @abstractmethod
+    def scale_moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and variance of every z."""
+
+    @abstractmethod
+    def log_noise(self) -> Tensor:
+        """How much of every group is noise, in logarithms: groups above a threshold are pruned."""
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and variance of every weight."""
+        z_mean, z_var = map(self.along, self.scale_moments())
+        var = self.std.square()
+        return z_mean * self.mean, z_var * (var + self.mean.square()) + z_mean.square() * var
+
+
+class NormalJeffreysWeights(GroupWeights):
+    """Group normal-Jeffreys: z ~ N(mu_z, s_z^2); `z_log_std` is held in `LOG_UNIT`s."""
+
+    kind = "normal-jeffreys"
+    schema = record(kind=text, axis=whole())
+
+    def __init__(self, mean: nn.Parameter, std: Tensor, axis: int = 0, center: Tensor | None = None) -> None:
+        super().__init__(mean, std, axis, center)
+        self.z_mean = nn.Parameter(_one_per_group(mean, axis))
+        self.z_log_std = nn.Parameter(torch.full_like(self.z_mean, math.log(Z_STD) / LOG_UNIT))
+
+    @classmethod
+    def arrays(cls, shape: tuple[int, ...], config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
+        groups = {name: Array((shape[config["axis"]],)) for name in ("z_mean", "z_log_std")}
+        return super().arrays(shape, config, tensors) | groups
+
+    def multipliers(self, n: int) -> Tensor:
+        return self.z_mean + (LOG_UNIT * self.z_log_std).exp() * _noise(n, self.z_mean)
+
+    def scale_moments(self) -> tuple[Tensor, Tensor]:
+        return self.z_mean, (2 * LOG_UNIT * self.z_log_std).exp()
+
+    def log_noise(self) -> Tensor:
+        """ln alpha = ln s_z^2 - ln mu_z^2."""
+        tiny = torch.finfo(self.z_mean.dtype).tiny
+        return 2 * LOG_UNIT * self.z_log_std - self.z_mean.square().clamp_min(tiny).log()
+
+    def kl_scales(self) -> Tensor:
+        """The approximation of Molchanov et al. (2017), up to a constant so that it goes to 0 with pure noise."""
+        log_alpha = self.log_noise()
+        near = 0.63576 * torch.sigmoid(1.87320 + 1.48695 * log_alpha)
+        return (0.63576 - near + 0.5 * functional.softplus(-log_alpha)).sum()
+
+
+class HorseshoeWeights(GroupWeights):
+    """Group horseshoe: z_i^2 = s_a s_b a_i b_i, log-normal all four; s_a and s_b are the tensor's own.
+
+    For each of them there are mean and logarithm of the standard deviation of its logarithm, held in `LOG_UNIT`s.
+
+    Args:
+        mean: M, the network's own parameter.
+        std: The initial standard deviations of V.
+        axis: Which axis of M the groups go along.
+        center: None; the prior of V lies about zero.
+        global_scale: t_0, the scale of the half-Cauchy prior of the tensor's own factor.
+    """
+
+    a: Tensor
+    b: Tensor
+    s_a: Tensor
+    s_b: Tensor
+
+    kind = "horseshoe"
+    schema = record(kind=text, axis=whole(), global_scale=number(above=0))
+
+    def __init__(
+        self,
+        mean: nn.Parameter,
+        std: Tensor,
+        axis: int = 0,
+        center: Tensor | None = None,
+        *,
+        global_scale: float,
+    ) -> None:
+        super().__init__(mean, std, axis, center)
+        self.global_scale = global_scale
+        # s_a starts at its prior's mean and s_b, whose tail is heavy, makes up for it: z starts about 1.
+        s_a = 2 * math.log(global_scale) - math.log(2)
+        ones = _one_per_group(mean, axis)
+        starts = {"a": 0 * ones, "b": 0 * ones, "s_a": s_a * ones[0], "s_b": -s_a * ones[0]}
+        for name, start in starts.items():
+            held = torch.stack([start, torch.full_like(start, math.log(Z_STD))]) / LOG_UNIT
+            self.register_parameter(name, nn.Parameter(held))
+
+    def config(self) -> dict[str, Any]:
+        return super().config() | {"global_scale": self.global_scale}
+
+    @classmethod
+    def arrays(cls, shape: tuple[int, ...], config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
+        groups = shape[config["axis"]]
+        factors = {"a": Array((2, groups)), "b": Array((2, groups)), "s_a": Array((2,)), "s_b": Array((2,))}
+        return super().arrays(shape, config, tensors) | factors
+
+    def multipliers(self, n: int) -> Tensor:
+        a, b, s_a, s_b = self._factors()
+        local = a[0] + b[0] + torch.hypot(a[1].exp(), b[1].exp()) * _noise(n, a[0])
+        shared = s_a[0] + s_b[0] + torch.hypot(s_a[1].exp(), s_b[1].exp()) * _noise(n, a[0, :1])
+        return (0.5 * (local + shared)).exp()
+
+    def scale_moments(self) -> tuple[Tensor, Tensor]:
+        mean, var = self._log_z()
+        expected = (mean + var / 2).exp()
+        return expected, expected.square() * torch.expm1(var)
+
+    def log_noise(self) -> Tensor:
+        """Minus the logarithm of z's mode."""
+        mean, var = self._log_z()
+        return var - mean
+
+    def kl_scales(self) -> Tensor:
+        a, b, s_a, s_b = self._factors()
+        gammas = _gamma_kl(a[0], a[1]).sum() + _gamma_kl(s_a[0], s_a[1], self.global_scale)
+        # b ~ inverse Gamma(1/2, 1) says 1 / b ~ Gamma(1/2, 1), and a log-normal's inverse is one too.
+        return gammas + _gamma_kl(-b[0], b[1]).sum() + _gamma_kl(-s_b[0], s_b[1])
+
+    def _factors(self) -> list[Tensor]:
+        """Mean and logarithm of the standard deviation of the logarithms of a, b, s_a and s_b."""
+        return [LOG_UNIT * held for held in (self.a, self.b, self.s_a, self.s_b)]
+
+    def _log_z(self) -> tuple[Tensor, Tensor]:
+        """Mean and variance of ln z."""
+        factors = self._factors()
+        mean = sum((held[0] for held in factors), torch.zeros_like(factors[0][0]))
+        var = sum(((2 * held[1]).exp() for held in factors), torch.zeros_like(mean))
+        return 0.5 * mean, 0.25 * var
+
+
+def _gamma_kl(mean: Tensor, log_std: Tensor, scale: float = 1.0) -> Tensor:
+    """The divergence of a log-normal from Gamma(1/2, scale^2), entry by entry; the mean is the logarithm's."""
+    relative = mean - 2 * math.log(scale)
+    return (relative + (2 * log_std).exp() / 2).exp() - 0.5 * (relative + 2 * log_std + 1 + math.log(2))
+
+
+def _one_per_group(mean: Tensor, axis: int) -> Tensor:
+    return torch.ones_like(mean.detach().movedim(axis, 0).flatten(1)[:, 0])
+
+
+def _noise(n: int, like: Tensor) -> Tensor:
+    return torch.randn(n, len(like), dtype=like.dtype, device=like.device)
