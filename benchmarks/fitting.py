@@ -64,7 +64,7 @@ def measure(method: bn.MCBN | bn.GaussianBN, network: nn.Module, x: Tensor, repe
     done: list[int] = []
     fit = lambda: method.fit(network, x, bn.Categorical(), progress=lambda _, total: done.append(total))  # noqa: E731
     fit()
-    batches = [x[torch.randperm(len(x))[:BATCH_SIZE]] for _ in range(done[-1])]
+    batches = [x[torch.randperm(len(x))[: method.batch_size]] for _ in range(done[-1])]
 
     @torch.no_grad()
     def passes() -> None:

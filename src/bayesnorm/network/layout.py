@@ -38,5 +38,6 @@ def largest_difference(found: Tensor, expected: Tensor) -> float:
     single pixels may well differ.
     """
     same = (found == expected) | (found.isnan() & expected.isnan())
-    off = torch.where(same, 0.0, (found.double() - expected.double()).abs())
+    wide = torch.promote_types(torch.promote_types(found.dtype, expected.dtype), torch.float32)
+    off = torch.where(same, 0.0, (found.to(wide) - expected.to(wide)).abs())
     return float((off.flatten(2).mean(2) if off.dim() > 2 else off).max())

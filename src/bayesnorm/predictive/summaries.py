@@ -155,7 +155,7 @@ class RunningSummary:
     """
 
     def __init__(self, rows: int) -> None:
-        self._weights = [0.0] * rows  # of the draws that each row has seen
+        self._weights = torch.zeros(rows, dtype=torch.float64)  # of the draws that each row has seen
         self._whole: list[Tensor] = []  # the parts of the summary, of all rows
         self._latest: _Mergeable | MultiTaskPredictive | None = None  # of the kind that it will be
         self._tasks: dict[str, RunningSummary] = {}
@@ -170,7 +170,7 @@ class RunningSummary:
         found = self._latest = _mergeable(predictive)
         if not self._whole:
             self._whole = [part.new_empty(len(self._weights), *part.shape[1:]) for part in found.parts]
-        before = self._weights[rows][0]
+        before = float(self._weights[rows][0])
         total = before + weight
         parts = [part[rows] for part in self._whole]
         if before:
@@ -178,7 +178,7 @@ class RunningSummary:
         else:
             for part, new in zip(parts, found.parts, strict=True):
                 part.copy_(new)
-        self._weights[rows] = [total] * len(self._weights[rows])
+        self._weights[rows] = total
 
     def predictive(self) -> Predictive:
         """Return what all draws together say."""

@@ -24,6 +24,7 @@ from ...errors import BayesNormWarning, NetworkError, WeightsChangedError
 from ..copying import Original, device_of, dtype_of, private_copy, require_initialised, tensors_of, unwrap
 from ..inputs import as_input, call_network
 from ..layers import require_python
+from ..layout import largest_difference
 from ..outputs import select_output
 from ..turns import lost_passes
 from ..undisturbed import TensorKeeper, quiet_vmap
@@ -291,7 +292,7 @@ class Executable:
         if key not in self._independent_rows:
             alone, in_company = (call_network(self._reference, x[rows], "x") for rows in ([0, 0], [0, 1, -1]))
             scale = in_company.abs().max().clamp_min(1e-6)
-            independent = bool((alone[0] - in_company[0]).abs().max() <= 1e-3 * scale)
+            independent = bool(largest_difference(alone[:1], in_company[:1]) <= 1e-3 * scale)
             if not bool(torch.isfinite(scale)):  # rows so extreme tell nothing about others
                 return independent
             self._independent_rows[key] = independent
