@@ -35,6 +35,7 @@ PAGES = (
     "docs/gotchas.md",
     "docs/how_it_works.md",
     "docs/noise.md",
+    "docs/segmentation.md",
     "docs/shift.md",
     "docs/tabular.md",
     "docs/training.md",

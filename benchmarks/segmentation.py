@@ -1,0 +1,154 @@
+"""What does predicting and fitting cost where every pixel of an image is predicted?
+
+    python -m benchmarks.segmentation [--device cuda] [--out results/segmentation_cpu.json]
+
+Networks have random weights and 12 classes, images are random and of 360 x 480 pixels: no data are needed.
+Memory: what a prediction of four images adds at its peak to a fresh process that holds the network and its inputs; and
+of one image of 1,024 x 2,048 pixels, whole and in tiles (on a CPU).
+Time: 16 draws on one image, as a ratio to one pass of the same network; medians of alternating repeats. On a CPU it is
+that of the processor, on one thread; on a GPU it is also measured compiled, against the network as it is and compiled.
+Fit: MCBN and GaussianBN on batches of four images, as a ratio to their forward passes (on a CPU).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import bayesnorm as bn
+from bayesnorm.nets import SegNet, UNet
+from experiments.machine import machine
+from experiments.measuring import with_added_mib
+
+from . import fitting
+
+CLASSES, SIZE, LARGE = 12, (360, 480), (1024, 2048)
+NETWORKS: dict[str, Callable[[int], nn.Module]] = {"SegNet": SegNet, "UNet": UNet}
+
+
+def fitted(name: str, device: str = "cpu") -> tuple[nn.Module, bn.Posterior]:
+    """Return a network and a posterior over it, fitted on small images."""
+    torch.manual_seed(0)
+    network = NETWORKS[name](CLASSES).eval().to(device)
+    images = torch.randn(16, 3, 48, 64)
+    return network, bn.MCBN(batch_size=8, states=64).fit(network, images, bn.Categorical())
+
+
+def added_mib(name: str, rows: int, size: tuple[int, int], draws: int, options: dict[str, Any]) -> float:
+    """Return the memory that a prediction adds to a process that does nothing else; with 0 draws, one plain pass."""
+    torch.set_num_threads(1)
+    network, posterior = fitted(name)
+    x = torch.randn(rows, 3, *size)
+
+    @torch.no_grad()
+    def run() -> object:
+        return posterior.predict(x, bn.MonteCarlo(draws), **options) if draws else network(x)
+
+    return with_added_mib(run)[1]
+
+
+def memory() -> list[dict]:
+    """Measure memory, each time in a process of its own."""
+    summary: dict[str, Any] = {"keep": "summary"}
+    cases: list[tuple[str, int, tuple[int, int], int, dict[str, Any]]] = [
+        ("SegNet", 4, SIZE, 0, {}),
+        ("SegNet", 4, SIZE, 4, summary),
+        ("SegNet", 4, SIZE, 16, summary),
+        ("UNet", 4, SIZE, 16, summary),
+        ("UNet", 4, SIZE, 16, {}),
+        ("UNet", 1, LARGE, 4, summary),
+        ("UNet", 1, LARGE, 4, summary | {"tile": 512, "overlap": 128}),
+    ]
+    rows = []
+    for name, images, size, draws, options in cases:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
+            added = alone.submit(added_mib, name, images, size, draws, options).result()
+        row = {"network": name, "images": images, "size": size, "draws": draws, **options, "added_mib": added}
+        print(" ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+        rows.append(row)
+    return rows
+
+
+def ratio(run: Callable[[], object], baseline: Callable[[], object], device: str, repeats: int) -> tuple[float, float]:
+    """Return the median seconds of `run`, and the median of its ratio to `baseline`, measured alternately."""
+
+    def seconds(call: Callable[[], object]) -> float:
+        start = now()
+        call()
+        return now() - start
+
+    def now() -> float:
+        if device != "cuda":
+            return time.process_time()
+        torch.cuda.synchronize()
+        return time.perf_counter()
+
+    baseline()
+    run()
+    times = [(seconds(baseline), seconds(run)) for _ in range(repeats)]
+    return statistics.median(b for _, b in times), statistics.median(b / a for a, b in times)
+
+
+@torch.no_grad()
+def speed(device: str, repeats: int) -> list[dict]:
+    """Measure 16 draws on one image in passes."""
+    rows = []
+    for name in NETWORKS:
+        network, posterior = fitted(name, device)
+        x = torch.randn(1, 3, *SIZE, device=device)
+        ways: dict[str, tuple[bn.Posterior, Callable[[Tensor], Tensor]]] = {"eager": (posterior, network)}
+        if device == "cuda":
+            fast, fixed = posterior.compile(), torch.compile(network, mode="reduce-overhead", dynamic=False)
+            ways |= {"compiled": (fast, fixed), "compiled, in eager passes": (fast, network)}
+        for way, (own, plain) in ways.items():
+            run = partial(own.predict, x, bn.MonteCarlo(16), keep="summary")
+            took, passes = ratio(run, partial(plain, x), device, repeats)
+            rows.append({"network": name, "way": way, "draws": 16, "seconds": took, "passes": passes})
+            print(f"{name:7s} {way:25s} 16 draws {took:7.3f} s, {passes:5.2f} passes", flush=True)
+    return rows
+
+
+def fits() -> list[dict]:
+    """Measure fits on images of full size, with a quarter of the network's width."""
+    rows = []
+    network, images = SegNet(CLASSES, width=16).eval(), torch.randn(64, 3, *SIZE)
+    for label, method in {
+        "MCBN, 16 batches": bn.MCBN(4, states=16),
+        "GaussianBN, 16 batches": bn.GaussianBN(4),
+    }.items():
+        row = {"network": "SegNet(width=16)", "method": label} | fitting.measure(method, network, images, 1)
+        print(f"{label:22s} {row['passes_seconds']:6.1f} s of passes, fit {row['ratio']:.2f} of them", flush=True)
+        rows.append(row)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--repeats", type=int, default=2, help="of times on a CPU")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    command = " ".join(["python -m benchmarks.segmentation", *sys.argv[1:]])
+    result: dict[str, Any] = {"machine": machine(options.device) | {"command": command}}
+    result["speed"] = speed(options.device, options.repeats if options.device == "cpu" else 20)
+    if options.device == "cpu":
+        result |= {"fits": fits(), "memory": memory()}
+    out = options.out or Path(f"results/segmentation_{options.device}.json")
+    out.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
