@@ -127,6 +127,9 @@ def scores(said: Pixels, frames: Frames) -> dict[str, Any]:
         "ece by predicted class": _by_class(said, y, seen),
         "doubts": {name: _of_doubt(said.doubt(name), said.label, wrong, frames, seen) for name in DOUBTS},
         "error by distance": _by_distance((said.label != y).double(), frames, seen),
+        "pixels by distance": dict(
+            zip(BINS, _places(frames, seen).bincount(minlength=len(BINS)).tolist(), strict=True)
+        ),
     }
 
 
@@ -172,12 +175,16 @@ def _of_frames(doubt: Tensor, label: Tensor, frames: Frames, seen: Tensor) -> li
 
 def _by_distance(values: Tensor, frames: Frames, seen: Tensor) -> dict[str, float | None]:
     """Return means of pixels by their distance from another class."""
-    edges = torch.tensor(DISTANCES[:-1], device=values.device)
-    places = torch.bucketize(frames.distance[seen], edges)
+    places = _places(frames, seen)
     sums = torch.zeros(len(BINS), dtype=torch.float64, device=values.device)
     sums.index_add_(0, places, values[seen])
     counts = torch.bincount(places, minlength=len(BINS))
     return dict(zip(BINS, _plain(sums / counts), strict=True))
+
+
+def _places(frames: Frames, seen: Tensor) -> Tensor:
+    """Return the number of each labelled pixel's bin of distance."""
+    return torch.bucketize(frames.distance[seen], torch.tensor(DISTANCES[:-1], device=seen.device))
 
 
 def _calibration(confidence: Tensor, right: Tensor) -> dict[str, list[float | None]]:

@@ -98,15 +98,18 @@ def _reasonable(scores: dict[str, Any]) -> Claim:
 
 
 def _at_boundaries(scores: dict[str, Any]) -> Claim:
-    by_distance = scores["doubts"][EPISTEMIC].get("by distance", {})
-    near, far = (_mean([by_distance.get(name) for name in names]) for names in (NEAR, FAR))
+    by_distance, pixels = scores["doubts"][EPISTEMIC]["by distance"], scores["pixels by distance"]
+    near, far = (
+        sum((by_distance[name] or 0) * pixels[name] for name in names) / max(1, sum(pixels[name] for name in names))
+        for names in (NEAR, FAR)
+    )
     verdict = HOLDS if near > TWICE * far else PARTLY if near > far else DOES_NOT
     seen = f"{near:.4f} nats at most 2 pixels from another class, {far:.4f} more than 8 away"
     return Claim("doubt is high at the boundaries of objects", seen, verdict)
 
 
 def _grows(scores: dict[str, Any]) -> Claim:
-    tenths = scores["doubts"][EPISTEMIC].get("error of deciles", [0.0])
+    tenths = scores["doubts"][EPISTEMIC]["error of deciles"]
     steps = sum(after > before for before, after in pairwise(tenths))
     verdict = HOLDS if steps >= UP else PARTLY if steps >= PARTLY_UP else DOES_NOT
     seen = f"{steps} of 9 steps up, from {tenths[0]:.3f} to {tenths[-1]:.3f}"
@@ -142,11 +145,6 @@ def _told(mean: float, error: float) -> str:
 def _frames(scores: dict[str, Any], doubt: str) -> list[float | None]:
     frames: list[float | None] = scores["doubts"][doubt].get("auroc of frames", [CHANCE] * len(scores["nll of frames"]))
     return frames
-
-
-def _mean(values: list[float | None]) -> float:
-    there = [value for value in values if value is not None]
-    return sum(there) / len(there) if there else 0.0
 
 
 def _with_error(mean: float, error: float, sign: str = "") -> str:

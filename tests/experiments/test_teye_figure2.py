@@ -66,6 +66,7 @@ def test_scores_of_pixels_by_hand(monkeypatch):
     assert found["accuracy"] == pytest.approx(1 - 8 / 31)
     assert found["doubts"]["entropy"]["auroc"] == 1.0
     assert found["doubts"]["entropy"]["auroc of frames"] == [1.0, 1.0]
+    assert found["pixels by distance"][BINS[0]] == 16
     assert found["error by distance"][BINS[0]] == pytest.approx(4 / 16)
     assert found["error by distance"][BINS[1]] == pytest.approx(4 / 15)
     assert found["doubts"]["entropy"]["error of kept"][-1] == pytest.approx(8 / 31)
@@ -90,7 +91,11 @@ def made_up(auroc, near=0.1, far=0.01, tenths=None, nll=1.0):
         "by distance": {name: near if name in verdicts.NEAR else far for name in BINS},
         "error of deciles": tenths or [number / 10 for number in range(10)],
     }
-    return {"doubts": {"mutual information": doubt, "entropy": doubt}, "nll of frames": [nll, nll + 0.1]}
+    return {
+        "doubts": {"mutual information": doubt, "entropy": doubt},
+        "nll of frames": [nll, nll + 0.1],
+        "pixels by distance": dict.fromkeys(BINS, 10),
+    }
 
 
 @pytest.mark.parametrize(
