@@ -192,6 +192,20 @@ def mcbn(size: int, center: Any = "running", last: int | None = None, at: float 
     return fit
 
 
+def calibrated_mcbn(size: int, last: int) -> Method:
+    """Return how to fit MCBN with M = `size` of the `last` few layers, and let `calibrate` choose as it does."""
+
+    def fit(task: Task, options: Options) -> Fitted:
+        engine = bn.MonteCarlo(options.draws)
+        posterior = bn.MCBN(size, states=max(64, engine.samples)).fit(task.model, task.train, bn.Categorical())
+        posterior = bn.calibrate(posterior.at_layers(last), *task.validation)
+        noted = f"M' = {posterior.batch_size:.3g}, {posterior.likelihood}"
+        # What it predicts, as one draw: its temperature may differ from row to row.
+        return Fitted(lambda x: (posterior.predict(x, engine).probs.log()[None], torch.zeros(())), 1.0, noted)
+
+    return fit
+
+
 COMMON: dict[str, Method] = {
     "torch-uncertainty MCBatchNorm, M = 32": torch_uncertainty,
     "laplace-torch, last layer, Kronecker": laplace("kron"),
@@ -208,6 +222,7 @@ METHODS: dict[str, dict[str, Method]] = {
         "bayesnorm centred, last layer, M' = 1, 2 T": mcbn(32, last=1, at=1, draws=2),
         "bayesnorm last block, calibrated (val)": mcbn(32, last=2, calibrate=(1000, 32)),
         "bayesnorm all layers, calibrated (200 val)": mcbn(32, calibrate=(200, 16)),
+        "bayesnorm last 3 layers, calibrate's default (val)": calibrated_mcbn(32, last=3),
     },
     "boston": {"point network": point, "point network with noise (val)": tempered}
     | COMMON
