@@ -6,7 +6,6 @@ No draws are kept: memory holds five numbers per pixel, however many draws and c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -205,16 +204,8 @@ def _plain(values: Tensor) -> list[float | None]:
     return [None if math.isnan(value) else value for value in values.tolist()]
 
 
-Difference = tuple[float, float]
-"""A mean difference over frames, and its standard error."""
-
-
-def paired(one: list[float | None], other: list[float | None] | float) -> Difference:
+def paired(one: list[float | None], other: list[float | None] | float) -> tuple[float, float]:
     """Return the mean over frames of one thing less the other, or less a number, and its standard error."""
     others = [other] * len(one) if isinstance(other, int | float) else other
     apart = torch.tensor([a - b for a, b in zip(one, others, strict=True) if a is not None and b is not None])
     return float(apart.double().mean()), float(apart.double().std() / len(apart) ** 0.5)
-
-
-Lazy = Callable[[], Posterior]
-"""Makes a posterior when it is needed."""

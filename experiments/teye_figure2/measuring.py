@@ -19,13 +19,17 @@ from ..evidence import show_progress
 from ..image_networks.training import train_together, trained_network
 from ..options import Size
 from ..pieces import measured_once
-from ..segmentation.pixels import Frames, Lazy, ask, scores
+from ..segmentation.pixels import Frames, ask, scores
 from ..segmentation.plans import SegmentationPlan
 
 SOFTMAX, TEMPERATURE, DROPOUT, ENSEMBLE = "softmax", "softmax, temperature", "MC dropout", "ensemble"
 CENTRED_TEMPERATURE = "MCBN about running statistics, temperature"
 STOCHASTIC, GAUSSIAN = "StochasticBN", "GaussianBN, correlated"
 FIRST = "first 2 layers"
+
+
+Lazy = Callable[[], Posterior]
+"""Makes a posterior when it is needed."""
 
 
 def published(layers: str, size: int) -> str:
@@ -190,6 +194,6 @@ def measure(setup: Setup, kept: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _scored(setup: Setup, make: Callable[[], Posterior]) -> dict[str, Any]:
+def _scored(setup: Setup, make: Lazy) -> dict[str, Any]:
     with torch.no_grad():
         return scores(ask(make(), setup.frames, setup.preset.draws), setup.frames)
