@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
-from every_method import TOLERANCE, each_method, fits_coordinates, numbers
+from every_method import TOLERANCE, each_method, each_network, fits_coordinates, numbers
 
 import bayesnorm as bn
 from bayesnorm.predictive import ClassificationSummary, RegressionSummary
 
-DRAWING = [bn.MonteCarlo(samples=7, chunk=3), bn.MonteCarlo(samples=5, block_bytes=1)]
-ENGINES = [*DRAWING, bn.SigmaPoints(rank=3), bn.Delta()]
+DRAWING = [bn.MonteCarlo(samples=4, chunk=3), bn.MonteCarlo(samples=3, block_bytes=1)]
+ENGINES = [*DRAWING, bn.SigmaPoints(rank=2), bn.Delta()]
 
 
+@each_network
 @each_method
 def test_a_summary_says_what_the_draws_say(method, task, fitted):
     posterior = fitted(method, task, torch.float64)

@@ -77,11 +77,11 @@ def _pieces(length: int, size: int, shared: int) -> list[tuple[int, int, int, in
 
 def _cropped(found: Predictive, size: tuple[int, int], rows: tuple[int, int], columns: tuple[int, int]) -> Predictive:
     """Return some rows and columns of a tile's pixels, as memory of its own."""
-    whole = next(iter(found.values())) if isinstance(found, MultiTaskPredictive) else found
-    pixels = tuple(whole.mean.shape[-2:])
-    if whole.mean.dim() < 3 or pixels != size:
+    one: Any = next(iter(found.values())) if isinstance(found, MultiTaskPredictive) else found
+    shape = tuple(one.parts[0].shape[1:])
+    if shape[-2:] != size:
         raise InputError(
-            f"tile: gives predictions of shape {tuple(whole.mean.shape[1:])} for {size[0]} x {size[1]} pixels; a "
-            "network that predicts every pixel of its input would work."
+            f"tile: gives predictions of shape {shape} for {size[0]} x {size[1]} pixels; a network that predicts every "
+            "pixel of its input would work."
         )
     return with_each_part(lambda part: part[..., slice(*rows), slice(*columns)].clone(), found)

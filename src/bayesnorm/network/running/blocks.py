@@ -78,7 +78,7 @@ class Blocks:
                         raise
                     failure = error
                 else:
-                    take(slice(start, stop), found.to(dtype))
+                    take(slice(start, stop), found.detach().to(dtype))
                     start = stop
         finally:
             self.prefix.forget()

@@ -184,7 +184,7 @@ class Executable:
                 self._run(self._fitting(states), x, take, vectorize, chunk, block_bytes)
                 return
             for rows in self._row_blocks({}, x, block_bytes or default_block_bytes(x.device)):
-                take(rows, slice(0, 1), call_network(self._reference, x[rows], "x")[None])
+                take(rows, slice(0, 1), call_network(self._reference, x[rows], "x").detach()[None])
 
     def derivable(self, state: State, x: Tensor) -> Tensor:
         """Return outputs under one state, with derivatives by it: (batch, *out).
