@@ -32,6 +32,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = (
     "README.md",
     "docs/choosing.md",
+    "docs/compression.md",
     "docs/gotchas.md",
     "docs/how_it_works.md",
     "docs/noise.md",

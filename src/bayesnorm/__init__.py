@@ -1,5 +1,6 @@
 """bayesnorm: the batch-normalised network you already trained, made Bayesian."""
 
+from .compression import compress as compress
 from .engines import Delta as Delta, Engine as Engine, MonteCarlo as MonteCarlo, SigmaPoints as SigmaPoints
 from .errors import BayesNormError as BayesNormError, BayesNormWarning as BayesNormWarning
 from .likelihoods import (

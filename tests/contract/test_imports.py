@@ -24,6 +24,7 @@ ROOMS = [
     "theory",
     "selection",
     "shift",
+    "compression",
     "stacked",
     "active",
     "data",
@@ -56,7 +57,7 @@ EXTERNAL = {
     "schema": {"torch"},
     **{
         room: {"torch", "numpy", "scipy", "safetensors"}
-        for room in ("files", *CORE[1:], "theory", "selection", "shift")
+        for room in ("files", *CORE[1:], "theory", "selection", "shift", "compression")
     },
     "training": {"torch", "numpy", "safetensors", "rich"},
 }

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 import bayesnorm as bn
 from bayesnorm import active, tabular
+from bayesnorm.compression import load_compressed
 from bayesnorm.posterior import BatchNormPosterior, combine, point
 from bayesnorm.shift import DriftMonitor
 from bayesnorm.training import train
@@ -139,6 +140,14 @@ def _use_monitor(path: Path) -> list[Tensor]:
     return [torch.tensor(monitor.update(rows()[0] + 1).evidence)]
 
 
+def _write_compressed(path: Path) -> None:
+    bn.compress(bn.GroupNormalJeffreys(epochs=1).fit(network(), rows(), bn.Gaussian())).save(path)
+
+
+def _use_compressed(path: Path) -> list[Tensor]:
+    return [load_compressed(path, network())(rows()[0]).detach()]
+
+
 def _learner(path: Path, asked: Callable[[Tensor], Tensor]) -> active.ActiveLearner:
     x, _ = rows()
     return active.ActiveLearner(
@@ -192,6 +201,7 @@ def kinds() -> dict[str, FileKind]:
         )
     found["table classes"] = FileKind(lambda path: _write_estimator(path, "mcbn", classes=True), _use_estimator)
     found["monitor"] = FileKind(_write_monitor, _use_monitor)
+    found["compressed"] = FileKind(_write_compressed, _use_compressed)
     found["labels"] = FileKind(_write_labels, _use_labels)
     found["checkpoint"] = FileKind(lambda path: _train(path, 1) and None, lambda path: _train(path, 2))
     return found

@@ -4,7 +4,7 @@ This file is its door: other rooms import from here and not from the files insid
 
 - `collecting/` takes statistics of training batches: which rows, which layers, which moments.
 - `running/` runs one network under many states at once.
-- `editing/` makes networks of one's own from a user's: with dropout, a noise head, random weights.
+- `editing/` makes networks of one's own from a user's: with dropout, a noise head, random weights, fewer units.
 """
 
 from .collecting.batches import (
@@ -38,9 +38,18 @@ from .copying import (
     tensors_of as tensors_of,
     unwrap as unwrap,
 )
+from .counting import multiply_adds as multiply_adds
 from .dropout_layers import RateChoice as RateChoice, dropout_rates as dropout_rates
 from .editing.inserting import add_dropout as add_dropout
 from .editing.noise_head import joined_outputs as joined_outputs, with_noise_head as with_noise_head
+from .editing.removing import (
+    Removal as Removal,
+    masked as masked,
+    removed as removed,
+    resized as resized,
+)
+from .editing.statistics import renewed_statistics as renewed_statistics
+from .editing.units import Units as Units, trace_units as trace_units
 from .editing.variational import (
     Estimator as Estimator,
     NoisyNetwork as NoisyNetwork,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +36,8 @@ class GroupWeights(WeightDistribution):
     """
 
     multiplies_noise = True
+    threshold: ClassVar[float]
+    """Groups whose `log_noise` is above it are taken for noise where nothing else tells."""
 
     def kl(self, prior: WeightPrior, draws: int | None = None) -> Tensor:
         return self.kl_scales() + prior.kl(self.mean, self.std)
@@ -63,6 +65,7 @@ class NormalJeffreysWeights(GroupWeights):
     """Group normal-Jeffreys: z ~ N(mu_z, s_z^2); `z_log_std` is held in `LOG_UNIT`s."""
 
     kind = "normal-jeffreys"
+    threshold = 0.0
     schema = record(kind=text, axis=whole())
 
     def __init__(self, mean: nn.Parameter, std: Tensor, axis: int = 0, center: Tensor | None = None) -> None:
@@ -112,6 +115,7 @@ class HorseshoeWeights(GroupWeights):
     s_b: Tensor
 
     kind = "horseshoe"
+    threshold = 1.0
     schema = record(kind=text, axis=whole(), global_scale=number(above=0))
 
     def __init__(

@@ -1,0 +1,193 @@
+"""Remove the units that a posterior calls noise, and round the weights that stay to what it knows of them.
+
+Scores are those of the group distributions: ln alpha for normal-Jeffreys, minus the logarithm of z's mode for the
+horseshoe. Groups above a threshold go. The right threshold differs between layers, and the authors read it off
+histograms. Given rows with targets, it is found here, layer by layer from the largest: as many of the noisiest groups
+go as the loss of the mean network allows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..arguments import require_number
+from ..errors import BayesNormError
+from ..network import (
+    Executable,
+    Removal,
+    Units,
+    masked,
+    own_copy,
+    removed,
+    renewed_statistics,
+    tensors_of,
+    trace_units,
+)
+from ..posterior import GroupWeights, VariationalPosterior
+from .compressed import Compressed
+from .measuring import losses
+from .packing import Precision
+
+# Steps between neighbouring values, as shares of the weights' standard deviations, which are tried in this order.
+SHARES = (1.0, 0.5, 0.25, 0.125)
+
+
+@torch.inference_mode(False)
+@torch.no_grad()
+def compress(
+    posterior: VariationalPosterior,
+    x: Any = None,
+    y: Any = None,
+    *,
+    threshold: float | None = None,
+    tolerance: float = 0.01,
+) -> Compressed:
+    """Return a smaller plain network: that of the posterior's means, without the units that it calls noise.
+
+    Args:
+        posterior: The posterior of `GroupNormalJeffreys` or `GroupHorseshoe`; it and its network are left as they are.
+        x: Rows like those of training. On them statistics of batch norm are estimated anew, and with `y` thresholds
+            and bits are chosen: some thousands are better than some hundreds.
+        y: Their targets.
+        threshold: Groups with a `log_noise()` above it are removed; None chooses by x and y, or without them takes the
+            kind's own, 0 for normal-Jeffreys (as much noise as signal) and 1 for the horseshoe.
+        tolerance: By how much the mean loss per row may rise by pruning, and again by rounding, where they are chosen.
+    """
+    groups = _groups(posterior)
+    if threshold is not None:
+        threshold = require_number("threshold", threshold)
+    tolerance = require_number("tolerance", tolerance, least=0)
+    if y is not None and x is None:
+        raise BayesNormError("x: None was given with y; the rows that these targets belong to would work.")
+    units, (means, variances) = trace_units(posterior.model), _moments(posterior)
+    network = _network_of(posterior, means)
+    noise = {layer: own.log_noise() for layer, own in groups.items() if layer in units.read}
+    if not noise:
+        raise BayesNormError("posterior: none of its groups belongs to a layer that can be pruned.")
+    rows = None if x is None else posterior.executable.input(x)
+    score = _Score(posterior, rows, y) if y is not None else None
+    if threshold is None and score is not None:
+        removal = _chosen(groups, network, units, noise, score, tolerance)
+    else:
+        limits = {layer: groups[layer].threshold if threshold is None else threshold for layer in noise}
+        removal = _removal(groups, {layer: own > limits[layer] for layer, own in noise.items()})
+    small = removed(network, units, removal)
+    spread = removed(_network_of(posterior, variances), units, removal)
+    small, precisions = _rounded(small, spread, list(posterior.weights), score, tolerance)
+    if rows is not None:
+        small = renewed_statistics(small, rows)
+    kept = _kept(units, removal)
+    return Compressed(small, network, precisions, kept, posterior.likelihood, posterior.executable.output)
+
+
+@dataclass(frozen=True)
+class _Score:
+    """The mean loss of networks on some rows, their batch statistics estimated on these."""
+
+    posterior: VariationalPosterior
+    x: Any
+    y: Any
+
+    def __call__(self, network: nn.Module) -> float:
+        runner = Executable(renewed_statistics(network, self.x), self.posterior.executable.output)
+        return losses(runner, self.posterior.likelihood, self.x, self.y)[0]
+
+
+def _groups(posterior: Any) -> dict[str, GroupWeights]:
+    """Return group distributions by layer; refuse a posterior without."""
+    weights = posterior.weights if isinstance(posterior, VariationalPosterior) else {}
+    found = {name.rpartition(".")[0]: own for name, own in weights.items() if isinstance(own, GroupWeights)}
+    if not found:
+        raise BayesNormError(
+            f"posterior: {getattr(posterior, 'method', type(posterior).__name__)} says nothing of whole units; one of "
+            "GroupNormalJeffreys or GroupHorseshoe would work."
+        )
+    return found
+
+
+def _moments(posterior: VariationalPosterior) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Means and variances of all weights, by name."""
+    means, variances = {}, {}
+    for name, own in posterior.weights.items():
+        found = own.moments() if isinstance(own, GroupWeights) else (own.mean, own.std.square())
+        means[name], variances[name] = found
+    return means, variances
+
+
+def _network_of(posterior: VariationalPosterior, weights: dict[str, Tensor]) -> nn.Module:
+    """Return a network of the posterior's points, with these weights."""
+    made = own_copy(posterior.model)
+    tensors = tensors_of(made)
+    for name, value in {**posterior.points, **weights}.items():
+        tensors[name].copy_(value)
+    return made
+
+
+def _removal(groups: dict[str, GroupWeights], gone: dict[str, Tensor]) -> Removal:
+    """Return the removal of groups, whose flags stand by layer."""
+    silent = {layer: flags for layer, flags in gone.items() if groups[layer].axis == 0}
+    return Removal(silent, {layer: flags for layer, flags in gone.items() if groups[layer].axis == 1})
+
+
+def _chosen(
+    groups: dict[str, GroupWeights],
+    network: nn.Module,
+    units: Units,
+    noise: dict[str, Tensor],
+    score: _Score,
+    tolerance: float,
+) -> Removal:
+    """Return the removal of as many groups as the loss allows, the largest layer first.
+
+    Every layer may spend an equal share of the tolerance, and what those before it left.
+    """
+    gone = {layer: torch.zeros_like(own, dtype=torch.bool) for layer, own in noise.items()}
+    limit = score(network)
+    for layer in sorted(noise, key=lambda name: -groups[name].mean.numel()):
+        limit += tolerance / len(noise)
+        order = noise[layer].argsort(descending=True)
+        low, high = 0, len(order) - 1  # how many go: `low` works, and one group stays
+        while low < high:
+            middle = (low + high + 1) // 2
+            flags = torch.zeros_like(gone[layer])
+            flags[order[:middle]] = True
+            works = score(masked(network, units, _removal(groups, gone | {layer: flags}))) <= limit
+            low, high = (middle, high) if works else (low, middle - 1)
+        gone[layer][order[:low]] = True
+    return _removal(groups, gone)
+
+
+def _rounded(
+    network: nn.Module, spread: nn.Module, names: list[str], score: _Score | None, tolerance: float
+) -> tuple[nn.Module, dict[str, Precision]]:
+    """Return a copy with rounded weights, and their precisions: the coarsest that the loss allows.
+
+    Args:
+        network: The network.
+        spread: A network like it, whose weights are variances.
+        names: The weights to round.
+        score: The loss to look at; None takes the finest of `SHARES` but one.
+        tolerance: By how much the loss may rise.
+    """
+    limit = score(network) + tolerance if score else 0.0
+    for share in SHARES if score else SHARES[-2:-1]:
+        made, precisions = own_copy(network), {}
+        for name in names:
+            value = made.get_parameter(name)
+            precisions[name] = Precision.given(value, spread.get_parameter(name), share)
+            value.copy_(precisions[name].rounded(value))
+        if score is None or score(made) <= limit:
+            break
+    return made, precisions
+
+
+def _kept(units: Units, removal: Removal) -> dict[str, int]:
+    """Count, by reason, units that all who write them leave silent and that are kept nevertheless."""
+    wanted = removal.units(replace(units, kept={}, moved=set())) - removal.units(units)
+    moved = "an activation makes something else of zero"
+    return dict(Counter(units.kept.get(unit, moved) for unit in wanted))

@@ -1,0 +1,143 @@
+"""A compressed network, what was done to it, and its file."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .. import files
+from ..errors import NetworkError
+from ..likelihoods import Likelihood
+from ..network import resized, tensors_of, unwrap
+from ..schema import FLOATS, Array, listed, mapping, number, optional, record, refuse, require_tensors, whole
+from .measuring import Measured, measured
+from .packing import MOST_BITS, Precision
+from .report import CompressionReport, LayerReport
+
+FORMAT = "bayesnorm-compressed"
+
+_FILE = record(
+    tensors=mapping(
+        record(
+            shape=listed(whole(1)),
+            precision=optional(record(bits=whole(1, 64), step=number(above=0), lowest=whole(-(2**53), 2**53))),
+        ),
+        1,
+    )
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Compressed:
+    """A smaller network, with weights at the precision that their posterior gave them.
+
+    Args:
+        network: The network: an ordinary module in evaluation mode.
+        before: The network of the posterior's means, from which units were removed.
+        precisions: How many bits which tensors need; the others are written as they are.
+        kept: Reasons why units were kept that the posterior calls noise, and how many there are.
+        likelihood: Turns outputs into distributions of targets.
+        output: Which entry of its outputs is used.
+    """
+
+    network: nn.Module = dataclasses.field(repr=False)
+    before: nn.Module = dataclasses.field(repr=False)
+    precisions: dict[str, Precision] = dataclasses.field(repr=False)
+    kept: dict[str, int]
+    likelihood: Likelihood
+    output: str | int | None = None
+
+    def report(self, x: Any = None, y: Any = None, *, batch_size: int = 64) -> CompressionReport:
+        """Return sizes and bits; with rows, also multiply-adds, error and time before and after.
+
+        Args:
+            x: Rows that were used neither in training nor in compressing.
+            y: Their targets.
+            batch_size: Rows of the predictions whose time is taken.
+        """
+        before, after = tensors_of(self.before), tensors_of(self.network)
+        layers = [
+            LayerReport(name, tuple(before[name].shape), tuple(value.shape), self._bits(name, value))
+            for name, value in after.items()
+            if name in before and value.dim()
+        ]
+        found: list[Measured | None] = [None, None]
+        if x is not None:
+            networks = (self.before, self.network)
+            found = list(measured(networks, self.likelihood, self.output, x, y, batch_size))
+        payload = [sum(value.nbytes for value in before.values()), sum(self._size(n, v) for n, v in after.items())]
+        return CompressionReport(layers, payload[0], payload[1], dict(self.kept), found[0], found[1])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the network's tensors, packed; `load_compressed` reads them."""
+        tensors, described = {}, {}
+        for name, value in tensors_of(self.network).items():
+            own = self._precision(name, value)
+            described[name] = {"shape": list(value.shape), "precision": own and dataclasses.asdict(own)}
+            tensors[name] = own.packed(value) if own else value
+        files.write(files.as_path(path), tensors, {"tensors": described}, FORMAT)
+
+    def _precision(self, name: str, value: Tensor) -> Precision | None:
+        if not value.is_floating_point() and value.dim():
+            return Precision.of_whole(value)
+        return self.precisions.get(name)
+
+    def _bits(self, name: str, value: Tensor) -> int:
+        own = self._precision(name, value)
+        return own.bits if own else 8 * value.element_size()
+
+    def _size(self, name: str, value: Tensor) -> int:
+        own = self._precision(name, value)
+        return own.size(tuple(value.shape)) if own else value.nbytes
+
+
+def load_compressed(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
+    """Return the compressed network that a file describes, in evaluation mode.
+
+    Args:
+        path: The file that `Compressed.save` wrote.
+        model: A network of the architecture that was compressed; only its structure, device and dtype count.
+    """
+    tensors, config = files.read(files.as_path(path), FORMAT)
+    _FILE(config, "compressed")
+    model = unwrap(model)
+    own, described = tensors_of(model), config["tensors"]
+    expected: dict[str, Array] = {}
+    for name, told in described.items():
+        shape, precision = tuple(told["shape"]), told["precision"]
+        linear = own.get(_weight_of(name)) if name.endswith(".columns") else None
+        old = own.get(name, linear)
+        whole_shape = () if old is None else tuple(old.shape[1:] if linear is not None else old.shape)
+        small = len(shape) == len(whole_shape) and all(n <= size for n, size in zip(shape, whole_shape, strict=True))
+        if old is None or not small:
+            refuse(name[:60], shape, "a tensor of the network, or a part of one")
+        if precision is None:
+            expected[name] = Array(shape, FLOATS if old.is_floating_point() else [old.dtype])
+        elif precision["bits"] > (MOST_BITS if name not in own or own[name].is_floating_point() else 64):
+            refuse(name[:60], precision["bits"], f"at most {MOST_BITS} bits")
+        else:
+            expected[name] = Array((-(-precision["bits"] * math.prod(shape) // 8),), [torch.uint8])
+    require_tensors(tensors, expected)
+    missing = set(own) - set(described)
+    if missing:
+        raise NetworkError(f"model: the file has no {min(missing)!r}; the architecture that was compressed would work.")
+    device, values = next(iter(own.values())).device, {}
+    for name, told in described.items():
+        value = tensors[name]
+        if told["precision"] is not None:
+            value = Precision(**told["precision"]).unpacked(value, tuple(told["shape"]))
+        values[name] = value.to(device, own[name].dtype if name in own else torch.int64)
+        if name not in own and (values[name].min() < 0 or values[name].max() >= own[_weight_of(name)].shape[1]):
+            refuse(name[:60], "other numbers", "columns of the layer")
+    return resized(model, values)
+
+
+def _weight_of(columns: str) -> str:
+    """Return the name of the weight whose columns are chosen."""
+    return columns.removesuffix("columns") + "weight"

@@ -1,0 +1,209 @@
+"""Remove units from a copy of a network: rows, channels and columns are cut out, so that it is smaller and plain.
+
+There is evidence of two kinds. A layer's output channels are *silent* where nothing but noise writes them, and it is
+*deaf* to input columns that it does not need. `masked` sets both to zero in a network of the old size; `removed` cuts
+out what then has no effect, and its outputs are those of the masked network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
+
+from ..copying import own_copy
+from .units import Units
+
+
+class SelectedLinear(nn.Linear):
+    """A linear layer that listens to some of its inputs only.
+
+    Args:
+        columns: Which of the inputs, in the order of the weight's columns.
+        out_features: Number of outputs.
+        bias: Whether there is one.
+    """
+
+    columns: Tensor
+
+    def __init__(self, columns: Tensor, out_features: int, bias: bool = True) -> None:
+        super().__init__(len(columns), out_features, bias, device="meta")
+        self.register_buffer("columns", columns)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.linear(input.index_select(-1, self.columns), self.weight, self.bias)
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What is to be removed.
+
+    Args:
+        silent: Layers to a flag for every output channel, True where it is to be silent.
+        deaf: Layers to a flag for every input column, True where the layer is to be deaf to it.
+    """
+
+    silent: dict[str, Tensor] = field(default_factory=dict)
+    deaf: dict[str, Tensor] = field(default_factory=dict)
+
+    def units(self, units: Units) -> set[int]:
+        """Return the units that can go: those that all who write them leave silent, or all who read them do not hear.
+
+        Every layer keeps one unit at least.
+        """
+        writers: dict[int, list[bool]] = {}
+        readers: dict[int, list[bool]] = {}
+        for layer, own in units.written.items():
+            flags = self.silent[layer].tolist() if layer in self.silent else [False] * len(own)
+            for unit, flag in zip(own, flags, strict=True):
+                writers.setdefault(unit, []).append(flag)
+        for layer, heard in units.read.items():
+            flags = self.deaf[layer].tolist() if layer in self.deaf else [False] * len(heard)
+            for read, flag in zip(heard, flags, strict=True):
+                if read is not None:
+                    readers.setdefault(read, []).append(flag)
+        unheard = {unit for unit, flags in readers.items() if all(flags)}
+        unspoken = {unit for unit, flags in writers.items() if all(flags)} - units.moved
+        gone = (unheard | unspoken) - set(units.kept)
+        for own in units.written.values():
+            if gone.issuperset(own):
+                gone.discard(own[0])
+        return gone
+
+
+@torch.no_grad()
+def masked(network: nn.Module, units: Units, removal: Removal) -> nn.Module:
+    """Return a copy of the network, of the same size, with what is to be removed set to zero."""
+    made, gone = own_copy(network), removal.units(units)
+    modules = dict(made.named_modules())
+    for layer, flags in removal.deaf.items():
+        modules[layer].weight[:, flags] = 0
+    for layer, flags in removal.silent.items():
+        modules[layer].weight[flags] = 0
+    # A silent unit says nothing at all: neither its bias nor what batch norm shifts it to.
+    for layer, flags in removal.silent.items():
+        own = torch.tensor([unit in gone for unit in units.written[layer]], device=flags.device)
+        _silence(modules[layer], own & flags)
+    silenced = _silenced(units, removal) & gone
+    for layer, carried in units.carried.items():
+        _silence(modules[layer], torch.tensor([unit in silenced for unit in carried]))
+    return made
+
+
+def removed(network: nn.Module, units: Units, removal: Removal) -> nn.Module:
+    """Return a smaller network whose outputs are those of the masked one."""
+    made, gone = masked(network, units, removal), removal.units(units)
+    for layer, read in units.read.items():
+        deaf = removal.deaf.get(layer)
+        heard = [unit not in gone for unit in read]
+        wanted = heard if deaf is None else [h and not d for h, d in zip(heard, deaf.tolist(), strict=True)]
+        if not any(wanted):  # a layer needs an input, whose weights are zero
+            wanted[heard.index(True)] = True
+        written = torch.tensor([unit not in gone for unit in units.written[layer]])
+        _cut(made, layer, written, torch.tensor(heard), torch.tensor(wanted))
+    for layer, carried in units.carried.items():
+        _cut_carrier(made.get_submodule(layer), torch.tensor([unit not in gone for unit in carried]))
+    return made
+
+
+def _silenced(units: Units, removal: Removal) -> set[int]:
+    """Units that a layer leaves silent."""
+    return {
+        unit
+        for layer, flags in removal.silent.items()
+        for unit, flag in zip(units.written[layer], flags.tolist(), strict=True)
+        if flag
+    }
+
+
+def _silence(module: nn.Module, flags: Tensor) -> None:
+    for key in ("weight", "bias"):
+        parameter = module._parameters.get(key)
+        if parameter is not None:
+            parameter[flags.to(parameter.device)] = 0
+    if isinstance(module, _BatchNorm) and module.weight is None and module.running_mean is not None:
+        module.running_mean[flags.to(module.running_mean.device)] = 0
+
+
+@torch.no_grad()
+def _cut(network: nn.Module, layer: str, outputs: Tensor, heard: Tensor, wanted: Tensor) -> None:
+    """Cut a linear or convolutional layer down.
+
+    Args:
+        network: The network, which is changed.
+        layer: The layer's name.
+        outputs: Which outputs stay.
+        heard: Which inputs arrive.
+        wanted: Which of them the layer listens to.
+    """
+    module = network.get_submodule(layer)
+    assert isinstance(module, nn.Linear | _ConvNd)
+    columns = heard
+    if isinstance(module, nn.Linear) and not torch.equal(heard, wanted):
+        columns = wanted
+        places = (heard.cumsum(0) - 1)[wanted].to(module.weight.device)
+        small = SelectedLinear(places, int(outputs.sum()), module.bias is not None)
+        small.weight, small.bias = module.weight, module.bias
+        network.set_submodule(layer, small.train(module.training))
+        module = small
+    weight = module.weight
+    rows, columns = outputs.to(weight.device), columns.to(weight.device)
+    module.weight = nn.Parameter(weight[rows][:, columns].contiguous(), requires_grad=weight.requires_grad)
+    if module.bias is not None:
+        module.bias = nn.Parameter(module.bias[rows].clone(), requires_grad=module.bias.requires_grad)
+    _set_sizes(module)
+
+
+@torch.no_grad()
+def _cut_carrier(module: nn.Module, channels: Tensor) -> None:
+    """Cut batch norm or a depthwise convolution down to some channels."""
+    for own in (module._parameters, module._buffers):
+        for key, value in own.items():
+            if value is not None and value.dim():
+                part = value[channels.to(value.device)].clone()
+                own[key] = nn.Parameter(part, value.requires_grad) if isinstance(value, nn.Parameter) else part  # type: ignore[assignment]
+    _set_sizes(module)
+
+
+@torch.no_grad()
+def resized(network: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
+    """Return a copy of a network with other tensors of other sizes in it, in evaluation mode.
+
+    Args:
+        network: The network; never modified.
+        tensors: Its tensors by name; `columns` of a linear layer are those of `SelectedLinear`.
+    """
+    made = own_copy(network)
+    for name in tensors:
+        layer, _, key = name.rpartition(".")
+        old = made.get_submodule(layer)
+        if key == "columns" and isinstance(old, nn.Linear):
+            small = SelectedLinear(tensors[name], old.out_features, old.bias is not None)
+            made.set_submodule(layer, small.eval())
+    for name, value in tensors.items():
+        layer, _, key = name.rpartition(".")
+        module = made.get_submodule(layer)
+        if key in module._parameters:
+            module._parameters[key] = nn.Parameter(value)
+        else:
+            module._buffers[key] = value
+        _set_sizes(module)
+    return made
+
+
+def _set_sizes(module: nn.Module) -> None:
+    """Let a layer say the sizes that its tensors have."""
+    if isinstance(module, _BatchNorm):
+        held = module.weight if module.weight is not None else module.running_mean
+        module.num_features = module.num_features if held is None else len(held)
+    elif isinstance(module, nn.Linear):
+        module.out_features, module.in_features = module.weight.shape
+    elif isinstance(module, _ConvNd):
+        depthwise = module.groups > 1
+        module.out_channels = module.weight.shape[0]
+        module.in_channels = module.out_channels if depthwise else module.weight.shape[1]
+        module.groups = module.out_channels if depthwise else 1

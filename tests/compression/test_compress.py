@@ -1,0 +1,157 @@
+"""`bn.compress`: what is noise goes, predictions stay, files hold what they should, and bad input is told."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import bayesnorm as bn
+from bayesnorm.compression import load_compressed
+from bayesnorm.posterior import HorseshoeWeights, NormalJeffreysWeights
+
+
+def made_posterior(model, likelihood, noisy, *, kind=NormalJeffreysWeights, std=0.01):
+    """Return a posterior about a network's own weights, in which the first of every `noisy` groups are alive."""
+    trained = bn.GroupNormalJeffreys if kind is NormalJeffreysWeights else bn.GroupHorseshoe
+    x = torch.randn(4, *noisy["shape"])
+    y = torch.randint(0, 2, (4,)) if isinstance(likelihood, bn.Categorical) else torch.randn(4, 1)
+    method = trained(epochs=1, start="trained", learning_rate=1e-9, delta=std)
+    posterior = method.fit(model, (x, y), likelihood)
+    for name, own in posterior.weights.items():
+        if hasattr(own, "log_noise"):
+            dead = torch.arange(own.mean.shape[own.axis]) >= noisy.get(name, 10**6)
+            if kind is NormalJeffreysWeights:
+                own.z_mean[dead] = 1e-4
+            else:
+                own.a[0, dead] = -4.0
+    return posterior
+
+
+def image_network():
+    torch.manual_seed(1)
+    features = [nn.Conv2d(1, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 8, 3), nn.ReLU()]
+    return nn.Sequential(*features, nn.Flatten(), nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+
+
+NOISY = {"shape": (1, 8, 8), "0.weight": 4, "4.weight": 3, "7.weight": 2, "9.weight": 5}
+
+
+@pytest.fixture
+def posterior():
+    return made_posterior(image_network(), bn.Categorical(), NOISY)
+
+
+@pytest.mark.parametrize("kind", [NormalJeffreysWeights, HorseshoeWeights])
+def test_noise_goes_and_predictions_stay(kind):
+    model = image_network()
+    before = copy.deepcopy(model.state_dict())
+    compressed = bn.compress(made_posterior(model, bn.Categorical(), NOISY, kind=kind))
+    small = compressed.network
+    shapes = {name: tuple(value.shape) for name, value in small.named_parameters() if name.endswith("weight")}
+    # Filter 2 of the second convolution is alive, but the linear layer after it does not hear it.
+    expected = {"0.weight": (4, 1, 3, 3), "1.weight": (4,), "4.weight": (2, 4, 3, 3), "7.weight": (5, 2)}
+    assert shapes == expected | {"9.weight": (2, 5)}
+    x = torch.randn(50, 1, 8, 8)
+    torch.testing.assert_close(small(x), compressed.before(x), rtol=0.05, atol=0.02)
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    assert bn.MCBN(batch_size=8, states=4).fit(small, x, bn.Categorical()).predict(x).probs.shape == (50, 2)
+
+
+def test_files_hold_the_network_in_few_bytes(posterior, tmp_path):
+    compressed = bn.compress(posterior)
+    compressed.save(tmp_path / "small")
+    loaded = load_compressed(tmp_path / "small", image_network())
+    x = torch.randn(9, 1, 8, 8)
+    assert torch.equal(loaded(x), compressed.network(x))
+    assert repr(loaded) == repr(compressed.network)
+    report = compressed.report()
+    header = int.from_bytes((tmp_path / "small").read_bytes()[:8], "little")
+    assert report.bytes_after == (tmp_path / "small").stat().st_size - header - 8 < report.bytes_before / 4
+
+
+def test_the_report_measures(posterior):
+    x, y = torch.randn(80, 1, 8, 8), torch.randint(0, 2, (80,))
+    compressed = bn.compress(posterior, x)
+    report = compressed.report(x, y)
+    assert report.parameters_after < report.parameters_before / 2
+    assert report.after.multiply_adds < report.before.multiply_adds / 1.5
+    assert report.after.error == pytest.approx((compressed.network(x).argmax(1) != y).double().mean().item())
+    assert report.after.seconds > 0
+    assert "times fewer" in str(report)
+    assert "loss" in str(report)
+
+
+def test_thresholds_are_chosen_by_the_loss():
+    """Inputs differ in their noise only: those that the target depends on stay, however noisy they are called."""
+    torch.manual_seed(0)
+    x = torch.randn(300, 6)
+    model = nn.Sequential(nn.Linear(6, 1))
+    with torch.no_grad():
+        model[0].weight.copy_(torch.tensor([[2.0, -1.0, 0.5, 0.001, 0.0, 0.0005]]))
+    posterior = made_posterior(model, bn.Gaussian(4.0), {"shape": (6,)})
+    posterior.weights["0.weight"].z_log_std.copy_(torch.tensor([-1.0, -0.9, -0.8, -0.7, -0.6, -0.5]))
+    y = model(x).detach()
+    compressed = bn.compress(posterior, x, y, tolerance=0.001)
+    assert compressed.network[0].columns.tolist() == [0, 1, 2]
+    assert compressed.report(x, y).after.error < 0.05
+    assert bn.compress(posterior, x, y, threshold=100.0).network[0].weight.shape == (1, 6)
+
+
+class Gated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.gate, self.head = nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 1), nn.Linear(4, 2)
+
+    def forward(self, x):
+        h = self.first(x)
+        return self.head((h * torch.sigmoid(self.gate(h))).mean((2, 3)))
+
+
+def test_why_noise_was_kept():
+    posterior = made_posterior(Gated(), bn.Categorical(), {"shape": (1, 5, 5), "first.weight": 2})
+    compressed = bn.compress(posterior)
+    (reason,) = compressed.kept
+    assert compressed.kept[reason] == 2
+    assert "mul" in reason
+    assert "kept though noise: 2 units, because mul" in str(compressed.report())
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.second.weight = self.first.weight
+
+    def forward(self, x):
+        return self.second(torch.relu(self.first(x)))[:, :1]
+
+
+def test_what_cannot_be_compressed():
+    x, y = torch.randn(8, 3), torch.randn(8, 1)
+    model = nn.Linear(3, 1)
+    plain = bn.BayesByBackprop(epochs=1).fit(model, (x, y))
+    with pytest.raises(bn.BayesNormError, match=r"posterior: BayesByBackprop says nothing.*would work"):
+        bn.compress(plain)
+    with pytest.raises(bn.BayesNormError, match=r"posterior: PointPosterior"):
+        bn.compress(bn.point(model, bn.Gaussian()))
+    groups = bn.GroupNormalJeffreys(epochs=1)
+    tied = groups.fit(Tied(), (x, y))
+    with pytest.raises(bn.BayesNormError, match="share their weight"):
+        bn.compress(tied)
+    fitted = groups.fit(model, (x, y))
+    with pytest.raises(bn.BayesNormError, match="threshold: nan was given"):
+        bn.compress(fitted, threshold=float("nan"))
+    with pytest.raises(bn.BayesNormError, match="x: None was given with y"):
+        bn.compress(fitted, y=y)
+
+
+def test_a_file_of_another_network_is_refused(posterior, tmp_path):
+    bn.compress(posterior).save(tmp_path / "small")
+    with pytest.raises(bn.BayesNormError, match="a tensor of the network"):
+        load_compressed(tmp_path / "small", nn.Linear(2, 2))
+    posterior.save(tmp_path / "posterior")
+    with pytest.raises(bn.BayesNormError, match="is no bayesnorm-compressed file"):
+        load_compressed(tmp_path / "posterior", image_network())

@@ -1,0 +1,42 @@
+"""Packing: values come back rounded, from the promised number of bytes, and no further off than half a step."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+
+from bayesnorm.compression.packing import Precision
+
+
+@settings(max_examples=30)
+@given(st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=40), st.floats(1e-6, 1e3))
+def test_values_come_back_rounded(numbers, std):
+    values = torch.tensor(numbers)
+    own = Precision.given(values, torch.full_like(values, std**2), 1.0)
+    packed = own.packed(values)
+    assert packed.numel() == own.size(tuple(values.shape))
+    back = own.unpacked(packed, tuple(values.shape))
+    torch.testing.assert_close(back.float(), own.rounded(values), rtol=0, atol=0)
+    assert ((back - values.double()).abs() <= own.step / 2 * (1 + 1e-6)).all()
+
+
+def test_steps_follow_the_surest_weights():
+    values, variances = torch.linspace(-1, 1, 101), torch.full((101,), 1.0)
+    variances[:2] = 1e-4
+    step = Precision.given(values, variances, 0.5).step
+    assert step == pytest.approx(0.5 * (101 / (2e4 + 99)) ** 0.5)
+
+
+def test_whole_numbers_are_kept():
+    columns = torch.tensor([3, 7, 8, 500])
+    own = Precision.of_whole(columns)
+    assert own.bits == 9
+    assert torch.equal(own.unpacked(own.packed(columns), (4,)).long(), columns)
+
+
+def test_zero_weights_take_a_bit():
+    zero = torch.zeros(3, 3)
+    own = Precision.given(zero, zero, 1.0)
+    assert own.bits == 1
+    assert torch.equal(own.unpacked(own.packed(zero), (3, 3)), zero.double())

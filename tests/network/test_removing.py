@@ -1,0 +1,210 @@
+"""Removing units: outputs are exactly those of the masked network, and what cannot go is kept with a reason.
+
+Weights and inputs are small whole numbers, so that sums are exact in any order, and equality is that of bits.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import bayesnorm as bn
+from bayesnorm.network import (
+    Removal,
+    masked,
+    multiply_adds,
+    removed,
+    renewed_statistics,
+    resized,
+    tensors_of,
+    trace_units,
+)
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 5), nn.ReLU(), nn.Linear(5, 3))
+
+
+def lenet():
+    features = [nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 6, 3)]
+    return nn.Sequential(
+        *features, nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(6, 7), nn.ReLU(), nn.Linear(7, 3)
+    )
+
+
+class Residual(nn.Module):
+    """Added, concatenated and carried units, by functions and methods."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(1, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4)
+        self.inner, self.inner_norm = nn.Conv2d(4, 6, 3, padding=1), nn.BatchNorm2d(6)
+        self.outer, self.side = nn.Conv2d(6, 4, 1), nn.Conv2d(4, 5, 1)
+        self.depthwise, self.last = nn.Conv2d(9, 9, 3, padding=1, groups=9), nn.Linear(9 * 4, 8)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x):
+        x = F.relu(self.norm(self.stem(x)))
+        x = x + self.outer(self.inner_norm(self.inner(x)).relu())
+        x = torch.cat([x, self.side(x)], dim=1)
+        x = F.max_pool2d(self.depthwise(x), 4)
+        return self.head(torch.relu(self.last(x.view(x.size(0), -1))))
+
+
+class Pooled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(1, 4, 2), nn.BatchNorm2d(4, affine=False)
+        self.second, self.head = nn.Conv2d(4, 8, 4), nn.Linear(8, 2)
+
+    def forward(self, x):
+        x = self.norm(self.first(x))
+        return self.head(self.second(x).mean((2, 3)))
+
+
+def whole_numbers(network, seed=0):
+    """Return the network in float64, every number a small whole one and batch norm without roots."""
+    generator = torch.Generator().manual_seed(seed)
+    network = network.double().eval()
+    with torch.no_grad():
+        for name, value in tensors_of(network).items():
+            if value.is_floating_point():
+                value.copy_(torch.randint(-3, 4, value.shape, generator=generator))
+            if name.endswith("running_var"):
+                value.fill_(1)
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
+            module.eps = 0.0
+    return network
+
+
+def drawn_removal(units, network, seed, share=0.4):
+    """Flag a share of all outputs of convolutions and inputs of linear layers."""
+    generator = torch.Generator().manual_seed(seed)
+    silent, deaf = {}, {}
+    for layer in units.read:
+        module = network.get_submodule(layer)
+        kind, size = (deaf, module.in_features) if isinstance(module, nn.Linear) else (silent, module.out_channels)
+        kind[layer] = torch.rand(size, generator=generator) < share
+    return Removal(silent, deaf)
+
+
+IMAGES = (5, 1, 8, 8)
+NETWORKS = {"mlp": (mlp, (5, 6)), "lenet": (lenet, IMAGES), "residual": (Residual, IMAGES), "pooled": (Pooled, IMAGES)}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_removed_network_is_exactly_the_masked_one(name, seed):
+    make, shape = NETWORKS[name]
+    network = whole_numbers(make(), seed)
+    before = copy.deepcopy(network.state_dict())
+    units = trace_units(network)
+    removal = drawn_removal(units, network, seed)
+    x = torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(seed)).double()
+    small, zeros = removed(network, units, removal), masked(network, units, removal)
+    assert torch.equal(small(x), zeros(x))
+    assert not torch.equal(small(x), network(x))
+    assert sum(p.numel() for p in small.parameters()) < 0.8 * sum(p.numel() for p in network.parameters())
+    assert multiply_adds(small, x) < multiply_adds(network, x)
+    again = resized(network, dict(tensors_of(small)))
+    assert torch.equal(again(x), small(x))
+    assert repr(again) == repr(small)
+    assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
+
+
+def test_everything_called_noise_leaves_one_unit_of_every_layer():
+    network = whole_numbers(Residual())
+    units = trace_units(network)
+    removal = drawn_removal(units, network, 0, share=1.1)
+    x = torch.ones(*IMAGES, dtype=torch.float64)
+    small = removed(network, units, removal)
+    assert torch.equal(small(x), masked(network, units, removal)(x))
+    assert small.last.weight.shape[0] == small.inner.weight.shape[0] == 1
+
+
+def test_added_units_go_together():
+    units = trace_units(Residual())
+    assert units.written["stem"] == units.written["outer"] == units.carried["norm"]
+    silent = torch.tensor([True, False, False, True])
+    alone = Removal({"stem": silent}).units(units)
+    both = Removal({"stem": silent, "outer": torch.tensor([True, True, False, False])}).units(units)
+    assert (alone, both) == (set(), {units.written["stem"][0]})
+
+
+class Odd(nn.Module):
+    """A network with one thing in the middle."""
+
+    def __init__(self, between):
+        super().__init__()
+        self.first, self.second, self.between = nn.Linear(3, 4), nn.Linear(4, 2), between
+
+    def forward(self, x):
+        return self.second(self.between(self.first(x)))
+
+
+class Doubled(nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+@pytest.mark.parametrize(
+    ("between", "reason"),
+    [
+        (nn.Softmax(1), "softmax"),
+        (nn.LayerNorm(4), "layernorm"),
+        (Doubled(), "mul"),
+        (nn.Unflatten(1, (4,)), "unflatten"),
+    ],
+)
+def test_units_that_are_used_otherwise_are_kept(between, reason):
+    units = trace_units(Odd(between))
+    assert set(units.written["first"]) <= set(units.kept)
+    assert reason in units.kept[units.written["first"][0]]
+    assert "outputs" in units.kept[units.written["second"][0]]
+
+
+def test_zero_does_not_pass_a_sigmoid_but_deafness_does():
+    network = Odd(nn.Sigmoid())
+    units = trace_units(network)
+    flags = torch.tensor([True, False, False, False])
+    assert Removal({"first": flags}).units(units) == set()
+    assert Removal(deaf={"second": flags}).units(units) == {units.written["first"][0]}
+
+
+class Deciding(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.first(x) if x.sum() > 0 else x
+
+
+def test_networks_that_cannot_be_pruned():
+    with pytest.raises(bn.BayesNormError, match=r"Deciding cannot be traced.*would work"):
+        trace_units(Deciding())
+    with pytest.raises(bn.BayesNormError, match="no linear or convolutional layer"):
+        trace_units(nn.Sequential(nn.ReLU(), nn.BatchNorm1d(3)))
+    tied = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3))
+    tied[2].weight = tied[0].weight
+    with pytest.raises(bn.BayesNormError, match=r"'0' and '2' share their weight.*without tied weights"):
+        trace_units(tied)
+    twice = nn.Linear(3, 3)
+    units = trace_units(nn.Sequential(nn.Linear(3, 3), twice, twice))
+    assert "more than once" in units.kept[units.written["0"][0]]
+
+
+def test_renewed_statistics_are_those_of_batches():
+    network, x = mlp(), torch.randn(64, 6)
+    new = renewed_statistics(network, x, batch_size=32)
+    hidden = network[0](x).view(2, 32, 8)
+    torch.testing.assert_close(new[1].running_mean, hidden.mean((0, 1)))
+    torch.testing.assert_close(new[1].running_var, hidden.var(1).mean(0))
+    assert new[1].momentum == network[1].momentum
+    assert not any(module.training for module in new.modules())
+    assert torch.equal(network[1].running_mean, torch.zeros(8))
