@@ -17,6 +17,7 @@ from . import (
     active_digits,
     atanov_table1,
     compare_methods,
+    compression,
     doubt_and_data,
     export,
     kendall_doubt,
@@ -60,6 +61,7 @@ TABLES_AND_FIGURES: dict[str, Callable[..., None]] = {
     "shift": shift.main,
     "temperature": temperature.main,
     "noise-and-doubt": noise_and_doubt.main,
+    "compression": compression.main,
 }
 BENCHMARK: dict[str, Callable[..., None]] = {"uci": benchmark.main, "show": show.main, "export": export.main}
 NETWORKS: dict[str, Callable[..., None]] = {

@@ -1,0 +1,228 @@
+"""Bayesian compression (Louizos, Ullrich and Welling 2017): how small networks become, beside what was published.
+
+LeNet-300-100 and LeNet-5-Caffe on MNIST and a VGG with batch norm on CIFAR-10 are trained under the group priors; units
+that are noise are removed and weights rounded, thresholds and bits chosen on 5,000 held-out training images for several
+tolerances. Error, sizes and multiply-adds are those of the smaller network on test images; times are those of one CPU
+core at batches of 64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import torch
+import typer
+from torch import Tensor, nn
+
+import bayesnorm as bn
+from bayesnorm.compression import Compressed
+from bayesnorm.data import load_mnist, to_tensor
+from bayesnorm.methods import GroupHorseshoe, GroupNormalJeffreys
+from bayesnorm.nets import VGG, LeNet5
+
+from .evidence import show_progress, write_numbers, write_picture
+from .image_networks.datasets import image_set, load_images
+from .known_names import require_known
+from .options import OUT, FastestDevice, OutFolder, Size, fastest
+from .panels import panels, set_figure_title
+from .pieces import measured_once
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+HELD_OUT = 5000
+
+
+def lenet_300_100() -> nn.Module:
+    """Return LeNet-300-100, which has linear layers only."""
+    layers = [nn.Linear(784, 300), nn.ReLU(), nn.Linear(300, 100), nn.ReLU(), nn.Linear(100, 10)]
+    return nn.Sequential(nn.Flatten(), *layers)
+
+
+NETWORKS: dict[str, tuple[str, Callable[[], nn.Module]]] = {
+    "lenet-300-100": ("mnist", lenet_300_100),
+    "lenet-5-caffe": ("mnist", partial(LeNet5, widths=(20, 50, 500), padding=0, batchnorm=False)),
+    "vgg": ("cifar10", partial(VGG, 16)),
+}
+"""The set that a network is trained on, and what makes it."""
+
+PRIORS = {"normal-jeffreys": GroupNormalJeffreys, "horseshoe": GroupHorseshoe}
+
+PUBLISHED = {
+    ("lenet-5-caffe", "sparse VD"): (1.0, 63, 228),
+    ("lenet-5-caffe", "normal-jeffreys"): (1.0, 108, 361),
+    ("lenet-5-caffe", "horseshoe"): (1.0, 156, 419),
+    ("vgg", "normal-jeffreys"): (8.6, 14, 56),
+    ("vgg", "horseshoe"): (9.0, 18, 59),
+}
+"""Error in percent, and how many times smaller by pruning and with bits."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How much is measured.
+
+    Args:
+        epochs: Passes over the training images.
+        kl_warmup: Epochs in which the divergence's weight rises.
+        learning_rate: Adam's.
+        batch_size: Images per step.
+        images: Training images, held-out ones included; None for all.
+        tolerances: By how much the loss on held-out images may rise.
+    """
+
+    epochs: int
+    kl_warmup: int
+    learning_rate: float
+    batch_size: int = 128
+    images: int | None = None
+    tolerances: tuple[float, ...] = (0.002, 0.005, 0.01, 0.02)
+
+
+PRESETS = {Size.quick: Preset(12, 4, 3e-3, images=25_000), Size.paper: Preset(200, 60, 1e-3)}
+
+
+def main(
+    preset: Annotated[Size, typer.Option(help="A look on two cores, or what results come from.")] = Size.quick,
+    network: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(NETWORKS)}; by default the first.")] = None,
+    prior: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(PRIORS)}; by default both.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=2, help="Other than the preset's; a third is warm-up.")] = None,
+    device: FastestDevice = None,
+    out: OutFolder = OUT,
+) -> None:
+    """How many units and bits networks need under group priors, and what that does to error and time.
+
+    Trains what is missing; posteriors and smaller networks stay in the folder, and so do pictures of their weights.
+
+    \b
+    python -m experiments compression --network lenet-5-caffe --prior horseshoe --preset paper --out out
+    """
+    chosen, where = PRESETS[preset], fastest(device)
+    if epochs is not None:
+        chosen = Preset(**{**asdict(chosen), "epochs": epochs, "kl_warmup": epochs // 3})
+    networks, priors = network or [next(iter(NETWORKS))], prior or list(PRIORS)
+    require_known("--network", networks, NETWORKS)
+    require_known("--prior", priors, PRIORS)
+    folder = out / "compression"
+    rows: list[dict[str, Any]] = []
+    for name in networks:
+        for kind in priors:
+            settings = {"preset": asdict(chosen), "network": name, "prior": kind}
+            measure = partial(measured, chosen, name, kind, folder, where)
+            rows += measured_once(folder / f"{name}_{kind}.json", settings, measure)
+    print(text(rows))
+    write_numbers(out / "compression.json", {"preset": asdict(chosen), "rows": rows}, where)
+
+
+def measured(preset: Preset, network: str, prior: str, folder: Path, device: str) -> list[dict[str, Any]]:
+    """Train a network under a prior, compress it for each tolerance, and return what was measured."""
+    data, make = NETWORKS[network]
+    x, y = images(data, "train", preset.images)
+    held_out = min(HELD_OUT, len(x) // 5)
+    seen, rest = (x[:-held_out], y[:-held_out]), (x[-held_out:], y[-held_out:])
+    method = PRIORS[prior](
+        epochs=preset.epochs,
+        batch_size=preset.batch_size,
+        learning_rate=preset.learning_rate,
+        kl_warmup=preset.kl_warmup,
+    )
+    model, where = make(), f"{network}, {prior}"
+    fitted = method.fit(
+        model.to(device),
+        tuple(part.to(device) for part in seen),
+        bn.Categorical(),
+        progress=lambda done, total: show_progress(f"{where}: epoch {done} of {total}"),
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    fitted.save(folder / f"{network}_{prior}.bayesnorm")
+    posterior: Any = bn.load(folder / f"{network}_{prior}.bayesnorm", model.cpu())
+    test, rows = images(data, "test", None if preset.images is None else HELD_OUT), []
+    for tolerance in preset.tolerances:
+        show_progress(f"{where}: compressing at a tolerance of {tolerance}")
+        small = bn.compress(posterior, *rest, tolerance=tolerance)
+        file = folder / f"{network}_{prior}_{tolerance}.safetensors"
+        small.save(file)
+        rows.append({"network": network, "prior": prior, "tolerance": tolerance, **numbers(small, *test, file)})
+    show_progress("")
+    write_picture(folder / f"{network}_{prior}.png", draw(small, where))
+    return rows
+
+
+def numbers(small: Compressed, x: Tensor, y: Tensor, file: Path) -> dict[str, Any]:
+    """Return what is told of a smaller network, plain."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        report = small.report(x, y)
+    finally:
+        torch.set_num_threads(threads)
+    assert report.before is not None
+    assert report.after is not None
+    weights = [layer for layer in report.layers if len(layer.after) > 1]
+    return {
+        "units": "-".join(str(layer.after[len(layer.after) == 2]) for layer in weights),
+        "bits": "-".join(str(layer.bits) for layer in weights),
+        "numbers": [report.parameters_before, report.parameters_after],
+        "bytes": [report.bytes_before, report.bytes_after],
+        "header_bytes": file.stat().st_size - report.bytes_after,
+        "multiply_adds": [report.before.multiply_adds, report.after.multiply_adds],
+        "milliseconds": [1e3 * report.before.seconds, 1e3 * report.after.seconds],
+        "nll": [report.before.loss, report.after.loss],
+        "error": [report.before.error, report.after.error],
+        "kept": report.kept,
+    }
+
+
+def images(data: str, split: str, count: int | None) -> tuple[Tensor, Tensor]:
+    """Return images as networks take them, and their labels; digits in the 28 x 28 pixels that they have."""
+    if data == "mnist":
+        pixels, labels = load_mnist(split, count)
+        return to_tensor(pixels).float() / 255, torch.from_numpy(labels).long()
+    x, y = load_images(data, split, count)
+    made = image_set(data)
+    mean, std = (torch.tensor(part).view(-1, 1, 1) for part in (made.mean, made.std))
+    return (x.float() / 255 - mean) / std, y
+
+
+def text(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the table as Markdown, published numbers beside ours."""
+    lines = [
+        "| network | prior | tolerance | error, % | pruning | with bits | multiply-adds | time | units | bits |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for network in dict.fromkeys(row["network"] for row in rows):
+        for (name, prior), (error, pruned, packed) in PUBLISHED.items():
+            if name == network:
+                lines.append(f"| {name} | {prior}, published | | {error} | {pruned}x | {packed}x | | | | |")
+        for row in (row for row in rows if row["network"] == network):
+            times = (
+                f"{row[key][0] / row[key][1]:.1f}x" for key in ("numbers", "bytes", "multiply_adds", "milliseconds")
+            )
+            errors = f"{100 * row['error'][0]:.2f} -> {100 * row['error'][1]:.2f}"
+            told = (network, row["prior"], row["tolerance"], errors, *times, row["units"], row["bits"])
+            lines.append(f"| {' | '.join(map(str, told))} |")
+    return "\n".join(lines)
+
+
+def draw(small: Compressed, title: str) -> Figure:
+    """Draw the weights of every layer before and after, each as a picture of their sizes."""
+    after = dict(small.network.named_parameters())
+    names = [name for name, value in after.items() if value.dim() > 1]
+    rows = panels(2, len(names))
+    for row, network, when in zip(rows, (small.before, small.network), ("before", "after"), strict=True):
+        weights = dict(network.named_parameters())
+        for ax, name in zip(row, names, strict=True):
+            size = weights[name].detach().abs().flatten(1).numpy()
+            limit = math.sqrt(float(weights[name].detach().square().mean())) * 3
+            ax.imshow(size, aspect="auto", cmap="magma", vmin=0, vmax=limit, interpolation="nearest")
+            ax.set_title(f"{name} {when}: {size.shape[0]} x {size.shape[1]}")
+            ax.grid(False)
+    set_figure_title(rows[0][0], title)
+    figure = rows[0][0].get_figure(root=True)
+    assert figure is not None
+    return figure

@@ -1,0 +1,35 @@
+"""`python -m experiments compression` on digits that are made up, with a network of a few units."""
+
+import json
+
+import torch
+from torch import nn
+
+from experiments import compression
+
+
+def made_up(data, split, count):
+    generator = torch.Generator().manual_seed(len(split))
+    x = torch.randn(120, 1, 4, 4, generator=generator)
+    return x, (x[:, 0, 0, 0] > 0).long()
+
+
+def tiny():
+    layers = [nn.Conv2d(1, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(27, 6), nn.ReLU(), nn.Linear(6, 2)]
+    return nn.Sequential(*layers)
+
+
+def test_from_the_command(experiments, monkeypatch, tmp_path):
+    monkeypatch.setattr(compression, "images", made_up)
+    monkeypatch.setitem(compression.NETWORKS, "lenet-5-caffe", ("mnist", tiny))
+    arguments = ("--network", "lenet-5-caffe", "--prior", "horseshoe", "--epochs", 2, "--out", tmp_path)
+    ended = experiments("compression", *arguments)
+    assert ended.code == 0, ended.err
+    rows = json.loads((tmp_path / "compression.json").read_text())["rows"]
+    assert [row["tolerance"] for row in rows] == [0.002, 0.005, 0.01, 0.02]
+    assert all(row["bytes"][1] < row["bytes"][0] for row in rows)
+    assert "| lenet-5-caffe | horseshoe, published | | 1.0 | 156x | 419x |" in ended.out
+    assert (tmp_path / "compression" / "lenet-5-caffe_horseshoe.png").read_bytes().startswith(b"\x89PNG")
+    again = experiments("compression", *arguments)
+    assert again.out == ended.out[-len(again.out) :]
+    assert experiments("compression", "--network", "alexnet").code == 2
