@@ -32,6 +32,7 @@ ROOMS = [
     "tabular",
     "plots",
     "report",
+    "maps",
     "cli",
     "__init__",
     "__main__",
@@ -272,7 +273,9 @@ def test_no_pickle():
     unsafe = {"torch.load", "torch.save", "eval", "exec"}
     for module, path in package.items():
         calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
-        assert not unsafe & {ast.unparse(call.func) for call in calls}, module
+        # Of a file that somebody else wrote, tensors alone.
+        safe = [call for call in calls if "weights_only=True" in map(ast.unparse, call.keywords)]
+        assert not unsafe & {ast.unparse(call.func) for call in calls if call not in safe}, module
 
 
 WITHOUT_EXTRAS = """

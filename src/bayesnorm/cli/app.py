@@ -15,6 +15,7 @@ from .data_path import data_path
 from .drift import drift
 from .ending import run_commands
 from .fit import fit
+from .maps import maps
 from .predict import predict
 from .report import report
 from .usage import UsageError
@@ -44,6 +45,7 @@ app.command("fit")(fit)
 app.command("predict")(predict)
 app.command("drift")(drift)
 app.command("report")(report)
+app.command("maps")(maps)
 data.command("get")(data_get)
 data.command("list")(data_list)
 data.command("path")(data_path)

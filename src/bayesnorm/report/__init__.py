@@ -1,7 +1,8 @@
-"""HTML pages that say whether a model can be trusted, and whether new rows are like its training rows.
+"""HTML pages: whether a model can be trusted, whether new rows are like its training rows, which pixels to check.
 
 write_report(Report(...), "report.html")
 write_report(DriftReport(...), "drift.html")
+write_report(MapsReport(...), "maps.html")
 
 Each is one file that needs nothing but itself.
 """
@@ -19,6 +20,7 @@ from .contents import (
 )
 from .drift_page import DriftReport as DriftReport
 from .headlines import advice as advice, verdicts as verdicts
+from .maps_page import MappedImage as MappedImage, MapsReport as MapsReport
 from .page import render as render, write_report as write_report
 from .regression import RegressionScores as RegressionScores, RegressionTest as RegressionTest
 from .verdict import Verdict as Verdict

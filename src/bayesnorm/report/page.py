@@ -13,6 +13,7 @@ from .doubt_words import doubt_words, unlike_words
 from .doubted_rows import DoubtedRows
 from .drift_page import DriftReport, drift_context
 from .headlines import advice, verdicts
+from .maps_page import MapsReport, maps_context
 from .pictures import pictures
 from .regression import RegressionTest
 from .score_table import score_table
@@ -27,18 +28,20 @@ MOST_CATEGORIES = 6
 MOST_COLUMNS = 200
 
 
-def write_report(report: Report | DriftReport, path: str | os.PathLike[str]) -> None:
+def write_report(report: Report | DriftReport | MapsReport, path: str | os.PathLike[str]) -> None:
     """Write the page, whole or not at all.
 
     Args:
-        report: What the page shows, of a model or of new rows.
+        report: What the page shows, of a model, of new rows or of maps.
         path: The HTML file; its folder must exist.
     """
     write_bytes(Path(path), render(report).encode())
 
 
-def render(report: Report | DriftReport) -> str:
+def render(report: Report | DriftReport | MapsReport) -> str:
     """Return the page as HTML."""
+    if isinstance(report, MapsReport):
+        return rendered("maps.html", script="maps.js", photos=True, **maps_context(report))
     if isinstance(report, DriftReport):
         return rendered("drift.html", **drift_context(report))
     return rendered("page.html", script="page.js", **_context(report))

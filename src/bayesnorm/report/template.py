@@ -12,12 +12,13 @@ from .themed_svg import colour_variables
 from .words import count, duration, number, percent, unbroken
 
 
-def rendered(template: str, *, script: str = "", **context: Any) -> str:
+def rendered(template: str, *, script: str = "", photos: bool = False, **context: Any) -> str:
     """Return a template as HTML, with the style sheet of all pages.
 
     Args:
         template: Name of its file.
         script: Name of the file of its script; "" for none.
+        photos: Whether it holds pictures as data.
         **context: All else that it uses, by name.
     """
     try:
@@ -32,7 +33,7 @@ def rendered(template: str, *, script: str = "", **context: Any) -> str:
     # Only this script may run: whatever a cell of the table may hold, the browser refuses it.
     script_hash = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     page = environment.get_template(template)
-    return page.render(css=_css(), script=code, script_hash=script_hash, **context)
+    return page.render(css=_css(), script=code, script_hash=script_hash, photos=photos, **context)
 
 
 def _css() -> str:

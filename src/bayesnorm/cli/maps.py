@@ -1,0 +1,164 @@
+"""`bayesnorm maps`: a folder of images in, maps of labels and doubt out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..files import write_bytes
+from .pages import WITHOUT_PAGE, can_write_pages
+from .printing import note, show_json, show_pairs
+from .usage import UsageError
+from .versions import all_versions, cpu_name
+
+MADE, POSTERIOR, PAGE = "maps.json", "posterior.bayesnorm", "maps.html"
+METHODS = ("MCBN", "GaussianBN", "StochasticBN")
+
+
+def maps(
+    model: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help="What makes the network; its code runs.")],
+    train: Annotated[
+        Path, typer.Option(metavar="DIR", help="Images that the network was trained on, or some of them.")
+    ],
+    images: Annotated[Path, typer.Option(metavar="DIR", help="Images to map.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for maps, CSV and page; made if it is not there.")],
+    weights: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Weights: safetensors, or torch.save's if they are tensors alone."),
+    ] = None,
+    settings: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="JSON: size, mean, std, classes, colours, ignore; else MAPS of the module."),
+    ] = None,
+    truth: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="True class numbers, images of the same names.")
+    ] = None,
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "MCBN",
+    batch_size: Annotated[int, typer.Option(min=2, help="Images per batch that the network was trained with.")] = 8,
+    states: Annotated[int, typer.Option(min=2, help="Training batches whose statistics are kept.")] = 32,
+    draws: Annotated[int, typer.Option(min=2, help="Passes per image.")] = 16,
+    tile: Annotated[int | None, typer.Option(min=16, metavar="PIXELS", help="Side of tiles, for large images.")] = None,
+    overlap: Annotated[int | None, typer.Option(min=0, metavar="PIXELS", help="Pixels that tiles share.")] = None,
+    shown: Annotated[int, typer.Option(min=1, max=60, help="Images on the page, those with most doubt.")] = 12,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was found for machines.")] = False,
+) -> None:
+    """Map the doubt of every pixel of a folder of images, for a trained network with batch norm.
+
+    Writes labels/ and doubt/ (16 bits) as PNG files in the images' own size, images.csv, ordered by doubt, and
+    maps.html, a page on which a threshold can be dragged. A run that was stopped goes on where it was.
+
+    \b
+    bayesnorm maps --model package.module:make --weights w.safetensors --train DIR --images DIR --out maps
+    """
+    if method not in METHODS:
+        raise UsageError(f"--method: {method!r} was given; one of {', '.join(METHODS)} would work.")
+    from .. import methods
+    from ..likelihoods import Categorical
+    from ..maps import ImageFiles, MapSettings, image_files, load_network, map_images, read_settings
+    from ..posterior import load
+
+    given = None if settings is None else read_settings(settings)
+    network, module = load_network(model, weights, None if given is None else given.output)
+    if given is None:
+        given = MapSettings.of(getattr(module, "MAPS", {}), f"MAPS of {module.__name__}")
+        if given.output is not None:
+            network, _ = load_network(model, weights, given.output)
+    network = network.to(device)
+    training, asked = image_files(train, "--train"), image_files(images, "--images")
+    made = {
+        "model": model,
+        "weights": None if weights is None else hashlib.sha256(weights.read_bytes()).hexdigest(),
+        "settings": given.as_json(),
+        "method": {"name": method, "batch_size": batch_size, "states": states, "draws": draws},
+        "tiles": [tile, overlap],
+        "training": hashlib.sha256("\n".join(str(path.relative_to(train)) for path in training).encode()).hexdigest(),
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    _require_same(out / MADE, made)
+    quiet = as_json or not sys.stderr.isatty()
+    if (out / POSTERIOR).exists():
+        posterior = load(out / POSTERIOR, network)
+    else:
+        note(f"statistics of {states} batches of {batch_size} training images ...")
+        likelihood = Categorical(ignore_index=given.ignore)
+        fitted = getattr(methods, method)(batch_size, states=states).fit(
+            network, ImageFiles(training, given), likelihood
+        )
+        fitted.save(out / POSTERIOR)
+        posterior = fitted
+
+    def progress(done: int, of: int) -> None:
+        if not quiet:
+            print(f"\r{done} of {of} images", end="\n" if done == of else "", file=sys.stderr, flush=True)
+
+    square = None if tile is None else (tile, tile)
+    found = map_images(
+        posterior, asked, given, out, draws=draws, tile=square, overlap=overlap, truth=truth, progress=progress
+    )
+    written = can_write_pages()
+    if written:
+        command = shlex.join(["bayesnorm", "maps", "--model", model, "--images", str(images), "--out", str(out)])
+        _write_page(found, given, truth, images.resolve().name, command, shown, out / PAGE)
+    _tell(found, out, written, as_json)
+
+
+def _require_same(path: Path, made: dict[str, Any]) -> None:
+    """Refuse a folder whose maps were made otherwise, or note how they are made from now on."""
+    plain = json.loads(json.dumps(made))
+    if not path.exists():
+        write_bytes(path, json.dumps(plain, indent=1).encode())
+        return
+    before = json.loads(path.read_text())
+    other = next((name for name in plain if before.get(name) != plain[name]), None)
+    if other is not None:
+        raise UsageError(
+            f"--out: {path.parent} holds maps that were made with another {other}; another folder would work."
+        )
+
+
+def _write_page(
+    found: list[Any], settings: Any, truth: Path | None, title: str, command: str, shown: int, path: Path
+) -> None:
+    import numpy as np
+
+    from ..maps.page_pictures import mapped_image
+    from ..report import MapsReport, Provenance, write_report
+
+    counts = np.sum([each.counts for each in found], axis=0)
+    right, known = (
+        None if truth is None else np.sum([getattr(each, name) for each in found], axis=0)
+        for name in ("right", "known")
+    )
+    count = found[0].classes
+    classes = list(zip(settings.class_names(count), settings.class_colours(count), strict=True))
+    date = datetime.now().astimezone().date().isoformat()
+    provenance = Provenance(all_versions(), cpu_name(), date, command)
+    images = [mapped_image(each, settings, truth) for each in found[:shown]]
+    write_report(MapsReport(title, images, len(found), counts, right, known, classes, provenance), path)
+
+
+def _tell(found: list[Any], out: Path, written: bool, as_json: bool) -> None:
+    accuracy = None
+    if found[0].right is not None:
+        accuracy = float(sum(each.right.sum() for each in found) / max(1, sum(each.known.sum() for each in found)))
+    page = str(out / PAGE) if written else None
+    if as_json:
+        each = [
+            {"image": str(m.path), "doubt": m.mean_doubt, "epistemic": m.mean_epistemic, "accuracy": m.accuracy}
+            for m in found
+        ]
+        show_json({"images": each, "accuracy": accuracy, "out": str(out), "page": page})
+        return
+    first = ", ".join(f"{each.path.name} ({each.mean_doubt:.0%})" for each in found[:3])
+    told = {"images": f"{len(found)}", "most doubt": first}
+    if accuracy is not None:
+        told["right"] = f"{accuracy:.1%} of the pixels"
+    show_pairs({**told, "list": str(out / "images.csv"), "page": page or WITHOUT_PAGE})

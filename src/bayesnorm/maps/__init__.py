@@ -1,0 +1,11 @@
+"""A folder of images in, maps of labels and doubt out, for networks that give every pixel its classes.
+
+settings = read_settings("maps.json")
+posterior = bn.MCBN(8, states=32).fit(network, ImageFiles(image_files("train"), settings), bn.Categorical())
+found = map_images(posterior, image_files("images"), settings, "out")
+"""
+
+from .images import ImageFiles as ImageFiles, image_files as image_files
+from .mapping import ImageMaps as ImageMaps, map_images as map_images
+from .networks import load_network as load_network
+from .settings import MapSettings as MapSettings, read_settings as read_settings

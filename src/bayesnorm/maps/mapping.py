@@ -1,0 +1,222 @@
+"""Predict images one by one, and write each one's maps; what is there already is not computed again."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..engines import MonteCarlo
+from ..errors import InputError
+from ..files import write_bytes
+from ..posterior import Posterior
+from ..predictive import ClassificationPredictive
+from .images import filled_up, label_png, network_input, pillow, png, read_image, read_labels, resized
+from .settings import MapSettings
+
+# Steps of doubt that pixels are counted by, from none to the most that there can be.
+LEVELS = 256
+
+# What 16 bits can hold.
+_WHITE = 65535
+
+
+@dataclass(frozen=True)
+class ImageMaps:
+    """What was found of one image.
+
+    Args:
+        path: The image.
+        labels: File of the predicted classes.
+        doubt: File of the doubt: 16 bits, white for the most that there can be.
+        mean_doubt: Mean over pixels of the entropy, as a share of the most.
+        mean_epistemic: The same of the mutual information.
+        classes: How many classes the network has.
+        counts: Pixels by level of doubt, (LEVELS,).
+        right: Those of them whose class is right; None without true classes.
+        known: Those of them whose true class is known; None likewise.
+    """
+
+    path: Path
+    labels: Path
+    doubt: Path
+    mean_doubt: float
+    mean_epistemic: float
+    classes: int
+    counts: NDArray[np.int64]
+    right: NDArray[np.int64] | None = None
+    known: NDArray[np.int64] | None = None
+
+    @property
+    def accuracy(self) -> float | None:
+        """The share of right pixels."""
+        return None if self.right is None or self.known is None else float(self.right.sum() / max(1, self.known.sum()))
+
+
+def map_images(
+    posterior: Posterior,
+    paths: Sequence[Path],
+    settings: MapSettings,
+    out: Path,
+    *,
+    draws: int = 16,
+    tile: tuple[int, int] | None = None,
+    overlap: int | None = None,
+    truth: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[ImageMaps]:
+    """Write label and doubt maps of images, each in the image's own size, and return what was found, most doubt first.
+
+    Args:
+        posterior: Of the network.
+        paths: The images.
+        settings: How they become network input.
+        out: Folder of what is written: labels/, doubt/, and `images.csv`, the images by doubt.
+        draws: Draws per image.
+        tile, overlap: For images too large for a pass; see `Posterior.predict`.
+        truth: Folder with true class numbers, image files of the same names; None where they are not known.
+        progress: Called with (done, all) after every image.
+    """
+    names = _names(paths)
+    for folder in ("labels", "doubt", "numbers"):
+        (out / folder).mkdir(parents=True, exist_ok=True)
+    truths = _truths(names, truth)
+    found = []
+    for number, (path, name) in enumerate(zip(paths, names, strict=True), 1):
+        found.append(
+            _kept(path, name, out, truth is not None)
+            or _mapped(
+                posterior, path, name, settings, out, draws=draws, tile=tile, overlap=overlap, truth=truths.get(name)
+            )
+        )
+        if progress is not None:
+            progress(number, len(paths))
+    found.sort(key=lambda each: -each.mean_doubt)
+    write_bytes(out / "images.csv", _csv(found).encode())
+    return found
+
+
+def _mapped(
+    posterior: Posterior, path: Path, name: str, settings: MapSettings, out: Path, *, truth: Path | None, **how: Any
+) -> ImageMaps:
+    pixels = read_image(path, len(settings.mean))
+    size = pixels.shape[0], pixels.shape[1]
+    x = network_input(pixels, settings)[None]
+    predictive = posterior.predict(
+        filled_up(x, settings.multiple),
+        MonteCarlo(how["draws"]),
+        keep="summary",
+        tile=how["tile"],
+        overlap=how["overlap"],
+    )
+    if not isinstance(predictive, ClassificationPredictive) or predictive.probs.dim() != 4:
+        shape = tuple(getattr(predictive, "probs", predictive.mean).shape)
+        raise InputError(
+            f"model: gives {shape} for an image; classes of every pixel, (1, class, height, width), would work."
+        )
+    count = predictive.probs.shape[1]
+    settings.class_names(count)
+
+    def cut(values: Tensor) -> Tensor:
+        # Outputs may be smaller than inputs; what was filled in is cut off in proportion.
+        height, width = (
+            round(n * given / whole)
+            for n, given, whole in zip(
+                values.shape[1:], x.shape[2:], filled_up(x, settings.multiple).shape[2:], strict=True
+            )
+        )
+        return values[0, :height, :width].cpu()
+
+    most = float(np.log(count))
+    labels = resized(cut(predictive.label), size, smooth=False).numpy().astype(np.int64)
+    doubt = resized(cut(predictive.entropy).float().clamp(0, most) / most, size, smooth=True).numpy()
+    epistemic = float(cut(predictive.mutual_information).float().mean()) / most
+    level = np.minimum((doubt * LEVELS).astype(np.int64), LEVELS - 1)
+    right = known = None
+    if truth is not None:
+        true = read_labels(truth)
+        if true.shape != size:
+            raise InputError(f"truth: {truth} has {true.shape} pixels, and its image {size}.")
+        seen = (true < count) & (true != (-1 if settings.ignore is None else settings.ignore))
+        known = np.bincount(level[seen], minlength=LEVELS)
+        right = np.bincount(level[seen & (true == labels)], minlength=LEVELS)
+    maps = ImageMaps(
+        path,
+        out / "labels" / f"{name}.png",
+        out / "doubt" / f"{name}.png",
+        float(doubt.mean()),
+        epistemic,
+        count,
+        np.bincount(level.ravel(), minlength=LEVELS),
+        right,
+        known,
+    )
+    write_bytes(maps.labels, label_png(labels, settings.class_colours(count)))
+    write_bytes(maps.doubt, png(pillow().fromarray(np.round(doubt * _WHITE).astype(np.uint16))))
+    # Last, because it says that the image is done.
+    write_bytes(out / "numbers" / f"{name}.json", json.dumps(_numbers(maps)).encode())
+    return maps
+
+
+def _kept(path: Path, name: str, out: Path, with_truth: bool) -> ImageMaps | None:
+    """Return what was found of an image before, or nothing."""
+    numbers = out / "numbers" / f"{name}.json"
+    labels, doubt = (out / folder / f"{name}.png" for folder in ("labels", "doubt"))
+    if not all(file.exists() for file in (numbers, labels, doubt)):
+        return None
+    told = json.loads(numbers.read_text())
+    if with_truth and told["right"] is None:
+        return None
+    arrays = {key: None if told[key] is None else np.array(told[key]) for key in ("counts", "right", "known")}
+    return ImageMaps(path, labels, doubt, told["mean_doubt"], told["mean_epistemic"], told["classes"], **arrays)  # type: ignore[arg-type]
+
+
+def _numbers(maps: ImageMaps) -> dict[str, Any]:
+    plain = {name: getattr(maps, name) for name in ("counts", "right", "known")}
+    told = {name: None if value is None else value.tolist() for name, value in plain.items()}
+    return told | {name: getattr(maps, name) for name in ("mean_doubt", "mean_epistemic", "classes")}
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """Return names for the images' maps: their own, with their folder's where two are called the same."""
+    stems = [path.stem for path in paths]
+    named = [
+        stem if stems.count(stem) == 1 else f"{path.parent.name}_{path.name}"
+        for stem, path in zip(stems, paths, strict=True)
+    ]
+    twice = next((name for name in named if named.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"images: two are called {twice}; other names, or one folder at a time, would work.")
+    return named
+
+
+def _truths(names: Sequence[str], folder: Path | None) -> dict[str, Path]:
+    """Return the file of true classes of each image, or refuse a folder that has none for some."""
+    if folder is None:
+        return {}
+    found = {path.stem: path for path in sorted(folder.iterdir()) if path.is_file()} if folder.is_dir() else {}
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise InputError(
+            f"truth: {folder} has no file for {missing[0]}; one of the same name for each image would work."
+        )
+    return {name: found[name] for name in names}
+
+
+def _csv(found: Sequence[ImageMaps]) -> str:
+    target = io.StringIO()
+    writer = csv.writer(target, lineterminator="\n")
+    writer.writerow(["image", "doubt", "epistemic", "accuracy", "labels", "doubt_map"])
+    for maps in found:
+        accuracy = "" if maps.accuracy is None else f"{maps.accuracy:.4f}"
+        numbers = [f"{maps.mean_doubt:.5f}", f"{maps.mean_epistemic:.5f}", accuracy]
+        writer.writerow([str(maps.path), *numbers, f"labels/{maps.labels.name}", f"doubt/{maps.doubt.name}"])
+    return target.getvalue()

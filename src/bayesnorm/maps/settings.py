@@ -1,0 +1,98 @@
+"""What a network takes and gives: how images become its input, and what its classes are called."""
+
+from __future__ import annotations
+
+import colorsys
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from ..errors import FileFormatError
+from ..plots.segmentation_maps import COLOURS
+from ..schema import later, listed, number, optional, record, text, whole
+
+_COLOUR = listed(whole(0, 255), 3, 3)
+_SETTINGS = record(
+    classes=later(listed(text, 2, 65535)),
+    colours=later(listed(_COLOUR)),
+    size=later(optional(listed(whole(1, 2**16), 2, 2))),
+    multiple=later(whole(1, 4096)),
+    mean=later(listed(number(), 1, 64)),
+    std=later(listed(number(above=0), 1, 64)),
+    ignore=later(optional(whole(0, 65535))),
+    output=later(optional(text)),
+)
+
+
+@dataclass(frozen=True)
+class MapSettings:
+    """How images become a network's input, and what its output means.
+
+    Args:
+        classes: Names of the classes; () numbers them.
+        colours: Red, green and blue of each class, 0 to 255; () takes colours that can be told apart.
+        size: Height and width that images are brought to; None leaves each its own.
+        multiple: Images of their own size are filled up at the right and below to a multiple of so many pixels, by
+            their own mirror image; what is filled in is cut off again. A network's total stride would be it.
+        mean, std: Per channel, or one for all: pixels, scaled to [0, 1], minus `mean`, divided by `std`. One channel
+            makes images grey.
+        ignore: A label of true maps that stands for no class.
+        output: The entry to take of a network's output that is a dict.
+    """
+
+    classes: tuple[str, ...] = ()
+    colours: tuple[tuple[int, int, int], ...] = ()
+    size: tuple[int, int] | None = None
+    multiple: int = 1
+    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
+    std: tuple[float, ...] = (1.0, 1.0, 1.0)
+    ignore: int | None = None
+    output: str | None = None
+
+    @classmethod
+    def of(cls, content: Any, where: str = "settings") -> MapSettings:
+        """Return settings that were given as JSON values; entries that are missing get their defaults."""
+        plain = json.loads(json.dumps(content)) if isinstance(content, dict) else content
+        _SETTINGS(plain, where)
+        if len(plain.get("mean", (0,) * 3)) != len(plain.get("std", (0,) * 3)):
+            raise FileFormatError(
+                f"{where}: mean and std have different lengths; one number each per channel would work."
+            )
+        return cls(**{name: _as_tuples(value) for name, value in plain.items()})
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the settings as JSON values."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def class_names(self, count: int) -> tuple[str, ...]:
+        """Return names for so many classes, or refuse those that were given for another number."""
+        if self.classes and len(self.classes) != count:
+            raise FileFormatError(f"settings: names {len(self.classes)} classes, and the network has {count}.")
+        return self.classes or tuple(f"class {number}" for number in range(count))
+
+    def class_colours(self, count: int) -> list[tuple[int, int, int]]:
+        """Return colours of so many classes: those that were given, then ones that can be told apart."""
+        found = [*self.colours[:count], *(_from_hex(colour) for colour in COLOURS[len(self.colours) : count])]
+        for k in range(len(found), count):
+            made = colorsys.hsv_to_rgb((0.62 * k) % 1, 0.55 + 0.35 * (k % 2), 0.95 - 0.2 * (k % 3))
+            found.append((round(255 * made[0]), round(255 * made[1]), round(255 * made[2])))
+        return found
+
+
+def _as_tuples(value: Any) -> Any:
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
+
+
+def _from_hex(colour: str) -> tuple[int, int, int]:
+    red, green, blue = bytes.fromhex(colour.removeprefix("#"))
+    return red, green, blue
+
+
+def read_settings(path: Path) -> MapSettings:
+    """Return the settings of a JSON file."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FileFormatError(f"settings: {path} is no JSON file that can be read ({error}).") from error
+    return MapSettings.of(content, str(path))

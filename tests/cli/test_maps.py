@@ -1,0 +1,87 @@
+"""`bayesnorm maps`: from a folder of images to maps, a list and a page."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("PIL", reason="needs Pillow: pip install 'bayesnorm[data]'")
+from PIL import Image
+from safetensors.torch import save_file
+from torch import nn
+
+MODULE = """
+import torch
+from torch import nn
+MAPS = {"size": [16, 16], "classes": ["sky", "road <b>"], "output": "out", "ignore": 255}
+class Network(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Conv2d(4, 2, 1))
+    def forward(self, x):
+        return {"out": self.body(x)}
+def make():
+    torch.manual_seed(0)
+    return Network()
+"""
+
+
+@pytest.fixture
+def given(tmp_path, monkeypatch):
+    random = np.random.default_rng(0)
+    (tmp_path / "pixel_net.py").write_text(MODULE)
+    for kind, count, channels in (("train", 6, (3,)), ("images", 2, (3,)), ("truth", 2, ())):
+        (tmp_path / kind).mkdir()
+        for number in range(count):
+            high = 256 if channels else 2
+            Image.fromarray(random.integers(0, high, (16, 20, *channels), np.uint8)).save(
+                tmp_path / kind / f"{number}.png"
+            )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "pixel_net", raising=False)
+    return (
+        "maps",
+        "--model",
+        "pixel_net:make",
+        "--train",
+        "train",
+        "--images",
+        "images",
+        "--out",
+        "out",
+        "--batch-size",
+        "3",
+        "--states",
+        "8",
+        "--draws",
+        "4",
+    )
+
+
+def test_from_folder_to_page(bayesnorm, given, tmp_path):
+    ended = bayesnorm(*given, "--truth", "truth")
+    assert ended.code == 0, ended.err
+    assert "most doubt" in ended.out
+    assert sorted(path.name for path in (tmp_path / "out" / "doubt").iterdir()) == ["0.png", "1.png"]
+    page = (tmp_path / "out" / "maps.html").read_text()
+    assert "road &lt;b&gt;" in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert page.count("data:image/jpeg") == 2
+    assert "of the mistakes" in page
+    again = bayesnorm(*given, "--truth", "truth", "--json")
+    told = json.loads(again.out)
+    assert [each["image"] for each in told["images"]]
+    assert 0 <= told["accuracy"] <= 1
+
+
+def test_a_folder_of_other_maps_is_refused(bayesnorm, given, tmp_path, refuses):
+    assert bayesnorm(*given).code == 0
+    assert "made with another method" in refuses(*given[:-1], "5", code=2)
+
+
+def test_refuses(given, refuses, tmp_path):
+    assert "package.module:function would work" in refuses(*given[:2], "pixel_net", *given[3:], code=1)
+    assert "--method: 'Laplace' was given" in refuses(*given, "--method", "Laplace", code=2)
+    save_file(nn.Linear(2, 2).state_dict(), tmp_path / "other.safetensors")
+    assert "--weights" in refuses(*given, "--weights", "other.safetensors", code=1)
