@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -17,6 +19,8 @@ from bayesnorm.report import (
     Column,
     DriftReport,
     HeldOutRows,
+    MappedImage,
+    MapsReport,
     Provenance,
     RegressionTest,
     Report,
@@ -126,3 +130,25 @@ def drift_report() -> DriftReport:
     layers = tuple(LayerDrift(f"network.{i}", p, 0.3, 1.2, np.ones((2, 2)), 64) for i, p in ((1, 1e-7), (4, 0.2)))
     found = TableDrift(1e-8, 60, columns, Drift(1e-8, 60, 3.0, layers), "", 0.05)
     return DriftReport(f"{HOSTILE}.csv", HOSTILE, found, Provenance({"torch": "2"}, "a machine", "2026-01-01", "a & b"))
+
+
+@pytest.fixture(scope="session")
+def maps_report() -> MapsReport:
+    """One image of 4 x 2 pixels, whose doubt rises from left to right; its last pixel is wrong."""
+    image = pytest.importorskip("PIL.Image", reason="needs Pillow: pip install 'bayesnorm[data]'")
+
+    def picture(values: list[list[int]], mode: str = "L") -> str:
+        target = io.BytesIO()
+        image.fromarray(np.array(values, np.uint8)).convert(mode).save(target, format="PNG")
+        return "data:image/png;base64," + base64.b64encode(target.getvalue()).decode()
+
+    doubt = [[0, 80, 160, 240]] * 2
+    levels = np.bincount(np.array(doubt).ravel(), minlength=256)
+    right = levels.copy()
+    right[240] = 1
+    photo = picture([[200] * 4] * 2, "RGB")
+    shown = MappedImage(
+        HOSTILE, photo, photo, picture(doubt), picture([[0] * 4, [0, 0, 0, 255]]), (4, 2), 0.4, accuracy=7 / 8
+    )
+    provenance = Provenance({"bayesnorm": "0"}, "a machine", "2026-01-01", "a command")
+    return MapsReport("scenes", [shown], 1, levels, right, levels, [(HOSTILE, (1, 2, 3))], provenance)

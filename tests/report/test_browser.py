@@ -14,11 +14,12 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: apt-g
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory, regression_report, classification_report, drift_report):
+def files(tmp_path_factory, regression_report, classification_report, drift_report, maps_report):
     folder = tmp_path_factory.mktemp("reports")
     write_report(regression_report, folder / "regression.html")
     write_report(classification_report, folder / "classification.html")
     write_report(drift_report, folder / "drift.html")
+    write_report(maps_report, folder / "maps.html")
     return folder
 
 
@@ -218,3 +219,22 @@ def test_names_and_roles_for_those_who_listen(visit):
     for section in ("What it was trained on", "Which rows it doubts most", "What this page cannot tell"):
         assert page.get_by_role("region", name=section).count() == 1
     assert page.get_by_role("columnheader", name="Predicted").count() == 1
+
+
+def test_a_threshold_of_doubt_can_be_dragged(visit):
+    page = visit("maps")
+    for level, checked, found in ((255, "0.0 %", "0.0 %"), (100, "50.0 %", "100.0 %"), (0, "75.0 %", "100.0 %")):
+        page.locator("#threshold").fill(str(level))
+        page.wait_for_function("level => document.getElementById('told').dataset.level === String(level)", arg=level)
+        told = page.inner_text("#told")
+        assert f"{checked} of all pixels to check, {found} of the mistakes" in told
+        assert page.inner_text(".own") == f"; to check {checked}, {found} of its mistakes"
+    page.locator("#threshold").fill("200")
+    page.wait_for_function("document.getElementById('told').dataset.level === '200'")
+    colours = page.evaluate(
+        """() => { const canvas = document.querySelector("canvas");
+                   return Array.from(canvas.getContext("2d").getImageData(0, 1, 4, 1).data); }"""
+    )
+    assert colours[:4] == [200, 200, 200, 255]
+    assert colours[12:16] == [221, 171, 60, 255]
+    assert page.evaluate("window.stolen") is None

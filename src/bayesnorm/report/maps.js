@@ -64,8 +64,9 @@
       const wrong = sum(known, 0) - sum(right, 0), found = wrong - (of - rest);
       text += ", " + percent(found, wrong) + " of the mistakes among them; of the rest " + percent(rest, of) + " are right";
     }
-    told.textContent = text;
     maps.forEach((map) => draw(map, threshold, show));
+    told.textContent = text;
+    told.dataset.level = threshold;
   }
   function soon() {
     if (!waiting) {
