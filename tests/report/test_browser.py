@@ -74,7 +74,7 @@ def numbers(texts):
     return [float(text.replace("−", "-").replace(",", "")) for text in texts]
 
 
-@pytest.mark.parametrize("kind", ["regression", "classification", "drift"])
+@pytest.mark.parametrize("kind", ["regression", "classification", "drift", "maps"])
 @pytest.mark.parametrize("width", [390, 768, 1280])
 def test_nothing_is_wider_than_the_window(visit, kind, width):
     page = visit(kind, width)

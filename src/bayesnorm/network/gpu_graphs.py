@@ -19,18 +19,19 @@ Found = TypeVar("Found")
 # Operations that start kernels, or only look at memory in another way, and never make the host wait.
 _NAMES = """
 abs _adaptive_avg_pool2d _adaptive_avg_pool3d add add_ addcmul addmm alias amax amin arange as_strided avg_pool1d
-avg_pool2d avg_pool3d baddbmm bernoulli bernoulli_ bmm cat ceil clamp clamp_ clamp_max clamp_min clone
-constant_pad_nd convolution copy_ cudnn_batch_norm cudnn_convolution detach div div_ elu elu_ embedding empty
-empty_like erf exp expand fill_ flip floor full full_like gelu glu hardsigmoid hardsigmoid_ hardswish hardswish_
-hardtanh hardtanh_ leaky_relu leaky_relu_ log log1p _log_softmax logsumexp max_pool2d_with_indices
-max_pool3d_with_indices maximum mean minimum mish mish_ mm mul mul_ native_batch_norm _native_batch_norm_legit
-_native_batch_norm_legit_no_training native_dropout native_group_norm native_layer_norm neg new_empty new_full
-new_ones new_zeros ones ones_like permute pixel_shuffle pow pow_ prelu _prelu_kernel rand rand_like randn randn_like
-reciprocal reflection_pad1d reflection_pad2d relu relu_ repeat replication_pad1d replication_pad2d roll rsqrt rsqrt_
-rsub _scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention select sigmoid sigmoid_ silu silu_
-slice _softmax softplus split split_with_sizes sqrt square squeeze sub sub_ sum t tanh tanh_ threshold threshold_
-_to_copy transpose unbind unfold _unsafe_view unsqueeze upsample_bilinear2d upsample_nearest1d upsample_nearest2d
-var var_mean view where zeros zeros_like
+avg_pool2d avg_pool3d baddbmm _batch_norm_no_update bernoulli bernoulli_ bmm cat ceil clamp clamp_ clamp_max
+clamp_min clone constant_pad_nd convolution copy_ cudnn_batch_norm cudnn_convolution detach div div_ elu elu_
+embedding empty empty_like erf exp expand fill_ flip floor full full_like gelu glu hardsigmoid hardsigmoid_
+hardswish hardswish_ hardtanh hardtanh_ leaky_relu leaky_relu_ log log1p _log_softmax logsumexp
+max_pool2d_with_indices max_pool3d_with_indices maximum mean minimum miopen_batch_norm mish mish_ mm mul mul_
+native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training
+native_dropout native_group_norm native_layer_norm neg new_empty new_full new_ones new_zeros ones ones_like permute
+pixel_shuffle pow pow_ prelu _prelu_kernel rand rand_like randn randn_like reciprocal reflection_pad1d
+reflection_pad2d relu relu_ repeat replication_pad1d replication_pad2d roll rsqrt rsqrt_ rsub
+_scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention select sigmoid sigmoid_ silu silu_ slice
+_softmax softplus split split_with_sizes sqrt square squeeze sub sub_ sum t tanh tanh_ threshold threshold_ _to_copy
+transpose unbind unfold _unsafe_view unsqueeze upsample_bilinear2d upsample_nearest1d upsample_nearest2d var
+var_mean view where zeros zeros_like
 """
 _RECORDABLE, _COPIES = frozenset(_NAMES.split()), frozenset(["_to_copy", "copy_"])
 
