@@ -1,5 +1,6 @@
 """Smaller networks: units that a posterior calls noise are removed, and weights keep the bits that it gives them."""
 
+from .channels import prune_channels as prune_channels
 from .compress import compress as compress
 from .compressed import Compressed as Compressed, load_compressed as load_compressed
 from .measuring import Measured as Measured

@@ -37,7 +37,8 @@ class GroupHorseshoe(GroupMethod):
         batch_size: Rows per step; None takes a `DataLoader`'s own, or 32.
         learning_rate: The step size of Adam.
         schedule: "cosine" lets the learning rate fall to zero along half a cosine; "constant" leaves it.
-        prior: Standard deviation of w / z under the prior, and of biases.
+        prior: Standard deviation of w / z under the prior, as a multiple of the size that a tensor's weights start
+            with, and of biases.
         prior_center: "zero".
         estimator: How weights are drawn in training, given z; see `BayesByBackprop`.
         start: "fresh" weights, or the "trained" ones.
@@ -53,5 +54,5 @@ class GroupHorseshoe(GroupMethod):
         super().__post_init__()
         require_positive("global_scale", self.global_scale)
 
-    def groups(self, tensor: WeightTensor, std: Tensor) -> HorseshoeWeights:
-        return HorseshoeWeights(tensor.parameter, std, tensor.axis, global_scale=self.global_scale)
+    def groups(self, tensor: WeightTensor, std: Tensor, unit: float) -> HorseshoeWeights:
+        return HorseshoeWeights(tensor.parameter, std, tensor.axis, unit=unit, global_scale=self.global_scale)

@@ -32,8 +32,9 @@ class GroupMethod(VariationalMethod):
     def distribution(self, tensor: WeightTensor, std: Tensor, center: Tensor | None) -> WeightDistribution:
         if tensor.is_bias:
             return GaussianWeights(tensor.parameter, std, tensor.axis, center)
-        return self.groups(tensor, std)
+        size = float(tensor.parameter.detach().double().square().mean().sqrt())
+        return self.groups(tensor, std, size or 1.0)
 
     @abstractmethod
-    def groups(self, tensor: WeightTensor, std: Tensor) -> GroupWeights:
-        """The initial distribution of a weight tensor."""
+    def groups(self, tensor: WeightTensor, std: Tensor, unit: float) -> GroupWeights:
+        """The initial distribution of a weight tensor, whose entries are about as large as `unit`."""

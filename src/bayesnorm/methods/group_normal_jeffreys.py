@@ -40,7 +40,8 @@ class GroupNormalJeffreys(GroupMethod):
         batch_size: Rows per step; None takes a `DataLoader`'s own, or 32.
         learning_rate: The step size of Adam.
         schedule: "cosine" lets the learning rate fall to zero along half a cosine; "constant" leaves it.
-        prior: Standard deviation of v's prior, and of that of biases.
+        prior: Standard deviation of v's prior, as a multiple of the size that a tensor's weights start with, and of
+            that of biases.
         prior_center: "zero".
         estimator: How weights are drawn in training, given z; see `BayesByBackprop`.
         start: "fresh" weights, or the "trained" ones.
@@ -49,5 +50,5 @@ class GroupNormalJeffreys(GroupMethod):
         kl_warmup: Epochs in which the divergence's weight rises to 1.
     """
 
-    def groups(self, tensor: WeightTensor, std: Tensor) -> NormalJeffreysWeights:
-        return NormalJeffreysWeights(tensor.parameter, std, tensor.axis)
+    def groups(self, tensor: WeightTensor, std: Tensor, unit: float) -> NormalJeffreysWeights:
+        return NormalJeffreysWeights(tensor.parameter, std, tensor.axis, unit=unit)

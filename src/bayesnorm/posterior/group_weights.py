@@ -1,7 +1,9 @@
 """Weights that share a random scale by groups (Louizos, Ullrich and Welling 2017); formulas are those of the methods.
 
 W = z V with V = M + sigma eps, and one z for every group: all weights from an input unit of a linear layer, or to an
-output filter of a convolution. V's prior does not depend on z, so that the divergence is one of z plus one of V.
+output filter of a convolution. V's prior does not depend on z, so that the divergence is one of z plus one of V. The
+size of V is a matter of units, because z has no preferred size: V is measured by the size that weights start with, and
+z can begin at 1 without a prior that pulls it elsewhere.
 """
 
 from __future__ import annotations
@@ -33,14 +35,24 @@ class GroupWeights(WeightDistribution):
         std: The initial standard deviations of V.
         axis: Which axis of M the groups go along.
         center: None; the prior of V lies about zero.
+        unit: What V's prior is measured in: its standard deviation is `prior.std` of it.
     """
 
     multiplies_noise = True
     threshold: ClassVar[float]
     """Groups whose `log_noise` is above it are taken for noise where nothing else tells."""
 
+    def __init__(
+        self, mean: nn.Parameter, std: Tensor, axis: int = 0, center: Tensor | None = None, *, unit: float = 1.0
+    ) -> None:
+        super().__init__(mean, std, axis, center)
+        self.unit = unit
+
+    def config(self) -> dict[str, Any]:
+        return super().config() | {"unit": self.unit}
+
     def kl(self, prior: WeightPrior, draws: int | None = None) -> Tensor:
-        return self.kl_scales() + prior.kl(self.mean, self.std)
+        return self.kl_scales() + prior.kl(self.mean / self.unit, self.std / self.unit)
 
     @abstractmethod
     def kl_scales(self) -> Tensor:
@@ -66,10 +78,12 @@ class NormalJeffreysWeights(GroupWeights):
 
     kind = "normal-jeffreys"
     threshold = 0.0
-    schema = record(kind=text, axis=whole())
+    schema = record(kind=text, axis=whole(), unit=number(above=0))
 
-    def __init__(self, mean: nn.Parameter, std: Tensor, axis: int = 0, center: Tensor | None = None) -> None:
-        super().__init__(mean, std, axis, center)
+    def __init__(
+        self, mean: nn.Parameter, std: Tensor, axis: int = 0, center: Tensor | None = None, *, unit: float = 1.0
+    ) -> None:
+        super().__init__(mean, std, axis, center, unit=unit)
         self.z_mean = nn.Parameter(_one_per_group(mean, axis))
         self.z_log_std = nn.Parameter(torch.full_like(self.z_mean, math.log(Z_STD) / LOG_UNIT))
 
@@ -106,6 +120,7 @@ class HorseshoeWeights(GroupWeights):
         std: The initial standard deviations of V.
         axis: Which axis of M the groups go along.
         center: None; the prior of V lies about zero.
+        unit: What V's prior is measured in.
         global_scale: t_0, the scale of the half-Cauchy prior of the tensor's own factor.
     """
 
@@ -116,7 +131,7 @@ class HorseshoeWeights(GroupWeights):
 
     kind = "horseshoe"
     threshold = 1.0
-    schema = record(kind=text, axis=whole(), global_scale=number(above=0))
+    schema = record(kind=text, axis=whole(), unit=number(above=0), global_scale=number(above=0))
 
     def __init__(
         self,
@@ -125,9 +140,10 @@ class HorseshoeWeights(GroupWeights):
         axis: int = 0,
         center: Tensor | None = None,
         *,
+        unit: float = 1.0,
         global_scale: float,
     ) -> None:
-        super().__init__(mean, std, axis, center)
+        super().__init__(mean, std, axis, center, unit=unit)
         self.global_scale = global_scale
         # s_a starts at its prior's mean and s_b, whose tail is heavy, makes up for it: z starts about 1.
         s_a = 2 * math.log(global_scale) - math.log(2)

@@ -22,7 +22,18 @@ from ...errors import NetworkError
 # What acts on every channel alone, as modules, functions and methods are called in lower case without underscores.
 _ZERO_STAYS = {
     *("relu", "relu6", "leakyrelu", "elu", "selu", "celu", "gelu", "silu", "mish", "tanh", "hardtanh", "hardswish"),
-    *("softsign", "identity", "contiguous", "dropout", "dropout1d", "dropout2d", "dropout3d", "alphadropout"),
+    *(
+        "softsign",
+        "interpolate",
+        "upsample",
+        "identity",
+        "contiguous",
+        "dropout",
+        "dropout1d",
+        "dropout2d",
+        "dropout3d",
+        "alphadropout",
+    ),
     *(f"{kind}pool{n}d" for kind in ("max", "avg", "adaptiveavg", "adaptivemax") for n in (1, 2, 3)),
 }
 _ZERO_MOVES = {"sigmoid", "softplus", "hardsigmoid", "logsigmoid"}
@@ -38,6 +49,7 @@ class Units:
         read: Layers to the units of their inputs, None where these are the network's own or unknown.
         carried: Batch norm and depthwise convolutions to their units.
         kept: Units that cannot be removed, and why.
+        normalised: Layers to the batch norm that directly follows them.
         moved: Units that go through an activation which makes something else of zero.
     """
 
@@ -45,6 +57,7 @@ class Units:
     read: dict[str, list[int | None]] = field(default_factory=dict)
     carried: dict[str, list[int]] = field(default_factory=dict)
     kept: dict[int, str] = field(default_factory=dict)
+    normalised: dict[str, str] = field(default_factory=dict)
     moved: set[int] = field(default_factory=set)
 
 
@@ -134,6 +147,7 @@ class _Walk:
             {name: [None if u is None else root(u) for u in units] for name, units in found.read.items()},
             {name: [root(unit) for unit in units] for name, units in found.carried.items()},
             {root(unit): reason for unit, reason in found.kept.items()},
+            found.normalised,
             {root(unit) for unit in found.moved},
         )
 
@@ -191,6 +205,9 @@ class _Walk:
         if signal is None or columns is None:
             return self._keep(node, f"{name} has other channels")
         self._found.carried[name] = list(columns)
+        before = node.args[0]
+        if isinstance(before, fx.Node) and before.target in self._found.written:
+            self._found.normalised[str(before.target)] = name
         return _Signal(columns, 0 if signal.flat else signal.dims)
 
     def _operation(self, node: fx.Node, name: str) -> _Signal | None:

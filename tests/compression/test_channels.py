@@ -1,0 +1,79 @@
+"""Pruning channels of trained batch-normalised networks: as many as asked for, those that matter least."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import bayesnorm as bn
+from bayesnorm.compression import prune_channels
+from bayesnorm.compression.channels import _rectified_variance
+from bayesnorm.network import multiply_adds
+
+
+def image_network():
+    layers = [nn.Conv2d(1, 6, 3, bias=False), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 8, 3, bias=False)]
+    layers += [nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3)]
+    return nn.Sequential(*layers)
+
+
+@pytest.fixture
+def posterior():
+    model, x = image_network(), torch.randn(64, 1, 7, 7)
+    for _ in range(20):
+        model(x)  # running statistics
+    with torch.no_grad():
+        model[1].weight[:2] = 1e-3
+        model[4].weight[5] = 0.0
+    return bn.MCBN(batch_size=8, states=16).fit(model.eval(), x, bn.Categorical())
+
+
+@pytest.mark.parametrize("criterion", ["signal", "statistics", "scale"])
+def test_channels_without_a_scale_go_first(posterior, criterion):
+    model, x = posterior.model, torch.randn(64, 1, 7, 7)
+    before = copy.deepcopy(model.state_dict())
+    small = prune_channels(posterior, x, multiply_adds=0.7, criterion=criterion).network
+    kept = [any(torch.equal(own, filter) for own in small[0].weight) for filter in model[0].weight]
+    assert kept[:2] == [False, False]
+    assert multiply_adds(small, x) <= 0.7 * multiply_adds(model, x)
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    again = bn.MCBN(batch_size=8, states=4).fit(small, x, bn.Categorical())
+    assert again.predict(x).probs.shape == (64, 3)
+
+
+def test_what_does_not_matter_goes_without_a_trace(posterior):
+    """Channels that batch norm silences can go; new statistics are then those of before, up to their momentum."""
+    x = torch.randn(64, 1, 7, 7)
+    whole = prune_channels(posterior, x, multiply_adds=1.0)
+    assert whole.report().parameters_after == whole.report().parameters_before
+    share = multiply_adds(posterior.model[:5], x) / multiply_adds(posterior.model, x) - 1e-3
+    less = prune_channels(posterior, x, multiply_adds=share)
+    assert less.network[3].weight.shape[0] == 7
+    torch.testing.assert_close(less.network(x), whole.network(x), rtol=0, atol=1e-4)
+
+
+def test_variances_after_a_relu_are_those_of_draws():
+    scale, shift, n = torch.tensor([1.0, 0.5, -2.0]), torch.tensor([0.0, -1.0, 1.0]), 200_000
+    drawn = (shift + scale * torch.randn(n, 3)).relu()
+    squares = (drawn - drawn.mean(0)).square()
+    error = squares.std(0) / n**0.5
+    assert ((_rectified_variance(scale, shift) - squares.mean(0)).abs() < 4.5 * error).all()
+
+
+def test_what_cannot_be_pruned(posterior):
+    x = torch.randn(16, 1, 7, 7)
+    with pytest.raises(bn.BayesNormError, match=r"criterion: 'magic' was given; one of .* would work"):
+        prune_channels(posterior, x, criterion="magic")
+    with pytest.raises(bn.BayesNormError, match=r"multiply_adds: 1e-06 was given, and 0\.\d+ of them stay"):
+        prune_channels(posterior, x, multiply_adds=1e-6)
+    with pytest.raises(bn.BayesNormError, match=r"multiply_adds: 2 was given"):
+        prune_channels(posterior, x, multiply_adds=2)
+    point = bn.point(posterior.model, bn.Categorical())
+    with pytest.raises(bn.BayesNormError, match="PointPosterior draws no batch statistics"):
+        prune_channels(point, x, criterion="statistics")
+    plain = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(50, 2))
+    with pytest.raises(bn.BayesNormError, match="no channel goes through batch norm"):
+        prune_channels(bn.point(plain, bn.Categorical()), x)
