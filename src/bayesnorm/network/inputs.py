@@ -5,13 +5,21 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import BayesNormError, InputError
+
+Result = TypeVar("Result")
+
+# Numbers in a row from which on it counts as large: those of an image of 300 x 300 pixels.
+LARGE_ROW = 2**18
+
+# Pixels of the corner of a large image, on both sides: many enough for what pools five times.
+CORNER = 96
 
 
 def as_tensor(value: Any, name: str) -> Tensor:
@@ -86,6 +94,17 @@ def call_network(
             f"{argument}: the network's forward failed on input of shape {tuple(shape or x.shape)} and {x.dtype}: "
             f"{type(error).__name__}: {error}. Input like that which the network was trained on would work."
         ) from error
+
+
+def with_small_images(run: Callable[[Tensor], Result], x: Tensor) -> Result:
+    """Return `run(x)`, or of images that are large what it gives for a corner of them, if the network takes it.
+
+    For what is known of a network whatever the size of its images: whole ones would take their memory several times.
+    """
+    if x.dim() == 4 and x[0].numel() > LARGE_ROW:
+        with contextlib.suppress(InputError):
+            return run(x[..., :CORNER, :CORNER])
+    return run(x)
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ...errors import NetworkError
 from ..copying import device_of, private_copy
 from ..dropout_layers import find_dropout, refusal
+from ..inputs import with_small_images
 from ..layers import listed
 from .affine import State
 from .blocks import Take
@@ -71,7 +72,7 @@ class DropoutExecutable(Executable):
         if self._looked:
             return
         network, layers = self._seeded()
-        seen = watch_dropout(network, layers, x)
+        seen = with_small_images(lambda images: watch_dropout(*self._seeded(), images), x)
         modules = dict(network.named_modules())
         for name, function in seen.always.items():
             raise NetworkError(refusal(name, modules[name], function, always=True))

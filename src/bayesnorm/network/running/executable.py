@@ -22,7 +22,7 @@ from torch.func import functional_call
 from ...arguments import as_whole
 from ...errors import BayesNormWarning, NetworkError, WeightsChangedError
 from ..copying import Original, device_of, dtype_of, private_copy, require_initialised, tensors_of, unwrap
-from ..inputs import as_input, call_network
+from ..inputs import as_input, call_network, with_small_images
 from ..layers import require_python
 from ..layout import largest_difference
 from ..outputs import select_output
@@ -290,7 +290,10 @@ class Executable:
         """Tell whether a row's output is the same in another row's company, so that rows may be run in parts."""
         key = kind_of({}, x)
         if key not in self._independent_rows:
-            alone, in_company = (call_network(self._reference, x[rows], "x") for rows in ([0, 0], [0, 1, -1]))
+            choices = ([0, 0], [0, 1, -1])
+            alone, in_company = with_small_images(
+                lambda images: [call_network(self._reference, images[rows], "x") for rows in choices], x
+            )
             scale = in_company.abs().max().clamp_min(1e-6)
             independent = bool(largest_difference(alone[:1], in_company[:1]) <= 1e-3 * scale)
             if not bool(torch.isfinite(scale)):  # rows so extreme tell nothing about others

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import NetworkError
-from ..inputs import call_network
+from ..inputs import LARGE_ROW, call_network
 from ..layout import agrees, channels_last, largest_difference, may_gain_from_channels_last
 from .affine import AffineBatchNorm, State
 from .prefix import PrefixCache
@@ -142,13 +142,13 @@ class Planner:
         return way
 
     def _look_at(self, states: State, x: Tensor) -> _Look:
-        """Run two rows under plain overrides, and note the sizes."""
-        two, state = x[:2], self._affine.far(states)
-        run = partial(call_network, lambda rows: self._calls.plain(rows, state), two, "x", tuple(x.shape))
+        """Run two rows, or one that is large, under plain overrides, and note the sizes."""
+        few, state = x[: 1 if x[0].numel() > LARGE_ROW else 2], self._affine.far(states)
+        run = partial(call_network, lambda rows: self._calls.plain(rows, state), few, "x", tuple(x.shape))
         outputs = self._prefix.measure(run, frozenset(name.rpartition(".")[0] for name in states))
-        look = _Look(kind_of(states, x), two, state, outputs)
+        look = _Look(kind_of(states, x), few, state, outputs)
         self._sizes[look.key] = Sizes(
-            bytes_per_row=max(1, self._prefix.largest_output * outputs.element_size() // len(two)),
+            bytes_per_row=max(1, self._prefix.largest_output * outputs.element_size() // len(few)),
             output_shape=tuple(outputs.shape[1:]),
             output_dtype=outputs.dtype,
         )
