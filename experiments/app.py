@@ -25,6 +25,7 @@ from . import (
     mukhoti_batch_size,
     mukhoti_figure1,
     noise_and_doubt,
+    prune_channels,
     shift,
     show,
     temperature,
@@ -62,6 +63,7 @@ TABLES_AND_FIGURES: dict[str, Callable[..., None]] = {
     "temperature": temperature.main,
     "noise-and-doubt": noise_and_doubt.main,
     "compression": compression.main,
+    "prune-channels": prune_channels.main,
 }
 BENCHMARK: dict[str, Callable[..., None]] = {"uci": benchmark.main, "show": show.main, "export": export.main}
 NETWORKS: dict[str, Callable[..., None]] = {

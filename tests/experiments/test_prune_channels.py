@@ -1,0 +1,40 @@
+"""`python -m experiments prune-channels` on images that are made up and a network that was not trained."""
+
+import json
+
+import torch
+from torch import nn
+
+from experiments import prune_channels
+from experiments.image_networks.asking import Asked
+from experiments.image_networks.training import Plan
+
+
+def made_up(count, seed):
+    generator = torch.Generator().manual_seed(seed)
+    pixels = torch.randint(0, 256, (count, 3, 8, 8), generator=generator, dtype=torch.uint8)
+    return pixels, torch.arange(count) % 10
+
+
+def tiny(depth):
+    layers = [nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 6, 3), nn.BatchNorm2d(6), nn.ReLU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 10)).eval()
+
+
+def test_from_the_command(experiments, monkeypatch, tmp_path):
+    scaled = Plan.of("resnet20").transform().scaled
+    asked = Asked(scaled(made_up(20, 1)[0]), made_up(20, 1)[1], {"svhn": scaled(made_up(20, 2)[0])})
+    monkeypatch.setattr(Plan, "load", lambda plan, split: made_up(16, 0))
+    monkeypatch.setattr(prune_channels, "load_asked", lambda plan, outside, count, device: asked)
+    monkeypatch.setattr(prune_channels, "load_cifar_resnet", tiny)
+    monkeypatch.setattr(prune_channels, "CRITERIA", ("signal",))
+    monkeypatch.setattr(prune_channels, "BATCH_SIZE", 4)
+    small = prune_channels.Preset(20, (0.6,), images=16, asked=20, states=4, epochs=1)
+    monkeypatch.setitem(prune_channels.PRESETS, "quick", small)
+    ended = experiments("prune-channels", "--out", tmp_path)
+    assert ended.code == 0, ended.err
+    rows = json.loads((tmp_path / "prune_channels.json").read_text())["rows"]
+    assert [(row["criterion"], row["epochs"]) for row in rows] == [("none", 0), ("signal", 0), ("signal", 1)]
+    assert rows[1]["share"] <= 0.6
+    assert "| signal | 0." in ended.out
+    assert (tmp_path / "prune_channels.png").exists()
