@@ -1,6 +1,6 @@
 """What does predicting and fitting cost where every pixel of an image is predicted?
 
-    python -m benchmarks.segmentation [--device cuda] [--out results/segmentation_cpu.json]
+    python -m benchmarks.segmentation [--device cuda] [--only speed] [--out results/segmentation_cpu.json]
 
 Networks have random weights and 12 classes, images are random and of 360 x 480 pixels: no data are needed.
 Memory: what a prediction of four images adds at its peak to a fresh process that holds the network and its inputs; and
@@ -138,15 +138,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--repeats", type=int, default=2, help="of times on a CPU")
+    parser.add_argument("--only", choices=("speed", "fits", "memory"), help="measure this again, and keep the rest")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    command = " ".join(["python -m benchmarks.segmentation", *sys.argv[1:]])
-    result: dict[str, Any] = {"machine": machine(options.device) | {"command": command}}
-    result["speed"] = speed(options.device, options.repeats if options.device == "cpu" else 20)
-    if options.device == "cpu":
-        result |= {"fits": fits(), "memory": memory()}
     out = options.out or Path(f"results/segmentation_{options.device}.json")
+    parts = {"speed": partial(speed, options.device, options.repeats if options.device == "cpu" else 20)}
+    if options.device == "cpu":
+        parts |= {"fits": fits, "memory": memory}
+    command = " ".join(["python -m benchmarks.segmentation", *sys.argv[1:]])
+    result: dict[str, Any] = json.loads(out.read_text()) if options.only else {}
+    result["machine"] = machine(options.device) | {"command": command}
+    result |= {name: part() for name, part in parts.items() if options.only in (None, name)}
     out.write_text(json.dumps(result, indent=1) + "\n")
 
 
