@@ -33,7 +33,9 @@ def made_posterior(model, likelihood, noisy, *, kind=NormalJeffreysWeights, std=
 def image_network():
     torch.manual_seed(1)
     features = [nn.Conv2d(1, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 8, 3), nn.ReLU()]
-    return nn.Sequential(*features, nn.Flatten(), nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+    made = nn.Sequential(*features, nn.Flatten(), nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+    made.register_buffer("order", torch.arange(5))  # as networks have them for positions
+    return made
 
 
 NOISY = {"shape": (1, 8, 8), "0.weight": 4, "4.weight": 3, "7.weight": 2, "9.weight": 5}
@@ -67,6 +69,7 @@ def test_files_hold_the_network_in_few_bytes(posterior, tmp_path):
     x = torch.randn(9, 1, 8, 8)
     assert torch.equal(loaded(x), compressed.network(x))
     assert repr(loaded) == repr(compressed.network)
+    assert torch.equal(loaded.order, torch.arange(5))
     report = compressed.report()
     header = int.from_bytes((tmp_path / "small").read_bytes()[:8], "little")
     assert report.bytes_after == (tmp_path / "small").stat().st_size - header - 8 < report.bytes_before / 4

@@ -118,7 +118,7 @@ def load_compressed(path: str | os.PathLike[str], model: nn.Module) -> nn.Module
         if old is None or not small:
             refuse(name[:60], shape, "a tensor of the network, or a part of one")
         if precision is None:
-            expected[name] = Array(shape, FLOATS if old.is_floating_point() else [old.dtype])
+            expected[name] = _plain(name, shape, old)
         elif precision["bits"] > (MOST_BITS if name not in own or own[name].is_floating_point() else 64):
             refuse(name[:60], precision["bits"], f"at most {MOST_BITS} bits")
         else:
@@ -132,10 +132,18 @@ def load_compressed(path: str | os.PathLike[str], model: nn.Module) -> nn.Module
         value = tensors[name]
         if told["precision"] is not None:
             value = Precision(**told["precision"]).unpacked(value, tuple(told["shape"]))
+            if name in own and own[name].is_floating_point():
+                Array(tuple(told["shape"])).require(value.to(own[name].dtype), name[:60])
         values[name] = value.to(device, own[name].dtype if name in own else torch.int64)
         if name not in own and (values[name].min() < 0 or values[name].max() >= own[_weight_of(name)].shape[1]):
             refuse(name[:60], "other numbers", "columns of the layer")
     return resized(model, values)
+
+
+def _plain(name: str, shape: tuple[int, ...], old: Tensor) -> Array:
+    """Describe a tensor that is written as it is."""
+    least = 0.0 if name.endswith("running_var") else -math.inf
+    return Array(shape, FLOATS if old.is_floating_point() else [old.dtype], least)
 
 
 def _weight_of(columns: str) -> str:
