@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from bayesnorm.compression.packing import Precision
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=40), st.floats(1e-6, 1e3))
 def test_values_come_back_rounded(numbers, std):
     values = torch.tensor(numbers)
