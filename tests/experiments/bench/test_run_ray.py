@@ -28,6 +28,9 @@ runner: Runner = run_ray
 
 ROOT = Path(__file__).parents[3]
 
+# Clusters take their time to start, and to notice what has died.
+takes_long = pytest.mark.skipif(not os.environ.get("BAYESNORM_LONG_TESTS"), reason="long: BAYESNORM_LONG_TESTS=1")
+
 # Ray leaves its own pipes and log files to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:unclosed:ResourceWarning", "ignore:subprocess .* is still running:ResourceWarning"
@@ -87,6 +90,7 @@ def test_a_worker_that_dies_costs_its_unit_only(store, units, tmp_path):
     assert store.failures("test")[0].attempts == 2
 
 
+@takes_long
 @pytest.mark.usefixtures("cluster")
 def test_a_worker_that_loses_its_gpu_costs_its_unit_only(store, units):
     """CUDA does not come back in a process; units that the same process went on with would all fail."""
@@ -127,6 +131,7 @@ def test_what_was_finished_before_an_interruption_is_kept(store, units, tmp_path
     assert gone(int((tmp_path / "3.pid").read_text()))
 
 
+@takes_long
 @pytest.mark.usefixtures("cluster")
 def test_more_threads_than_any_machine_has_cores(store, units):
     assert run_ray(units("threads", 1, device="cuda"), store, threads=64) == Tally(0, 0, 1)  # no such parameter
@@ -205,6 +210,7 @@ def session(process):
     return found
 
 
+@takes_long
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
 def test_an_interrupted_run_on_a_cluster_of_its_own_leaves_its_results_and_no_process(tmp_path):
     home = tmp_path / "home"
