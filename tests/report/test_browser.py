@@ -225,12 +225,12 @@ def test_a_threshold_of_doubt_can_be_dragged(visit):
     page = visit("maps")
     for level, checked, found in ((255, "0.0 %", "0.0 %"), (100, "50.0 %", "100.0 %"), (0, "75.0 %", "100.0 %")):
         page.locator("#threshold").fill(str(level))
-        page.wait_for_function("level => document.getElementById('told').dataset.level === String(level)", arg=level)
+        playwright.expect(page.locator("#told")).to_have_attribute("data-level", str(level))
         told = page.inner_text("#told")
         assert f"{checked} of all pixels to check, {found} of the mistakes" in told
         assert page.inner_text(".own") == f"; to check {checked}, {found} of its mistakes"
     page.locator("#threshold").fill("200")
-    page.wait_for_function("document.getElementById('told').dataset.level === '200'")
+    playwright.expect(page.locator("#told")).to_have_attribute("data-level", "200")
     colours = page.evaluate(
         """() => { const canvas = document.querySelector("canvas");
                    return Array.from(canvas.getContext("2d").getImageData(0, 1, 4, 1).data); }"""
