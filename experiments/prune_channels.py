@@ -23,7 +23,6 @@ from bayesnorm.compression import prune_channels
 from bayesnorm.metrics import auroc
 from bayesnorm.nets import load_cifar_resnet
 from bayesnorm.plots import style
-from bayesnorm.training import train
 
 from .evidence import show_progress, write_numbers, write_picture
 from .image_networks.asking import Asked, doubt_scores, load_asked
@@ -116,33 +115,13 @@ def measure(preset: Preset, device: str, kept: Path) -> list[dict[str, Any]]:
                 "parameters": report.parameters_after / report.parameters_before,
             }
             found = [_scored(pruned.network, x, asked, preset) | told | {"epochs": 0}]
-            tuned = _tuned(pruned.network, plan, pixels, labels)
-            return [*found, _scored(tuned, x, asked, preset) | told | {"epochs": preset.epochs}]
+            plan.train(pruned.network, pixels, labels)
+            return [*found, _scored(pruned.network, x, asked, preset) | told | {"epochs": preset.epochs}]
 
         settings = {"preset": asdict(preset), "criterion": criterion, "share": share}
         rows += measured_once(kept / f"{criterion}_{share:g}.json", settings, find)
     show_progress("")
     return rows
-
-
-def _tuned(network: nn.Module, plan: Plan, pixels: torch.Tensor, labels: torch.Tensor) -> nn.Module:
-    """Fine-tune a network in place, and return it."""
-    recipe, steps = plan.recipe, max(1, len(pixels) // plan.recipe.batch_size)
-    train(
-        network,
-        pixels,
-        labels,
-        loss=recipe.loss,
-        epochs=recipe.epochs,
-        batch_size=recipe.batch_size,
-        optimiser=recipe.optimiser,
-        schedule=recipe.schedule(recipe.epochs * steps),
-        schedule_every="step",
-        transform=plan.transform(),
-        seed=plan.seed,
-    )
-    network.eval()
-    return network
 
 
 def _scored(network: nn.Module, x: torch.Tensor, asked: Asked, preset: Preset) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from bayesnorm.errors import FileFormatError
 from bayesnorm.files import read_tensors, write_bytes
-from bayesnorm.training import CropAndFlip, StepTimes, train
+from bayesnorm.training import CropAndFlip, History, StepTimes, train
 from bayesnorm.training.objective import Loss
 
 from ..known_names import require_known
@@ -91,6 +91,29 @@ class Plan:
     def score(self, network: nn.Module, x: Tensor, y: Tensor) -> dict[str, Any]:
         """Return how good a network is on images as they are."""
         return score(network, x, y, self)
+
+    def steps(self, images: int) -> int:
+        """Return the steps of an epoch; of fewer images than a batch, all make one."""
+        return max(1, images // self.recipe.batch_size)
+
+    def train(self, network: nn.Module, x: Tensor, y: Tensor, **options: Any) -> History:
+        """Train a network in place by the recipe; `options` are further ones of `bayesnorm.training.train`."""
+        recipe = self.recipe
+        return train(
+            network,
+            x,
+            y,
+            loss=self.loss(y),
+            epochs=recipe.epochs,
+            batch_size=recipe.batch_size,
+            optimiser=recipe.optimiser,
+            schedule=recipe.schedule(recipe.epochs * self.steps(len(x))),
+            schedule_every="step",
+            transform=self.transform(),
+            transform_targets=self.targets_move,
+            seed=self.seed,
+            **options,
+        )
 
     def described(self) -> dict[str, Any]:
         """Return what decides the weights, as JSON has it."""
@@ -177,24 +200,14 @@ def _train(plan: Plan, checkpoint: Path, device: str) -> tuple[nn.Module, dict[s
     set_up_device(device)
     x, y = (part.to(device) for part in plan.load("train"))
     network = plan.new_network().to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    # Of fewer images than a batch, all make one.
-    steps, loaded = max(1, len(x) // recipe.batch_size), time.perf_counter()
+    steps, loaded = plan.steps(len(x)), time.perf_counter()
     ends, times = {0: loaded}, StepTimes()
-    history = train(
+    history = plan.train(
         network,
         x,
         y,
-        loss=plan.loss(y),
-        epochs=recipe.epochs,
-        batch_size=recipe.batch_size,
-        optimiser=recipe.optimiser,
-        schedule=recipe.schedule(recipe.epochs * steps),
-        schedule_every="step",
-        transform=plan.transform(),
-        transform_targets=plan.targets_move,
         mixed_precision=True,
         compiled=plan.compiled,
-        seed=plan.seed,
         times=times,
         progress=lambda epoch, _epochs: ends.update({epoch: time.perf_counter()}),
         checkpoint=checkpoint,

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from bayesnorm.errors import BayesNormError
-from bayesnorm.nets import VGG, CifarResNet, LeNet5, ResNet
+from bayesnorm.nets import VGG, CifarResNet, LeNet5, ResNet, SegNet, UNet
 from bayesnorm.nets.residual import ResidualBlock
 
 # Networks small enough for tests, of every kind and with every option.
@@ -17,6 +17,12 @@ SMALL = {
     "vgg": lambda **options: VGG(11, width=4, **options),
     "lenet": lambda **options: LeNet5(size=32, **{"in_channels": 3, **options}),
 }
+# Those that classify every pixel; what else they do stands in a file of its own.
+PIXELS = {
+    "segnet": lambda **options: SegNet(width=4, stages=(1, 2, 1, 1), **options),
+    "unet": lambda **options: UNet(width=4, depth=3, **options),
+}
+EVERY = SMALL | PIXELS
 
 
 def parameters(network: nn.Module) -> int:
@@ -66,20 +72,20 @@ def test_every_network_takes_images_and_its_options(kind):
     assert network.state_dict().keys() == plain.state_dict().keys()
 
 
-@pytest.mark.parametrize("kind", SMALL)
+@pytest.mark.parametrize("kind", EVERY)
 def test_seed_decides_alone_and_the_global_generator_is_not_touched(kind):
     before = torch.get_rng_state()
-    first, again, other = (SMALL[kind](seed=seed).state_dict() for seed in (1, 1, 2))
+    first, again, other = (EVERY[kind](seed=seed).state_dict() for seed in (1, 1, 2))
     assert torch.equal(before, torch.get_rng_state())
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert any(not torch.equal(first[name], other[name]) for name in first)
 
 
-@pytest.mark.parametrize("kind", SMALL)
+@pytest.mark.parametrize("kind", EVERY)
 def test_signals_keep_their_size_at_the_start(kind):
     """As He's initialisation is meant to: logits of untrained networks are neither lost nor overflow."""
     x = torch.randn(64, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    assert 0.1 < SMALL[kind]()(x).std() < 10
+    assert 0.1 < EVERY[kind]()(x).std() < 10
 
 
 def test_a_preactivated_block_keeps_its_shortcut_free():

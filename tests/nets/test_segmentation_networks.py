@@ -8,14 +8,7 @@ import bayesnorm as bn
 from bayesnorm.errors import BayesNormError
 from bayesnorm.nets import SegNet, UNet
 
-SMALL = {
-    "segnet": lambda **options: SegNet(width=4, stages=(1, 2, 1, 1), **options),
-    "unet": lambda **options: UNet(width=4, depth=3, **options),
-}
-
-
-def parameters(network: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in network.parameters())
+from .test_image_networks import PIXELS as SMALL, parameters
 
 
 def test_parameters_of_segnet():
@@ -52,21 +45,6 @@ def test_dropout_stands_in_the_middle(kind, layers):
     found = [name for name, module in SMALL[kind](dropout=0.5).named_modules() if isinstance(module, nn.Dropout)]
     assert len(found) == layers
     assert not any(isinstance(module, nn.Dropout) for module in SMALL[kind]().modules())
-
-
-@pytest.mark.parametrize("kind", SMALL)
-def test_seed_decides_alone_and_the_global_generator_is_not_touched(kind):
-    before = torch.get_rng_state()
-    first, again, other = (SMALL[kind](seed=seed).state_dict() for seed in (1, 1, 2))
-    assert torch.equal(before, torch.get_rng_state())
-    assert all(torch.equal(first[name], again[name]) for name in first)
-    assert any(not torch.equal(first[name], other[name]) for name in first)
-
-
-@pytest.mark.parametrize("kind", SMALL)
-def test_signals_keep_their_size_at_the_start(kind):
-    x = torch.randn(8, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    assert 0.1 < SMALL[kind]()(x).std() < 10
 
 
 def test_values_go_back_to_where_the_maximum_was():
