@@ -62,15 +62,15 @@ def maps(
         raise UsageError(f"--method: {method!r} was given; one of {', '.join(METHODS)} would work.")
     from .. import methods
     from ..likelihoods import Categorical
-    from ..maps import ImageFiles, MapSettings, image_files, load_network, map_images, read_settings
+    from ..maps import Entry, ImageFiles, MapSettings, image_files, load_network, map_images, read_settings
     from ..posterior import load
 
-    given = None if settings is None else read_settings(settings)
-    network, module = load_network(model, weights, None if given is None else given.output)
-    if given is None:
+    network, module = load_network(model, weights)
+    if settings is None:
         given = MapSettings.of(getattr(module, "MAPS", {}), f"MAPS of {module.__name__}")
-        if given.output is not None:
-            network, _ = load_network(model, weights, given.output)
+    else:
+        given = read_settings(settings)
+    network = network if given.output is None else Entry(network, given.output).eval()
     network = network.to(device)
     training, asked = image_files(train, "--train"), image_files(images, "--images")
     made = {

@@ -7,5 +7,5 @@ found = map_images(posterior, image_files("images"), settings, "out")
 
 from .images import ImageFiles as ImageFiles, image_files as image_files
 from .mapping import ImageMaps as ImageMaps, map_images as map_images
-from .networks import load_network as load_network
+from .networks import Entry as Entry, load_network as load_network
 from .settings import MapSettings as MapSettings, read_settings as read_settings

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,8 +111,9 @@ def _mapped(
     pixels = read_image(path, len(settings.mean))
     size = pixels.shape[0], pixels.shape[1]
     x = network_input(pixels, settings)[None]
+    filled = filled_up(x, settings.multiple)
     predictive = posterior.predict(
-        filled_up(x, settings.multiple),
+        filled,
         MonteCarlo(how["draws"]),
         keep="summary",
         tile=how["tile"],
@@ -127,12 +129,8 @@ def _mapped(
 
     def cut(values: Tensor) -> Tensor:
         # Outputs may be smaller than inputs; what was filled in is cut off in proportion.
-        height, width = (
-            round(n * given / whole)
-            for n, given, whole in zip(
-                values.shape[1:], x.shape[2:], filled_up(x, settings.multiple).shape[2:], strict=True
-            )
-        )
+        sides = zip(values.shape[1:], x.shape[2:], filled.shape[2:], strict=True)
+        height, width = (round(side * given / whole) for side, given, whole in sides)
         return values[0, :height, :width].cpu()
 
     most = float(np.log(count))
@@ -145,7 +143,7 @@ def _mapped(
         true = read_labels(truth)
         if true.shape != size:
             raise InputError(f"truth: {truth} has {true.shape} pixels, and its image {size}.")
-        seen = (true < count) & (true != (-1 if settings.ignore is None else settings.ignore))
+        seen = known_pixels(true, count, settings.ignore)
         known = np.bincount(level[seen], minlength=LEVELS)
         right = np.bincount(level[seen & (true == labels)], minlength=LEVELS)
     maps = ImageMaps(
@@ -164,6 +162,11 @@ def _mapped(
     # Last, because it says that the image is done.
     write_bytes(out / "numbers" / f"{name}.json", json.dumps(_numbers(maps)).encode())
     return maps
+
+
+def known_pixels(true: NDArray[np.int64], classes: int, ignore: int | None) -> NDArray[np.bool_]:
+    """Tell which pixels of a map of true class numbers have a class."""
+    return (true < classes) & (true != (-1 if ignore is None else ignore))
 
 
 def _kept(path: Path, name: str, out: Path, with_truth: bool) -> ImageMaps | None:
@@ -187,12 +190,9 @@ def _numbers(maps: ImageMaps) -> dict[str, Any]:
 
 def _names(paths: Sequence[Path]) -> list[str]:
     """Return names for the images' maps: their own, with their folder's where two are called the same."""
-    stems = [path.stem for path in paths]
-    named = [
-        stem if stems.count(stem) == 1 else f"{path.parent.name}_{path.name}"
-        for stem, path in zip(stems, paths, strict=True)
-    ]
-    twice = next((name for name in named if named.count(name) > 1), None)
+    stems = Counter(path.stem for path in paths)
+    named = [path.stem if stems[path.stem] == 1 else f"{path.parent.name}_{path.name}" for path in paths]
+    twice = next((name for name, count in Counter(named).items() if count > 1), None)
     if twice is not None:
         raise InputError(f"images: two are called {twice}; other names, or one folder at a time, would work.")
     return named

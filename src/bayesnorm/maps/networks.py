@@ -17,8 +17,13 @@ from ..files import read_tensors
 _ENTRIES = ("state_dict", "model_state_dict", "model")
 
 
-class _Entry(nn.Module):
-    """A network that gives one entry of another's dict."""
+class Entry(nn.Module):
+    """A network that gives one entry of another's dict.
+
+    Args:
+        network: The other.
+        name: The entry.
+    """
 
     def __init__(self, network: nn.Module, name: str) -> None:
         super().__init__()
@@ -29,7 +34,7 @@ class _Entry(nn.Module):
         return self.network(x)[self.name]
 
 
-def load_network(named: str, weights: Path | None, output: str | None = None) -> tuple[nn.Module, Any]:
+def load_network(named: str, weights: Path | None) -> tuple[nn.Module, Any]:
     """Return a network in evaluation mode, and the module that its function is in.
 
     The module is imported, so that its code runs: name only your own. Weights cannot run code.
@@ -37,7 +42,6 @@ def load_network(named: str, weights: Path | None, output: str | None = None) ->
     Args:
         named: "package.module:function"; the function takes no argument and returns the network.
         weights: A safetensors file, or one of `torch.save` that holds tensors only; None takes the network as made.
-        output: The entry to take of an output that is a dict.
     """
     module_name, _, function_name = named.partition(":")
     if not module_name or not function_name:
@@ -57,7 +61,7 @@ def load_network(named: str, weights: Path | None, output: str | None = None) ->
         raise BayesNormError(f"--model: {named} gave {type(network).__name__}; a torch.nn.Module would work.")
     if weights is not None:
         _load(network, weights)
-    return (network if output is None else _Entry(network, output)).eval(), module
+    return network.eval(), module
 
 
 def _load(network: nn.Module, path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..report import MappedImage
 from .images import pillow, png, read_image, read_labels
-from .mapping import ImageMaps
+from .mapping import ImageMaps, known_pixels
 from .settings import MapSettings
 
 # Pixels of a picture's longer side.
@@ -53,7 +53,7 @@ def _wrong(opened: Any, maps: ImageMaps, settings: MapSettings, truth: Path, siz
     """Return a picture of the pixels whose class is known and wrong."""
     true = read_labels(next(path for path in sorted(truth.iterdir()) if path.stem == maps.labels.stem))
     predicted = np.asarray(opened).astype(np.int64)
-    known = true != (-1 if settings.ignore is None else settings.ignore)
+    known = known_pixels(true, maps.classes, settings.ignore)
     picture = pillow().fromarray(np.where(known & (true != predicted), 255, 0).astype(np.uint8))
     return picture.resize(size, pillow().Resampling.NEAREST)
 
