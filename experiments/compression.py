@@ -125,39 +125,15 @@ def main(
 
 
 def measured(preset: Preset, network: str, prior: str, folder: Path, device: str) -> list[dict[str, Any]]:
-    """Train a network under a prior, compress it for each tolerance, and return what was measured."""
+    """Compress a network that was trained under a prior for each tolerance, and return what was measured."""
     data, make = NETWORKS[network]
     x, y = images(data, "train", preset.images)
     held_out = min(HELD_OUT, len(x) // 5)
-    seen, rest = (x[:-held_out], y[:-held_out]), (x[-held_out:], y[-held_out:])
-    method = PRIORS[prior](
-        epochs=preset.epochs,
-        batch_size=preset.batch_size,
-        learning_rate=preset.learning_rate,
-        kl_warmup=preset.kl_warmup,
-        start="trained",
-    )
-    model, where = make().to(device), f"{network}, {prior}"
-    rows_seen = tuple(part.to(device) for part in seen)
-    show_progress(f"{where}: training without doubt")
-    train(
-        model,
-        rows_seen,
-        loss=cross_entropy,
-        epochs=preset.point_epochs,
-        batch_size=preset.batch_size,
-        optimiser=partial(Adam, lr=1e-3),
-        seed=0,
-    )
-    fitted = method.fit(
-        model,
-        rows_seen,
-        bn.Categorical(),
-        progress=lambda done, total: show_progress(f"{where}: epoch {done} of {total}"),
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    fitted.save(folder / f"{network}_{prior}.bayesnorm")
-    posterior: Any = bn.load(folder / f"{network}_{prior}.bayesnorm", model.cpu())
+    rest, where = (x[-held_out:], y[-held_out:]), f"{network}, {prior}"
+    model, path = make(), folder / f"{network}_{prior}_{preset.epochs}x{len(x)}.bayesnorm"
+    if not path.exists():
+        fit(preset, model.to(device), prior, (x[:-held_out].to(device), y[:-held_out].to(device)), path, where)
+    posterior: Any = bn.load(path, model.cpu())
     test, rows = images(data, "test", None if preset.images is None else HELD_OUT), []
     for tolerance in preset.tolerances:
         show_progress(f"{where}: compressing at a tolerance of {tolerance}")
@@ -168,6 +144,37 @@ def measured(preset: Preset, network: str, prior: str, folder: Path, device: str
     show_progress("")
     write_picture(folder / f"{network}_{prior}.png", draw(small, where))
     return rows
+
+
+def fit(preset: Preset, model: nn.Module, prior: str, rows: tuple[Tensor, Tensor], path: Path, where: str) -> None:
+    """Train a network, then under a prior, and keep the posterior as a file."""
+    show_progress(f"{where}: training without doubt")
+    train(
+        model,
+        rows,
+        loss=cross_entropy,
+        epochs=preset.point_epochs,
+        batch_size=preset.batch_size,
+        optimiser=partial(Adam, lr=1e-3, fused=True),
+        compiled="graph",
+        seed=0,
+    )
+    method = PRIORS[prior](
+        epochs=preset.epochs,
+        batch_size=preset.batch_size,
+        learning_rate=preset.learning_rate,
+        kl_warmup=preset.kl_warmup,
+        start="trained",
+        compiled="graph",
+    )
+    posterior = method.fit(
+        model,
+        rows,
+        bn.Categorical(),
+        progress=lambda done, total: show_progress(f"{where}: epoch {done} of {total}"),
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    posterior.save(path)
 
 
 def numbers(small: Compressed, x: Tensor, y: Tensor, file: Path) -> dict[str, Any]:

@@ -190,7 +190,11 @@ def _others(
 
     def mean_field() -> Posterior:
         method = bn.BayesByBackprop(
-            epochs=preset.mean_field_epochs, batch_size=size, start="trained", prior_center="trained"
+            epochs=preset.mean_field_epochs,
+            batch_size=size,
+            start="trained",
+            prior_center="trained",
+            compiled="graph",
         )
         return method.fit(network(f"M{size}"), training, bn.Categorical())
 

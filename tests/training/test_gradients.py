@@ -43,6 +43,15 @@ def test_a_network_that_cannot_be_recorded_is_refused():
     assert torch.rand(3, device="cuda").max() > 0  # the generator is of use
 
 
-def test_penalties_are_refused():
-    with pytest.raises(BayesNormError, match="compiled: 'graph' was given beside penalties"):
-        trained(network(), compiled="graph", penalties=[lambda model, epoch: next(model.parameters()).sum() * epoch])
+@pytest.mark.parametrize("device", DEVICES)
+def test_penalties_that_change_from_epoch_to_epoch(device):
+    options = {
+        "epochs": 5,
+        "penalties": [lambda model, epoch: 0.1 * epoch * next(model.parameters()).square().sum()],
+        "seed": 3,
+    }
+    model = network(nn.Dropout(0.2)).to(device)
+    expected, history = trained(model, **options)
+    found, other = trained(model, compiled="graph", **options)
+    assert torch.allclose(weights(found), weights(expected), rtol=1e-4, atol=1e-5)
+    assert other.losses == pytest.approx(history.losses, rel=1e-4)

@@ -17,7 +17,7 @@ from ..errors import BayesNormError, InputError
 from ..predictive import ClassificationPredictive
 from ..predictive.base import as_targets, at_least_single
 from .base import Likelihood
-from .scales import holds, require_moderate, same_places
+from .scales import beside, holds, require_moderate, same_places
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class ClassTargets(Likelihood, ABC):
 
     def loss(self, f: Tensor, y: Any, noise: Tensor | None = None) -> Tensor:
         f = at_least_single(f if f.dim() > 1 else f.unsqueeze(-1))[None]
-        log_probs = self.log_probs(f, (self.noise if noise is None else noise).to(f))[0]
+        log_probs = self.log_probs(f, beside(self.noise if noise is None else noise, f))[0]
         target, known, ignored = self._targets(y, log_probs)
         cost = nll_loss(log_probs, target, reduction="none")
         cost = torch.where(known, cost, math.nan)
@@ -80,7 +80,7 @@ class ClassTargets(Likelihood, ABC):
             f = f.unsqueeze(-1)
         f = at_least_single(f)
         require_moderate("temperature", self.temperature, f.dtype)
-        return ClassificationPredictive(self.log_probs(f, self.noise.to(f)), weights, self.ignore_index)
+        return ClassificationPredictive(self.log_probs(f, beside(self.noise, f)), weights, self.ignore_index)
 
     def _targets(self, y: Any, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return class numbers (batch, *pixels), 0 where there is none, and masks of classes and of missing targets."""

@@ -24,6 +24,7 @@ from ..arguments import require_number, require_positive
 from ..predictive import ClassificationPredictive
 from ..predictive.base import at_least_single
 from .categorical import Categorical
+from .scales import beside
 
 # Standard deviations of doubt above its mean that still count.
 MOST = 2.0
@@ -76,7 +77,7 @@ class DoubtfulCategorical(Categorical):
     def _tempered(self, f: Tensor, weights: Tensor | None, log_variance: Tensor) -> ClassificationPredictive:
         """Return the mixture whose temperature rises with the logarithm of the logits' variance, (batch, *pixels)."""
         z = standardised(log_variance, self.mean, self.std)
-        temperature = self.noise.to(f) * (self.slope * z).exp()
+        temperature = beside(self.noise, f) * (self.slope * z).exp()
         return ClassificationPredictive(self.log_probs(f, temperature.unsqueeze(1)), weights, self.ignore_index)
 
 

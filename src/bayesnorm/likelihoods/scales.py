@@ -87,7 +87,7 @@ def output_axis(f: Tensor, axis: int) -> int:
 
 def on_outputs(name: str, numbers: float | tuple[float, ...] | Tensor, f: Tensor, axis: int = -1) -> Tensor:
     """Return numbers as a tensor that broadcasts over outputs (n, batch, *out), several of them along `axis`."""
-    tensor = torch.as_tensor(numbers).to(f)
+    tensor = beside(torch.as_tensor(numbers), f)
     if not tensor.dim():
         return tensor
     position = axis + 1 if axis >= 0 else f.dim() + axis
@@ -99,6 +99,13 @@ def on_outputs(name: str, numbers: float | tuple[float, ...] | Tensor, f: Tensor
             f"{where}, would work."
         )
     return tensor.view(-1, *[1] * (f.dim() - 1 - position))
+
+
+def beside(numbers: Tensor, f: Tensor) -> Tensor:
+    """Return numbers in the precision and on the device of `f`; one that the host knows gets there without waiting."""
+    if numbers.dim() or numbers.requires_grad or numbers.device == f.device or numbers.device.type != "cpu":
+        return numbers.to(f)
+    return f.new_full((), float(numbers))
 
 
 def bounded(log: Tensor, limit: float, bound: float) -> Tensor:

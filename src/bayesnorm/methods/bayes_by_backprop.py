@@ -50,6 +50,8 @@ class BayesByBackprop(VariationalMethod):
         initial_std: Standard deviation that fresh weights start with.
         delta: Standard deviation that trained weights start with, as a share of their size.
         kl_warmup: Epochs in which the divergence's weight rises to 1.
+        compiled: Whether steps are compiled, or the mode, as in `training.train`. "graph" records them on a GPU: for
+            small networks by far the quickest.
     """
 
     def distribution(self, tensor: WeightTensor, std: Tensor, center: Tensor | None) -> GaussianWeights:

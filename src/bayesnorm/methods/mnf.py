@@ -58,6 +58,8 @@ class MNF(VariationalMethod):
         initial_std: Standard deviation that fresh weights start with.
         delta: Standard deviation that trained weights start with, as a share of their size.
         kl_warmup: Epochs in which the divergence's weight rises to 1.
+        compiled: Whether steps are compiled, or the mode, as in `training.train`. "graph" records them on a GPU: for
+            small networks by far the quickest.
         flows: Steps of z's flow.
         auxiliary_flows: Steps of r's flow.
         hidden: Units in the hidden layer of each step.

@@ -54,6 +54,7 @@ class Gradients:
 @dataclass(frozen=True)
 class _Recording:
     graph: torch.cuda.CUDAGraph
+    epoch: int
     batch: Pair  # where the graph reads
     value: Tensor  # where it leaves the objective
     gradients: list[Tensor | None]  # and the gradients
@@ -62,7 +63,8 @@ class _Recording:
 class RecordedGradients(Gradients):
     """Gradients on a GPU whose kernels are recorded once and then started together.
 
-    Batches of another shape than the recorded one run as they are.
+    Batches of another shape than the recorded one run as they are. Penalties may change from epoch to epoch, and with
+    them a step is recorded anew for every epoch.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -72,7 +74,8 @@ class RecordedGradients(Gradients):
         self._recording: _Recording | None = None
 
     def __call__(self, batch: Pair, epoch: int) -> Tensor:
-        if self._recording is None and self._steps_left == 0:
+        outdated = self._recording is None or (self.objective.penalties and self._recording.epoch != epoch)
+        if outdated and self._steps_left == 0:
             self._record(batch, epoch)
         recording = self._recording
         if recording is None or any(
@@ -109,7 +112,7 @@ class RecordedGradients(Gradients):
             raise BayesNormError(f"compiled: a step cannot be recorded ({why}); False would work.") from error
         finally:
             self.mark = mark
-        self._recording = _Recording(graph, own, value, [tensor.grad for tensor in self.trained])
+        self._recording = _Recording(graph, epoch, own, value, [tensor.grad for tensor in self.trained])
 
 
 def _nothing(part: str) -> None:
@@ -125,11 +128,5 @@ def new_gradients(
     device: torch.device,
 ) -> Gradients:
     """Return what computes gradients: recorded where that was asked for and there is a GPU."""
-    if compiled != GRAPH:
-        return Gradients(objective, transform, trained, mark)
-    if objective.penalties:
-        raise BayesNormError(
-            "compiled: 'graph' was given beside penalties, which change from epoch to epoch; False would work."
-        )
-    kind = RecordedGradients if device.type == "cuda" else Gradients
+    kind = RecordedGradients if compiled == GRAPH and device.type == "cuda" else Gradients
     return kind(objective, transform, trained, mark)

@@ -100,7 +100,8 @@ def train(
         compiled: Whether steps run the network through `torch.compile`, which takes its time at first and pays on a
             GPU; scores and looks run it as it is. A word is the mode to compile in; True means "reduce-overhead" there.
             "graph" compiles nothing, but records a step as a CUDA graph and replays it, from the fourth step on: for
-            networks and transforms whose Python code does the same at every step.
+            networks and transforms whose Python code does the same at every step, and penalties whose code does the
+            same at every step of an epoch.
         seed: Decides the order of rows and what dropout, noise in the network and random transforms draw. The global
             generators are left alone.
         on_epoch: Called with (epoch, model) after each epoch, with the network in evaluation mode. It cannot change
