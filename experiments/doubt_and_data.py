@@ -25,7 +25,7 @@ from .evidence import show_progress, write_numbers, write_picture
 from .image_networks.asking import Asked, doubt_scores, load_asked, load_outside
 from .image_networks.datasets import load_images
 from .image_networks.training import Plan, train_together, trained_network
-from .options import OUT, FastestDevice, OutFolder, Size, Workers, fastest
+from .options import OUT, Compiled, CompiledSteps, FastestDevice, OutFolder, Size, Workers, fastest
 from .panels import panels, set_figure_title
 from .pieces import measured_once
 
@@ -75,6 +75,7 @@ def main(
     preset: Annotated[Size, typer.Option(help="A look on two cores, or what results come from.")] = Size.quick,
     networks: Annotated[Path | None, typer.Option(help="Folder of trained networks; by default in --out.")] = None,
     workers: Workers = 1,
+    compiled: CompiledSteps = Compiled.graph,
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
@@ -86,17 +87,19 @@ def main(
     python -m experiments doubt-and-data --preset paper --out out
     """
     where, chosen = fastest(device), PRESETS[preset]
-    rows = measure(chosen, where, networks or out / "networks", out / "doubt_and_data", workers)
+    rows = measure(chosen, where, networks or out / "networks", out / "doubt_and_data", workers, compiled.mode)
     found = {"preset": asdict(chosen), "draws": DRAWS, "batch_size": BATCH_SIZE, "rows": rows, "claims": claims(rows)}
     print(text(rows))
     write_picture(out / "doubt_and_data.png", draw(rows))
     write_numbers(out / "doubt_and_data.json", found, where)
 
 
-def measure(preset: Preset, device: str, networks: Path, kept: Path, workers: int = 1) -> list[dict[str, Any]]:
+def measure(
+    preset: Preset, device: str, networks: Path, kept: Path, workers: int = 1, compiled: bool | str = "graph"
+) -> list[dict[str, Any]]:
     """Return a row for each number of training images and method; each number is kept as a file."""
     plans = {name: plan for count in preset.counts for name, plan in _plans(preset, count).items()}
-    train_together(plans, networks, device, workers)
+    train_together(plans, networks, device, workers, compiled)
     asked = load_asked(_plan(preset, preset.counts[0], 0), list(_there(OUTSIDE)), preset.asked, device)
     rows = []
     for count in preset.counts:

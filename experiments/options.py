@@ -28,6 +28,27 @@ class Device(StrEnum):
     cuda = "cuda"
 
 
+class Compiled(StrEnum):
+    """How steps of training run."""
+
+    no = "no"
+    graph = "graph"
+    default = "default"
+    reduce_overhead = "reduce-overhead"
+    max_autotune = "max-autotune"
+
+    @property
+    def mode(self) -> bool | str:
+        """What `bayesnorm.training.train` calls it."""
+        return False if self is Compiled.no else str(self)
+
+
+CompiledSteps = Annotated[
+    Compiled,
+    typer.Option("--compiled", help="How steps run: recorded where there is a GPU, or in a mode of torch.compile."),
+]
+"""The type of the option --compiled, whose default is `Compiled.graph`."""
+
 Workers = Annotated[int, typer.Option(min=1, help="Networks that are trained at once, each by a process.")]
 """The type of the option --workers of experiments that train networks, whose default is 1."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -10,17 +9,7 @@ import typer
 from .image_networks.datasets import DATASETS
 from .image_networks.networks import NETWORKS
 from .image_networks.training import Plan, trained_network
-from .options import OUT, FastestDevice, OutFolder, Size, fastest
-
-
-class Compiled(StrEnum):
-    """How steps run."""
-
-    no = "no"
-    graph = "graph"
-    default = "default"
-    reduce_overhead = "reduce-overhead"
-    max_autotune = "max-autotune"
+from .options import OUT, Compiled, CompiledSteps, FastestDevice, OutFolder, Size, fastest
 
 
 def main(
@@ -32,9 +21,7 @@ def main(
     batch_size: Annotated[int | None, typer.Option(min=2, help="Images per step, if not the recipe's.")] = None,
     images: Annotated[int | None, typer.Option(min=2, help="First training images, if not the recipe's.")] = None,
     dropout: Annotated[float | None, typer.Option(min=0.0, help="Rate of dropout, if not the recipe's.")] = None,
-    compiled: Annotated[
-        Compiled, typer.Option(help="How steps run: recorded where there is a GPU, or in a mode of torch.compile.")
-    ] = Compiled.graph,
+    compiled: CompiledSteps = Compiled.graph,
     name: Annotated[str | None, typer.Option(help="What the files are called; by default network_data_seed.")] = None,
     device: FastestDevice = None,
     out: OutFolder = OUT,
@@ -47,9 +34,8 @@ def main(
     python -m experiments train-image resnet32 --preset paper --out out/networks
     """
     place = fastest(device)
-    mode = False if compiled is Compiled.no else str(compiled)
     changes = {"epochs": epochs, "batch_size": batch_size, "images": images, "dropout": dropout}
-    plan = Plan.of(network, data, preset, seed, mode, **changes)
+    plan = Plan.of(network, data, preset, seed, compiled.mode, **changes)
     _, told = trained_network(plan, out, name or f"{network}_{data}_{seed}", place)
     seconds, parts = told["seconds"], told["milliseconds of a step's parts"]
     print(

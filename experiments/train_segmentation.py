@@ -7,10 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from .image_networks.training import trained_network
-from .options import OUT, FastestDevice, OutFolder, Size, fastest
+from .options import OUT, Compiled, CompiledSteps, FastestDevice, OutFolder, Size, fastest
 from .segmentation.frames import Light
 from .segmentation.plans import NETWORKS, SegmentationPlan, Task
-from .train_image import Compiled
 
 # Global accuracy and mean IoU of others on the same 233 test frames, trained on the same 367, all at 360 x 480.
 PUBLISHED = {
@@ -34,7 +33,7 @@ def main(
     batch_size: Annotated[int | None, typer.Option(min=2, help="Frames per step, if not the recipe's.")] = None,
     images: Annotated[int | None, typer.Option(min=2, help="Training frames, evenly spread.")] = None,
     dropout: Annotated[float | None, typer.Option(min=0.0, help="Rate of dropout, if not the recipe's.")] = None,
-    compiled: Annotated[Compiled, typer.Option(help="How steps run; see train-image.")] = Compiled.no,
+    compiled: CompiledSteps = Compiled.no,
     name: Annotated[str | None, typer.Option(help="What the files are called; by default network_task_seed.")] = None,
     device: FastestDevice = None,
     out: OutFolder = OUT,
@@ -47,9 +46,8 @@ def main(
     python -m experiments train-segmentation segnet --dropout 0.5 --preset paper --out out/networks
     """
     place = fastest(device)
-    mode = False if compiled is Compiled.no else str(compiled)
     changes = {"epochs": epochs, "batch_size": batch_size, "images": images, "dropout": dropout}
-    plan = SegmentationPlan.of(network, preset, seed, task=task, light=light, compiled=mode, **changes)
+    plan = SegmentationPlan.of(network, preset, seed, task=task, light=light, compiled=compiled.mode, **changes)
     _, told = trained_network(plan, out, name or f"{network}_{task}_{seed}", place)
     print(text(told))
 

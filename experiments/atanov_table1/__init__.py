@@ -14,7 +14,7 @@ import typer
 
 from ..evidence import write_numbers, write_picture
 from ..image_networks.asking import ask_each
-from ..options import OUT, FastestDevice, OutFolder, Size, Workers, fastest
+from ..options import OUT, Compiled, CompiledSteps, FastestDevice, OutFolder, Size, Workers, fastest
 from .measuring import PRESETS, measure_setting
 from .showing import cells, draw, text
 
@@ -25,6 +25,7 @@ def main(
     members: Annotated[int | None, typer.Option(min=2, help="Networks of an ensemble, if not the preset's.")] = None,
     networks: Annotated[Path | None, typer.Option(help="Folder of trained networks; by default in --out.")] = None,
     workers: Workers = 1,
+    compiled: CompiledSteps = Compiled.graph,
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
@@ -40,7 +41,8 @@ def main(
     count = chosen.members if members is None else members
 
     def measure(name: str) -> dict[str, Any]:
-        return measure_setting(chosen.settings[name], chosen, count, where, folders[0], folders[1] / name, workers)
+        one = chosen.settings[name]
+        return measure_setting(one, chosen, count, where, folders[0], folders[1] / name, workers, compiled.mode)
 
     found = ask_each("--setting", chosen.settings, setting, measure)
     print(text(found))

@@ -75,7 +75,14 @@ PRESETS: dict[str, Preset] = {
 
 
 def measure_setting(
-    setting: Setting, preset: Preset, members: int, device: str, networks: Path, kept: Path, workers: int = 1
+    setting: Setting,
+    preset: Preset,
+    members: int,
+    device: str,
+    networks: Path,
+    kept: Path,
+    workers: int = 1,
+    compiled: bool | str = "graph",
 ) -> dict[str, Any]:
     """Return every method's scores and entropies, as plain values; each method is kept as a file.
 
@@ -87,13 +94,14 @@ def measure_setting(
         networks: Folder of the trained networks.
         kept: Folder of what was measured.
         workers: How many networks are trained at once.
+        compiled: How their steps run.
     """
     plan = _plan(setting, preset, 0)
     rates = (None, preset.dropout)
     plans = {
         _name(setting, seed, rate): _plan(setting, preset, seed, rate) for rate in rates for seed in range(members)
     }
-    train_together(plans, networks, device, workers)
+    train_together(plans, networks, device, workers, compiled)
     asked = load_asked(plan, [setting.outside], preset.asked, device)
     pixels, _ = load_images(setting.data, "train", plan.recipe.images)
     posteriors = _Posteriors(setting, preset, members, networks, plan.transform().scaled(pixels.to(device)))

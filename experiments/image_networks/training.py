@@ -148,20 +148,28 @@ def trained_network(plan: Plan, out: Path, name: str, device: str = "cpu") -> tu
     return network.eval().to(device), told
 
 
-def train_together(plans: Mapping[str, Plan], out: Path, device: str, workers: int) -> None:
-    """Train the networks that are not there yet, several at once, each in a process of its own.
+def train_together(
+    plans: Mapping[str, Plan], out: Path, device: str, workers: int, compiled: bool | str | None = None
+) -> None:
+    """Train the networks that are not there yet; several at once, each in a process of its own, with several workers.
 
-    Steps of small networks leave most of a GPU idle. With one worker nothing is done: `trained_network` trains a
-    network when it is asked for.
+    Steps of small networks leave most of a GPU idle.
 
     Args:
         plans: What is trained, by the name of its files.
         out: Folder of the files.
         device: "cpu" or "cuda".
         workers: How many at once.
+        compiled: How steps run; None leaves that to the plans.
     """
-    missing = {name: plan for name, plan in plans.items() if not (out / f"{name}.json").exists()}
+    missing = {
+        name: plan if compiled is None else replace(plan, compiled=compiled)
+        for name, plan in plans.items()
+        if not (out / f"{name}.json").exists()
+    }
     if workers == 1 or not missing:
+        for name, plan in missing.items():
+            trained_network(plan, out, name, device)
         return
     context = multiprocessing.get_context("spawn")  # a process that knows a GPU cannot be forked
     with ProcessPoolExecutor(min(workers, len(missing)), context, max_tasks_per_child=1) as pool:

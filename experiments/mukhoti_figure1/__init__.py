@@ -20,7 +20,7 @@ import typer
 
 from ..evidence import write_numbers, write_picture
 from ..image_networks.asking import ask_each
-from ..options import OUT, FastestDevice, OutFolder, Size, Workers, fastest
+from ..options import OUT, Compiled, CompiledSteps, FastestDevice, OutFolder, Size, Workers, fastest
 from .measuring import PRESETS, measure_panel
 from .showing import claims, draw, text
 
@@ -31,6 +31,7 @@ def main(
     network: Annotated[str | None, typer.Option(help="Another network than the preset's, for all panels.")] = None,
     networks: Annotated[Path | None, typer.Option(help="Folder of trained networks; by default in --out.")] = None,
     workers: Workers = 1,
+    compiled: CompiledSteps = Compiled.graph,
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
@@ -46,7 +47,7 @@ def main(
     folders = networks or out / "networks", out / "mukhoti_figure1"
 
     def measure(name: str) -> dict[str, Any]:
-        return measure_panel(asked[name], chosen, where, folders[0], folders[1] / name, workers)
+        return measure_panel(asked[name], chosen, where, folders[0], folders[1] / name, workers, compiled.mode)
 
     found = ask_each("--panel", asked, panel, measure)
     show(found, out)

@@ -89,7 +89,13 @@ PRESETS: dict[str, Preset] = {
 
 
 def measure_panel(
-    panel: Setting, preset: Preset, device: str, networks: Path, kept: Path, workers: int = 1
+    panel: Setting,
+    preset: Preset,
+    device: str,
+    networks: Path,
+    kept: Path,
+    workers: int = 1,
+    compiled: bool | str = "graph",
 ) -> dict[str, Any]:
     """Return what a panel shows, as plain values; each piece is kept as a file, and not measured twice.
 
@@ -100,6 +106,7 @@ def measure_panel(
         networks: Folder of the trained networks.
         kept: Folder of the pieces.
         workers: How many networks are trained at once.
+        compiled: How their steps run.
     """
     plans = _plans(panel, preset)
     common = plans[f"M{preset.one_for_all}"]
@@ -108,7 +115,7 @@ def measure_panel(
     training = common.transform().scaled(pixels.to(device)), labels.to(device)
 
     stem = f"{panel.network}_{panel.data}"
-    train_together({f"{stem}_{name}": plan for name, plan in plans.items()}, networks, device, workers)
+    train_together({f"{stem}_{name}": plan for name, plan in plans.items()}, networks, device, workers, compiled)
 
     def network(name: str) -> nn.Module:
         show_progress(f"{panel.network} on {panel.data}: {name}")

@@ -3,8 +3,11 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from bayesnorm.network import RowStatistics
+from bayesnorm.nets import VGG, CifarResNet
+from bayesnorm.network import RowStatistics, gpu_graphs
+from bayesnorm.network.collecting import recording
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))]
 
@@ -81,3 +84,43 @@ def test_a_pass_that_cannot_be_recorded_leaves_the_generator_usable(device):
     first = torch.rand(3, device=device)
     torch.manual_seed(0)
     assert torch.equal(torch.rand(3, device=device), first)
+
+
+class Names(TorchDispatchMode):
+    """Notes the names of all operations."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.seen.add(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("make", "size"), [(lambda: CifarResNet(20), (3, 32)), (lambda: VGG(11), (3, 32)), (Small, (3, 8))]
+)
+def test_operations_of_passes_can_be_recorded(make, size, monkeypatch):
+    names = Names()
+
+    def watched(self, x, groups, recordable=True):
+        with names:
+            return self._run(x, groups)
+
+    monkeypatch.setattr(recording.RecordedPasses, "__call__", watched)
+    network = make().eval()
+    layers = [name for name, module in network.named_modules() if "BatchNorm" in type(module).__name__]
+    RowStatistics(network, layers).of(torch.randn(4, size[0], size[1], size[1]), 2)
+    assert "convolution" in names.seen
+    assert names.seen <= gpu_graphs._RECORDABLE
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_passes_are_replayed(monkeypatch):
+    replayed, replay = [], recording._Recorded.replay
+    monkeypatch.setattr(recording._Recorded, "replay", lambda self, x: replayed.append(1) or replay(self, x))
+    known, x = RowStatistics(Small().cuda().eval(), ["first", "second"]), torch.randn(16, 3, 8, 8, device="cuda")
+    for _ in range(4):
+        known.of(x, 1)
+    assert len(replayed) >= 2

@@ -26,11 +26,11 @@ hardswish hardswish_ hardtanh hardtanh_ leaky_relu leaky_relu_ log log1p _log_so
 max_pool2d_with_indices max_pool3d_with_indices maximum mean minimum miopen_batch_norm mish mish_ mm mul mul_
 native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training
 native_dropout native_group_norm native_layer_norm neg new_empty new_full new_ones new_zeros ones ones_like permute
-pixel_shuffle pow pow_ prelu _prelu_kernel rand rand_like randn randn_like reciprocal reflection_pad1d
-reflection_pad2d relu relu_ repeat replication_pad1d replication_pad2d roll rsqrt rsqrt_ rsub
+pixel_shuffle pow pow_ prelu _prelu_kernel promote_types rand rand_like randn randn_like reciprocal
+reflection_pad1d reflection_pad2d relu relu_ repeat replication_pad1d replication_pad2d roll rsqrt rsqrt_ rsub
 _scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention select sigmoid sigmoid_ silu silu_ slice
-_softmax softplus split split_with_sizes sqrt square squeeze sub sub_ sum t tanh tanh_ threshold threshold_ _to_copy
-transpose unbind unfold _unsafe_view unsqueeze upsample_bilinear2d upsample_nearest1d upsample_nearest2d var
+_softmax softplus split split_with_sizes sqrt square squeeze stack sub sub_ sum t tanh tanh_ threshold threshold_
+_to_copy transpose unbind unfold _unsafe_view unsqueeze upsample_bilinear2d upsample_nearest1d upsample_nearest2d var
 var_mean view where zeros zeros_like
 """
 _RECORDABLE, _COPIES = frozenset(_NAMES.split()), frozenset(["_to_copy", "copy_"])
