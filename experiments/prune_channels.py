@@ -4,10 +4,17 @@ What compression does to doubt is rarely shown. A trained CIFAR-10 ResNet loses 
 several shares of its multiply-adds; its statistics are estimated anew, and it is fine-tuned for two epochs or not at
 all. What MCBN then says of test images and of SVHN is scored: error, NLL, the AUROC with which
 doubt tells wrong predictions from right ones, and the one with which it tells SVHN from CIFAR-10.
+
+Beside them stand the whole network as a plain softmax, and its int8 quantisation by torch's own tools, whose doubt is
+that of its softmax too: batch norm is folded away in it. Times are those of 64 images on one CPU core.
 """
 
 from __future__ import annotations
 
+import copy
+import statistics
+import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -16,7 +23,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 import typer
-from torch import nn
+from torch import Tensor, nn
+from torch.ao.quantization import get_default_qconfig_mapping
+from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 
 import bayesnorm as bn
 from bayesnorm.compression import prune_channels
@@ -28,6 +37,7 @@ from .evidence import show_progress, write_numbers, write_picture
 from .image_networks.asking import Asked, doubt_scores, load_asked
 from .image_networks.recipes import Recipe
 from .image_networks.training import Plan
+from .known_names import require_known
 from .options import OUT, FastestDevice, OutFolder, Size, fastest
 from .panels import panels, set_figure_title
 from .pieces import measured_once
@@ -36,7 +46,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CRITERIA = ("signal", "statistics", "scale")
-BATCH_SIZE, OUTSIDE = 32, "svhn"
+WHOLE, SOFTMAX, INT8 = "none", "none, softmax", "int8, softmax"
+BATCH_SIZE, OUTSIDE, TIMED = 32, "svhn", 64
 
 
 @dataclass(frozen=True)
@@ -68,12 +79,13 @@ class Preset:
 
 PRESETS = {
     Size.quick: Preset(20, (0.75, 0.5), images=1000, asked=200, states=8),
-    Size.paper: Preset(32, (0.9, 0.75, 0.6, 0.5, 0.4, 0.3), images=None, asked=None, states=64),
+    Size.paper: Preset(32, (0.9, 0.75, 0.6, 0.5, 0.4, 0.3), images=None, asked=5000, states=32),
 }
 
 
 def main(
     preset: Annotated[Size, typer.Option(help="A look on two cores, or what results come from.")] = Size.quick,
+    criterion: Annotated[list[str] | None, typer.Option(help="Criteria to measure; all by default.")] = None,
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
@@ -83,13 +95,14 @@ def main(
     python -m experiments prune-channels --preset paper --out out
     """
     chosen, where = PRESETS[preset], fastest(device)
-    rows = measure(chosen, where, out / "prune_channels")
+    require_known("--criterion", criterion or (), CRITERIA)
+    rows = measure(chosen, where, out / "prune_channels", criterion or CRITERIA)
     print(text(rows))
     write_picture(out / "prune_channels.png", draw(rows))
     write_numbers(out / "prune_channels.json", {"preset": asdict(chosen), "rows": rows}, where)
 
 
-def measure(preset: Preset, device: str, kept: Path) -> list[dict[str, Any]]:
+def measure(preset: Preset, device: str, kept: Path, criteria: Sequence[str] = CRITERIA) -> list[dict[str, Any]]:
     """Return a row for the network as it is and for each criterion, share and way; each is kept as a file."""
     plan = preset.plan
     pixels, labels = (part.to(device) for part in plan.load("train"))
@@ -97,37 +110,107 @@ def measure(preset: Preset, device: str, kept: Path) -> list[dict[str, Any]]:
     asked = load_asked(plan, [OUTSIDE], preset.asked, device)
     model = load_cifar_resnet(preset.depth).to(device)
     posterior = bn.MCBN(BATCH_SIZE, states=preset.states).fit(model, x, bn.Categorical())
-    cases = [("none", 1.0)] + [(criterion, share) for criterion in CRITERIA for share in preset.shares]
+
+    def whole() -> list[dict[str, Any]]:
+        own = {"share": 1.0, "epochs": 0}
+        small = quantised(model, x[: preset.images or 1000])
+        times = seconds([copy.deepcopy(model).cpu(), small], asked.x[:TIMED])
+        return [
+            _scored(model, x, asked, preset) | own | {"criterion": WHOLE, "bytes": 1.0, "time": 1.0},
+            _as_softmax(model, asked) | own | {"criterion": SOFTMAX, "bytes": 1.0, "time": 1.0},
+            _as_softmax(small, asked)
+            | own
+            | {"criterion": INT8, "bytes": _bytes(small) / _bytes(model), "time": times[1] / times[0]},
+        ]
+
+    def pruned(criterion: Any, share: float) -> list[dict[str, Any]]:
+        small = prune_channels(posterior, x[:10_000], multiply_adds=share, criterion=criterion)
+        report = small.report(asked.x[:TIMED])
+        assert report.before is not None
+        assert report.after is not None
+        times = seconds([copy.deepcopy(network).cpu() for network in (model, small.network)], asked.x[:TIMED])
+        told = {
+            "criterion": criterion,
+            "share": report.after.multiply_adds / report.before.multiply_adds,
+            "bytes": report.bytes_after / report.bytes_before,
+            "time": times[1] / times[0],
+        }
+        found = [_scored(small.network, x, asked, preset) | told | {"epochs": 0}]
+        plan.train(small.network, pixels, labels)
+        return [*found, _scored(small.network, x, asked, preset) | told | {"epochs": preset.epochs}]
+
+    cases = {(WHOLE, 1.0): whole}
+    cases |= {(name, share): partial(pruned, name, share) for name in criteria for share in preset.shares}
     rows: list[dict[str, Any]] = []
-    for criterion, share in cases:
+    for (criterion, share), find in cases.items():
         show_progress(f"ResNet-{preset.depth}: {criterion}, {share:g} of the multiply-adds")
-
-        def find(criterion: Any = criterion, share: float = share) -> list[dict[str, Any]]:
-            if criterion == "none":
-                return [_scored(model, x, asked, preset) | {"criterion": criterion, "share": 1.0, "epochs": 0}]
-            pruned = prune_channels(posterior, x[:10_000], multiply_adds=share, criterion=criterion)
-            report = pruned.report(asked.x[:64])
-            assert report.before is not None
-            assert report.after is not None
-            told = {
-                "criterion": criterion,
-                "share": report.after.multiply_adds / report.before.multiply_adds,
-                "parameters": report.parameters_after / report.parameters_before,
-            }
-            found = [_scored(pruned.network, x, asked, preset) | told | {"epochs": 0}]
-            plan.train(pruned.network, pixels, labels)
-            return [*found, _scored(pruned.network, x, asked, preset) | told | {"epochs": preset.epochs}]
-
         settings = {"preset": asdict(preset), "criterion": criterion, "share": share}
         rows += measured_once(kept / f"{criterion}_{share:g}.json", settings, find)
     show_progress("")
     return rows
 
 
-def _scored(network: nn.Module, x: torch.Tensor, asked: Asked, preset: Preset) -> dict[str, Any]:
+def quantised(network: nn.Module, x: Tensor) -> nn.Module:
+    """Return a network of 8-bit weights and activations for a CPU, batch norm folded into convolutions.
+
+    Args:
+        network: The network.
+        x: Training rows, from which ranges of activations are taken.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch will move its tools to a package of their own
+        engine, rows = torch.backends.quantized.engine, x.cpu()
+        watched = prepare_fx(copy.deepcopy(network).cpu().eval(), get_default_qconfig_mapping(engine), (rows[:1],))
+        with torch.no_grad():
+            watched(rows)
+        return convert_fx(watched)
+
+
+@torch.no_grad()
+def seconds(networks: Sequence[nn.Module], x: Tensor, times: int = 15) -> list[float]:
+    """Return the median time of each network's prediction on one CPU core, taken in turns."""
+    threads, rows = torch.get_num_threads(), x.cpu()
+    torch.set_num_threads(1)
+    taken: list[list[float]] = [[] for _ in networks]
+    try:
+        for _ in range(times):
+            for network, own in zip(networks, taken, strict=True):
+                start = time.perf_counter()
+                network(rows)
+                own.append(time.perf_counter() - start)
+    finally:
+        torch.set_num_threads(threads)
+    return [statistics.median(own) for own in taken]
+
+
+def _bytes(network: nn.Module) -> int:
+    """Return the bytes of all tensors; those of quantised layers are packed in one entry for weight and bias."""
+    total = 0
+    for value in network.state_dict().values():
+        for tensor in value if isinstance(value, tuple) else (value,):
+            total += tensor.nbytes if isinstance(tensor, Tensor) else 0
+    return total
+
+
+def _scored(network: nn.Module, x: Tensor, asked: Asked, preset: Preset) -> dict[str, Any]:
     """Return scores of what MCBN says of a network's predictions."""
     posterior = bn.MCBN(BATCH_SIZE, states=preset.states).fit(network, x, bn.Categorical())
-    predict: Any = partial(posterior.predict, engine=bn.MonteCarlo(preset.states))
+    return _scores(partial(posterior.predict, engine=bn.MonteCarlo(preset.states)), asked)
+
+
+@torch.no_grad()
+def _as_softmax(network: nn.Module, asked: Asked) -> dict[str, Any]:
+    """Return scores of a network's predictions as they are."""
+    device = next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
+
+    def predict(x: Tensor) -> Any:
+        logits = torch.cat([network(part.to(device)) for part in x.split(500)])
+        return bn.Categorical().predictive(logits[None].to(x.device))
+
+    return _scores(predict, asked)
+
+
+def _scores(predict: Any, asked: Asked) -> dict[str, Any]:
     scores, inside = doubt_scores(predict, asked), predict(asked.x)
     wrong = inside.label != asked.y
     return {
@@ -144,16 +227,21 @@ SCORES = ("error", "nll", "auroc of errors", f"auroc of {OUTSIDE}")
 
 def text(rows: Sequence[dict[str, Any]]) -> str:
     """Return the table as Markdown."""
-    lines = [f"| criterion | multiply-adds | epochs | {' | '.join(SCORES)} |", "|---" * (3 + len(SCORES)) + "|"]
+    head = ("criterion", "multiply-adds", "bytes", "time", "epochs", *SCORES)
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for row in rows:
         scores = " | ".join(f"{row[name]:.3f}" for name in SCORES)
-        lines.append(f"| {row['criterion']} | {row['share']:.2f} | {row['epochs']} | {scores} |")
+        sizes = " | ".join(f"{row[name]:.2f}" for name in ("share", "bytes", "time"))
+        lines.append(f"| {row['criterion']} | {sizes} | {row['epochs']} | {scores} |")
     return "\n".join(lines)
 
 
 def draw(rows: Sequence[dict[str, Any]]) -> Axes:
     """Draw every score against the share of multiply-adds, fine-tuned networks as solid lines."""
-    (whole,) = (row for row in rows if row["criterion"] == "none")
+    (whole,) = (row for row in rows if row["criterion"] == WHOLE)
+    others = [
+        (row, style.current().look(3 + i)) for i, row in enumerate(r for r in rows if r["criterion"] in (SOFTMAX, INT8))
+    ]
     (axes,) = panels(1, len(SCORES))
     for ax, score in zip(axes, SCORES, strict=True):
         for number, criterion in enumerate(CRITERIA):
@@ -163,6 +251,8 @@ def draw(rows: Sequence[dict[str, Any]]) -> Axes:
                 points = sorted((row["share"], row[score]) for row in [whole, *own])
                 label = f"{criterion}, fine-tuned" if tuned else criterion
                 ax.plot(*zip(*points, strict=True), ls="-" if tuned else ":", marker=marker, color=colour, label=label)
+        for row, (colour, _, marker) in others:
+            ax.plot(row["share"], row[score], ls="", marker=marker, color=colour, label=row["criterion"])
         ax.set_xlabel("share of the multiply-adds")
         ax.set_ylabel(score)
     axes[0].legend()

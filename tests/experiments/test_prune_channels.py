@@ -34,7 +34,10 @@ def test_from_the_command(experiments, monkeypatch, tmp_path):
     ended = experiments("prune-channels", "--out", tmp_path)
     assert ended.code == 0, ended.err
     rows = json.loads((tmp_path / "prune_channels.json").read_text())["rows"]
-    assert [(row["criterion"], row["epochs"]) for row in rows] == [("none", 0), ("signal", 0), ("signal", 1)]
-    assert rows[1]["share"] <= 0.6
+    whole = [("none", 0), ("none, softmax", 0), ("int8, softmax", 0)]
+    assert [(row["criterion"], row["epochs"]) for row in rows] == [*whole, ("signal", 0), ("signal", 1)]
+    assert rows[3]["share"] <= 0.6
+    assert rows[2]["bytes"] < rows[3]["bytes"] < 1
+    assert abs(rows[1]["nll"] - rows[2]["nll"]) < 0.1
     assert "| signal | 0." in ended.out
     assert (tmp_path / "prune_channels.png").exists()
