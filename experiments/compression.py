@@ -86,7 +86,7 @@ class Preset:
     learning_rate: float
     batch_size: int = 128
     images: int | None = None
-    tolerances: tuple[float, ...] = (0.002, 0.005, 0.01, 0.02)
+    tolerances: tuple[float, ...] = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02)
 
 
 PRESETS = {Size.quick: Preset(12, 3, 6, 2e-3, images=25_000), Size.paper: Preset(200, 10, 100, 1e-3)}

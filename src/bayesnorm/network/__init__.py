@@ -38,7 +38,7 @@ from .copying import (
     tensors_of as tensors_of,
     unwrap as unwrap,
 )
-from .counting import multiply_adds as multiply_adds, multiply_adds_by_layer as multiply_adds_by_layer
+from .counting import multiply_adds as multiply_adds
 from .dropout_layers import RateChoice as RateChoice, dropout_rates as dropout_rates
 from .editing.inserting import add_dropout as add_dropout
 from .editing.noise_head import joined_outputs as joined_outputs, with_noise_head as with_noise_head

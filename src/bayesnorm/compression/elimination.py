@@ -1,0 +1,199 @@
+"""Which channels a network can do without, if those that stay make up for them.
+
+A layer that reads channels x computes W x. Without channel r, the best that the others can do is to predict x_r, by
+their covariance C over rows and positions. What the layer then lacks has the variance
+
+    sum over outputs o of  f_o |w_or|^2 / (C^-1)_rr,
+
+with f_o how much a change of o matters, and the weights from the channels that stay become w_ok - w_or (C^-1)_rk /
+(C^-1)_rr: the optimal brain surgeon's step (Hassibi and Stork 1993), for channels. Channels go one by one, always the
+one that is missed least by all layers that read it, so that of two that tell the same one stays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..network import Units, call_network, find_batchnorm, own_copy
+
+# Rows that covariances are taken from, and those of a pass.
+ROWS, AT_ONCE = 2000, 250
+
+# Inputs of a layer above which its covariance would not fit, and channels count one by one.
+MOST_INPUTS = 4096
+
+# What is added to the diagonal of a covariance, as a share of its mean.
+RIDGE = 1e-4
+
+
+@dataclass(eq=False)
+class Reader:
+    """A layer that reads channels, and what it reads.
+
+    Args:
+        layer: The layer.
+        units: The unit of every input, None where it is none that could go.
+        mean: The mean of every input.
+        covariance: That of its inputs, (inputs, inputs), or their variances where these are many.
+        matters: f_o of every output.
+    """
+
+    layer: nn.Module
+    units: Sequence[int | None]
+    mean: Tensor
+    covariance: Tensor
+    matters: Tensor
+
+    def weights(self) -> Tensor:
+        """The layer's weights, (outputs, inputs, positions of a kernel)."""
+        weight: Any = self.layer.weight
+        return weight.detach().double().reshape(*weight.shape[:2], -1)
+
+
+def readers(network: nn.Module, units: Units, x: Tensor, variances: Mapping[str, Tensor | None]) -> list[Reader]:
+    """Return the layers whose inputs could go, with what they read on some rows.
+
+    Args:
+        network: The network.
+        units: Its units.
+        x: Rows.
+        variances: What changes of a normalised output are measured by, by batch-norm layer.
+    """
+    layers = find_batchnorm(network)
+    found = []
+    for name, (mean, covariance) in _moments(network, units, x).items():
+        layer: Any = network.get_submodule(name)
+        norm = units.normalised.get(name, "")
+        if layer.bias is None and norm not in layers and covariance.dim() == 2:  # nothing can take up another mean
+            mean, covariance = torch.zeros_like(mean), covariance + torch.outer(mean, mean)
+        made = Reader(layer, units.read[name], mean, covariance, mean.new_ones(len(layer.weight)))
+        if norm in layers and variances.get(norm) is not None:
+            scale = layers[norm].weight
+            squares = 1.0 if scale is None else scale.detach().double().square()
+            made.matters = squares / variances[norm].double().clamp_min(1e-12)  # type: ignore[union-attr]
+        else:
+            made.matters = 1 / _output_variance(made).clamp_min(1e-12)
+        found.append(made)
+    return found
+
+
+def elimination_order(found: Sequence[Reader], removable: set[int]) -> list[int]:
+    """Return units in the order in which they go; those whose layers would be left with nothing are not among them."""
+    heard = {unit for reader in found for unit in reader.units if unit in removable}
+    names = sorted(unit for unit in heard if unit is not None)
+    numbers = {unit: number for number, unit in enumerate(names)}
+    states = [_State(reader, numbers) for reader in found]
+    missed = torch.zeros(len(names) + 1, dtype=torch.float64, device=found[0].mean.device if found else None)
+    missed[-1] = math.inf  # inputs that cannot go
+    readers_of: list[list[_State]] = [[] for _ in names]
+    for state in states:
+        missed.index_add_(0, state.owners, state.missed)
+        for number in state.left:
+            readers_of[number].append(state)
+    order = []
+    while len(names) and bool((best := missed.min()).isfinite()):
+        number = int((missed == best).nonzero()[0])
+        missed[number] = math.inf
+        if all(len(state.left) > 1 for state in readers_of[number]):
+            order.append(names[number])
+            for state in readers_of[number]:
+                missed.index_add_(0, state.owners, state.remove(number))
+    return order
+
+
+@torch.no_grad()
+def make_up(found: Sequence[Reader], gone: set[int]) -> None:
+    """Change weights in place so that inputs that stay make up, as far as they can, for those that go."""
+    for reader in found:
+        lost = [i for i, unit in enumerate(reader.units) if unit in gone]
+        left = [i for i, unit in enumerate(reader.units) if unit not in gone]
+        if not lost or not left or reader.covariance.dim() < 2:
+            continue
+        covariance = _ridged(reader.covariance)
+        told = torch.linalg.solve(covariance[left][:, left], covariance[left][:, lost])  # (left, lost)
+        layer: Any = reader.layer
+        weight = layer.weight
+        lacking = weight[:, lost].double()
+        weight[:, left] += torch.einsum("or...,kr->ok...", lacking, told).to(weight)
+        if layer.bias is not None:
+            rest = reader.mean[lost] - told.T @ reader.mean[left]
+            layer.bias += torch.einsum("or...,r->o", lacking, rest).to(weight)
+
+
+class _State:
+    """A reader while channels go: its weights, as outputs matter, and the inverse covariance of what it still reads."""
+
+    def __init__(self, reader: Reader, numbers: Mapping[int, int]) -> None:
+        self.weights = reader.weights() * reader.matters.sqrt()[:, None, None]
+        whole = reader.covariance.dim() == 2
+        self.inverse = torch.linalg.inv(_ridged(reader.covariance)) if whole else None
+        self.variances = reader.covariance
+        owners = [len(numbers) if unit is None else numbers.get(unit, len(numbers)) for unit in reader.units]
+        self.owners = torch.tensor(owners, device=self.weights.device)
+        self.left = set(owners) - {len(numbers)}
+        self.missed = self._missed()
+
+    def remove(self, number: int) -> Tensor:
+        """Take a unit's inputs out, let the others make up for them, and return how much more each is missed."""
+        self.left.remove(number)
+        before = self.missed
+        if self.inverse is not None:
+            for column in (self.owners == number).nonzero()[:, 0].tolist():
+                share = self.inverse[column] / self.inverse[column, column]
+                self.weights = self.weights - self.weights[:, [column]] * share[None, :, None]
+                self.inverse = self.inverse - torch.outer(self.inverse[:, column], share)
+                self.inverse[column, column] = 1.0  # not read any more: its weight is 0
+            self.missed = self._missed()
+        return self.missed - before
+
+    def _missed(self) -> Tensor:
+        """Return what the layer lacks without each of its inputs."""
+        alone = self.variances if self.inverse is None else 1 / self.inverse.diagonal()
+        return self.weights.square().sum((0, 2)) * alone
+
+
+def _ridged(covariance: Tensor) -> Tensor:
+    return covariance + RIDGE * covariance.diagonal().mean().clamp_min(1e-12) * torch.eye(len(covariance)).to(
+        covariance
+    )
+
+
+def _output_variance(reader: Reader) -> Tensor:
+    """Return the variance of every output, as if positions of a kernel were independent."""
+    weights, covariance = reader.weights(), reader.covariance
+    if covariance.dim() < 2:
+        return (weights.square() * covariance[None, :, None]).sum((1, 2))
+    return torch.einsum("oip,ij,ojp->o", weights, covariance, weights)
+
+
+@torch.no_grad()
+def _moments(network: nn.Module, units: Units, x: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+    """Return mean and covariance of what layers read, over rows and positions; variances where inputs are many."""
+    watched, sums = own_copy(network), dict[str, Any]()
+    for name, read in units.read.items():
+        layer: Any = watched.get_submodule(name)
+        if layer.weight.shape[1] == len(read):
+            layer.register_forward_pre_hook(partial(_add, sums, name))
+    for part in x[:ROWS].split(AT_ONCE):
+        call_network(watched, part.clone(), "x")
+    found = {}
+    for name, (count, total, squares) in sums.items():
+        mean = total / count
+        product = torch.outer(mean, mean) if squares.dim() == 2 else mean.square()
+        found[name] = mean, squares / count - product
+    return found
+
+
+def _add(sums: dict[str, Any], name: str, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    h = inputs[0].double()
+    rows = h.flatten(0, -2) if isinstance(layer, nn.Linear) else h.movedim(1, -1).flatten(0, -2)
+    squares = rows.T @ rows if rows.shape[1] <= MOST_INPUTS else rows.square().sum(0)
+    count, total, before = sums.get(name, (0, 0.0, 0.0))
+    sums[name] = count + len(rows), total + rows.sum(0), before + squares
