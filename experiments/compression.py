@@ -235,6 +235,8 @@ def text(rows: Sequence[dict[str, Any]]) -> str:
 
 def draw(small: Compressed, title: str) -> Figure:
     """Draw the weights of every layer before and after, each as a picture of their sizes."""
+    from matplotlib.ticker import MaxNLocator
+
     after = dict(small.network.named_parameters())
     names = [name for name, value in after.items() if value.dim() > 1]
     rows = panels(2, len(names))
@@ -245,8 +247,11 @@ def draw(small: Compressed, title: str) -> Figure:
             limit = math.sqrt(float(weights[name].detach().square().mean())) * 3
             ax.imshow(size, aspect="auto", cmap="magma", vmin=0, vmax=limit, interpolation="nearest")
             ax.set_title(f"{name} {when}: {size.shape[0]} x {size.shape[1]}")
+            ax.set(xlabel="inputs and positions" if weights[name].dim() > 2 else "inputs", ylabel="outputs")
+            for axis in (ax.xaxis, ax.yaxis):
+                axis.set_major_locator(MaxNLocator(5, integer=True))
             ax.grid(False)
-    set_figure_title(rows[0][0], title)
+    set_figure_title(rows[0][0], f"{title}: sizes of weights, brighter is larger")
     figure = rows[0][0].get_figure(root=True)
     assert figure is not None
     return figure

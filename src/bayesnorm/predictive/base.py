@@ -60,6 +60,15 @@ class Predictive(ABC):
     def __len__(self) -> int:
         return len(self.mean)
 
+    def __repr__(self) -> str:
+        kept = "no draws kept" if isinstance(self, Summary) else f"{len(self.weights)} draws"
+        told = "; ".join(f"{name} {_first(values)}" for name, values in self._told().items())
+        return f"{type(self).__name__}({tuple(self.mean.shape)}, {kept}: {told})"
+
+    def _told(self) -> dict[str, Tensor]:
+        """Return what a person wants to see first, by name."""
+        return {"mean": self.mean, "std": self.std, "epistemic std": self.epistemic.sqrt()}
+
 
 class Summary(Predictive):
     """A predictive without draws: a few tensors, each with rows first and, where there are any, pixels last."""
@@ -72,6 +81,13 @@ class Summary(Predictive):
     @abstractmethod
     def with_parts(self, *parts: Tensor) -> Self:
         """Return a predictive of the same kind that consists of other tensors."""
+
+
+def _first(values: Tensor, count: int = 3) -> str:
+    """Return the first numbers as text."""
+    flat = values.flatten()
+    shown = [f"{value:.4g}" for value in flat[:count].tolist()]
+    return ", ".join([*shown, "..."] if flat.numel() > count else shown)
 
 
 def as_targets(y: Any, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:

@@ -13,7 +13,7 @@ from ..errors import InputError
 from .base import Predictive, as_targets, choose_draws, draw_weights, mixture_log, of_seen, sampling, weighted_mean
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClassificationPredictive(Predictive):
     """p(y | x) = sum over draws t of weight_t p_t(y | x).
 
@@ -53,6 +53,9 @@ class ClassificationPredictive(Predictive):
     def aleatoric(self) -> Tensor:
         probs = self.log_probs.exp()
         return weighted_mean(probs * (1 - probs), self.weights)
+
+    def _told(self) -> dict[str, Tensor]:
+        return {"label": self.label, "confidence": self.confidence, "mutual information": self.mutual_information}
 
     @cached_property
     def label(self) -> Tensor:

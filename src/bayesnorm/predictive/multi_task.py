@@ -42,6 +42,9 @@ class MultiTaskPredictive(Predictive, Mapping[str, Predictive]):
     def __len__(self) -> int:
         return len(self._tasks)
 
+    def __repr__(self) -> str:
+        return f"MultiTaskPredictive({', '.join(f'{name}={own!r}' for name, own in self.items())})"
+
     @property
     def mean(self) -> dict[str, Tensor]:  # type: ignore[override]
         return {name: own.mean for name, own in self.items()}

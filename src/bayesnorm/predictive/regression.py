@@ -25,7 +25,7 @@ from .mixture_quantile import tail_quantile
 from .noise import NoiseFamily, NormalNoise
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RegressionPredictive(Predictive):
     """p(y | x) = sum over draws t of weight_t p(y | f_t(x)), where y = loc_t + scale_t * noise.
 

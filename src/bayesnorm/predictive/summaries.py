@@ -140,9 +140,6 @@ class RegressionSummary(RegressionPredictive, Summary):
 
     scale = loc
 
-    def __repr__(self) -> str:
-        return f"RegressionSummary(mean={self.mean}, epistemic={self.epistemic}, aleatoric={self.aleatoric})"
-
 
 _Mergeable = ClassificationSummary | RegressionSummary
 
