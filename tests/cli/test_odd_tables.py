@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 
 from bayesnorm.cli.run_folder import new_run
@@ -20,16 +19,88 @@ def with_column(lines, name, cells):
     return [[name, *lines[0]], *([cell, *line] for cell, line in zip(cells, lines[1:], strict=True))]
 
 
-def test_text_that_differs_in_most_rows_is_told(fit, facts, tmp_path):
-    days = np.datetime_as_string(np.datetime64("2020-01-01") + np.arange(40))
-    data = write_csv(tmp_path / "t.csv", with_column(houses(40), "sold on", days))
+def test_columns_that_are_no_features_are_told_and_left_out(bayesnorm, fit, facts, tmp_path):
+    lines = houses(40)
+    for name, cells in {
+        "name": [f"house {row}" for row in range(40)],
+        "customerId": [7 * row % 41 + 1000 * row for row in range(40)],
+        "n": range(1, 41),
+        "country": ["NL"] * 40,
+        "remarks": [""] * 40,
+    }.items():
+        lines = with_column(lines, name, cells)
+    data = write_csv(tmp_path / "t.csv", lines)
     ended = fit(data=data)
-    assert ended.code == 0
-    told = "sold on holds text such as '2020-01-01' that is different in most rows"
-    assert ended.err.count(told) == 1
-    assert "--drop 'sold on'" in ended.err
-    (warning,) = facts()["warnings"]
-    assert warning.startswith(told)
+    assert ended.code == 0, ended.err
+    reasons = {
+        "remarks": "is empty",
+        "country": "is 'NL' in every row",
+        "n": "counts the rows, from 1 to 40",
+        "customerId": "is an id, a whole number of its own for every row",
+        "name": "holds text such as 'house 0' that differs in most rows",
+    }
+    told = [f"{name} was left out: it {reason}. (--keep {name} uses it.)" for name, reason in reasons.items()]
+    told[0] = "remarks was left out: it is empty."
+    assert facts()["left_out"] == reasons
+    assert facts()["warnings"] == told
+    assert all(line in ended.err for line in told)
+    assert "left out" in ended.out
+    assert [column["name"] for column in facts()["columns"]] == ["area", "age", "town"]
+    assert json.loads((tmp_path / "run" / "report.json").read_text())["warnings"] == told
+    # Rows to predict need none of them.
+    new = write_csv(tmp_path / "new.csv", houses(12, seed=1))
+    assert bayesnorm("predict", tmp_path / "run", new, "--out", tmp_path / "p.csv").code == 0
+
+
+def test_columns_are_kept_or_read_as_their_owner_says(bayesnorm, fit, facts, tmp_path):
+    lines = with_column(houses(40), "id", [3 * row for row in range(40)])
+    lines = with_column(lines, "floor", ["?", "1", "2", "3"] * 10)
+    lines = with_column(lines, "note", ["a", "b"] * 20)
+    data = write_csv(tmp_path / "t.csv", lines)
+    refused = fit(data=data)
+    assert (refused.code, "--as 'floor'=number" in refused.err) == (1, True)
+    options = ("--keep", "id", "--as", "floor=number", "--as", "note=text", "--as", "age=category")
+    ended = fit(*options, data=data)
+    assert ended.code == 0, ended.err
+    assert "10 cells of floor are no numbers and count as empty" in ended.err
+    assert facts()["left_out"] == {"note": "is text (--as)"}
+    assert "--keep id --as floor=number --as note=text --as age=category" in facts()["command"]
+    assert facts()["columns"] == [
+        {"name": "floor", "kind": "number", "forgiving": True},
+        {"name": "id", "kind": "number"},
+        {"name": "area", "kind": "number"},
+        {"name": "age", "kind": "category"},
+        {"name": "town", "kind": "category"},
+    ]
+    for command in ("predict", "drift"):  # where such cells count as empty too
+        assert bayesnorm(command, tmp_path / "run", data, "--out", tmp_path / command).code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--as", "age"), "--as: 'age' was given; COLUMN=KIND, one of category, number, text, would work."),
+        (("--as", "age=words"), "--as: 'age=words' was given; COLUMN=KIND"),
+        (("--keep", "price"), "--keep: 'price' is the target"),
+        (("--as", "price=text"), "--as: 'price' is the target; category or number would work."),
+        (("--drop", "age", "--keep", "age"), "--keep: 'age' was given to --drop too"),
+        (("--keep", "agee"), "has no column 'agee'; did you mean 'age'?"),
+    ],
+)
+def test_options_about_columns_that_cannot_be_followed(fit, options, says):
+    ended = fit(*options)
+    assert ended.code in (1, 2)
+    assert says in ended.err
+
+
+def test_numbers_stay_where_nothing_else_would(fit, facts, tmp_path):
+    lines = [["x", "y"], *([row, row**2 % 17 + row / 100] for row in range(40))]
+    assert fit(data=write_csv(tmp_path / "t.csv", lines), target="y").code == 0
+    assert facts()["columns"] == [{"name": "x", "kind": "number"}]
+    lines = [["name", "y"], *([f"n {row}", row**2 % 17 + row / 100] for row in range(40))]
+    ended = fit("--force", data=write_csv(tmp_path / "t.csv", lines), target="y")
+    assert ended.code == 1
+    assert "has no column to learn from (name holds text such as 'n 0' that differs in most rows)" in ended.err
 
 
 def test_text_that_comes_again_is_not(regression_run):

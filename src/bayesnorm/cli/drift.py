@@ -44,6 +44,7 @@ def drift(
     facts = read_facts(run)
     file = open_table(data, max_size)
     kinds = {column["name"]: column["kind"] for column in facts["columns"]}
+    forgiving = [column["name"] for column in facts["columns"] if column.get("forgiving")]
     require_columns(file, list(kinds), "DATA")
     page = run / DRIFT_PAGE if out is None else out
     require_writable(page, "--out")
@@ -53,7 +54,7 @@ def drift(
 
     model = load(run / MODEL)
     (rows,) = read_chunks(file, list(kinds), None)
-    inputs, _ = typed(rows, data, kinds=kinds, decimal=file.decimal)
+    inputs, _ = typed(rows, data, kinds=kinds, forgiving=forgiving, decimal=file.decimal)
     found = model.drift(inputs)
     command = shlex.join(["bayesnorm", "drift", str(run), str(data)])
     date = datetime.now().astimezone().date().isoformat()

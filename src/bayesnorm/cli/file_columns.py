@@ -47,6 +47,7 @@ def typed(
     *,
     categorical: Collection[str] = (),
     kinds: Mapping[str, Kind] | None = None,
+    forgiving: Collection[str] = (),
     decimal: str = ".",
 ) -> tuple[Any, dict[str, Kind]]:
     """Return the table with columns of float64 or text, None where text is missing, and which is which.
@@ -56,15 +57,24 @@ def typed(
         path: The file that it came from, for messages.
         categorical: Names of columns that hold categories, whatever they look like.
         kinds: What columns were in training; None to find out.
+        forgiving: Names of columns of numbers in which any other cell counts as empty.
         decimal: The decimal point of cells that are text.
     """
     pd = pandas()
     found, found_kinds = {}, {}
     for name in frame.columns:
         kind = "category" if name in categorical else None if kinds is None else kinds[name]
-        values, found_kinds[name] = _typed_column(frame[name], path, kind, decimal)
+        column = numbers_alone(frame[name], decimal) if name in forgiving else frame[name]
+        values, found_kinds[name] = _typed_column(column, path, kind, decimal)
         found[name] = pd.Series(values, index=frame.index, dtype=values.dtype)
     return pd.DataFrame(found, index=frame.index, columns=list(frame.columns)), found_kinds
+
+
+def numbers_alone(column: Any, decimal: str) -> Any:
+    """Return a column without the cells that hold no number."""
+    from ..tabular.column_types import read_numbers
+
+    return column.mask(read_numbers(column, decimal)[1])
 
 
 def _typed_column(column: Any, path: Path, kind: Kind | None, decimal: str) -> tuple[NDArray[Any], Kind]:
@@ -109,7 +119,8 @@ def _kind_in_training(column: Any, path: Path, unreadable: NDArray[np.bool_]) ->
         row = int(unreadable.argmax())
         raise InputError(
             f"{path}: the column {name} holds numbers, but {quoted(column.iloc[row])} in row {column.index[row]}; "
-            f"mend or empty such cells, or give --categorical {name}, or --drop {name}."
+            f"mend or empty such cells, or give --as {name}=number to take them for empty, "
+            f"--categorical {name}, or --drop {name}."
         )
     if kind == "commas":
         example = column.iloc[cells_with_commas(column).argmax()]

@@ -25,6 +25,9 @@ from .usage import UsageError
 # The largest seed that scikit-learn takes.
 LARGEST_SEED = 2**32 - 1
 
+# What a column can be said to hold.
+KINDS = ("category", "number", "text")
+
 
 def fit(
     context: typer.Context,
@@ -40,8 +43,15 @@ def fit(
     drop: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Leave out this column; may be repeated.")
     ] = None,
+    keep: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Use it even if it looks like an id; may be repeated.")
+    ] = None,
     categorical: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Its numbers are categories; may be repeated.")
+    ] = None,
+    as_: Annotated[
+        list[str] | None,
+        typer.Option("--as", metavar="COLUMN=KIND", help=f"Read it as one of {', '.join(KINDS)}; may be repeated."),
     ] = None,
     test_fraction: Annotated[
         float, typer.Option(metavar="PART", help="Part of the rows that only the report sees.")
@@ -68,7 +78,8 @@ def fit(
 ) -> None:
     """Train a Bayesian network on a table, check it on held-out rows, and write model and report.
 
-    Cells may be numbers, text or empty. Everything about the network is chosen by cross-validation.
+    Cells may be numbers, text or empty. Columns that nothing can be learned from, such as ids, are named and left out.
+    Everything about the network is chosen by cross-validation.
 
     \b
     bayesnorm fit houses.csv --target price --out run
@@ -80,7 +91,9 @@ def fit(
         task=task,
         method=str(method),
         drop=tuple(drop or ()),
+        keep=tuple(keep or ()),
         categorical=tuple(categorical or ()),
+        read_as=dict(map(_read_as, as_ or ())),
         test_fraction=_test_fraction(test_fraction),
         seed=seed,
         epochs=epochs,
@@ -112,7 +125,7 @@ def _arguments(context: typer.Context) -> list[str]:
     """Return the command's arguments as they could be given again, from what was parsed."""
     found: list[str] = [str(context.params["data"])]
     for name, value in context.params.items():
-        flag = f"--{name.replace('_', '-')}"
+        flag = f"--{name.rstrip('_').replace('_', '-')}"
         if name in ("data", "quiet", "force", "as_json") or value is None or value is False:
             continue
         for each in value if isinstance(value, list | tuple) else [value]:
@@ -125,6 +138,14 @@ def _test_fraction(value: float) -> float:
     if not 0 < value <= 0.5:
         raise UsageError(f"--test-fraction: {value:g} was given; more than 0 and at most 0.5 would work.")
     return value
+
+
+def _read_as(text: str) -> tuple[str, str]:
+    """Return a column's name and what it is to be read as, from what was given as NAME=KIND."""
+    name, equals, kind = text.rpartition("=")
+    if not equals or kind not in KINDS:
+        raise UsageError(f"--as: {quoted(text)} was given; COLUMN=KIND, one of {', '.join(KINDS)}, would work.")
+    return name, kind
 
 
 def _units(text: str) -> tuple[int, ...]:

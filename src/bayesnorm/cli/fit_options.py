@@ -16,7 +16,9 @@ class FitOptions:
         task: What to predict it as; None to guess.
         method: Where doubt comes from, as `BayesNormRegressor` takes it.
         drop: Columns to leave out.
+        keep: Columns to learn from even where nothing seems to be learned from them.
         categorical: Columns whose numbers are categories.
+        read_as: What columns are, by name: "category", "number" or "text", which is left out.
         test_fraction: Part of the rows that only the report sees.
         seed: Seed of all that is left to chance.
         epochs: Passes over the rows; None to choose.
@@ -30,7 +32,9 @@ class FitOptions:
     task: Task | None
     method: str
     drop: tuple[str, ...]
+    keep: tuple[str, ...]
     categorical: tuple[str, ...]
+    read_as: dict[str, str]
     test_fraction: float
     seed: int
     epochs: int | None

@@ -90,7 +90,11 @@ def fit_run(
         facts = {
             "task": str(loaded.task),
             "target": options.target,
-            "columns": [{"name": name, "kind": kind} for name, kind in loaded.kinds.items()],
+            "columns": [
+                {"name": name, "kind": kind, **({"forgiving": True} if name in loaded.forgiving else {})}
+                for name, kind in loaded.kinds.items()
+            ],
+            "left_out": loaded.left_out,
             "classes": json_value(model.classes_) if loaded.task is Task.classification else None,
             "data": {"file": data.name, "sha256": _sha256(data), "rows": len(loaded.y)},
             "rows": {"training": len(train), "test": len(test)},

@@ -61,6 +61,7 @@ def predict(
     facts = read_facts(run)
     file = open_table(data, max_size)
     kinds = {column["name"]: column["kind"] for column in facts["columns"]}
+    forgiving = [column["name"] for column in facts["columns"] if column.get("forgiving")]
     require_columns(file, list(kinds), "DATA")
     if out != STDOUT:
         require_free(out, force)
@@ -72,7 +73,7 @@ def predict(
     compared: list[Any] = []
     with contextlib.closing(read_chunks(file, list(kinds), CHUNK)) as parts, _opened(out) as target:
         for part in parts:
-            inputs, _ = typed(part, data, kinds=kinds, decimal=file.decimal)
+            inputs, _ = typed(part, data, kinds=kinds, forgiving=forgiving, decimal=file.decimal)
             if model.training_columns_ is not None and rows < MOST_COMPARED:
                 compared.append(inputs)
             found = predict_rows(model, inputs, level)

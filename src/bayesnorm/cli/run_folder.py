@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import BayesNormError, FileFormatError
 from ..files import VERSION, left_behind, partial_name, require_version, require_writable_folder, write_bytes
-from ..schema import listed, one_of, record, text
+from ..schema import flag, later, listed, one_of, record, text
 from .signals import uninterrupted
 from .task import Task
 
@@ -20,7 +20,10 @@ MODEL, FACTS, TEST, CONTENTS, PAGE = "model.bayesnorm", "run.json", "test_predic
 DRIFT_PAGE = "drift.html"
 FORMAT = "bayesnorm-run"
 # What commands take from a run's facts.
-USED = {"columns": listed(record(name=text, kind=one_of("number", "category")), least=1), "task": one_of(*Task)}
+USED = {
+    "columns": listed(record(name=text, kind=one_of("number", "category"), forgiving=later(flag)), least=1),
+    "task": one_of(*Task),
+}
 # Ending of the name that a run has while another takes its place.
 OLD = "-old"
 

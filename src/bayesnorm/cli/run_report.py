@@ -177,6 +177,8 @@ def _summary(
 ) -> dict[str, str]:
     """Return the scores in plain words, by what they answer."""
     found = {"rows": f"{len(train):,} to train on, {len(test):,} held out", "task": str(loaded.task)}
+    if loaded.left_out:
+        found["left out"] = ", ".join(f"{name} ({reason})" for name, reason in loaded.left_out.items())
     if loaded.task is Task.regression:
         share = scores["normalised_crps"]
         found |= {

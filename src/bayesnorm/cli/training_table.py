@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError, quoted
-from .file_columns import require_columns, typed
+from .file_columns import numbers_alone, require_columns, typed
 from .fit_options import FitOptions
 from .tables import open_table, read_table
 from .task import Task, guess_task, require_targets
@@ -34,6 +34,8 @@ class TrainingTable:
         kinds: What each column of the inputs is.
         task: What is to be predicted.
         warnings: What the reader of the report must know, in sentences.
+        left_out: Columns that nothing can be learned from, and why, as the rest of a sentence "It ...".
+        forgiving: Columns of numbers in which any other cell counts as empty.
     """
 
     inputs: Any
@@ -41,6 +43,8 @@ class TrainingTable:
     kinds: dict[str, Kind]
     task: Task
     warnings: tuple[str, ...]
+    left_out: dict[str, str]
+    forgiving: frozenset[str]
 
 
 def load_training_table(data: Path, options: FitOptions, max_mib: float, tell: Tell) -> TrainingTable:
@@ -52,16 +56,21 @@ def load_training_table(data: Path, options: FitOptions, max_mib: float, tell: T
         max_mib: Largest size of the file that is read.
         tell: Called with a line for whoever waits.
     """
+    from ..tabular.not_features import EMPTY
+
     file = open_table(data, max_mib)
     require_columns(file, [options.target], "--target")
     require_columns(file, options.drop, "--drop")
+    require_columns(file, options.keep, "--keep")
     require_columns(file, options.categorical, "--categorical")
-    if options.target in options.drop:
-        raise UsageError(f"--drop: {quoted(options.target)} is the target; another column would work.")
+    require_columns(file, list(options.read_as), "--as")
+    _require_agreement(options)
     names = [name for name in file.names if name != options.target and name not in options.drop]
     if not names:
         raise InputError(f"{data} has no column beside {quoted(options.target)} to predict it from; one would work.")
     frame = read_table(file)
+    if options.read_as.get(options.target) == "number":
+        frame[options.target] = numbers_alone(frame[options.target], file.decimal)
     warnings = []
     known = frame[options.target].notna().to_numpy()
     if not known.all():
@@ -76,29 +85,84 @@ def load_training_table(data: Path, options: FitOptions, max_mib: float, tell: T
         tell(line)
     if not len(frame):
         raise InputError(f"{data}: no row has a {quoted(options.target)}; rows with one would work.")
-    columns, kinds = typed(frame[[options.target]], data, categorical=options.categorical, decimal=file.decimal)
+    said = {kind: {name for name, given in options.read_as.items() if given == kind} for kind in ("category", "number")}
+    categorical = {*options.categorical, *said["category"]}
+    columns, kinds = typed(frame[[options.target]], data, categorical=categorical, decimal=file.decimal)
     values, kind = columns[options.target].to_numpy(), kinds[options.target]
     guess = guess_task(options.target, values, kind)
     task = options.task or guess.task
     y = require_targets(data, options.target, values, kind, task)
-    inputs, kinds = typed(frame[names], data, categorical=options.categorical, decimal=file.decimal)
+    left_out = {
+        name: "is text (--as)" for name in names if options.read_as.get(name) == "text" and name not in options.keep
+    }
+    inputs, kinds = typed(
+        frame[[name for name in names if name not in left_out]],
+        data,
+        categorical=categorical,
+        forgiving=said["number"],
+        decimal=file.decimal,
+    )
     if options.task is None:
         tell(f"{task}: {guess.reason} (--task says otherwise)")
-    rare = [line for name in names if kinds[name] == "category" and (line := _mostly_rare(name, inputs[name]))]
-    for line in rare:
+    left_out |= _not_features(inputs, {*options.keep, *options.categorical, *options.read_as})
+    inputs = inputs[[name for name in inputs if name not in left_out]]
+    if not len(inputs.columns):
+        told = ", ".join(f"{name} {reason}" for name, reason in left_out.items())
+        raise InputError(f"{data} has no column to learn from ({told}); another one, or --keep COLUMN, would work.")
+    found = [
+        f"{name} was left out: it {reason}." + (f" (--keep {shlex.quote(name)} uses it.)" if reason != EMPTY else "")
+        for name, reason in left_out.items()
+    ]
+    forgiving = frozenset(name for name in said["number"] if name in inputs)
+    emptied = {name: int((inputs[name].isna() & frame[name].notna()).sum()) for name in sorted(forgiving)}
+    found += [f"{n:,} cells of {name} are no numbers and count as empty (--as)." for name, n in emptied.items() if n]
+    found += [line for name in inputs if kinds[name] == "category" and (line := _mostly_rare(name, inputs[name]))]
+    for line in found:
         tell(line)
-    warnings += rare
-    return TrainingTable(inputs, y, kinds, task, tuple(warnings))
+    used: dict[str, Kind] = {name: kinds[name] for name in inputs}
+    return TrainingTable(inputs, y, used, task, (*warnings, *found), left_out, forgiving)
+
+
+def _require_agreement(options: FitOptions) -> None:
+    """Refuse options that say two things of one column."""
+    for option, names in (("--drop", options.drop), ("--keep", options.keep)):
+        if options.target in names:
+            raise UsageError(f"{option}: {quoted(options.target)} is the target; another column would work.")
+    if options.read_as.get(options.target) == "text":
+        raise UsageError(f"--as: {quoted(options.target)} is the target; category or number would work.")
+    for option, names in (("--keep", options.keep), ("--as", tuple(options.read_as))):
+        both = [name for name in names if name in options.drop]
+        if both:
+            raise UsageError(f"{option}: {quoted(both[0])} was given to --drop too; one of them would work.")
+
+
+def _not_features(inputs: Any, kept: Collection[str]) -> dict[str, str]:
+    """Return the columns that nothing can be learned from, and why; numbers stay where nothing else would.
+
+    Args:
+        inputs: Data frame of numbers and text.
+        kept: Columns that stay in any case.
+    """
+    from ..tabular.not_features import why_no_feature
+
+    rows = inputs.index.to_numpy()
+    asked = {name: why_no_feature(name, inputs[name].to_numpy(), rows) for name in inputs if name not in kept}
+    found = {name: reason for name, reason in asked.items() if reason}
+    if len(found) < len(inputs.columns):
+        return found
+    return {
+        name: reason for name, reason in found.items() if inputs[name].nunique() < 2 or inputs[name].dtype == object
+    }
 
 
 def _mostly_rare(name: str, column: Any) -> str:
-    """Return a warning about a column of text that is different in most rows, such as dates; "" for any other."""
+    """Return a warning about a column of text most of whose categories share one feature; "" for any other."""
     from ..tabular.preprocessing import CategoricalColumn
 
     rare = column[column.isin(CategoricalColumn.fit(name, column.to_numpy(object)).rare)]
     if len(rare) <= len(column) / 2:
         return ""
     return (
-        f"{name} holds text such as {quoted(rare.iloc[0])} that is different in most rows, so that little can be "
-        f"learned from it: numbers in its place would work, or --drop {shlex.quote(name)}."
+        f"{name} has {column.nunique():,} categories, and most rows hold a rare one, such as {quoted(rare.iloc[0])}, "
+        f"so that little can be learned from it: fewer categories would work, or --drop {shlex.quote(name)}."
     )

@@ -1,0 +1,47 @@
+"""Columns that nothing can be learned from, and those that only look so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
+
+from bayesnorm.tabular.not_features import why_no_feature
+
+ROWS = np.arange(40)
+
+
+def texts(cells):
+    return np.array(list(cells), dtype=object)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "reason"),
+    [
+        ("a", np.full(40, np.nan), "is empty"),
+        ("a", texts([None] * 40), "is empty"),
+        ("a", np.full(40, 3.0), "is 3 in every row"),
+        ("a", texts(["x"] * 40), "is 'x' in every row"),
+        ("flag", texts(["x", None] * 20), ""),
+        ("name", texts(f"n{row % 30}" for row in ROWS), ""),
+        ("name", texts(f"n{row % 31}" for row in ROWS), "holds text such as 'n0' that differs in most rows"),
+        ("few", texts([*"abcdef", *[None] * 34]), ""),
+        ("town", texts(f"n{row % 20}" for row in ROWS), ""),
+        ("n", 5.0 + np.random.default_rng(0).permutation(40), "counts the rows, from 5 to 44"),
+        ("year", 1980.0 + ROWS, ""),
+        ("row_id", 7.0 * ROWS, "is an id, a whole number of its own for every row"),
+        ("userID", 7.0 * ROWS, "is an id, a whole number of its own for every row"),
+        ("paid", 7.0 * ROWS, ""),
+        ("id", 7.5 * ROWS, ""),
+        ("id", 7.0 * (ROWS // 2), ""),
+        ("area", 7.0 * ROWS, ""),
+    ],
+)
+def test_reasons(name, values, reason):
+    assert why_no_feature(name, values, ROWS) == reason
+
+
+def test_a_count_of_rows_is_one_where_some_rows_are_gone():
+    rows = ROWS[ROWS % 3 > 0]
+    assert why_no_feature("n", rows + 1.0, rows) == "counts the rows, from 2 to 39"
