@@ -15,6 +15,7 @@ Where no batch norm follows, a change counts as a share of the output's own vari
 from __future__ import annotations
 
 import math
+from itertools import islice
 from typing import Any, Literal, get_args
 
 import torch
@@ -34,7 +35,7 @@ from ..network import (
 )
 from ..posterior import Posterior
 from .compressed import Compressed
-from .elimination import elimination_order, make_up, readers
+from .elimination import eliminated, make_up, readers
 
 Criterion = Literal["signal", "statistics", "scale"]
 
@@ -76,15 +77,23 @@ def prune_channels(
     changed = own_copy(network)
     heard = [] if criterion == "scale" else readers(changed, units, rows, variances)
     scales = _scales(network, units)
-    order = elimination_order(heard, set(scales)) if heard else sorted(scales, key=scales.__getitem__)
-    if not order:
+    candidates = eliminated(heard, set(scales)) if heard else iter(sorted(scales, key=scales.__getitem__))
+    limit, order = share * count_multiply_adds(network, rows), list[int]()
+
+    def enough(count: int) -> bool:
+        return count_multiply_adds(removed(network, units, _removal(units, set(order[:count]))), rows) <= limit
+
+    while not enough(len(order)):
+        more = list(islice(candidates, max(1, len(scales) // 20)))
+        order += more
+        if not more:
+            break
+    if not scales:
         raise NetworkError("model: no channel goes through batch norm to layers that could do without; none is pruned.")
     low, high = 0, len(order)  # how many go: the fewest with which few enough multiply-adds stay
-    limit = share * count_multiply_adds(network, rows)
     while low < high:
         middle = (low + high) // 2
-        enough = count_multiply_adds(removed(network, units, _removal(units, set(order[:middle]))), rows) <= limit
-        low, high = (low, middle) if enough else (middle + 1, high)
+        low, high = (low, middle) if enough(middle) else (middle + 1, high)
     make_up(heard, set(order[:low]))
     small = removed(changed, units, _removal(units, set(order[:low])))
     left = count_multiply_adds(small, rows)

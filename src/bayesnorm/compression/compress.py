@@ -33,6 +33,9 @@ from .compressed import Compressed
 from .measuring import losses
 from .packing import Precision
 
+# Groups of a layer that are tried one by one.
+LOOKS = 32
+
 # Steps between neighbouring values, as shares of the weights' standard deviations, which are tried in this order.
 SHARES = (1.0, 0.5, 0.25, 0.125)
 
@@ -144,21 +147,28 @@ def _chosen(
 ) -> Removal:
     """Return the removal of as many groups as the loss allows, the largest layer first.
 
-    Every layer may spend an equal share of the tolerance, and what those before it left.
+    Every layer may spend an equal share of the tolerance, and what those before it left. One group that matters, though
+    noisy, would keep all that are less noisy: some of these are then tried one by one.
     """
     gone = {layer: torch.zeros_like(own, dtype=torch.bool) for layer, own in noise.items()}
     limit = score(network)
+
+    def works(layer: str, more: Tensor) -> bool:
+        flags = gone[layer].clone()
+        flags[more] = True
+        return score(masked(network, units, _removal(groups, gone | {layer: flags}))) <= limit
+
     for layer in sorted(noise, key=lambda name: -groups[name].mean.numel()):
         limit += tolerance / len(noise)
         order = noise[layer].argsort(descending=True)
         low, high = 0, len(order) - 1  # how many go: `low` works, and one group stays
         while low < high:
             middle = (low + high + 1) // 2
-            flags = torch.zeros_like(gone[layer])
-            flags[order[:middle]] = True
-            works = score(masked(network, units, _removal(groups, gone | {layer: flags}))) <= limit
-            low, high = (middle, high) if works else (low, middle - 1)
+            low, high = (middle, high) if works(layer, order[:middle]) else (low, middle - 1)
         gone[layer][order[:low]] = True
+        for group in order[low + 1 : low + 1 + LOOKS]:
+            if int((~gone[layer]).sum()) > 1 and works(layer, group):
+                gone[layer][group] = True
     return _removal(groups, gone)
 
 

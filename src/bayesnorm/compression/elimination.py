@@ -13,7 +13,7 @@ one that is missed least by all layers that read it, so that of two that tell th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,8 +23,8 @@ from torch import Tensor, nn
 
 from ..network import Units, call_network, find_batchnorm, own_copy
 
-# Rows that covariances are taken from, and those of a pass.
-ROWS, AT_ONCE = 2000, 250
+# Input numbers that covariances are taken from, but at least those of some rows, and input numbers of a pass.
+NUMBERS, LEAST_ROWS, AT_ONCE = 2**23, 64, 2**20
 
 # Inputs of a layer above which its covariance would not fit, and channels count one by one.
 MOST_INPUTS = 4096
@@ -84,8 +84,8 @@ def readers(network: nn.Module, units: Units, x: Tensor, variances: Mapping[str,
     return found
 
 
-def elimination_order(found: Sequence[Reader], removable: set[int]) -> list[int]:
-    """Return units in the order in which they go; those whose layers would be left with nothing are not among them."""
+def eliminated(found: Sequence[Reader], removable: set[int]) -> Iterator[int]:
+    """Yield units in the order in which they go; those whose layers would be left with nothing are not among them."""
     heard = {unit for reader in found for unit in reader.units if unit in removable}
     names = sorted(unit for unit in heard if unit is not None)
     numbers = {unit: number for number, unit in enumerate(names)}
@@ -97,15 +97,13 @@ def elimination_order(found: Sequence[Reader], removable: set[int]) -> list[int]
         missed.index_add_(0, state.owners, state.missed)
         for number in state.left:
             readers_of[number].append(state)
-    order = []
     while len(names) and bool((best := missed.min()).isfinite()):
         number = int((missed == best).nonzero()[0])
         missed[number] = math.inf
         if all(len(state.left) > 1 for state in readers_of[number]):
-            order.append(names[number])
+            yield names[number]
             for state in readers_of[number]:
                 missed.index_add_(0, state.owners, state.remove(number))
-    return order
 
 
 @torch.no_grad()
@@ -131,7 +129,8 @@ class _State:
     """A reader while channels go: its weights, as outputs matter, and the inverse covariance of what it still reads."""
 
     def __init__(self, reader: Reader, numbers: Mapping[int, int]) -> None:
-        self.weights = reader.weights() * reader.matters.sqrt()[:, None, None]
+        weights = reader.weights() * reader.matters.sqrt()[:, None, None]
+        self.weights = weights.transpose(0, 1).flatten(1).contiguous()  # (inputs, all that they go to)
         whole = reader.covariance.dim() == 2
         self.inverse = torch.linalg.inv(_ridged(reader.covariance)) if whole else None
         self.variances = reader.covariance
@@ -146,9 +145,9 @@ class _State:
         before = self.missed
         if self.inverse is not None:
             for column in (self.owners == number).nonzero()[:, 0].tolist():
-                share = self.inverse[column] / self.inverse[column, column]
-                self.weights = self.weights - self.weights[:, [column]] * share[None, :, None]
-                self.inverse = self.inverse - torch.outer(self.inverse[:, column], share)
+                own, share = self.inverse[column].clone(), self.inverse[column] / self.inverse[column, column]
+                self.weights.addr_(share, self.weights[column].clone(), alpha=-1)
+                self.inverse.addr_(own, share, alpha=-1)
                 self.inverse[column, column] = 1.0  # not read any more: its weight is 0
             self.missed = self._missed()
         return self.missed - before
@@ -156,7 +155,7 @@ class _State:
     def _missed(self) -> Tensor:
         """Return what the layer lacks without each of its inputs."""
         alone = self.variances if self.inverse is None else 1 / self.inverse.diagonal()
-        return self.weights.square().sum((0, 2)) * alone
+        return self.weights.square().sum(1) * alone
 
 
 def _ridged(covariance: Tensor) -> Tensor:
@@ -181,7 +180,8 @@ def _moments(network: nn.Module, units: Units, x: Tensor) -> dict[str, tuple[Ten
         layer: Any = watched.get_submodule(name)
         if layer.weight.shape[1] == len(read):
             layer.register_forward_pre_hook(partial(_add, sums, name))
-    for part in x[:ROWS].split(AT_ONCE):
+    size = max(1, x[0].numel())
+    for part in x[: max(LEAST_ROWS, NUMBERS // size)].split(max(1, AT_ONCE // size)):
         call_network(watched, part.clone(), "x")
     found = {}
     for name, (count, total, squares) in sums.items():
