@@ -21,7 +21,6 @@ from ..network import (
     Executable,
     Removal,
     Units,
-    masked,
     own_copy,
     removed,
     renewed_statistics,
@@ -156,7 +155,7 @@ def _chosen(
     def works(layer: str, more: Tensor) -> bool:
         flags = gone[layer].clone()
         flags[more] = True
-        return score(masked(network, units, _removal(groups, gone | {layer: flags}))) <= limit
+        return score(removed(network, units, _removal(groups, gone | {layer: flags}))) <= limit
 
     for layer in sorted(noise, key=lambda name: -groups[name].mean.numel()):
         limit += tolerance / len(noise)
