@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from bayesnorm.cli.report_json import report_from_values
 from bayesnorm.cli.run_folder import new_run
 from bayesnorm.errors import BayesNormError
 
@@ -101,6 +102,25 @@ def test_numbers_stay_where_nothing_else_would(fit, facts, tmp_path):
     ended = fit("--force", data=write_csv(tmp_path / "t.csv", lines), target="y")
     assert ended.code == 1
     assert "has no column to learn from (name holds text such as 'n 0' that differs in most rows)" in ended.err
+
+
+def test_a_column_that_gives_the_target_away_is_told_first(fit, facts, tmp_path):
+    lines = houses(40)
+    lines = with_column(lines, "price in cents", [round(100 * float(line[-1])) for line in lines[1:]])
+    data = write_csv(tmp_path / "t.csv", lines)
+    ended = fit(data=data)
+    assert ended.code == 0, ended.err
+    how = "is price in other units, or nearly"
+    assert facts()["leaks"] == {"price in cents": how}
+    assert f"price in cents {how}. (--drop 'price in cents' leaves it out.)" in ended.err
+    first = ended.out.splitlines()[0]
+    assert first.startswith("look here first")
+    assert f"Look at price in cents first: it {how}. If it is made from price" in first
+    # A run of before has no leaks in its report, and its page can be written again all the same.
+    path = tmp_path / "run" / "report.json"
+    values = json.loads(path.read_text())
+    assert values.pop("leaks") == {"price in cents": how}
+    assert report_from_values(values).leaks == {}
 
 
 def test_text_that_comes_again_is_not(regression_run):

@@ -10,6 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 from bayesnorm.metrics import prediction_rejection_ratio
 from bayesnorm.report import ClassificationTest, advice, verdicts
+from bayesnorm.report.headlines import leak_words
 from bayesnorm.report.standard_errors import standard_errors_from_zero
 
 
@@ -179,3 +180,17 @@ def test_three_rows_prove_little(make_report, make_regression):
 def test_standard_errors_have_no_unit(unit):
     differences = np.array([1.0, 2.0, 4.0, -1.0])
     assert standard_errors_from_zero(unit * differences) == pytest.approx(standard_errors_from_zero(differences))
+
+
+def test_columns_that_give_the_target_away_stand_above_all(make_report, make_regression, monkeypatch):
+    pytest.importorskip("jinja2", reason="needs jinja2: pip install 'bayesnorm[report]'")
+    from bayesnorm.report import page
+
+    monkeypatch.setattr(page, "pictures", lambda _: [])  # which take long
+    report = make_report(make_regression(), leaks={"<b>": "is y in other units"})
+    head = page.render(report).split('<div class="cards">')[0]
+    assert "Look at &lt;b&gt; first: it is y in other units. If it is made from price" in head
+    assert 'class="advice fair"' in head
+    assert "You can lean" not in head
+    many = leak_words(dict.fromkeys("abcde", "is y"), "y")
+    assert many.startswith("Look at a, b, c and 2 others first: each of them alone gives y away.")

@@ -95,6 +95,7 @@ def fit_run(
                 for name, kind in loaded.kinds.items()
             ],
             "left_out": loaded.left_out,
+            "leaks": loaded.leaks,
             "classes": json_value(model.classes_) if loaded.task is Task.classification else None,
             "data": {"file": data.name, "sha256": _sha256(data), "rows": len(loaded.y)},
             "rows": {"training": len(train), "test": len(test)},

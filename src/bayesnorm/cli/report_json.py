@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -48,4 +48,10 @@ def _read(kind: Any, value: Any) -> Any:
     # Where a field may hold one of two dataclasses, the names of their fields tell which.
     chosen = next((each for each in choices if {field.name for field in fields(each)} <= value.keys()), choices[0])
     types = get_type_hints(chosen)
-    return chosen(**{field.name: _read(types[field.name], value[field.name]) for field in fields(chosen)})
+    # Runs of earlier versions lack what came later, and that has a default.
+    there = [field for field in fields(chosen) if field.name in value or not _has_default(field)]
+    return chosen(**{field.name: _read(types[field.name], value[field.name]) for field in there})
+
+
+def _has_default(field: Field[Any]) -> bool:
+    return field.default is not MISSING or field.default_factory is not MISSING

@@ -66,6 +66,7 @@ def make_report(
         provenance: Versions, hardware, date, command and seconds.
     """
     from ..report import HeldOutRows, Provenance, Report, Table, verdicts
+    from ..report.headlines import leak_words
 
     inputs = loaded.inputs
     columns = tuple(
@@ -92,10 +93,12 @@ def make_report(
         provenance=Provenance(**provenance),
         method=f"{DoubtMethod(model.method).words}. Hidden layers of {', '.join(map(str, model.hidden))} units.",
         warnings=loaded.warnings,
+        leaks=loaded.leaks,
     )
     found = asdict(report.test.scores()["model"])
     scores = {name: None if value is None or math.isnan(value) else value for name, value in found.items()}
-    summary = _summary(loaded, train, test, scores, float(provenance["seconds"]))
+    first = {"look here first": leak_words(loaded.leaks, target)} if loaded.leaks else {}
+    summary = first | _summary(loaded, train, test, scores, float(provenance["seconds"]))
     summary |= {verdict.question: f"{verdict.word}. {verdict.headline}" for verdict in verdicts(report)}
     return RunReport(report, scores, chosen, summary)
 

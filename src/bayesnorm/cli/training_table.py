@@ -36,6 +36,7 @@ class TrainingTable:
         warnings: What the reader of the report must know, in sentences.
         left_out: Columns that nothing can be learned from, and why, as the rest of a sentence "It ...".
         forgiving: Columns of numbers in which any other cell counts as empty.
+        leaks: Columns that alone give the target away, and how, as the rest of a sentence "It ...".
     """
 
     inputs: Any
@@ -45,6 +46,7 @@ class TrainingTable:
     warnings: tuple[str, ...]
     left_out: dict[str, str]
     forgiving: frozenset[str]
+    leaks: dict[str, str]
 
 
 def load_training_table(data: Path, options: FitOptions, max_mib: float, tell: Tell) -> TrainingTable:
@@ -117,10 +119,12 @@ def load_training_table(data: Path, options: FitOptions, max_mib: float, tell: T
     emptied = {name: int((inputs[name].isna() & frame[name].notna()).sum()) for name in sorted(forgiving)}
     found += [f"{n:,} cells of {name} are no numbers and count as empty (--as)." for name, n in emptied.items() if n]
     found += [line for name in inputs if kinds[name] == "category" and (line := _mostly_rare(name, inputs[name]))]
+    leaks = _leaks(inputs, y, options.target, task)
+    found += [f"{name} {how}. (--drop {shlex.quote(name)} leaves it out.)" for name, how in leaks.items()]
     for line in found:
         tell(line)
     used: dict[str, Kind] = {name: kinds[name] for name in inputs}
-    return TrainingTable(inputs, y, used, task, (*warnings, *found), left_out, forgiving)
+    return TrainingTable(inputs, y, used, task, (*warnings, *found), left_out, forgiving, leaks)
 
 
 def _require_agreement(options: FitOptions) -> None:
@@ -153,6 +157,15 @@ def _not_features(inputs: Any, kept: Collection[str]) -> dict[str, str]:
     return {
         name: reason for name, reason in found.items() if inputs[name].nunique() < 2 or inputs[name].dtype == object
     }
+
+
+def _leaks(inputs: Any, y: Any, target: str, task: Task) -> dict[str, str]:
+    """Return the columns that alone give the target away, and how."""
+    from ..tabular.leaks import leak
+
+    classes = task is Task.classification
+    asked = {name: leak(inputs[name].to_numpy(), y, target, classes=classes) for name in inputs}
+    return {name: how for name, how in asked.items() if how}
 
 
 def _mostly_rare(name: str, column: Any) -> str:

@@ -171,6 +171,7 @@ class Report:
         method: A sentence or two about how it predicts.
         title: Title of the page; None for "<target> from <file>".
         warnings: Sentences that the reader must see.
+        leaks: Columns that alone give the target away, and how, as the rest of a sentence "It ...".
     """
 
     table: Table
@@ -181,6 +182,7 @@ class Report:
     method: str
     title: str | None = None
     warnings: tuple[str, ...] = ()
+    leaks: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.rows.numbers) != len(self.test):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from . import class_verdicts, regression_verdicts
 from .contents import Report
 from .regression import RegressionTest
 from .verdict import Grade, Verdict
+
+# Columns that a sentence names at most.
+MOST_NAMED = 4
 
 
 def verdicts(report: Report) -> tuple[Verdict, ...]:
@@ -17,6 +20,26 @@ def verdicts(report: Report) -> tuple[Verdict, ...]:
         asked = regression_verdicts
         return asked.prediction(test), asked.honesty(test), asked.usefulness(test)
     return class_verdicts.prediction(test), class_verdicts.honesty(test), class_verdicts.usefulness(test)
+
+
+def leak_words(leaks: Mapping[str, str], target: str) -> str:
+    """Say what to do about columns that alone give the target away.
+
+    Args:
+        leaks: How each of them does, as the rest of a sentence "It ...", by name.
+        target: Name of the target.
+    """
+    names = list(leaks)
+    if len(names) == 1:
+        return (
+            f"Look at {names[0]} first: it {leaks[names[0]]}. If it is made from {target}, or known only once {target} "
+            "is, everything below is too good to be true: train again without it."
+        )
+    shown = names if len(names) <= MOST_NAMED else [*names[: MOST_NAMED - 1], f"{len(names) - MOST_NAMED + 1} others"]
+    return (
+        f"Look at {_listed(shown)} first: each of them alone gives {target} away. If they are made from {target}, or "
+        f"known only once {target} is, everything below is too good to be true: train again without them."
+    )
 
 
 def advice(found: Sequence[Verdict]) -> tuple[Grade, str]:

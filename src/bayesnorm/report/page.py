@@ -12,7 +12,7 @@ from .contents import Column, Report
 from .doubt_words import doubt_words, unlike_words
 from .doubted_rows import DoubtedRows
 from .drift_page import DriftReport, drift_context
-from .headlines import advice, verdicts
+from .headlines import advice, leak_words, verdicts
 from .maps_page import MapsReport, maps_context
 from .pictures import pictures
 from .regression import RegressionTest
@@ -52,6 +52,8 @@ def _context(report: Report) -> dict[str, Any]:
     test, table = report.test, report.table
     found = verdicts(report)
     grade, headline = advice(found)
+    if report.leaks:
+        grade, headline = "poor" if grade == "poor" else "fair", leak_words(report.leaks, table.target.name)
     rows = len(test)
     return {
         "report": report,
