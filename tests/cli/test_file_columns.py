@@ -12,6 +12,7 @@ import pandas as pd
 
 from bayesnorm.cli.file_columns import typed
 from bayesnorm.cli.tables import open_table, read_table
+from bayesnorm.cli.written_numbers import Written, kept as kept_in_run, written_columns
 from bayesnorm.errors import InputError
 
 
@@ -62,6 +63,59 @@ def test_numbers_with_commas_are_never_taken_for_categories(read, text, name):
     assert "\n" not in str(caught.value)
     _, kinds = read(text, name, categorical=["a"])
     assert kinds["a"] == "category"
+
+
+@pytest.mark.parametrize(
+    ("cells", "values", "kept"),
+    [
+        (["$1,234.50", "-$7", "($3)", "12"], [1234.5, -7, -3, 12], {"mark": "$"}),
+        (["5 %", "12.5%", "-3%"], [5, 12.5, -3], {"mark": "%"}),
+        (["1.234,50 €", "7 €"], [1234.5, 7], {"mark": "€", "decimal": ","}),
+        (["1,234", "12,345,678"], [1234, 12345678], {"mark": ""}),
+        (["1,234", "1,5"], [1.234, 1.5], {"mark": "", "decimal": ","}),
+        (["1 234.5", "1\u00a0000"], [1234.5, 1000], {"mark": ""}),
+        (["1'234.5", "2e3"], [1234.5, 2000], {"mark": ""}),
+    ],
+)
+def test_numbers_as_people_write_them(tmp_path, cells, values, kept):
+    column = pd.DataFrame({"a": cells})
+    written = written_columns(column, ".")
+    assert kept_in_run(written) == {"a": kept}
+    frame, kinds = typed(column, tmp_path, written=written)
+    assert kinds == {"a": "number"}
+    assert frame["a"].tolist() == values
+    assert written_columns(column, ".", categorical=["a"]) == {}
+
+
+@pytest.mark.parametrize(
+    "cells", [["1.5", "2"], ["x", "y"], ["1,2,3", "4,5,6"], ["0123 456", "030 12"], ["5%+", "6%+"]]
+)
+def test_what_is_written_in_no_other_way(cells):
+    assert written_columns(pd.DataFrame({"a": cells}), ".") == {}
+
+
+@pytest.mark.parametrize("odd", ["x", "€5", "1.2,3", "5%"])
+def test_other_signs_and_words_among_written_numbers_are_never_categories(tmp_path, odd):
+    column = pd.DataFrame({"a": ["$5", "$6", "$7", odd]})
+    with pytest.raises(InputError, match=f"the column 'a' holds numbers, but '{odd}' in row 3"):
+        typed(column, tmp_path, written=written_columns(column, "."))
+
+
+def test_later_numbers_are_written_as_in_training(tmp_path):
+    written, kinds = {"a": Written("%"), "b": Written("$")}, {"a": "number", "b": "number", "c": "number"}
+    given = pd.DataFrame({"a": ["1,5 %"], "b": ["1.000"], "c": ["1.234,5"]})
+    frame, _ = typed(given, tmp_path, kinds=kinds, decimal=",", written=written)
+    assert frame.iloc[0].tolist() == [1.5, 1000, 1234.5]
+    for name, cell in (("a", 0.05), ("a", "5"), ("b", "5 €"), ("c", "$5")):
+        with pytest.raises(InputError, match=f"the column '{name}' holds numbers.* in training, but"):
+            typed(pd.DataFrame({name: [cell]}), tmp_path, kinds=kinds, written=written)
+
+
+def test_thousands_points_beside_decimal_commas(read):
+    text = "a;b\n1.234;5,5\n2;7\n"
+    frame, _ = read(text, written={"a": Written()})
+    assert frame["a"].tolist() == [1234, 2]
+    assert frame["b"].tolist() == [5.5, 7]
 
 
 def test_a_point_among_decimal_commas_is_no_decimal_point(read):

@@ -11,6 +11,7 @@ pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabul
 
 from bayesnorm.cli import tables
 from bayesnorm.cli.file_columns import typed
+from bayesnorm.cli.table_source import Source
 from bayesnorm.cli.tables import open_table, read_chunks, read_table
 from bayesnorm.errors import InputError, MissingExtraError
 
@@ -43,7 +44,7 @@ def test_tsv_is_what_its_name_says(write):
 def test_a_byte_order_mark_spaces_and_a_nameless_column(write):
     file = open_table(write(b"\xef\xbb\xbf, a ,b\r\n0, 1, x\r\n1,,y\r\n"))
     assert file.names == ("a", "b")
-    frame, kinds = typed(read_table(file), file.path)
+    frame, kinds = typed(read_table(file), file.source)
     assert kinds == {"a": "number", "b": "category"}
     assert frame["a"].tolist()[0] == 1.0
     assert frame["b"].tolist() == ["x", "y"]
@@ -51,7 +52,7 @@ def test_a_byte_order_mark_spaces_and_a_nameless_column(write):
 
 def test_decimal_commas(write):
     file = open_table(write("a;b\n1,5;x\n2;y\n"))
-    frame, kinds = typed(read_table(file), file.path, decimal=file.decimal)
+    frame, kinds = typed(read_table(file), file.source, decimal=file.decimal)
     assert kinds["a"] == "number"
     assert frame["a"].tolist() == [1.5, 2.0]
     assert open_table(write("a;b\n1,5;2.5\n")).decimal == "."
@@ -76,13 +77,13 @@ def test_a_blank_line_is_a_row_where_there_is_one_column_only(write, end):
 
 def test_what_a_column_holds(write):
     file = open_table(write("n,t,c,e,b,z\n1e30,x,1,,True,01\n-2,y,2.0,,False,02\n,,,,True,03\n"))
-    frame, kinds = typed(read_table(file), file.path, categorical=["c", "z"])
+    frame, kinds = typed(read_table(file), file.source, categorical=["c", "z"])
     assert kinds == {"n": "number", "t": "category", "c": "category", "e": "number", "b": "category", "z": "category"}
     assert frame["n"].tolist()[:2] == [1e30, -2.0]
     assert frame["t"].tolist() == ["x", "y", None]
     assert frame["b"].tolist() == ["True", "False", "True"]
     assert frame["z"].tolist() == ["01", "02", "03"]
-    later, _ = typed(read_table(open_table(write("z,n\n01,7\n"))), file.path, kinds=kinds)
+    later, _ = typed(read_table(open_table(write("z,n\n01,7\n"))), file.source, kinds=kinds)
     assert later["z"].tolist() == ["01"]
     assert later["n"].tolist() == [7.0]
 
@@ -100,13 +101,8 @@ def test_what_a_column_holds(write):
         (b"a,b\n1,2\n3,4,5\n", "t.csv", "line 3 has 3 cells, and the first line 2 names"),
         (b"a,b\n1,2,3\n3,4,5\n", "t.csv", "rows have more cells than the first line has names"),
         (b'a,b\n"1,2\n3,4\n', "t.csv", "cannot be read as a table"),
-        (b"a,caf\xe9\n1,2\n", "t.csv", r"is not UTF-8 text \(byte 0xe9\); save it as UTF-8"),
-        (b"a,b\n" + b"1,2\n" * 200 + b"\xff,2\n", "t.csv", r"is not UTF-8 text \(byte 0xff\)"),
-        ("a,b\n1,2\n".encode("utf-16"), "t u.csv", r"\(byte 0xff\).*`iconv -f utf-16 -t utf-8 't u.csv' > utf8.csv`"),
         (b"a,b\n1," + b"x" * 200_000 + b"\n", "t.csv", "cannot be read as a table .field larger than field limit"),
         (b"a\0,b\n1,2\n", "t.csv", "is no text"),
-        (b"PK", "t.csv.gz", r"is packed \(.gz\); unpack it first"),
-        (b"PK", "t.xlsx", "is a spreadsheet; save it as CSV first"),
     ],
 )
 def test_what_cannot_be_read(write, content, name, message):
@@ -126,7 +122,7 @@ def test_no_file_and_a_folder(tmp_path):
 @pytest.mark.skipif(os.name != "posix", reason="needs pipes with a name")
 def test_a_pipe_is_told_from_an_empty_file(tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
-    with pytest.raises(InputError, match=r"pipe\.csv is a pipe or a device, .* a file would work"):
+    with pytest.raises(InputError, match=r"pipe\.csv is a pipe or a device, .* a file, or -, would work"):
         open_table(tmp_path / "pipe.csv")
 
 
@@ -151,7 +147,7 @@ def test_a_file_that_is_too_large_is_not_read(write, monkeypatch):
 def test_text_and_infinity_among_numbers(write, cells, message):
     file = open_table(write("a,b\n" + "".join(f"{cell},1\n" for cell in cells)))
     with pytest.raises(InputError, match=message):
-        typed(read_table(file), file.path)
+        typed(read_table(file), file.source)
 
 
 def test_parquet_without_pyarrow(write, monkeypatch):
@@ -186,8 +182,9 @@ def test_what_comes_as_one_is_handed_on_in_parts(tmp_path, monkeypatch):
     import pandas as pd
 
     whole = pd.DataFrame({"a": range(10), "b": range(10)})
-    monkeypatch.setattr(tables, "_read_parquet", lambda file, columns: (frame for frame in [whole]))
-    file = tables.TableFile(tmp_path / "t.parquet", ("a", "b"), (0, 1), None)
+    monkeypatch.setattr(tables, "read_parquet", lambda source, columns: whole)
+    source = Source("t.parquet", tmp_path / "t.parquet")
+    file = tables.TableFile(source, ("a", "b"), (0, 1), None)
     parts = [*read_chunks(file, ["b"], 4)]
     assert [part["b"].tolist() for part in parts] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     assert [row for part in parts for row in part.index] == list(range(1, 11))

@@ -17,13 +17,15 @@ from .pages import WITHOUT_PAGE, can_write_pages
 from .printing import note, show_json, show_pairs
 from .report_json import json_value
 from .run_folder import DRIFT_PAGE, MODEL, read_facts
+from .table_source import A_TABLE, Encoding
 from .tables import MOST_MIB, open_table, read_chunks
 from .versions import all_versions, cpu_name
+from .written_numbers import written_in
 
 
 def drift(
     run: Annotated[Path, typer.Argument(help="A folder that `bayesnorm fit --out` made.")],
-    data: Annotated[Path, typer.Argument(help="A CSV, TSV or Parquet file with the columns of training.")],
+    data: Annotated[str, typer.Argument(help=f"{A_TABLE} with the columns of training.")],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The HTML page; without, drift.html in the run.")
     ] = None,
@@ -31,6 +33,7 @@ def drift(
         bool, typer.Option("--fail-on-drift", help="End with exit code 3 if the rows are unlike those of training.")
     ] = False,
     max_size: Annotated[float, typer.Option(min=0, metavar="MIB", help="Refuse larger files.")] = MOST_MIB,
+    encoding: Encoding = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found for machines.")] = False,
 ) -> None:
     """Say whether new rows are like the training rows: overall, column by column, and in the network.
@@ -42,26 +45,27 @@ def drift(
     bayesnorm drift run new.csv --fail-on-drift --json
     """
     facts = read_facts(run)
-    file = open_table(data, max_size)
+    file = open_table(data, max_size, encoding)
     kinds = {column["name"]: column["kind"] for column in facts["columns"]}
     forgiving = [column["name"] for column in facts["columns"] if column.get("forgiving")]
     require_columns(file, list(kinds), "DATA")
     page = run / DRIFT_PAGE if out is None else out
     require_writable(page, "--out")
-    require_other(page, data)
+    require_other(page, file.source.path)
     from ..report import DriftReport, Provenance, drift_words, write_report
     from ..tabular import load
 
     model = load(run / MODEL)
     (rows,) = read_chunks(file, list(kinds), None)
-    inputs, _ = typed(rows, data, kinds=kinds, forgiving=forgiving, decimal=file.decimal)
+    reading: Any = {"kinds": kinds, "forgiving": forgiving, "decimal": file.decimal, "written": written_in(facts)}
+    inputs, _ = typed(rows, file.source, **reading)
     found = model.drift(inputs)
-    command = shlex.join(["bayesnorm", "drift", str(run), str(data)])
+    command = shlex.join(["bayesnorm", "drift", str(run), data])
     date = datetime.now().astimezone().date().isoformat()
     provenance = Provenance(all_versions(), cpu_name(), date, command)
     written = can_write_pages()
     if written:
-        write_report(DriftReport(data.name, str(facts.get("target")), found, provenance), page)
+        write_report(DriftReport(file.source.name, str(facts.get("target")), found, provenance), page)
     if as_json:
         show_json({**told(found), "found": json_value(found), "out": str(page) if written else None})
     else:
@@ -71,7 +75,7 @@ def drift(
         words |= {"network": drift_words.network_words(found), "single rows": drift_words.unlike_words(found)}
         show_pairs({**words, "page": str(page) if written else WITHOUT_PAGE})
     if found.drifted and fail_on_drift:
-        note(f"{data} is unlike the training rows, and --fail-on-drift was given")
+        note(f"{file.source} is unlike the training rows, and --fail-on-drift was given")
         raise typer.Exit(DRIFTED)
 
 

@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError, quoted
+from .table_source import Source
 from .tables import TableFile, pandas
+from .written_numbers import PERCENT, Written, read_written
 
 if TYPE_CHECKING:
     from ..tabular.column_types import Kind
@@ -38,17 +40,18 @@ def require_columns(file: TableFile, wanted: Sequence[str], what: str) -> None:
             near = difflib.get_close_matches(name, short, n=1, cutoff=0.5)
             meant = f"; did you mean {quoted(near[0])}?" if near else "."
             there = ", ".join(file.names[:20]) + (", ..." if len(file.names) > 20 else "")
-            raise InputError(f"{what}: {file.path} has no column {quoted(name)}{meant} It has {there}.")
+            raise InputError(f"{what}: {file.source} has no column {quoted(name)}{meant} It has {there}.")
 
 
 def typed(
     frame: Any,
-    path: Path,
+    path: Path | Source,
     *,
     categorical: Collection[str] = (),
     kinds: Mapping[str, Kind] | None = None,
     forgiving: Collection[str] = (),
     decimal: str = ".",
+    written: Mapping[str, Written] | None = None,
 ) -> tuple[Any, dict[str, Kind]]:
     """Return the table with columns of float64 or text, None where text is missing, and which is which.
 
@@ -59,25 +62,27 @@ def typed(
         kinds: What columns were in training; None to find out.
         forgiving: Names of columns of numbers in which any other cell counts as empty.
         decimal: The decimal point of cells that are text.
+        written: How columns are written whose numbers are not plain, from training.
     """
     pd = pandas()
     found, found_kinds = {}, {}
     for name in frame.columns:
         kind = "category" if name in categorical else None if kinds is None else kinds[name]
-        column = numbers_alone(frame[name], decimal) if name in forgiving else frame[name]
-        values, found_kinds[name] = _typed_column(column, path, kind, decimal)
+        how = (written or {}).get(name, Written() if name in forgiving else None)
+        column = numbers_alone(frame[name], decimal, how) if name in forgiving else frame[name]
+        values, found_kinds[name] = _typed_column(column, path, kind, decimal, how)
         found[name] = pd.Series(values, index=frame.index, dtype=values.dtype)
     return pd.DataFrame(found, index=frame.index, columns=list(frame.columns)), found_kinds
 
 
-def numbers_alone(column: Any, decimal: str) -> Any:
+def numbers_alone(column: Any, decimal: str, written: Written | None) -> Any:
     """Return a column without the cells that hold no number."""
-    from ..tabular.column_types import read_numbers
-
-    return column.mask(read_numbers(column, decimal)[1])
+    return column.mask(read_written(column, written or Written(), decimal)[1])
 
 
-def _typed_column(column: Any, path: Path, kind: Kind | None, decimal: str) -> tuple[NDArray[Any], Kind]:
+def _typed_column(
+    column: Any, path: Path | Source, kind: Kind | None, decimal: str, written: Written | None
+) -> tuple[NDArray[Any], Kind]:
     """Return a column's values and what they are, which is `kind` where that is known."""
     from ..tabular.column_types import cell_label, contents_of, labels, read_numbers
 
@@ -87,16 +92,20 @@ def _typed_column(column: Any, path: Path, kind: Kind | None, decimal: str) -> t
             f"{where} holds {column.dtype}; turn it into numbers, such as days since the "
             "first, or leave it out with --drop."
         )
+    _require_plain(column, where)
     if kind == "category":
         return labels(column, cell_label), kind
     values, unreadable = read_numbers(column, decimal)
+    if written is not None or (kind is not None and unreadable.any()):
+        values, unreadable = read_written(column, written or Written(), decimal)
     if kind is None:
         kind = _kind_in_training(column, path, unreadable)
     elif unreadable.any():
-        row = int(unreadable.argmax())
+        row, mark = int(unreadable.argmax()), "" if written is None else written.mark
+        with_mark = f" with {mark}" if mark == PERCENT else f" with {mark} or without a sign" if mark else ""
         raise InputError(
-            f"{where} holds numbers in training, but {quoted(column.iloc[row])} in row {column.index[row]}; a number, "
-            "or an empty cell, would work."
+            f"{where} holds numbers{' with ' + mark if mark else ''} in training, but {quoted(column.iloc[row])} in "
+            f"row {column.index[row]}; a number{with_mark}, or an empty cell, would work."
         )
     if kind == "category":
         return labels(column, cell_label), kind
@@ -110,7 +119,17 @@ def _typed_column(column: Any, path: Path, kind: Kind | None, decimal: str) -> t
     return values, kind
 
 
-def _kind_in_training(column: Any, path: Path, unreadable: NDArray[np.bool_]) -> Kind:
+def _require_plain(column: Any, where: str) -> None:
+    """Refuse cells that hold lists, objects or bytes, which files with types may have."""
+    if column.dtype != object:
+        return
+    for row, cell in column.items():
+        if isinstance(cell, list | tuple | dict | bytes | np.ndarray):
+            what = f"{type(cell).__name__} values, as in row {row}"
+            raise InputError(f"{where} holds {what}; numbers or text, or --drop to leave it out, would work.")
+
+
+def _kind_in_training(column: Any, path: Path | Source, unreadable: NDArray[np.bool_]) -> Kind:
     """Return what a column of training is, or say why that cannot be told and what to do."""
     from ..tabular.column_types import cells_with_commas, kind_of_cells
 

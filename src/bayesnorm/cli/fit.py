@@ -18,6 +18,7 @@ from .pages import WITHOUT_PAGE
 from .printing import note, show_json, show_pairs
 from .run_folder import PAGE, require_run_free
 from .spreadsheet import SpreadsheetSafe
+from .table_source import A_TABLE, Encoding
 from .tables import MOST_MIB
 from .task import Task
 from .usage import UsageError
@@ -31,7 +32,7 @@ KINDS = ("category", "number", "text")
 
 def fit(
     context: typer.Context,
-    data: Annotated[Path, typer.Argument(help="A CSV, TSV or Parquet file with names in its first line.")],
+    data: Annotated[str, typer.Argument(help=f"{A_TABLE} with names in its first line.")],
     target: Annotated[str, typer.Option(metavar="COLUMN", help="The column to predict.")],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to make.")],
     task: Annotated[
@@ -71,6 +72,7 @@ def fit(
     ] = False,
     max_rows: Annotated[int | None, typer.Option(min=1, metavar="N", help="Use so many rows, drawn at random.")] = None,
     max_size: Annotated[float, typer.Option(min=0, metavar="MIB", help="Refuse larger files.")] = MOST_MIB,
+    encoding: Encoding = None,
     spreadsheet_safe: SpreadsheetSafe = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a run that is there.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
@@ -78,8 +80,8 @@ def fit(
 ) -> None:
     """Train a Bayesian network on a table, check it on held-out rows, and write model and report.
 
-    Cells may be numbers, text or empty. Columns that nothing can be learned from, such as ids, are named and left out.
-    Everything about the network is chosen by cross-validation.
+    Cells may be numbers, text or empty; 12 % and $1,234 are numbers too. Columns that nothing can be learned from, such
+    as ids, are named and left out. Everything about the network is chosen by cross-validation.
 
     \b
     bayesnorm fit houses.csv --target price --out run
@@ -109,6 +111,7 @@ def fit(
         out,
         options,
         max_mib=max_size,
+        encoding=encoding,
         spreadsheet_safe=spreadsheet_safe,
         command=command,
         tell=tell,
@@ -123,7 +126,7 @@ def fit(
 
 def _arguments(context: typer.Context) -> list[str]:
     """Return the command's arguments as they could be given again, from what was parsed."""
-    found: list[str] = [str(context.params["data"])]
+    found: list[str] = [context.params["data"]]
     for name, value in context.params.items():
         flag = f"--{name.rstrip('_').replace('_', '-')}"
         if name in ("data", "quiet", "force", "as_json") or value is None or value is False:

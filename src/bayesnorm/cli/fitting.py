@@ -18,17 +18,20 @@ from .report_json import json_value
 from .run_folder import CONTENTS, MODEL, PAGE, TEST, new_run, write_facts, write_json
 from .run_report import LEVEL, make_report
 from .spreadsheet import harmless_table
+from .table_source import Source
 from .task import Task, split
 from .training_table import Tell, load_training_table
 from .versions import all_versions, cpu_name
+from .written_numbers import kept
 
 
 def fit_run(
-    data: Path,
+    data: str,
     out: Path,
     options: FitOptions,
     *,
     max_mib: float,
+    encoding: str | None,
     spreadsheet_safe: bool,
     command: str,
     tell: Tell,
@@ -37,10 +40,11 @@ def fit_run(
     """Train on a table and make a run's folder, which is there as a whole or not at all.
 
     Args:
-        data: The table's file.
+        data: The table's file, or what else `open_table` takes.
         out: The folder to make.
         options: What to train.
         max_mib: Largest size of the file that is read.
+        encoding: The encoding of text; None to find it out.
         spreadsheet_safe: Whether text that a spreadsheet would run is marked in the predictions of held-out rows.
         command: The command that makes the same run again.
         tell: Called with a line for whoever waits.
@@ -50,7 +54,8 @@ def fit_run(
         What is known about the run, as written in its folder.
     """
     started = time.perf_counter()
-    loaded = load_training_table(data, options, max_mib, tell)
+    loaded = load_training_table(data, options, max_mib, tell, encoding)
+    source, marks = loaded.file.source, kept(loaded.written)
     train, test = split(loaded.y, options.test_fraction, options.seed, loaded.task)
     tell(f"training on {len(train):,} rows, holding out {len(test):,}")
     with new_run(out) as folder:
@@ -67,7 +72,7 @@ def fit_run(
             test,
             predictive,
             frame,
-            file=data.name,
+            file=source.name,
             target=options.target,
             provenance={
                 "versions": all_versions(),
@@ -92,12 +97,13 @@ def fit_run(
             "target": options.target,
             "columns": [
                 {"name": name, "kind": kind, **({"forgiving": True} if name in loaded.forgiving else {})}
+                | marks.get(name, {})
                 for name, kind in loaded.kinds.items()
             ],
             "left_out": loaded.left_out,
             "leaks": loaded.leaks,
             "classes": json_value(model.classes_) if loaded.task is Task.classification else None,
-            "data": {"file": data.name, "sha256": _sha256(data), "rows": len(loaded.y)},
+            "data": {"file": source.name, "sha256": _sha256(source), "rows": len(loaded.y)},
             "rows": {"training": len(train), "test": len(test)},
             "settings": {**asdict(options), "task": str(loaded.task)},
             "chosen": report.chosen,
@@ -131,6 +137,6 @@ def _estimator(options: FitOptions, task: Task, progress: bool) -> Any:
     return BayesNormRegressor(heteroscedastic=options.heteroscedastic, **given)
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
+def _sha256(source: Source) -> str:
+    with source.packed() as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

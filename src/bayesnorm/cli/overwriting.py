@@ -8,14 +8,14 @@ from ..errors import BayesNormError
 from ..files import require_writable
 
 
-def require_other(path: Path, data: Path) -> None:
+def require_other(path: Path, data: Path | None) -> None:
     """Refuse to write over the table that is read.
 
     Args:
         path: The file to write.
-        data: The table.
+        data: The table's file; None for standard input.
     """
-    if path.exists() and path.samefile(data):
+    if data is not None and path.exists() and path.samefile(data):
         raise BayesNormError(f"--out: {path} is the table itself; another name would work.")
 
 

@@ -19,8 +19,10 @@ from .predictions import predict_rows
 from .printing import note, show_json, standard_output
 from .run_folder import MODEL, read_facts
 from .spreadsheet import SpreadsheetSafe, harmless_table
+from .table_source import A_TABLE, Encoding
 from .tables import open_table, pandas, read_chunks
 from .usage import UsageError
+from .written_numbers import written_in
 
 # What stands for standard output.
 STDOUT = Path("-")
@@ -37,10 +39,11 @@ CHUNK = 2_000
 
 def predict(
     run: Annotated[Path, typer.Argument(help="A folder that `bayesnorm fit --out` made.")],
-    data: Annotated[Path, typer.Argument(help="A CSV, TSV or Parquet file with the columns of training.")],
+    data: Annotated[str, typer.Argument(help=f"{A_TABLE} with the columns of training.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The CSV file to write; - for standard output.")] = STDOUT,
     level: Annotated[float, typer.Option(metavar="P", help="Probability of the interval from lower to upper.")] = 0.9,
     max_size: Annotated[float, typer.Option(min=0, metavar="MIB", help="Refuse larger files.")] = MOST_MIB_IN_PARTS,
+    encoding: Encoding = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
     spreadsheet_safe: SpreadsheetSafe = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a summary for machines.")] = False,
@@ -59,21 +62,22 @@ def predict(
     if as_json and out == STDOUT:
         raise UsageError("--json: needs a file for the predictions; --out predictions.csv would work.")
     facts = read_facts(run)
-    file = open_table(data, max_size)
+    file = open_table(data, max_size, encoding)
     kinds = {column["name"]: column["kind"] for column in facts["columns"]}
     forgiving = [column["name"] for column in facts["columns"] if column.get("forgiving")]
     require_columns(file, list(kinds), "DATA")
     if out != STDOUT:
         require_free(out, force)
-        require_other(out, data)
+        require_other(out, file.source.path)
     from ..tabular import load
 
     model = load(run / MODEL)
     rows = unlike = 0
     compared: list[Any] = []
+    reading: Any = {"kinds": kinds, "forgiving": forgiving, "decimal": file.decimal, "written": written_in(facts)}
     with contextlib.closing(read_chunks(file, list(kinds), CHUNK)) as parts, _opened(out) as target:
         for part in parts:
-            inputs, _ = typed(part, data, kinds=kinds, forgiving=forgiving, decimal=file.decimal)
+            inputs, _ = typed(part, file.source, **reading)
             if model.training_columns_ is not None and rows < MOST_COMPARED:
                 compared.append(inputs)
             found = predict_rows(model, inputs, level)
@@ -90,7 +94,7 @@ def predict(
         odd = f"; {unlike:,} of them are unlike the training rows, see the column `unlike`" if unlike else ""
         note(f"wrote {rows:,} predictions to {out}{odd}")
     if drift is not None and (drift.drifted or out != STDOUT):
-        note(_drift_line(drift, rows, shlex.join(["bayesnorm", "drift", str(run), str(data)])))
+        note(_drift_line(drift, rows, shlex.join(["bayesnorm", "drift", str(run), data])))
 
 
 def _drift_line(drift: Any, rows: int, command: str) -> str:

@@ -15,15 +15,20 @@ from ..files import VERSION, left_behind, partial_name, require_version, require
 from ..schema import flag, later, listed, one_of, record, text
 from .signals import uninterrupted
 from .task import Task
+from .written_numbers import DECIMALS
 
 MODEL, FACTS, TEST, CONTENTS, PAGE = "model.bayesnorm", "run.json", "test_predictions.csv", "report.json", "report.html"
 DRIFT_PAGE = "drift.html"
 FORMAT = "bayesnorm-run"
 # What commands take from a run's facts.
-USED = {
-    "columns": listed(record(name=text, kind=one_of("number", "category"), forgiving=later(flag)), least=1),
-    "task": one_of(*Task),
-}
+COLUMN = record(
+    name=text,
+    kind=one_of("number", "category"),
+    forgiving=later(flag),
+    mark=later(text),
+    decimal=later(one_of(*DECIMALS)),
+)
+USED = {"columns": listed(COLUMN, least=1), "task": one_of(*Task)}
 # Ending of the name that a run has while another takes its place.
 OLD = "-old"
 

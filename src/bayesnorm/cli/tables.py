@@ -1,25 +1,26 @@
-"""Tables in files: CSV, TSV and Parquet. What cannot be read is told in one line that says what to do.
+"""Tables as data frames: the door of whatever reads one. What cannot be read is told in one line that says what to do.
 
-Cells of CSV files are read as text, so that a column means the same in every part of a file and in every file; whether
-it holds numbers is decided in `tabular/column_types.py`.
+Where a table comes from is found in `table_source.py`. Cells of CSV files are read here, as text, so that a column
+means the same in every part of a file and in every file; whether it holds numbers is decided in
+`tabular/column_types.py`. Files whose cells have types are read in `whole_tables.py`.
 """
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import csv
-import importlib
 import itertools
 import re
-import shlex
 import warnings
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, MissingExtraError, quoted
+from .table_source import WORKS, Source, encoding_of, find_source, format_of
+from .whole_tables import Rows, known, parquet_names, read_excel, read_json_lines, read_parquet, read_sqlite
+from .written_numbers import without_marks
 
 DELIMITERS = (",", ";", "\t", "|")
 # Size of a file above which it takes --max-size to read it whole.
@@ -28,62 +29,55 @@ MOST_MIB = 1024
 # Lines that are looked at to find out how a file is written.
 SNIFFED = 100
 
-_PACKED = {".gz", ".zip", ".bz2", ".xz", ".zst", ".7z"}
-_OTHER = {".xlsx": "a spreadsheet", ".xls": "a spreadsheet", ".ods": "a spreadsheet", ".json": "JSON", ".html": "HTML"}
-
 
 @dataclass(frozen=True)
 class TableFile:
-    """A file that looks like a table.
+    """What looks like a table.
 
     Args:
-        path: The file.
+        source: Where it comes from.
         names: Names of the columns; columns without a name are left out.
         places: Where these columns stand in the file, from 0.
-        delimiter: What stands between cells; None for Parquet.
+        delimiter: What stands between cells of text; None for files whose cells have types.
         decimal: The decimal point.
         header: Number of the line with the names, from 0.
         blank_rows: Whether a blank line is a row with a missing value, as it is where there is one column only.
+        encoding: The encoding of text.
+        rows: The cells, where they had to be read to know the names; None for text and Parquet.
     """
 
-    path: Path
+    source: Source
     names: tuple[str, ...]
     places: tuple[int, ...]
     delimiter: str | None
     decimal: str = "."
     header: int = 0
     blank_rows: bool = False
+    encoding: str = "utf-8-sig"
+    rows: Rows | None = field(default=None, repr=False, compare=False)
 
 
-def open_table(path: Path, max_mib: float = MOST_MIB) -> TableFile:
-    """Return how a file holds a table, without reading it whole.
+def open_table(data: str | Path, max_mib: float = MOST_MIB, encoding: str | None = None) -> TableFile:
+    """Return how a file holds a table; text and Parquet are not read whole.
 
     Args:
-        path: A CSV, TSV or Parquet file with names in its first line.
+        data: A file with names in its first line, "-" for standard input, or sqlite:///file.db?table.
         max_mib: Largest size that is accepted.
+        encoding: The encoding of text; None to find it out.
     """
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; a CSV, TSV or Parquet file would work.")
-    if not path.exists():
-        raise InputError(f"{path} does not exist; a CSV, TSV or Parquet file would work.")
-    if not path.is_file():
-        raise InputError(f"{path} is a pipe or a device, and a table is read twice; a file would work.")
-    size = path.stat().st_size
-    if size > max_mib * 2**20:
-        raise InputError(
-            f"{path} has {size / 2**20:,.0f} MiB, more than {max_mib:g}; fewer rows, or --max-size with a larger "
-            "number if there is memory for several times the file, would work."
-        )
-    suffix = path.suffix.lower()
-    if suffix in _PACKED:
-        raise InputError(f"{path} is packed ({suffix}); unpack it first.")
-    if suffix in _OTHER:
-        raise InputError(f"{path} is {_OTHER[suffix]}; save it as CSV first.")
-    if size == 0:
-        raise InputError(f"{path} is empty; a table with names in its first line would work.")
-    if suffix in (".parquet", ".pq"):
-        return _open_parquet(path)
-    return _open_text(path, "\t" if suffix == ".tsv" else None)
+    source = find_source(data, max_mib)
+    found = format_of(source, encoding)
+    if found == "parquet":
+        return _named(source, parquet_names(source), None, ".")
+    if found == "text":
+        return _open_text(source, encoding_of(source, encoding))
+    if found == "xlsx":
+        names, rows = read_excel(source)
+    elif found == "sqlite":
+        names, rows = read_sqlite(source)
+    else:
+        names, rows = read_json_lines(source, encoding_of(source, encoding))
+    return replace(_named(source, names, None, "."), rows=rows)
 
 
 def read_table(file: TableFile) -> Any:
@@ -102,16 +96,16 @@ def read_chunks(file: TableFile, columns: Sequence[str] | None, rows: int | None
     """
     wanted = list(file.names if columns is None else columns)
     found = 0
-    parts = _read_parquet(file, wanted) if file.delimiter is None else _read_text(file, wanted, rows)
+    parts = _read_whole(file, wanted) if file.delimiter is None else _read_text(file, wanted, rows)
     with contextlib.closing(parts):
         for read in parts:
-            for start in range(0, len(read), rows or max(1, len(read))):  # Parquet comes as one
+            for start in range(0, len(read), rows or max(1, len(read))):  # some come as one
                 part = read.iloc[start : start + (rows or len(read))][wanted]
                 part.index = range(found + 1, found + 1 + len(part))
                 found += len(part)
                 yield part
     if not found:
-        raise InputError(f"{file.path} holds names, but no rows; a table with rows would work.")
+        raise InputError(f"{file.source} holds names, but no rows; a table with rows would work.")
 
 
 def pandas() -> Any:
@@ -123,26 +117,25 @@ def pandas() -> Any:
     return pandas
 
 
-def _open_text(path: Path, delimiter: str | None) -> TableFile:
-    """Return how a CSV or TSV file holds its table, from its first lines; None finds the delimiter out."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = [*itertools.islice(file, SNIFFED)]
-    except UnicodeDecodeError as error:
-        raise _not_utf8(path, error) from None
+def _open_text(source: Source, encoding: str) -> TableFile:
+    """Return how a CSV or TSV file holds its table, from its first lines."""
+    with source.text(encoding) as file:
+        lines = [*itertools.islice(file, SNIFFED)]
     if not any(line.strip() for line in lines):
-        raise InputError(f"{path} holds nothing but blank lines; a table with names in its first line would work.")
+        raise InputError(f"{source} holds nothing but blank lines; a table with names in its first line would work.")
     if "\0" in "".join(lines):
-        raise InputError(f"{path} is no text; a CSV, TSV or Parquet file would work.")
+        raise InputError(f"{source} is no text; {WORKS} would work.")
+    delimiter = "\t" if source.path and ".tsv" in map(str.lower, source.path.suffixes[-2:]) else None
     try:
         chosen = delimiter or max(DELIMITERS, key=lambda each: _regularity(lines, each))
         records = [*csv.reader(lines, delimiter=chosen, skipinitialspace=True)]
     except csv.Error as error:
-        raise InputError(f"{path} cannot be read as a table ({error}); mend the file.") from None
+        raise InputError(f"{source} cannot be read as a table ({error}); mend the file.") from None
     header = next(number for number, record in enumerate(records) if record)
     names = [name.strip() for name in records[header]]
     decimal = "," if chosen != "," and _has_decimal_commas(records[header + 1 :], chosen) else "."
-    return replace(_named(path, names, chosen, decimal), header=header, blank_rows=len(names) == 1)
+    found = _named(source, names, chosen, decimal)
+    return replace(found, header=header, blank_rows=len(names) == 1, encoding=encoding)
 
 
 def _regularity(lines: list[str], delimiter: str) -> tuple[bool, int]:
@@ -154,18 +147,16 @@ def _regularity(lines: list[str], delimiter: str) -> tuple[bool, int]:
 
 def _has_decimal_commas(records: list[list[str]], delimiter: str) -> bool:
     """Return whether numbers have decimal commas; 1,234 alone says so only where ";" stands between cells."""
-    if _has(records, r"[+-]?\d+\.\d+"):
+    cells = {without_marks(cell) for record in records for cell in record}
+    points = {cell for cell in cells if re.fullmatch(r"\d+\.\d+", cell)}
+    commas = {cell for cell in cells if re.fullmatch(r"(\d+|\d{1,3}(\.\d{3})+),\d+", cell)}
+    groups = {cell for cell in cells if re.fullmatch(r"[1-9]\d{0,2}([.,])\d{3}(\1\d{3})*", cell)}
+    if points - groups:
         return False
-    thousands = "" if delimiter == ";" else r"(?![+-]?[1-9]\d{0,2}(,\d{3})+$)"
-    return _has(records, rf"{thousands}[+-]?\d+,\d+")
+    return bool(commas - groups) or (delimiter == ";" and bool(commas) and not points)
 
 
-def _has(records: list[list[str]], pattern: str) -> bool:
-    """Return whether a cell has a pattern."""
-    return any(re.fullmatch(pattern, cell.strip()) for record in records for cell in record)
-
-
-def _named(path: Path, header: list[str], delimiter: str | None, decimal: str) -> TableFile:
+def _named(source: Source, header: list[str], delimiter: str | None, decimal: str) -> TableFile:
     """Return a table file with the names in its header, or say what is wrong with them."""
     from ..tabular.column_types import read_numbers
 
@@ -173,14 +164,14 @@ def _named(path: Path, header: list[str], delimiter: str | None, decimal: str) -
     names = tuple(header[i] for i in places)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise InputError(f"{path}: the column {quoted(twice)} is there twice; rename one of them.")
+        raise InputError(f"{source}: the column {quoted(twice)} is there twice; rename one of them.")
     if not names:
-        raise InputError(f"{path}: no column has a name; a first line with names would work.")
+        raise InputError(f"{source}: no column has a name; a first line with names would work.")
     _, words = read_numbers(pandas().Series(names, dtype=object))
     if 2 * words.sum() < len(names):
         first = ", ".join(names[:3])
-        raise InputError(f"{path}: the first line holds numbers ({first}, ...), not names; put names there.")
-    return TableFile(path, names, places, delimiter, decimal)
+        raise InputError(f"{source}: the first line holds numbers ({first}, ...), not names; put names there.")
+    return TableFile(source, names, places, delimiter, decimal)
 
 
 def _read_text(file: TableFile, columns: Sequence[str], rows: int | None) -> Generator[Any, None, None]:
@@ -188,17 +179,17 @@ def _read_text(file: TableFile, columns: Sequence[str], rows: int | None) -> Gen
     pd = pandas()
     place = dict(zip(file.names, file.places, strict=True))
     with contextlib.ExitStack() as opened:
-        with _pandas_errors_in_one_line(file.path):
+        text = opened.enter_context(file.source.text(file.encoding))
+        with _pandas_errors_in_one_line(file.source):
             reader = opened.enter_context(
                 pd.read_csv(
-                    file.path,
+                    text,
                     sep=file.delimiter,
                     skiprows=file.header,
                     header=0,
                     skip_blank_lines=not file.blank_rows,
                     index_col=False,
                     dtype=str,
-                    encoding="utf-8-sig",
                     skipinitialspace=True,
                     low_memory=False,
                     iterator=True,
@@ -206,7 +197,7 @@ def _read_text(file: TableFile, columns: Sequence[str], rows: int | None) -> Gen
             )
         more = True
         while more:
-            with _pandas_errors_in_one_line(file.path):
+            with _pandas_errors_in_one_line(file.source):
                 try:
                     part = reader.read(rows)
                 except StopIteration:
@@ -218,64 +209,32 @@ def _read_text(file: TableFile, columns: Sequence[str], rows: int | None) -> Gen
 
 
 @contextlib.contextmanager
-def _pandas_errors_in_one_line(path: Path) -> Iterator[None]:
+def _pandas_errors_in_one_line(source: Source) -> Iterator[None]:
     """Turn what pandas finds wrong with a file into an error of one line."""
     pd = pandas()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             yield
-    except UnicodeDecodeError as error:
-        raise _not_utf8(path, error) from None
     except pd.errors.ParserWarning:
-        raise InputError(f"{path}: rows have more cells than the first line has names; mend the file.") from None
+        raise InputError(f"{source}: rows have more cells than the first line has names; mend the file.") from None
     except pd.errors.EmptyDataError:
-        raise InputError(f"{path} holds no table; one with names in its first line would work.") from None
+        raise InputError(f"{source} holds no table; one with names in its first line would work.") from None
     except pd.errors.ParserError as error:
         told = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
         if told is None:
-            raise InputError(f"{path} cannot be read as a table ({error}); mend the file.") from None
+            raise InputError(f"{source} cannot be read as a table ({error}); mend the file.") from None
         raise InputError(
-            f"{path}: line {told[2]} has {told[3]} cells, and the first line {told[1]} names; mend that line, or put "
+            f"{source}: line {told[2]} has {told[3]} cells, and the first line {told[1]} names; mend that line, or put "
             "quotes around cells that hold the delimiter."
         ) from None
 
 
-def _not_utf8(path: Path, error: UnicodeDecodeError) -> InputError:
-    """Return the error of a file in another encoding, with the command that mends it."""
-    with path.open("rb") as file:
-        found = "utf-16" if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "latin1"
-    return InputError(
-        f"{path} is not UTF-8 text (byte 0x{error.object[error.start]:02x}); save it as UTF-8, for example with "
-        f"`iconv -f {found} -t utf-8 {shlex.quote(path.name)} > utf8.csv`."
-    )
-
-
-def _pyarrow() -> Any:
-    """Return the package pyarrow with its Parquet reader, or say which extra brings it."""
-    try:
-        importlib.import_module("pyarrow.parquet")
-        return importlib.import_module("pyarrow")
-    except ImportError as error:
-        raise MissingExtraError(
-            "Parquet files need pyarrow: pip install 'bayesnorm[parquet]'; or save the table as CSV."
-        ) from error
-
-
-def _open_parquet(path: Path) -> TableFile:
-    """Return how a Parquet file holds its table."""
-    arrow = _pyarrow()
-    try:
-        names = arrow.parquet.read_schema(path).names
-    except (arrow.ArrowException, OSError) as error:
-        raise InputError(f"{path} cannot be read as Parquet ({error}); write the file again.") from None
-    return _named(path, [str(name) for name in names if not str(name).startswith("__index_level_")], None, ".")
-
-
-def _read_parquet(file: TableFile, columns: Sequence[str]) -> Generator[Any, None, None]:
-    """Give the columns of a Parquet file, with its types, as one part."""
-    arrow = _pyarrow()
-    try:
-        yield arrow.parquet.read_table(file.path, columns=list(columns)).to_pandas(ignore_metadata=True)
-    except (arrow.ArrowException, OSError) as error:
-        raise InputError(f"{file.path} cannot be read as Parquet ({error}); write the file again.") from None
+def _read_whole(file: TableFile, columns: Sequence[str]) -> Generator[Any, None, None]:
+    """Give columns of a table whose cells have types, as one part."""
+    if file.rows is None:
+        yield read_parquet(file.source, columns)
+        return
+    place = dict(zip(file.names, file.places, strict=True))
+    cells = {name: [known(row[place[name]]) for row in file.rows] for name in columns}
+    yield pandas().DataFrame(cells, columns=list(columns), dtype=object)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError, quoted
+from .table_source import Source
 
 if TYPE_CHECKING:
     from ..tabular.column_types import Kind
@@ -57,7 +58,7 @@ def guess_task(name: str, values: NDArray[Any], kind: Kind) -> Guess:
     return Guess(Task.regression, f"{name} is a number with {different} different values")
 
 
-def require_targets(path: Path, name: str, values: NDArray[Any], kind: Kind, task: Task) -> NDArray[Any]:
+def require_targets(path: Path | Source, name: str, values: NDArray[Any], kind: Kind, task: Task) -> NDArray[Any]:
     """Return targets that can be learned, numbers or labels, or say why there is nothing to learn.
 
     Args:

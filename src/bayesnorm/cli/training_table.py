@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +12,10 @@ import numpy as np
 from ..errors import InputError, quoted
 from .file_columns import numbers_alone, require_columns, typed
 from .fit_options import FitOptions
-from .tables import open_table, read_table
+from .tables import TableFile, open_table, read_table
 from .task import Task, guess_task, require_targets
 from .usage import UsageError
+from .written_numbers import Written, written_columns
 
 if TYPE_CHECKING:
     from ..tabular.column_types import Kind
@@ -37,6 +37,8 @@ class TrainingTable:
         left_out: Columns that nothing can be learned from, and why, as the rest of a sentence "It ...".
         forgiving: Columns of numbers in which any other cell counts as empty.
         leaks: Columns that alone give the target away, and how, as the rest of a sentence "It ...".
+        file: Where it comes from.
+        written: How columns of the inputs are written whose numbers are not plain.
     """
 
     inputs: Any
@@ -47,20 +49,26 @@ class TrainingTable:
     left_out: dict[str, str]
     forgiving: frozenset[str]
     leaks: dict[str, str]
+    file: TableFile
+    written: dict[str, Written]
 
 
-def load_training_table(data: Path, options: FitOptions, max_mib: float, tell: Tell) -> TrainingTable:
+def load_training_table(
+    data: str, options: FitOptions, max_mib: float, tell: Tell, encoding: str | None = None
+) -> TrainingTable:
     """Read a table and look whether it can be learned from.
 
     Args:
-        data: The file.
+        data: The file, or what else `open_table` takes.
         options: What to predict, which columns to leave out, which hold categories, and how many rows to take.
         max_mib: Largest size of the file that is read.
         tell: Called with a line for whoever waits.
+        encoding: The encoding of text; None to find it out.
     """
     from ..tabular.not_features import EMPTY
 
-    file = open_table(data, max_mib)
+    file = open_table(data, max_mib, encoding)
+    source = file.source
     require_columns(file, [options.target], "--target")
     require_columns(file, options.drop, "--drop")
     require_columns(file, options.keep, "--keep")
@@ -69,10 +77,15 @@ def load_training_table(data: Path, options: FitOptions, max_mib: float, tell: T
     _require_agreement(options)
     names = [name for name in file.names if name != options.target and name not in options.drop]
     if not names:
-        raise InputError(f"{data} has no column beside {quoted(options.target)} to predict it from; one would work.")
+        raise InputError(f"{source} has no column beside {quoted(options.target)} to predict it from; one would work.")
     frame = read_table(file)
-    if options.read_as.get(options.target) == "number":
-        frame[options.target] = numbers_alone(frame[options.target], file.decimal)
+    said: dict[str, set[str]] = {"category": set(), "number": set(), "text": set()}
+    for name, given in options.read_as.items():
+        said[given].add(name)
+    categorical = {*options.categorical, *said["category"]}
+    written = written_columns(frame[[options.target, *names]], file.decimal, {*categorical, *said["text"]})
+    if options.target in said["number"]:
+        frame[options.target] = numbers_alone(frame[options.target], file.decimal, written.get(options.target))
     warnings = []
     known = frame[options.target].notna().to_numpy()
     if not known.all():
@@ -86,31 +99,29 @@ def load_training_table(data: Path, options: FitOptions, max_mib: float, tell: T
     for line in warnings:
         tell(line)
     if not len(frame):
-        raise InputError(f"{data}: no row has a {quoted(options.target)}; rows with one would work.")
-    said = {kind: {name for name, given in options.read_as.items() if given == kind} for kind in ("category", "number")}
-    categorical = {*options.categorical, *said["category"]}
-    columns, kinds = typed(frame[[options.target]], data, categorical=categorical, decimal=file.decimal)
+        raise InputError(f"{source}: no row has a {quoted(options.target)}; rows with one would work.")
+    reading: Any = {
+        "categorical": categorical,
+        "forgiving": said["number"],
+        "decimal": file.decimal,
+        "written": written,
+    }
+    columns, kinds = typed(frame[[options.target]], source, **reading)
     values, kind = columns[options.target].to_numpy(), kinds[options.target]
     guess = guess_task(options.target, values, kind)
     task = options.task or guess.task
-    y = require_targets(data, options.target, values, kind, task)
+    y = require_targets(source, options.target, values, kind, task)
     left_out = {
         name: "is text (--as)" for name in names if options.read_as.get(name) == "text" and name not in options.keep
     }
-    inputs, kinds = typed(
-        frame[[name for name in names if name not in left_out]],
-        data,
-        categorical=categorical,
-        forgiving=said["number"],
-        decimal=file.decimal,
-    )
+    inputs, kinds = typed(frame[[name for name in names if name not in left_out]], source, **reading)
     if options.task is None:
         tell(f"{task}: {guess.reason} (--task says otherwise)")
     left_out |= _not_features(inputs, {*options.keep, *options.categorical, *options.read_as})
     inputs = inputs[[name for name in inputs if name not in left_out]]
     if not len(inputs.columns):
         told = ", ".join(f"{name} {reason}" for name, reason in left_out.items())
-        raise InputError(f"{data} has no column to learn from ({told}); another one, or --keep COLUMN, would work.")
+        raise InputError(f"{source} has no column to learn from ({told}); another one, or --keep COLUMN, would work.")
     found = [
         f"{name} was left out: it {reason}." + (f" (--keep {shlex.quote(name)} uses it.)" if reason != EMPTY else "")
         for name, reason in left_out.items()
@@ -121,10 +132,12 @@ def load_training_table(data: Path, options: FitOptions, max_mib: float, tell: T
     found += [line for name in inputs if kinds[name] == "category" and (line := _mostly_rare(name, inputs[name]))]
     leaks = _leaks(inputs, y, options.target, task)
     found += [f"{name} {how}. (--drop {shlex.quote(name)} leaves it out.)" for name, how in leaks.items()]
+    found += [each.told(name) for name, each in written.items() if name in inputs or name == options.target]
     for line in found:
         tell(line)
     used: dict[str, Kind] = {name: kinds[name] for name in inputs}
-    return TrainingTable(inputs, y, used, task, (*warnings, *found), left_out, forgiving, leaks)
+    of_inputs = {name: each for name, each in written.items() if name in inputs}
+    return TrainingTable(inputs, y, used, task, (*warnings, *found), left_out, forgiving, leaks, file, of_inputs)
 
 
 def _require_agreement(options: FitOptions) -> None:

@@ -1,0 +1,265 @@
+"""Where a table comes from: a file, plain or packed with gzip, standard input, or a table of an SQLite database.
+
+What a file holds is told by its first bytes, so that a wrong ending does no harm; nothing in it is ever run.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import gzip
+import io
+import sys
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Annotated, Any, Literal
+
+import typer
+
+from ..errors import InputError, quoted
+from .usage import UsageError
+
+Format = Literal["text", "jsonl", "parquet", "xlsx", "sqlite"]
+
+Encoding = Annotated[
+    str | None, typer.Option(metavar="NAME", help="How text is encoded, such as cp1252; without, found out.")
+]
+
+# How commands call their table.
+A_TABLE = "A CSV, TSV, JSON lines, Excel or Parquet file, - for standard input, or sqlite:///file.db?table,"
+
+# What works wherever a table is asked for.
+WORKS = "a CSV, TSV, JSON lines, Excel (.xlsx) or Parquet file"
+# What stands for standard input, and before the file of a database.
+STDIN, DATABASE = "-", "sqlite:///"
+GZIP = b"\x1f\x8b"
+
+_SUFFIXES: dict[str, Format] = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".xlsx": "xlsx",
+    ".xlsm": "xlsx",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
+# What files that hold no table begin with, and what to say of them.
+_FOREIGN = {
+    b"PK\3\4": "a ZIP archive; unpack it first.",
+    b"BZh": "packed with bzip2; unpack it first.",
+    b"\xfd7zXZ\0": "packed with xz; unpack it first.",
+    b"\x28\xb5\x2f\xfd": "packed with zstd; unpack it first.",
+    b"7z\xbc\xaf\x27\x1c": "a 7z archive; unpack it first.",
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "an old Excel or Office file; save it as .xlsx or CSV first.",
+    b"\x89PNG": f"a PNG picture; {WORKS} would work.",
+    b"\xff\xd8\xff": f"a JPEG picture; {WORKS} would work.",
+    b"GIF8": f"a GIF picture; {WORKS} would work.",
+    b"%PDF": f"a PDF document; {WORKS} would work.",
+    b"\x93NUMPY": "a NumPy array; save it as CSV first.",
+    b"\x89HDF": "an HDF5 file; save its table as CSV or Parquet first.",
+    b"ARROW1": "a Feather file; save it as Parquet or CSV first.",
+    **{
+        bytes([0x80, protocol]): "a Python pickle, which may run anything when it is read; save the table as CSV first."
+        for protocol in range(2, 6)
+    },
+}
+_WORDS = {".json": "JSON", ".html": "HTML"}
+# Bytes that text does not have: all of the first 32 but tab, line feed, form feed, carriage return, and DOS's last one.
+_CONTROL = bytes(set(range(32)) - set(b"\t\n\f\r\x1a"))
+_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a table comes from.
+
+    Args:
+        given: What was given, for messages.
+        path: The file; None for standard input.
+        content: What came from standard input.
+        table: The table of a database; "" where none was named, None for all other files.
+        max_mib: Largest size that is accepted, unpacked.
+    """
+
+    given: str
+    path: Path | None
+    content: bytes = b""
+    table: str | None = None
+    max_mib: float = 1024
+
+    def __str__(self) -> str:
+        return "standard input" if self.path is None else self.given
+
+    @property
+    def name(self) -> str:
+        """The name of the file, without its folder."""
+        if self.path is None:
+            return str(self)
+        return f"{self.path.name}?{self.table}" if self.table else self.path.name
+
+    def packed(self) -> io.BytesIO | io.BufferedReader:
+        """Return the bytes as they came."""
+        return io.BytesIO(self.content) if self.path is None else self.path.open("rb")
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[IO[bytes]]:
+        """Give the bytes, unpacked where they are packed with gzip."""
+        with self.packed() as file:
+            is_packed = file.read(2) == GZIP
+            file.seek(0)
+            try:
+                yield gzip.GzipFile(fileobj=file) if is_packed else file  # type: ignore[misc]
+            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+                raise InputError(f"{self} cannot be unpacked ({error}); pack the file again.") from None
+
+    @contextlib.contextmanager
+    def text(self, encoding: str) -> Iterator[IO[str]]:
+        """Give the text, with ends of lines as they are."""
+        with self.opened() as file, io.TextIOWrapper(file, encoding, newline="") as text:
+            yield text
+
+    def blocks(self) -> Iterator[bytes]:
+        """Give the bytes, unpacked, in parts; refuse more than are accepted."""
+        size = 0
+        with self.opened() as file:
+            while block := file.read(2**20):
+                size += len(block)
+                if size > self.max_mib * 2**20:
+                    raise _too_large(self, f"more than {self.max_mib:g} MiB")
+                yield block
+
+
+def find_source(data: str | Path, max_mib: float) -> Source:
+    """Return where a table comes from, or say why there is none.
+
+    Args:
+        data: A file, "-" for standard input, or a database's table such as sqlite:///file.db?table.
+        max_mib: Largest size that is accepted.
+    """
+    given = str(data)
+    if given == STDIN:
+        content = sys.stdin.buffer.read(int(max_mib * 2**20) + 1)
+        source = Source(given, None, content, max_mib=max_mib)
+        if len(content) > max_mib * 2**20:
+            raise _too_large(source, f"more than {max_mib:g} MiB")
+        if not content:
+            raise InputError(f"{source} is empty; a table with names in its first line would work.")
+        return source
+    table = None
+    if given.startswith(DATABASE):
+        file, _, table = given.removeprefix(DATABASE).partition("?")
+        path = Path(file)
+    else:
+        path = Path(given)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; {WORKS} would work.")
+    if not path.exists():
+        raise InputError(f"{path} does not exist; {WORKS} would work.")
+    if not path.is_file():
+        raise InputError(f"{path} is a pipe or a device, and a table is read twice; a file, or -, would work.")
+    source, size = Source(given, path, table=table, max_mib=max_mib), path.stat().st_size
+    if size > max_mib * 2**20:
+        raise _too_large(source, f"{size / 2**20:,.0f} MiB, more than {max_mib:g}")
+    if size == 0:
+        raise InputError(f"{path} is empty; a table with names in its first line would work.")
+    return source
+
+
+def format_of(source: Source, encoding: str | None) -> Format:
+    """Return what a source holds, by its first bytes and by its ending; what holds no table is told by its name.
+
+    Args:
+        source: The source.
+        encoding: The encoding of text, where it was given.
+    """
+    with source.opened() as file:
+        start = file.read(4096)
+    suffixes = [suffix.lower() for suffix in (source.path.suffixes if source.path else [])]
+    suffix = next((each for each in reversed(suffixes) if each != ".gz"), "")
+    if source.table is not None:
+        return "sqlite"
+    if start.startswith(b"SQLite format 3\0"):
+        raise InputError(f"{source} is an SQLite database; {DATABASE}{source}?TABLE would work.")
+    if start.startswith(b"PAR1"):
+        return "parquet"
+    if start.startswith(b"PK\3\4") and (_is_workbook(source) or _SUFFIXES.get(suffix) == "xlsx"):
+        return "xlsx"
+    for mark, words in _FOREIGN.items():
+        if start.startswith(mark) and not (mark.isalnum() and start.isascii() and _is_text(start)):
+            raise InputError(f"{source} is {words}")
+    if suffix in _SUFFIXES:
+        return _SUFFIXES[suffix]
+    if suffix in _WORDS:
+        raise InputError(f"{source} is {_WORDS[suffix]}; save it as CSV or as JSON lines (.jsonl) first.")
+    if encoding is None and not _is_text(start):
+        raise InputError(f"{source} is no text; {WORKS} would work.")
+    return "jsonl" if start.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b'{"') else "text"
+
+
+def encoding_of(source: Source, encoding: str | None) -> str:
+    """Return the encoding of text that reads all of it: of its mark, else UTF-8, else cp1252, else latin-1.
+
+    Args:
+        source: The source.
+        encoding: The one to use, where it was given.
+    """
+    if encoding is not None:
+        try:
+            "".encode(encoding)
+        except (LookupError, ValueError):
+            raise UsageError(
+                f"--encoding: {quoted(encoding)} was given; utf-8, utf-16, cp1252 or another of Python's would work."
+            ) from None
+        if not _reads(source, encoding):
+            raise InputError(f"--encoding: {source} is not {encoding} text; leave it out, or give another.")
+        return "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
+    with source.opened() as file:
+        start = file.read(4)
+    marked = next((name for mark, name in _MARKS.items() if start.startswith(mark)), "utf-8-sig")
+    tried = (marked, "cp1252", "latin-1") if marked == "utf-8-sig" else (marked,)
+    found = next((each for each in tried if _reads(source, each)), None)
+    if found is None:
+        raise InputError(f"{source} begins as UTF-16 text and does not go on so; write the file again.")
+    return found
+
+
+def _is_text(start: bytes) -> bool:
+    """Return whether the first bytes of a file may be text."""
+    marked = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return marked or not start.translate(None, bytes(set(range(256)) - set(_CONTROL)))
+
+
+def _reads(source: Source, encoding: str) -> bool:
+    """Return whether all of a source is text of an encoding."""
+    decoder: Any = codecs.getincrementaldecoder(encoding)()
+    try:
+        for block in source.blocks():
+            decoder.decode(block)
+        decoder.decode(b"", final=True)
+    except UnicodeError:
+        return False
+    return True
+
+
+def _is_workbook(source: Source) -> bool:
+    """Return whether a ZIP archive is an Excel file, and not larger than accepted once unpacked."""
+    try:
+        with source.opened() as file, zipfile.ZipFile(file) as archive:
+            parts = archive.infolist()
+    except (zipfile.BadZipFile, OSError):
+        return False
+    if not any(part.filename == "xl/workbook.xml" for part in parts):
+        return False
+    size = sum(part.file_size for part in parts)
+    if size > source.max_mib * 2**20:
+        raise _too_large(source, f"{size / 2**20:,.0f} MiB once unpacked, more than {source.max_mib:g}")
+    return True
+
+
+def _too_large(source: Source, found: str) -> InputError:
+    return InputError(
+        f"{source} has {found}; fewer rows, or --max-size with a larger number if there is memory for several times "
+        "the file, would work."
+    )

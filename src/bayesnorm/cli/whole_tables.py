@@ -1,0 +1,123 @@
+"""Tables that are read as a whole, with the types that their cells have: Parquet, Excel, JSON lines and SQLite."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import json
+import sqlite3
+import zipfile
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
+from urllib.parse import quote
+
+from ..errors import InputError, MissingExtraError, quoted
+from .table_source import DATABASE, Source
+
+Rows = list[tuple[Any, ...]]
+
+
+# Words in a cell that stand for no value, as in CSV files.
+MISSING = frozenset({"", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-nan", "null", "NULL", "None"})
+
+
+def parquet_names(source: Source) -> list[str]:
+    """Return the names of the columns of a Parquet file."""
+    with _parquet(source) as (arrow, file):
+        names = arrow.parquet.read_schema(file).names
+    return [str(name) for name in names if not str(name).startswith("__index_level_")]
+
+
+def read_parquet(source: Source, columns: Sequence[str]) -> Any:
+    """Return columns of a Parquet file."""
+    with _parquet(source) as (arrow, file):
+        return arrow.parquet.read_table(file, columns=list(columns)).to_pandas(ignore_metadata=True)
+
+
+@contextlib.contextmanager
+def _parquet(source: Source) -> Iterator[tuple[Any, IO[bytes]]]:
+    """Give pyarrow and the bytes of a Parquet file, or say which extra is missing, or that the file is damaged."""
+    try:
+        importlib.import_module("pyarrow.parquet")
+        arrow = importlib.import_module("pyarrow")
+    except ImportError as error:
+        raise MissingExtraError(
+            "Parquet files need pyarrow: pip install 'bayesnorm[parquet]'; or save the table as CSV."
+        ) from error
+    try:
+        with source.opened() as file:
+            yield arrow, file
+    except (arrow.ArrowException, OSError) as error:
+        raise InputError(f"{source} cannot be read as Parquet ({error}); write the file again.") from None
+
+
+def read_excel(source: Source) -> tuple[list[str], Rows]:
+    """Return the names and rows of an Excel file's first sheet; formulas are read as the values they last had."""
+    try:
+        excel = importlib.import_module("openpyxl")
+    except ImportError as error:
+        raise MissingExtraError(
+            "Excel files need openpyxl: pip install 'bayesnorm[excel]'; or save the table as CSV."
+        ) from error
+    try:
+        with source.opened() as file:
+            book = excel.load_workbook(io.BytesIO(file.read()), read_only=True, data_only=True)
+            sheet = book.worksheets[0]
+            sheet.reset_dimensions()
+            rows = [*sheet.iter_rows(values_only=True)]
+            book.close()
+    except (zipfile.BadZipFile, KeyError, ValueError, IndexError, SyntaxError, TypeError) as error:
+        raise InputError(f"{source} cannot be read as Excel ({quoted(str(error))}); save it again.") from None
+    filled = [row for row in rows if any(known(cell) is not None for cell in row)]
+    if not filled:
+        raise InputError(f"{source}: the first sheet is empty; a table with names in its first line would work.")
+    width = max(map(len, filled))
+    header, *body = [(*row, *[None] * (width - len(row))) for row in filled]
+    return ["" if name is None else str(name).strip() for name in header], body
+
+
+def known(cell: Any) -> Any:
+    """Return what a cell holds; None for words that stand for no value."""
+    return None if isinstance(cell, str) and cell.strip() in MISSING else cell
+
+
+def read_json_lines(source: Source, encoding: str) -> tuple[list[str], Rows]:
+    """Return the names and rows of a file with one JSON object a line; a name that a line lacks is a missing value."""
+    found: dict[str, None] = {}
+    records = []
+    with source.text(encoding) as text:
+        for number, line in enumerate(text, 1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line.strip())
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"{source}: line {number} is not JSON ({error}); mend that line.") from None
+            if not isinstance(record, dict):
+                raise InputError(f'{source}: line {number} is no object; one such as {{"a": 1}} would work.')
+            records.append(record)
+            found.update(dict.fromkeys(record))
+    return [*found], [tuple(map(record.get, found)) for record in records]
+
+
+def read_sqlite(source: Source) -> tuple[list[str], Rows]:
+    """Return the names and rows of a table or view of an SQLite database, which is opened for reading only."""
+    assert source.path is not None
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"file:{quote(str(source.path.resolve()))}?mode=ro", uri=True)
+        ) as database:
+            database.execute("PRAGMA trusted_schema = OFF")
+            told = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
+            names = [name for (name,) in database.execute(f"{told} ORDER BY name")]
+            table = source.table or ""
+            if table not in names:
+                there = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+                wanted = f"has no table {quoted(table)}" if table else "was given without a table"
+                would = f"{DATABASE}{source.path}?{names[0]} would work. It has {there}." if names else "It has none."
+                raise InputError(f"{source.path} {wanted}; {would}")
+            cursor = database.execute('SELECT * FROM "{}"'.format(table.replace('"', '""')))
+            return [column for column, *_ in cursor.description], cursor.fetchall()
+    except sqlite3.Error as error:
+        raise InputError(f"{source} cannot be read as an SQLite database ({error}).") from None

@@ -1,0 +1,161 @@
+"""Numbers as people write them in tables: $1,234.50, 12 %, 1.234,50 €, (3.00).
+
+How a column is written is decided once, for all of its cells in training, and kept with the run. Values stay as they
+are shown: 12 % is 12. Groups of three digits are read as thousands wherever their separator is not the decimal point.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import numbers
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import quoted
+
+PERCENT = "%"
+DECIMALS = (".", ",")
+
+_CURRENCY = "[$€£¥₹₽₩₺₫₪₦₴₱฿]|USD|EUR|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|PLN|CAD|AUD"
+_SEPARATORS = ".,'’ \u00a0\u202f"
+
+
+@dataclass(frozen=True)
+class Written:
+    """How the numbers of a column are written.
+
+    Args:
+        mark: The currency or percent sign beside them; "" for none.
+        decimal: The decimal point, where it is not that of the file; else None.
+        example: A cell, and what it was read as.
+    """
+
+    mark: str = ""
+    decimal: str | None = None
+    example: tuple[str, float] = ("", math.nan)
+
+    def told(self, name: str) -> str:
+        """Return a line about the column of a name, for whoever made the table."""
+        cell, value = self.example
+        return f"{name} holds numbers such as {quoted(cell)}, which is read as {value:.15g}."
+
+
+def written_columns(frame: Any, decimal: str, categorical: Collection[str] = ()) -> dict[str, Written]:
+    """Return how the columns of training are written that hold numbers, but not plain ones.
+
+    Args:
+        frame: A table, from `read_table`.
+        decimal: The file's decimal point.
+        categorical: Names of columns that hold categories, whatever they look like.
+    """
+    found = {name: _find(frame[name], decimal) for name in frame.columns if name not in categorical}
+    return {name: written for name, written in found.items() if written is not None}
+
+
+def read_written(column: Any, written: Written, decimal: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the cells of a column as numbers, and which cells are there but hold none of its kind.
+
+    A percent sign has to stand in every cell, because 0.12 may stand for 12 %; a currency may be left out.
+
+    Args:
+        column: A pandas series.
+        written: How it was written in training.
+        decimal: The decimal point of the file that it comes from.
+    """
+    point = "," if decimal == "," else written.decimal or decimal
+    read = functools.cache(lambda text: _read(text, point))
+    values, unreadable = np.full(len(column), np.nan), np.zeros(len(column), bool)
+    for row, (cell, missing) in enumerate(zip(column, column.isna(), strict=True)):
+        if missing:
+            continue
+        found = read(cell) if isinstance(cell, str) else _number(cell)
+        if found is None or found[1] not in ({written.mark} if written.mark == PERCENT else {written.mark, ""}):
+            unreadable[row] = True
+        else:
+            values[row] = found[0]
+    return values, unreadable
+
+
+def without_marks(text: str) -> str:
+    """Return a cell without what stands around its number: signs, currency, percent."""
+    return re.sub(rf"^\(?\s*[+\-−]?\s*({_CURRENCY})?\s*[+\-−]?|\s*({_CURRENCY}|%)?\s*\)?$", "", text.strip())
+
+
+def kept(columns: Mapping[str, Written]) -> dict[str, dict[str, str]]:
+    """Return what a run keeps of how columns are written, by their names."""
+    return {
+        name: {"mark": each.mark, **({} if each.decimal is None else {"decimal": each.decimal})}
+        for name, each in columns.items()
+    }
+
+
+def written_in(facts: Mapping[str, Any]) -> dict[str, Written]:
+    """Return how the columns of a run were written, from its facts."""
+    return {
+        column["name"]: Written(column["mark"], column.get("decimal"))
+        for column in facts["columns"]
+        if "mark" in column
+    }
+
+
+def _find(column: Any, decimal: str) -> Written | None:
+    """Return how most cells of a column of training are written; None for plain numbers, and where most are none."""
+    from ..tabular.column_types import MOSTLY, contents_of, read_numbers
+
+    if contents_of(column) != "text" or not (unreadable := read_numbers(column, decimal)[1]).any():
+        return None
+    cells = Counter(cell for cell in column.dropna() if isinstance(cell, str))
+    present = int(column.notna().sum())
+    best, most = None, max(MOSTLY * present, present - unreadable.sum())
+    for point in (decimal, *(each for each in DECIMALS if each != decimal)):
+        read = {cell: found for cell in cells if (found := _read(cell, point)) is not None}
+        marks = Counter[str]()
+        for cell, (_, mark) in read.items():
+            marks[mark] += cells[cell] if mark else 0
+        if not read:
+            continue
+        mark = max(marks, key=marks.__getitem__)
+        odd = max(read, key=lambda cell: (read[cell][1] == mark, len(re.sub(r"\d", "", cell)), len(cell)))
+        written = Written(mark, None if point == decimal else point, (odd, read[odd][0]))
+        readable = int((~read_written(column, written, decimal)[1] & column.notna().to_numpy()).sum())
+        if readable > most:
+            best, most = written, readable
+    return best
+
+
+def _number(cell: Any) -> tuple[float, str] | None:
+    """Return a cell that is a number by its type, which has no mark."""
+    is_number = isinstance(cell, numbers.Real | Decimal) and not isinstance(cell, bool)
+    return (float(cell), "") if is_number else None
+
+
+def _read(text: str, point: str) -> tuple[float, str] | None:
+    """Return the number and the mark of a cell; None where it is no number."""
+    match = _pattern(point).fullmatch(text.strip())
+    if match is None or (match["open"] is None) != (match["close"] is None):
+        return None
+    if (match["before"] and match["after"]) or (match["sign"] and match["inner"]):
+        return None
+    digits = re.sub(f"[{re.escape(_SEPARATORS.replace(point, ''))}]", "", match["digits"]).replace(point, ".")
+    negative = match["open"] or (match["sign"] or match["inner"]) in ("-", "−")
+    return (-float(digits) if negative else float(digits)), match["before"] or match["after"] or ""
+
+
+@functools.cache
+def _pattern(point: str) -> re.Pattern[str]:
+    """Return what cells look like that hold a number with this decimal point."""
+    separators = re.escape(_SEPARATORS.replace(point, ""))
+    whole = rf"(?:[1-9]\d{{0,2}}(?P<separator>[{separators}])\d{{3}}(?:(?P=separator)\d{{3}})*|\d+)"
+    digits = rf"(?:{whole}(?:{re.escape(point)}\d*)?|{re.escape(point)}\d+)(?:[eE][+-]?\d+)?"
+    return re.compile(
+        rf"(?P<open>\()?\s*(?P<sign>[+\-−])?\s*(?P<before>{_CURRENCY})?\s*(?P<inner>[+\-−])?"
+        rf"(?P<digits>{digits})\s*(?P<after>{_CURRENCY}|%)?\s*(?P<close>\))?"
+    )
