@@ -28,6 +28,8 @@ def texts(cells):
         ("name", texts(f"n{row % 31}" for row in ROWS), "holds text such as 'n0' that differs in most rows"),
         ("few", texts([*"abcdef", *[None] * 34]), ""),
         ("town", texts(f"n{row % 20}" for row in ROWS), ""),
+        ("version", texts(f"1.2.{row % 5}" for row in ROWS), ""),
+        ("town", texts(["2020-01-01", "Ede"] * 20), ""),
         ("n", 5.0 + np.random.default_rng(0).permutation(40), "counts the rows, from 5 to 44"),
         ("year", 1980.0 + ROWS, ""),
         ("row_id", 7.0 * ROWS, "is an id, a whole number of its own for every row"),
@@ -45,3 +47,12 @@ def test_reasons(name, values, reason):
 def test_a_count_of_rows_is_one_where_some_rows_are_gone():
     rows = ROWS[ROWS % 3 > 0]
     assert why_no_feature("n", rows + 1.0, rows) == "counts the rows, from 2 to 39"
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["2024-01-31", "31/01/2024", "1.2.2024", "2024-01-31T08:15:00Z", "01/31/2024 8:15", "2024-01-31 08:15:00.5"],
+)
+def test_dates_as_text_are_no_categories_however_often_they_come_again(first):
+    days = texts([first, first.replace("1", "2", 1), None, first] * 10)
+    assert why_no_feature("when", days, ROWS).startswith(f"holds dates such as '{first}', which are not read")

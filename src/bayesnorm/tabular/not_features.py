@@ -1,4 +1,4 @@
-"""Columns that nothing can be learned from: empty, the same in every row, or only names for the rows.
+"""Columns that nothing can be learned from: empty, the same in every row, only names for the rows, or dates as text.
 
 Estimators take every column they are given; whoever reads a file asks here first.
 """
@@ -28,6 +28,9 @@ NAMES_ROWS = {"id", "ids", "uid", "uuid", "guid", "key", "index", "idx", "row", 
 # Words in a column's name that make numbers in steps of one a time, which may well matter.
 NAMES_TIMES = {"year", "years", "month", "week", "day", "days", "hour", "hours", "minute", "time", "date", "age"}
 
+# Days with a year of four digits, alone or before a time.
+DATE = re.compile(r"\s*(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{4})(\s*$|[T ]\s*\d{1,2}:\d{2})")
+
 WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
@@ -49,6 +52,8 @@ def why_no_feature(name: str, values: ColumnValues, rows: NDArray[np.int64]) -> 
         return "" if absent.any() else f"is {_shown(known[0])} in every row"
     if len(known) < LEAST_CELLS:
         return ""
+    if is_text(values) and all(map(DATE.match, found)):
+        return f"holds dates such as {quoted(known[0])}, which are not read (a column of days since the first would be)"
     if is_text(values):
         single = int((counts == 1).sum())
         return f"holds text such as {quoted(known[0])} that differs in most rows" if single > MOST * len(known) else ""
