@@ -168,6 +168,16 @@ def test_a_name_that_looks_like_the_beginning_of_another_file(write):
     assert open_table(write("GIF8,b\n1,2\n")).names == ("GIF8", "b")
 
 
+def test_standard_input_that_holds_nothing_or_too_much(monkeypatch):
+    for stream in (None, io.TextIOWrapper(io.BytesIO())):
+        monkeypatch.setattr(sys, "stdin", stream)
+        with pytest.raises(InputError, match="standard input is empty"):
+            open_table("-")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a,b\n" * 2**19)))
+    with pytest.raises(InputError, match="standard input has more than 1 MiB"):
+        open_table("-", max_mib=1)
+
+
 def test_one_model_for_all_of_them(fit, facts, bayesnorm, refuses, tmp_path, monkeypatch):
     """What was decided in training holds afterwards: the signs beside numbers, and the decimal comma of a column."""
     pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")

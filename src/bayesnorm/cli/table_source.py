@@ -140,13 +140,15 @@ def find_source(data: str | Path, max_mib: float) -> Source:
     """
     given = str(data)
     if given == STDIN:
-        content = sys.stdin.buffer.read(int(max_mib * 2**20) + 1)
-        source = Source(given, None, content, max_mib=max_mib)
-        if len(content) > max_mib * 2**20:
-            raise _too_large(source, f"more than {max_mib:g} MiB")
+        content, size = bytearray(), max_mib * 2**20
+        source = Source(given, None)
+        while sys.stdin is not None and (block := sys.stdin.buffer.read(2**20)):
+            content += block
+            if len(content) > size:
+                raise _too_large(source, f"more than {max_mib:g} MiB")
         if not content:
             raise InputError(f"{source} is empty; a table with names in its first line would work.")
-        return source
+        return Source(given, None, bytes(content), max_mib=max_mib)
     table = None
     if given.startswith(DATABASE):
         file, _, table = given.removeprefix(DATABASE).partition("?")

@@ -7,6 +7,7 @@ import importlib
 import io
 import json
 import sqlite3
+import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
@@ -61,8 +62,8 @@ def read_excel(source: Source) -> tuple[list[str], Rows]:
             "Excel files need openpyxl: pip install 'bayesnorm[excel]'; or save the table as CSV."
         ) from error
     try:
-        with source.opened() as file:
-            book = excel.load_workbook(io.BytesIO(file.read()), read_only=True, data_only=True)
+        with warnings.catch_warnings(action="ignore"):  # of styles and the like, which are not read
+            book = excel.load_workbook(io.BytesIO(b"".join(source.blocks())), read_only=True, data_only=True)
             sheet = book.worksheets[0]
             sheet.reset_dimensions()
             rows = [*sheet.iter_rows(values_only=True)]
