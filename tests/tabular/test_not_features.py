@@ -55,4 +55,4 @@ def test_a_count_of_rows_is_one_where_some_rows_are_gone():
 )
 def test_dates_as_text_are_no_categories_however_often_they_come_again(first):
     days = texts([first, first.replace("1", "2", 1), None, first] * 10)
-    assert why_no_feature("when", days, ROWS).startswith(f"holds dates such as '{first}', which are not read")
+    assert why_no_feature("when", days, ROWS).startswith(f"holds dates or times such as '{first}', which are not read")

@@ -65,7 +65,8 @@ def load_training_table(
         tell: Called with a line for whoever waits.
         encoding: The encoding of text; None to find it out.
     """
-    from ..tabular.not_features import EMPTY
+    from ..tabular.column_types import contents_of
+    from ..tabular.not_features import EMPTY, dates_unread
 
     file = open_table(data, max_mib, encoding)
     source = file.source
@@ -114,16 +115,23 @@ def load_training_table(
     left_out = {
         name: "is text (--as)" for name in names if options.read_as.get(name) == "text" and name not in options.keep
     }
+    wanted = {*options.keep, *options.categorical, *options.read_as}
+    left_out |= {
+        name: dates_unread(frame[name].dropna().iloc[0])
+        for name in names
+        if name not in wanted and contents_of(frame[name]) == "dates" and frame[name].notna().any()
+    }
     inputs, kinds = typed(frame[[name for name in names if name not in left_out]], source, **reading)
     if options.task is None:
         tell(f"{task}: {guess.reason} (--task says otherwise)")
-    left_out |= _not_features(inputs, {*options.keep, *options.categorical, *options.read_as})
+    left_out |= _not_features(inputs, wanted)
     inputs = inputs[[name for name in inputs if name not in left_out]]
     if not len(inputs.columns):
         told = ", ".join(f"{name} {reason}" for name, reason in left_out.items())
         raise InputError(f"{source} has no column to learn from ({told}); another one, or --keep COLUMN, would work.")
     found = [
-        f"{name} was left out: it {reason}." + (f" (--keep {shlex.quote(name)} uses it.)" if reason != EMPTY else "")
+        f"{name} was left out: it {reason}."
+        + (f" (--keep {shlex.quote(name)} uses it.)" if name in kinds and reason != EMPTY else "")
         for name, reason in left_out.items()
     ]
     forgiving = frozenset(name for name in said["number"] if name in inputs)

@@ -53,7 +53,7 @@ def why_no_feature(name: str, values: ColumnValues, rows: NDArray[np.int64]) -> 
     if len(known) < LEAST_CELLS:
         return ""
     if is_text(values) and all(map(DATE.match, found)):
-        return f"holds dates such as {quoted(known[0])}, which are not read (a column of days since the first would be)"
+        return dates_unread(known[0])
     if is_text(values):
         single = int((counts == 1).sum())
         return f"holds text such as {quoted(known[0])} that differs in most rows" if single > MOST * len(known) else ""
@@ -64,6 +64,12 @@ def why_no_feature(name: str, values: ColumnValues, rows: NDArray[np.int64]) -> 
     if counts_rows and not words & NAMES_TIMES:
         return f"counts the rows, from {found[0]:.0f} to {found[-1]:.0f}"
     return "is an id, a whole number of its own for every row" if words & NAMES_ROWS else ""
+
+
+def dates_unread(first: object) -> str:
+    """Return the rest of a sentence "It ..." on why a column of dates is left out, with one of them."""
+    known = f"holds dates or times such as {quoted(str(first))}"
+    return f"{known}, which are not read (a column of days since the first would be)"
 
 
 def _shown(value: str | float) -> str:
