@@ -111,6 +111,13 @@ def test_later_numbers_are_written_as_in_training(tmp_path):
             typed(pd.DataFrame({name: [cell]}), tmp_path, kinds=kinds, written=written)
 
 
+def test_long_cells_are_not_looked_at_for_long(read):
+    cell = "(" + 20_000 * " " + "x"
+    frame, kinds = read(f"a;b\n{cell};1\n{cell};2\n")
+    assert kinds == {"a": "category", "b": "number"}
+    assert written_columns(frame, ".") == {}
+
+
 def test_thousands_points_beside_decimal_commas(read):
     text = "a;b\n1.234;5,5\n2;7\n"
     frame, _ = read(text, written={"a": Written()})

@@ -25,7 +25,11 @@ PERCENT = "%"
 DECIMALS = (".", ",")
 
 _CURRENCY = "[$€£¥₹₽₩₺₫₪₦₴₱฿]|USD|EUR|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|PLN|CAD|AUD"
+# Characters of the longest cell that is looked at: matching takes long where blanks fill a longer one.
+_LONGEST = 60
 _SEPARATORS = ".,'’ \u00a0\u202f"
+# By decimal point, what becomes of each character that may stand between digits.
+_PLAIN = {point: {ord(each): "." if each == point else None for each in _SEPARATORS} for point in DECIMALS}
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,8 @@ def read_written(column: Any, written: Written, decimal: str) -> tuple[NDArray[n
 
 def without_marks(text: str) -> str:
     """Return a cell without what stands around its number: signs, currency, percent."""
+    if len(text) > _LONGEST:
+        return text
     return re.sub(rf"^\(?\s*[+\-−]?\s*({_CURRENCY})?\s*[+\-−]?|\s*({_CURRENCY}|%)?\s*\)?$", "", text.strip())
 
 
@@ -128,6 +134,8 @@ def _find(column: Any, decimal: str) -> Written | None:
         readable = int((~read_written(column, written, decimal)[1] & column.notna().to_numpy()).sum())
         if readable > most:
             best, most = written, readable
+        if readable == present:
+            break
     return best
 
 
@@ -139,12 +147,12 @@ def _number(cell: Any) -> tuple[float, str] | None:
 
 def _read(text: str, point: str) -> tuple[float, str] | None:
     """Return the number and the mark of a cell; None where it is no number."""
-    match = _pattern(point).fullmatch(text.strip())
+    match = _pattern(point).fullmatch(text.strip()) if len(text) <= _LONGEST else None
     if match is None or (match["open"] is None) != (match["close"] is None):
         return None
     if (match["before"] and match["after"]) or (match["sign"] and match["inner"]):
         return None
-    digits = re.sub(f"[{re.escape(_SEPARATORS.replace(point, ''))}]", "", match["digits"]).replace(point, ".")
+    digits = match["digits"].translate(_PLAIN[point])
     negative = match["open"] or (match["sign"] or match["inner"]) in ("-", "−")
     return (-float(digits) if negative else float(digits)), match["before"] or match["after"] or ""
 
