@@ -26,7 +26,7 @@ def test_from_the_command(experiments, monkeypatch, tmp_path):
     ended = experiments("compression", *arguments)
     assert ended.code == 0, ended.err
     rows = json.loads((tmp_path / "compression.json").read_text())["rows"]
-    assert [row["tolerance"] for row in rows] == [0.002, 0.005, 0.01, 0.02]
+    assert [row["tolerance"] for row in rows] == list(compression.Preset.tolerances)
     assert all(row["bytes"][1] < row["bytes"][0] for row in rows)
     assert "| lenet-5-caffe | horseshoe, published | | 1.0 | 156x | 419x |" in ended.out
     assert (tmp_path / "compression" / "lenet-5-caffe_horseshoe.png").read_bytes().startswith(b"\x89PNG")
