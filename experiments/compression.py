@@ -31,6 +31,7 @@ from bayesnorm.training import train
 from .evidence import show_progress, write_numbers, write_picture
 from .image_networks.datasets import image_set, load_images
 from .known_names import require_known
+from .machine import one_thread
 from .options import OUT, FastestDevice, OutFolder, Size, fastest
 from .panels import panels, set_figure_title
 from .pieces import measured_once
@@ -179,12 +180,8 @@ def fit(preset: Preset, model: nn.Module, prior: str, rows: tuple[Tensor, Tensor
 
 def numbers(small: Compressed, x: Tensor, y: Tensor, file: Path) -> dict[str, Any]:
     """Return what is told of a smaller network, plain."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         report = small.report(x, y)
-    finally:
-        torch.set_num_threads(threads)
     assert report.before is not None
     assert report.after is not None
     weights = [layer for layer in report.layers if len(layer.after) > 1]

@@ -12,8 +12,6 @@ that of its softmax too: batch norm is folded away in it. Times are those of 64 
 from __future__ import annotations
 
 import copy
-import statistics
-import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -29,6 +27,7 @@ from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 
 import bayesnorm as bn
 from bayesnorm.compression import prune_channels
+from bayesnorm.compression.measuring import prediction_seconds
 from bayesnorm.metrics import auroc
 from bayesnorm.nets import load_cifar_resnet
 from bayesnorm.plots import style
@@ -38,6 +37,7 @@ from .image_networks.asking import Asked, doubt_scores, load_asked
 from .image_networks.recipes import Recipe
 from .image_networks.training import Plan
 from .known_names import require_known
+from .machine import one_thread
 from .options import OUT, FastestDevice, OutFolder, Size, fastest
 from .panels import panels, set_figure_title
 from .pieces import measured_once
@@ -166,21 +166,10 @@ def quantised(network: nn.Module, x: Tensor) -> nn.Module:
         return convert_fx(watched)
 
 
-@torch.no_grad()
-def seconds(networks: Sequence[nn.Module], x: Tensor, times: int = 15) -> list[float]:
-    """Return the median time of each network's prediction on one CPU core, taken in turns."""
-    threads, rows = torch.get_num_threads(), x.cpu()
-    torch.set_num_threads(1)
-    taken: list[list[float]] = [[] for _ in networks]
-    try:
-        for _ in range(times):
-            for network, own in zip(networks, taken, strict=True):
-                start = time.perf_counter()
-                network(rows)
-                own.append(time.perf_counter() - start)
-    finally:
-        torch.set_num_threads(threads)
-    return [statistics.median(own) for own in taken]
+def seconds(networks: Sequence[nn.Module], x: Tensor) -> list[float]:
+    """Return the time of each network's prediction on one CPU core."""
+    with one_thread():
+        return prediction_seconds(networks, x.cpu())
 
 
 def _bytes(network: nn.Module) -> int:

@@ -11,7 +11,7 @@ import typer
 
 from ..files import require_writable
 from .ending import DRIFTED
-from .file_columns import require_columns, typed
+from .file_columns import as_in_training, require_columns
 from .overwriting import require_other
 from .pages import WITHOUT_PAGE, can_write_pages
 from .printing import note, show_json, show_pairs
@@ -20,7 +20,6 @@ from .run_folder import DRIFT_PAGE, MODEL, read_facts
 from .table_source import A_TABLE, Encoding
 from .tables import MOST_MIB, open_table, read_chunks
 from .versions import all_versions, cpu_name
-from .written_numbers import written_in
 
 
 def drift(
@@ -47,7 +46,6 @@ def drift(
     facts = read_facts(run)
     file = open_table(data, max_size, encoding)
     kinds = {column["name"]: column["kind"] for column in facts["columns"]}
-    forgiving = [column["name"] for column in facts["columns"] if column.get("forgiving")]
     require_columns(file, list(kinds), "DATA")
     page = run / DRIFT_PAGE if out is None else out
     require_writable(page, "--out")
@@ -57,8 +55,7 @@ def drift(
 
     model = load(run / MODEL)
     (rows,) = read_chunks(file, list(kinds), None)
-    reading: Any = {"kinds": kinds, "forgiving": forgiving, "decimal": file.decimal, "written": written_in(facts)}
-    inputs, _ = typed(rows, file.source, **reading)
+    inputs = as_in_training(rows, file, facts)
     found = model.drift(inputs)
     command = shlex.join(["bayesnorm", "drift", str(run), data])
     date = datetime.now().astimezone().date().isoformat()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..errors import InputError, quoted
 from .table_source import Source
 from .tables import TableFile, pandas
-from .written_numbers import PERCENT, Written, read_written
+from .written_numbers import PERCENT, Written, read_written, written_in
 
 if TYPE_CHECKING:
     from ..tabular.column_types import Kind
@@ -73,6 +73,21 @@ def typed(
         values, found_kinds[name] = _typed_column(column, path, kind, decimal, how)
         found[name] = pd.Series(values, index=frame.index, dtype=values.dtype)
     return pd.DataFrame(found, index=frame.index, columns=list(frame.columns)), found_kinds
+
+
+def as_in_training(frame: Any, file: TableFile, facts: Mapping[str, Any]) -> Any:
+    """Return new rows as a run's estimator takes them: its columns, read as they were in training.
+
+    Args:
+        frame: Rows of the file.
+        file: Where they come from.
+        facts: What the run keeps of its training.
+    """
+    columns = facts["columns"]
+    kinds = {column["name"]: column["kind"] for column in columns}
+    forgiving = [column["name"] for column in columns if column.get("forgiving")]
+    written = written_in(facts)
+    return typed(frame, file.source, kinds=kinds, forgiving=forgiving, decimal=file.decimal, written=written)[0]
 
 
 def numbers_alone(column: Any, decimal: str, written: Written | None) -> Any:

@@ -13,7 +13,7 @@ import typer
 
 from ..files import replacing
 from .drift import told
-from .file_columns import require_columns, typed
+from .file_columns import as_in_training, require_columns
 from .overwriting import require_free, require_other
 from .predictions import predict_rows
 from .printing import note, show_json, standard_output
@@ -22,7 +22,6 @@ from .spreadsheet import SpreadsheetSafe, harmless_table
 from .table_source import A_TABLE, Encoding
 from .tables import open_table, pandas, read_chunks
 from .usage import UsageError
-from .written_numbers import written_in
 
 # What stands for standard output.
 STDOUT = Path("-")
@@ -64,7 +63,6 @@ def predict(
     facts = read_facts(run)
     file = open_table(data, max_size, encoding)
     kinds = {column["name"]: column["kind"] for column in facts["columns"]}
-    forgiving = [column["name"] for column in facts["columns"] if column.get("forgiving")]
     require_columns(file, list(kinds), "DATA")
     if out != STDOUT:
         require_free(out, force)
@@ -74,10 +72,9 @@ def predict(
     model = load(run / MODEL)
     rows = unlike = 0
     compared: list[Any] = []
-    reading: Any = {"kinds": kinds, "forgiving": forgiving, "decimal": file.decimal, "written": written_in(facts)}
     with contextlib.closing(read_chunks(file, list(kinds), CHUNK)) as parts, _opened(out) as target:
         for part in parts:
-            inputs, _ = typed(part, file.source, **reading)
+            inputs = as_in_training(part, file, facts)
             if model.training_columns_ is not None and rows < MOST_COMPARED:
                 compared.append(inputs)
             found = predict_rows(model, inputs, level)

@@ -60,7 +60,7 @@ def prune_channels(
 
     Args:
         posterior: The posterior of `MCBN`, `GaussianBN` or `StochasticBN`; it and its network are left as they are.
-        x: Training rows, on which batch statistics are estimated anew.
+        x: Training rows, which tell how channels vary together, and on which batch statistics are estimated anew.
         multiply_adds: Which share of the multiply-adds may stay at most.
         criterion: "signal", "statistics" or "scale"; see `bayesnorm.compression.channels`.
         seed: Same seed, same draws of batch statistics.

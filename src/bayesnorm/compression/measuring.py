@@ -55,19 +55,25 @@ def measured(
     runners = [Executable(network, output) for network in networks]
     rows = runners[0].input(x)
     few = rows[:batch_size]
+    found = []
+    for network, runner, seconds in zip(networks, runners, prediction_seconds(networks, few), strict=True):
+        scores = losses(runner, likelihood, rows, y) if y is not None else (None, None)
+        found.append(Measured(multiply_adds(network, few), seconds, *scores))
+    return found
+
+
+@torch.no_grad()
+def prediction_seconds(networks: Sequence[nn.Module], x: Tensor) -> list[float]:
+    """Return the median time that each network takes for some rows, taken in turns."""
     times: list[list[float]] = [[] for _ in networks]
     for _ in range(TIMES):
         for network, own in zip(networks, times, strict=True):
-            _settle(few)
+            _settle(x)
             start = time.perf_counter()
-            network(few)
-            _settle(few)
+            network(x)
+            _settle(x)
             own.append(time.perf_counter() - start)
-    found = []
-    for network, runner, own in zip(networks, runners, times, strict=True):
-        scores = losses(runner, likelihood, rows, y) if y is not None else (None, None)
-        found.append(Measured(multiply_adds(network, few), statistics.median(own[1:]), *scores))
-    return found
+    return [statistics.median(own[1:]) for own in times]
 
 
 def losses(runner: Executable, likelihood: Likelihood, x: Tensor, y: Any, rows: int = 1024) -> tuple[float, float]:
