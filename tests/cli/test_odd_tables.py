@@ -6,14 +6,13 @@ import json
 
 import pytest
 
-from bayesnorm.cli import training_table
 from bayesnorm.cli.report_json import report_from_values
 from bayesnorm.cli.run_folder import new_run
 from bayesnorm.errors import BayesNormError
 
 from .conftest import houses, write_csv
 
-pd = pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
+pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
 pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
 
 
@@ -81,10 +80,14 @@ def test_columns_are_kept_or_read_as_their_owner_says(bayesnorm, fit, facts, tmp
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--as", "age"), "--as: 'age' was given; COLUMN=KIND, one of category, number, text, would work."),
+        (
+            ("--as", "age"),
+            "--as: 'age' was given; COLUMN=KIND, one of category, number, text, date, ",
+        ),
         (("--as", "age=words"), "--as: 'age=words' was given; COLUMN=KIND"),
         (("--keep", "price"), "--keep: 'price' is the target"),
         (("--as", "price=text"), "--as: 'price' is the target; category or number would work."),
+        (("--as", "price=date"), "--as: 'price' is the target; category or number would work."),
         (("--drop", "age", "--keep", "age"), "--keep: 'age' was given to --drop too"),
         (("--keep", "agee"), "has no column 'agee'; did you mean 'age'?"),
     ],
@@ -103,19 +106,6 @@ def test_numbers_stay_where_nothing_else_would(fit, facts, tmp_path):
     ended = fit("--force", data=write_csv(tmp_path / "t.csv", lines), target="y")
     assert ended.code == 1
     assert "has no column to learn from (name holds text such as 'n 0' that differs in most rows)" in ended.err
-
-
-def test_dates_by_their_type_are_left_out(fit, facts, tmp_path, monkeypatch):
-    """Parquet and Excel have such columns; here a CSV file's are given the type."""
-    days = pd.date_range("2024-01-31", periods=40)
-    data = write_csv(tmp_path / "t.csv", with_column(houses(40), "sold", days))
-    read = training_table.read_table
-    monkeypatch.setattr(training_table, "read_table", lambda file: read(file).assign(sold=days.to_numpy()))
-    ended = fit(data=data)
-    assert ended.code == 0, ended.err
-    assert "sold was left out: it holds dates or times such as '2024-01-31 00:00:00', which are not read" in ended.err
-    assert "--keep sold" not in ended.err  # which would not help
-    assert list(facts()["left_out"]) == ["sold"]
 
 
 def test_a_column_that_gives_the_target_away_is_told_first(fit, facts, tmp_path):

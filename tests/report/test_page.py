@@ -296,8 +296,8 @@ def test_parts_that_do_not_fit_together(make_report, make_regression, regression
         dataclasses.replace(regression_report.choice, chosen=9)
     with pytest.raises(BayesNormError, match="better: 'more'"):
         dataclasses.replace(regression_report.choice, better="more")
-    with pytest.raises(BayesNormError, match="kind: 'date'"):
-        Column("day", "date")
+    with pytest.raises(BayesNormError, match="kind: 'day'"):
+        Column("day", "day")
 
 
 def test_a_missing_template_engine_is_said_in_a_line(monkeypatch, regression_report):

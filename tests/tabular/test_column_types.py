@@ -23,7 +23,7 @@ def kind_in_memory(values):
         _, (column,) = read_columns(values)
     except InputError:
         return REFUSED
-    return "category" if column.dtype == object else "number"
+    return {"O": "category", "M": "date", "f": "number"}[column.dtype.kind]
 
 
 def kind_in_a_file(frame):
@@ -46,9 +46,9 @@ def kind_in_a_file(frame):
         (pd.Series(["1", "x"], dtype=object), "text", "category", "category", "category"),
         (pd.Series(["x", "y"], dtype="category"), "categories", "category", "category", "category"),
         (pd.Series(["1", "2"], dtype="category"), "categories", "category", "number", "number"),
-        (pd.Series(pd.to_datetime(["2020", "2021"])), "dates", REFUSED, REFUSED, REFUSED),
-        (pd.Series(pd.to_timedelta([1, 2], unit="s")), "dates", REFUSED, REFUSED, REFUSED),
-        (pd.Series([DAY, None], dtype=object), "date objects", REFUSED, REFUSED, "category"),
+        (pd.Series(pd.to_datetime(["2020", "2021"])), "dates", "date", "date", REFUSED),
+        (pd.Series(pd.to_timedelta([1, 2], unit="s")), "durations", REFUSED, REFUSED, REFUSED),
+        (pd.Series([DAY, None], dtype=object), "date objects", "date", "date", "category"),
         (pd.Series([None, None], dtype=object), "text", "category", "number", "number"),
         (pd.Series([np.nan, np.nan]), "numbers", "number", "number", "number"),
     ],

@@ -1,4 +1,4 @@
-"""Columns of a table in a file, as numbers or categories; what is wrong with one is told with the file's name.
+"""Columns of a table in a file, as numbers, categories or dates; what is wrong with one is told with the file's name.
 
 What a column holds is decided in `tabular/column_types.py`, the same in training and after.
 """
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ..errors import InputError, quoted
 from .table_source import Source
 from .tables import TableFile, pandas
+from .written_dates import WrittenDates, dates_in, read_dates
 from .written_numbers import PERCENT, Written, read_written, written_in
 
 if TYPE_CHECKING:
@@ -52,21 +53,28 @@ def typed(
     forgiving: Collection[str] = (),
     decimal: str = ".",
     written: Mapping[str, Written] | None = None,
+    dates: Mapping[str, WrittenDates] | None = None,
 ) -> tuple[Any, dict[str, Kind]]:
-    """Return the table with columns of float64 or text, None where text is missing, and which is which.
+    """Return the table with columns of float64, text or dates, None where text is missing, and which is which.
 
     Args:
         frame: A part of a table, from `read_table` or `read_chunks`.
         path: The file that it came from, for messages.
         categorical: Names of columns that hold categories, whatever they look like.
         kinds: What columns were in training; None to find out.
-        forgiving: Names of columns of numbers in which any other cell counts as empty.
+        forgiving: Names of columns of numbers or dates in which any other cell counts as empty.
         decimal: The decimal point of cells that are text.
         written: How columns are written whose numbers are not plain, from training.
+        dates: How columns are written that hold dates, from training.
     """
     pd = pandas()
-    found, found_kinds = {}, {}
+    found: dict[str, Any] = {}
+    found_kinds: dict[str, Kind] = {}
     for name in frame.columns:
+        if dates and name in dates:
+            values, found_kinds[name] = _dates(frame[name], path, dates[name], name in forgiving), "date"
+            found[name] = pd.Series(values, index=frame.index)
+            continue
         kind = "category" if name in categorical else None if kinds is None else kinds[name]
         how = (written or {}).get(name, Written() if name in forgiving else None)
         column = numbers_alone(frame[name], decimal, how) if name in forgiving else frame[name]
@@ -86,13 +94,25 @@ def as_in_training(frame: Any, file: TableFile, facts: Mapping[str, Any]) -> Any
     columns = facts["columns"]
     kinds = {column["name"]: column["kind"] for column in columns}
     forgiving = [column["name"] for column in columns if column.get("forgiving")]
-    written = written_in(facts)
-    return typed(frame, file.source, kinds=kinds, forgiving=forgiving, decimal=file.decimal, written=written)[0]
+    known: Any = {"written": written_in(facts), "dates": dates_in(facts)}
+    return typed(frame, file.source, kinds=kinds, forgiving=forgiving, decimal=file.decimal, **known)[0]
 
 
 def numbers_alone(column: Any, decimal: str, written: Written | None) -> Any:
     """Return a column without the cells that hold no number."""
     return column.mask(read_written(column, written or Written(), decimal)[1])
+
+
+def _dates(column: Any, path: Path | Source, written: WrittenDates, forgiving: bool) -> NDArray[Any]:
+    """Return a column of dates, or say what is none."""
+    values, unreadable = read_dates(column, written)
+    if unreadable.any() and not forgiving:
+        row = int(unreadable.argmax())
+        raise InputError(
+            f"{path}: the column {quoted(column.name)} holds dates ({written.way}) in training, but "
+            f"{quoted(column.iloc[row])} in row {column.index[row]}; such a date, or an empty cell, would work."
+        )
+    return values
 
 
 def _typed_column(
@@ -102,11 +122,8 @@ def _typed_column(
     from ..tabular.column_types import cell_label, contents_of, labels, read_numbers
 
     where = f"{path}: the column {quoted(column.name)}"
-    if contents_of(column) == "dates":
-        raise InputError(
-            f"{where} holds {column.dtype}; turn it into numbers, such as days since the "
-            "first, or leave it out with --drop."
-        )
+    if contents_of(column) in ("dates", "durations") and kind != "category":
+        raise InputError(f"{where} holds {column.dtype}; turn it into numbers, such as days since the first.")
     _require_plain(column, where)
     if kind == "category":
         return labels(column, cell_label), kind

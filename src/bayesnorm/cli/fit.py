@@ -12,7 +12,7 @@ import typer
 
 from ..errors import quoted
 from .doubt_method import DoubtMethod
-from .fit_options import FitOptions
+from .fit_options import KINDS, FitOptions
 from .fitting import fit_run
 from .pages import WITHOUT_PAGE
 from .printing import note, show_json, show_pairs
@@ -25,9 +25,6 @@ from .usage import UsageError
 
 # The largest seed that scikit-learn takes.
 LARGEST_SEED = 2**32 - 1
-
-# What a column can be said to hold.
-KINDS = ("category", "number", "text")
 
 
 def fit(
@@ -80,8 +77,8 @@ def fit(
 ) -> None:
     """Train a Bayesian network on a table, check it on held-out rows, and write model and report.
 
-    Cells may be numbers, text or empty; 12 % and $1,234 are numbers too. Columns that nothing can be learned from, such
-    as ids, are named and left out. Everything about the network is chosen by cross-validation.
+    Cells may be numbers, dates, text or empty; 12 % and $1,234 are numbers too. Columns that nothing can be learned
+    from, such as ids, are named and left out. Everything about the network is chosen by cross-validation.
 
     \b
     bayesnorm fit houses.csv --target price --out run

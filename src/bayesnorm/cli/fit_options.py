@@ -6,6 +6,12 @@ from dataclasses import dataclass
 
 from .task import Task
 
+DATES = ("date", "day-first", "month-first")
+"""What a column of dates can be said to be."""
+
+KINDS = ("category", "number", "text", *DATES)
+"""What any column can be said to be."""
+
 
 @dataclass(frozen=True)
 class FitOptions:
@@ -18,7 +24,7 @@ class FitOptions:
         drop: Columns to leave out.
         keep: Columns to learn from even where nothing seems to be learned from them.
         categorical: Columns whose numbers are categories.
-        read_as: What columns are, by name: "category", "number" or "text", which is left out.
+        read_as: What columns are, by name: one of `KINDS`, of which "text" is left out.
         test_fraction: Part of the rows that only the report sees.
         seed: Seed of all that is left to chance.
         epochs: Passes over the rows; None to choose.

@@ -22,7 +22,6 @@ from .table_source import Source
 from .task import Task, split
 from .training_table import Tell, load_training_table
 from .versions import all_versions, cpu_name
-from .written_numbers import kept
 
 
 def fit_run(
@@ -55,7 +54,7 @@ def fit_run(
     """
     started = time.perf_counter()
     loaded = load_training_table(data, options, max_mib, tell, encoding)
-    source, marks = loaded.file.source, kept(loaded.written)
+    source = loaded.reading.file.source
     train, test = split(loaded.y, options.test_fraction, options.seed, loaded.task)
     tell(f"training on {len(train):,} rows, holding out {len(test):,}")
     with new_run(out) as folder:
@@ -95,11 +94,7 @@ def fit_run(
         facts = {
             "task": str(loaded.task),
             "target": options.target,
-            "columns": [
-                {"name": name, "kind": kind, **({"forgiving": True} if name in loaded.forgiving else {})}
-                | marks.get(name, {})
-                for name, kind in loaded.kinds.items()
-            ],
+            "columns": loaded.columns(),
             "left_out": loaded.left_out,
             "leaks": loaded.leaks,
             "classes": json_value(model.classes_) if loaded.task is Task.classification else None,

@@ -15,6 +15,7 @@ from ..files import VERSION, left_behind, partial_name, require_version, require
 from ..schema import flag, later, listed, one_of, record, text
 from .signals import uninterrupted
 from .task import Task
+from .written_dates import WAYS
 from .written_numbers import DECIMALS
 
 MODEL, FACTS, TEST, CONTENTS, PAGE = "model.bayesnorm", "run.json", "test_predictions.csv", "report.json", "report.html"
@@ -23,10 +24,11 @@ FORMAT = "bayesnorm-run"
 # What commands take from a run's facts.
 COLUMN = record(
     name=text,
-    kind=one_of("number", "category"),
+    kind=one_of("number", "category", "date"),
     forgiving=later(flag),
     mark=later(text),
     decimal=later(one_of(*DECIMALS)),
+    dates=later(one_of(*WAYS)),
 )
 USED = {"columns": listed(COLUMN, least=1), "task": one_of(*Task)}
 # Ending of the name that a run has while another takes its place.

@@ -18,6 +18,7 @@ from .training_table import TrainingTable
 
 if TYPE_CHECKING:
     from ..report import Report
+    from ..tabular.column_types import Kind
 
 # Probability of the intervals that the report judges.
 LEVEL = 0.9
@@ -67,8 +68,11 @@ def make_report(
     """
     from ..report import HeldOutRows, Provenance, Report, Table, verdicts
     from ..report.headlines import leak_words
+    from ..tabular.dates import days
 
-    inputs = loaded.inputs
+    inputs = loaded.inputs.apply(
+        lambda column: days(column.to_numpy()) if loaded.kinds[column.name] == "date" else column
+    )
     columns = tuple(
         _column(name, kind, inputs[name].iloc[train].dropna().to_numpy(), int(inputs[name].isna().sum()))
         for name, kind in loaded.kinds.items()
@@ -103,15 +107,16 @@ def make_report(
     return RunReport(report, scores, chosen, summary)
 
 
-def _column(name: str, kind: str, seen: NDArray[Any], missing: int = 0) -> Any:
+def _column(name: str, kind: Kind, seen: NDArray[Any], missing: int = 0) -> Any:
     """Return what the report tells of a column, from its values in training rows."""
     from ..report import Column
 
     if kind == "category":
         return Column(name, "category", categories=tuple(str(value) for value in np.unique(seen)), missing=missing)
+    assert kind in ("number", "date")
     if not len(seen):
-        return Column(name, "number", missing=missing)
-    return Column(name, "number", float(seen.min()), float(np.median(seen)), float(seen.max()), missing=missing)
+        return Column(name, kind, missing=missing)
+    return Column(name, kind, float(seen.min()), float(np.median(seen)), float(seen.max()), missing=missing)
 
 
 def _test(

@@ -19,14 +19,14 @@ class Column:
 
     Args:
         name: Name of the column in the file's first line.
-        kind: "number" or "category".
-        low, median, high: Least, median and greatest value of a column of numbers.
+        kind: "number", "category", or "date", whose numbers are days since 1970.
+        low, median, high: Least, median and greatest value of a column of numbers or dates.
         categories: The categories of a column of these.
         missing: Number of the file's rows that lack it.
     """
 
     name: str
-    kind: Literal["number", "category"]
+    kind: Literal["number", "category", "date"]
     low: float | None = None
     median: float | None = None
     high: float | None = None
@@ -34,8 +34,10 @@ class Column:
     missing: int = 0
 
     def __post_init__(self) -> None:
-        if self.kind not in ("number", "category"):
-            raise InputError(f'kind: {self.kind!r} was given for {self.name!r}; "number" or "category" would work.')
+        if self.kind not in ("number", "category", "date"):
+            raise InputError(
+                f'kind: {self.kind!r} was given for {self.name!r}; "number", "category" or "date" would work.'
+            )
 
     def outside(self, value: object) -> str:
         """Say in words why a value was never seen in training; "" where it was, or where nobody knows."""
@@ -47,9 +49,10 @@ class Column:
             )
         if not isinstance(value, int | float):
             return ""
+        below, above = ("before", "after") if self.kind == "date" else ("below", "above")
         if self.low is not None and value < self.low:
-            return "below every training row"
-        return "above every training row" if self.high is not None and value > self.high else ""
+            return f"{below} every training row"
+        return f"{above} every training row" if self.high is not None and value > self.high else ""
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,8 @@ class HeldOutRows:
 
     Args:
         names: Names of the columns.
-        values: One sequence per row, which holds a number, a text, or None where it is missing, for every column.
+        values: One sequence per row, which holds for every column a number (of a date its days since 1970), a text, or
+            None where it is missing.
         numbers: Number of each row in the file; the first after the header is 1.
     """
 

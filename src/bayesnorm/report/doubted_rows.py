@@ -10,7 +10,7 @@ from .arrays import Array
 from .classification import ClassificationTest
 from .contents import Column, Report
 from .regression import RegressionTest
-from .words import column_of_numbers, number, percent
+from .words import column_of_numbers, date, number, percent
 
 # Most and fewest rows of the table, and how many cells it may have before it gets shorter.
 MOST_ROWS, FEWEST_ROWS, MOST_CELLS = 300, 50, 9000
@@ -134,6 +134,8 @@ def _classification(test: ClassificationTest, order: list[int]) -> dict[str, lis
 
 def _input(column: Column, value: object) -> TableCell:
     """Make the cell of an input, marked where training never saw such a value."""
+    if column.kind == "date" and isinstance(value, float):
+        return TableCell(date(value), column.outside(value), numeric=False)
     shown = value
     if isinstance(value, float) and value.is_integer() and abs(value) < LARGEST_WHOLE:
         shown = int(value)  # in full: it may be an id

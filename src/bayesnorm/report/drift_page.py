@@ -12,6 +12,7 @@ from .contents import Provenance
 from .drift_words import chance_words, column_words, headline, moved_words, network_words, unlike_words
 from .pictures import PagePicture, page_picture
 from .verdict import SYMBOLS, Grade
+from .words import date
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,6 +82,9 @@ class ColumnPlot:
             ax.set_ylabel("share of rows")
             style.percent_axis(ax.yaxis)
             ax.set_ylim(bottom=0)
+            if column.kind == "date":
+                ends = [column.edges[0], column.edges[-1]]
+                ax.set_xticks(ends, [date(float(end)) for end in ends])
         else:
             ax.bar([0, 1], column.missing, color=[now.model, now.rival])
             ax.set_xticks([0, 1], ["training", "new"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..shift import LEVEL
-from .words import count, number, percent
+from .words import count, date, number, percent
 
 if TYPE_CHECKING:
     from ..tabular import ColumnDrift, TableDrift
@@ -52,13 +52,15 @@ def column_words(column: ColumnDrift) -> str:
     if column.shares:
         parts += _changed(column)
     elif column.median is not None:
-        before, now = column.median
-        parts.append(f"median {number(before)} in training, {number(now)} now")
+        before, now = map(date if column.kind == "date" else number, column.median)
+        if column.kind == "date" and before[:10] != now[:10]:
+            before, now = before[:10], now[:10]  # the time of a median date is no help
+        parts.append(f"median {before} in training, {now} now")
         if column.shift is not None:
             parts[-1] += f" ({'+' if column.shift >= 0 else '−'}{number(abs(column.shift), 2)} times the usual spread)"
         if column.spread_ratio is not None:
             parts.append(f"spread × {number(column.spread_ratio, 2)}")
-    if column.kind == "number" and column.missing[0] != column.missing[1]:
+    if column.kind != "category" and column.missing[0] != column.missing[1]:
         parts.append(f"missing in {percent(column.missing[0])} of training rows, {percent(column.missing[1])} now")
     if column.new_categories:
         parts.append(f"{percent(column.new_share)} of rows hold a category that training did not have")

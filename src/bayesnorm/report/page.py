@@ -19,7 +19,7 @@ from .regression import RegressionTest
 from .score_table import score_table
 from .template import rendered
 from .verdict import SYMBOLS
-from .words import number
+from .words import date, number
 
 # Most categories that are named in the list of columns.
 MOST_CATEGORIES = 6
@@ -85,6 +85,7 @@ def _summary(column: Column) -> str:
         more = ", …" if len(column.categories) > MOST_CATEGORIES else ""
         return f"{len(column.categories)} categories: {named}{more}" if column.categories else "categories"
     if column.low is None or column.high is None:
-        return "numbers"
-    middle = "" if column.median is None else f", median {number(column.median)}"
-    return f"{number(column.low)} to {number(column.high)}{middle}"
+        return f"{column.kind}s"
+    shown = date if column.kind == "date" else number
+    middle = "" if column.median is None else f", median {shown(column.median)}"
+    return f"{shown(column.low)} to {shown(column.high)}{middle}"

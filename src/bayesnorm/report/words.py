@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable
 from statistics import median
 
+import numpy as np
+
 
 def number(value: object, digits: int = 4) -> str:
     """Write a number with so many significant digits, thousands set apart; texts stay, None and NaN become a dash."""
@@ -32,6 +34,13 @@ def percent(share: float, decimals: int = 0) -> str:
     if 0 < share < 1 and not least / 2 < share < 1 - least / 2:
         return f"over {100 * (1 - least):.{decimals}f} %" if share > 0.5 else f"under {100 * least:.{decimals}f} %"
     return f"{100 * share:.{decimals}f} %".replace("-", "−")
+
+
+def date(days: float) -> str:
+    """Write days since 1970 as a date, with its time where that is not midnight; of the year 1, the time alone."""
+    from ..tabular.dates import DAY, date_text  # which needs what tables need
+
+    return date_text(np.datetime64(round(days * DAY), "s"))
 
 
 def count(number_of: int, thing: str) -> str:

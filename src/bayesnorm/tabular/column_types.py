@@ -1,7 +1,8 @@
 """What the columns of a table hold: decided here, and nowhere else.
 
-A column becomes numbers (float64, NaN where a value is missing) or categories (text as objects, None where one is
-missing). Tables in memory have types that their owner chose; cells of a file are mostly text, whatever they mean.
+A column becomes numbers (float64, NaN where a value is missing), categories (text as objects, None where one is
+missing) or dates (`dates.py`, NaT where one is missing). Tables in memory have types that their owner chose; cells of
+a file are mostly text, whatever they mean: which of them are dates is found in `cli/written_dates.py`.
 
 | a column of | table in memory | file |
 |---|---|---|
@@ -9,15 +10,14 @@ missing). Tables in memory have types that their owner chose; cells of a file ar
 | truth values | numbers, 0 and 1 | categories |
 | text that reads as numbers | categories in a data frame, numbers in an array | numbers |
 | other text, pandas' categories | categories | as the text is |
-| dates and times by their type | refused | refused |
-| dates and times as objects | refused | categories |
+| dates and times by their type, or as objects | dates | dates |
+| durations | refused | refused |
 | nothing at all | categories if a data frame has it as objects or text, else numbers | numbers |
 """
 
 from __future__ import annotations
 
 import datetime
-import math
 import numbers
 import re
 from collections.abc import Sequence
@@ -30,16 +30,17 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
 from ..errors import InputError, quoted
+from .dates import DATE_OBJECTS, Dates, dates_of, is_date, no_dates
 
 Numbers = NDArray[np.float64]
 Texts = NDArray[np.object_]
 ColumnValues = NDArray[Any]
-"""Numbers or texts."""
+"""Numbers, texts or dates."""
 
-Kind = Literal["number", "category"]
+Kind = Literal["number", "category", "date"]
 """What a column is to a network."""
 
-Contents = Literal["numbers", "truths", "complex numbers", "dates", "date objects", "categories", "text"]
+Contents = Literal["numbers", "truths", "complex numbers", "dates", "date objects", "durations", "categories", "text"]
 """What a column holds as it comes, by its type and, where that says nothing, by its values."""
 
 # Share of numbers above which a column with some text among them is taken for a mistake.
@@ -58,8 +59,10 @@ def contents_of(column: Any) -> Contents:
         return "categories"
     if types.is_complex_dtype(dtype):
         return "complex numbers"
-    if types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype):
+    if types.is_datetime64_any_dtype(dtype):
         return "dates"
+    if types.is_timedelta64_dtype(dtype):
+        return "durations"
     if types.is_bool_dtype(dtype):
         return "truths"
     if types.is_numeric_dtype(dtype):
@@ -76,7 +79,9 @@ def _contents_of_objects(present: Any) -> Contents:
         return "text"
     if all(issubclass(kind, bool | np.bool_) for kind in types):
         return "truths"
-    if any(issubclass(kind, datetime.date | datetime.time | datetime.timedelta) for kind in types):
+    if any(issubclass(kind, datetime.timedelta) for kind in types):
+        return "durations"
+    if any(issubclass(kind, DATE_OBJECTS) for kind in types):
         return "date objects"
     if all(issubclass(kind, numbers.Real | Decimal | np.bool_) for kind in types):
         return "numbers"
@@ -99,7 +104,7 @@ def read_columns(X: Any, names: Sequence[str] | None = None) -> tuple[list[str],
     if values.dtype.kind in "biuf":
         return names, [_finite(name, column) for name, column in zip(names, values.T.astype(np.float64), strict=True)]
     if values.dtype.kind in "mM":
-        raise InputError(f"X: holds {values.dtype}; turn dates into numbers, such as days since the first.")
+        raise InputError(f"X: holds {values.dtype}; a data frame with columns of dates would work.")
     # An array has no types by column, so text that can be read as a number is one.
     objects = values.astype(object)
     return names, [
@@ -159,8 +164,23 @@ def is_text(column: ColumnValues) -> bool:
     return column.dtype == object
 
 
+def as_dates(name: str, column: ColumnValues) -> Dates:
+    """Return a column as dates, as it was in training; what is none is an error."""
+    if is_date(column):
+        return column
+    known = column[[value is not None for value in column]] if is_text(column) else column[~np.isnan(column)]
+    if len(known):
+        raise InputError(
+            f"X: {shown(name)} holds dates in training, but {quoted(str(known[0]))}; dates by their type, as "
+            "pandas.to_datetime gives them, would work."
+        )
+    return no_dates(len(column))
+
+
 def as_numbers(name: str, column: ColumnValues) -> Numbers:
     """Return a column as numbers, as it was in training; text that is none is an error."""
+    if is_date(column):
+        raise InputError(f"X: {shown(name)} holds numbers in training, but dates now; numbers would work.")
     if not is_text(column):
         return column
     found, unreadable = _numbers_in_words(column)
@@ -178,7 +198,8 @@ def as_texts(column: ColumnValues) -> Texts:
     if is_text(column):
         return column
     found = np.empty(len(column), dtype=object)
-    found[:] = [None if math.isnan(value) else label(value) for value in column]
+    missing = np.isnan(column)
+    found[:] = [None if gap else label(value) for value, gap in zip(column, missing, strict=True)]
     return found
 
 
@@ -218,14 +239,13 @@ def _column_in_memory(name: str, series: Any, *, text_may_be_numbers: bool) -> C
     contents = contents_of(series)
     if contents == "complex numbers":
         raise InputError(f"X: {shown(name)}: Complex data not supported; its real part would work.")
-    if contents == "dates":
-        raise InputError(
-            f"X: {shown(name)} holds {series.dtype}; turn dates into numbers, such as days since the first."
-        )
-    if contents == "date objects":
-        raise InputError(
-            f"X: {shown(name)} holds dates or times; turn them into numbers, such as days since the first."
-        )
+    if contents == "durations":
+        raise InputError(f"X: {shown(name)} holds durations; turn them into numbers, such as days.")
+    if contents in ("dates", "date objects"):
+        odd = [] if contents == "dates" else [v for v in series.dropna() if not isinstance(v, DATE_OBJECTS)]
+        if odd:
+            raise InputError(f"X: {shown(name)} holds dates and {quoted(str(odd[0]))}; dates alone would work.")
+        return dates_of(series)
     if contents in ("numbers", "truths"):
         return _finite(name, _floats(series))
     texts = labels(series)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from .column_types import ColumnValues, Numbers, is_text
+from .dates import days
 
 Codes = NDArray[np.int64]
 
@@ -33,7 +34,7 @@ def leak(values: ColumnValues, y: NDArray[Any], target: str, *, classes: bool) -
     """Return how a column alone gives the target, as the rest of a sentence "It ..."; "" where it does not.
 
     Args:
-        values: The column, numbers or text.
+        values: The column, numbers, text or dates.
         y: The targets of the same rows.
         target: What to call them.
         classes: Whether they are classes.
@@ -41,7 +42,7 @@ def leak(values: ColumnValues, y: NDArray[Any], target: str, *, classes: bool) -
     order = np.random.default_rng(0).permutation(len(y))[:MOST_ROWS]
     if len(order) < LEAST_ROWS:
         return ""
-    values, y = values[order], y[order]
+    values, y = days(values[order]), y[order]
     codes = _codes(values)
     if classes:
         labels = np.unique(y.astype(str), return_inverse=True)[1]

@@ -11,7 +11,9 @@ import numpy as np
 
 from ..shift import LEVEL, Drift, holm
 from .column_types import ColumnValues, Numbers, label
-from .preprocessing import NORMAL_RANGE, NumericColumn, TableColumn
+from .date_column import DateColumn
+from .encoded_columns import NORMAL_RANGE, NumericColumn
+from .preprocessing import TableColumn
 from .training_columns import CategoryCounts, NumberCounts, present
 from .two_samples import two_sample_chance
 
@@ -31,7 +33,7 @@ class ColumnDrift:
 
     Args:
         name: Its name.
-        kind: "number" or "category".
+        kind: "number", "category" or "date", whose numbers are days since 1970.
         p_value: The chance that as many training rows differ so much in this column.
         moved: Whether it differs beyond chance, with all columns looked at, and the network, taken into account.
         missing: The share of missing values in training, and now.
@@ -112,6 +114,9 @@ def column_drift(column: TableColumn, training: NumberCounts | CategoryCounts, v
     """Compare a column of new rows, numbers or text, with that of training."""
     if isinstance(training, CategoryCounts):
         return _category_drift(column.name, training, [None if value is None else str(value) for value in values])
+    if isinstance(column, DateColumn):
+        # Each of few dates is a date, not a share of rows to be told.
+        return replace(_number_drift(column.trend, training, values), kind="date", shares=())
     assert isinstance(column, NumericColumn)
     return _number_drift(column, training, values)
 

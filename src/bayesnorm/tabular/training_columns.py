@@ -1,6 +1,7 @@
 """What an estimator remembers of the columns of training, so that those of new rows can be held against them.
 
-Only counts are kept: of numbers between quantiles that lie at least five rows apart, and of categories. No rows.
+Only counts are kept: of numbers, or days, between quantiles that lie at least five rows apart, and of categories. No
+rows.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ from typing import Any, Self
 import numpy as np
 
 from ..schema import anything, flag, listed, mapping, number, record, refuse, whole
-from .column_types import ColumnValues, Numbers, as_numbers, as_texts, is_text, read_columns
-from .preprocessing import LARGEST, CategoricalColumn, NumericColumn, Preprocessing
+from .column_types import ColumnValues, Numbers, as_dates, as_numbers, as_texts, is_text, read_columns
+from .date_column import DateColumn
+from .dates import days
+from .encoded_columns import LARGEST, CategoricalColumn
+from .preprocessing import Preprocessing, TableColumn
 from .two_samples import Counts
 
 # Bins of a column of numbers at most, and rows in each of them at least.
@@ -125,12 +129,15 @@ class TrainingColumns:
 
 
 def table_values(preprocessing: Preprocessing, X: Any) -> Sequence[ColumnValues]:
-    """Return the columns of a table as they were in training: numbers, or text."""
+    """Return the columns of a table as they were in training: numbers, text, or dates as days."""
     _, values = read_columns(X, preprocessing.names)
-    return [
-        as_numbers(column.name, own) if isinstance(column, NumericColumn) else as_texts(own)
-        for column, own in zip(preprocessing.columns, values, strict=True)
-    ]
+    return [_as_in_training(column, own) for column, own in zip(preprocessing.columns, values, strict=True)]
+
+
+def _as_in_training(column: TableColumn, values: ColumnValues) -> ColumnValues:
+    if isinstance(column, DateColumn):
+        return days(as_dates(column.name, values))
+    return as_texts(values) if isinstance(column, CategoricalColumn) else as_numbers(column.name, values)
 
 
 def present(values: Numbers) -> Numbers:

@@ -1,0 +1,284 @@
+"""Dates and times as people write them in tables: 2024-03-31, 31/3/2024 8:15, 3/31/24, 31 Mar 2024, 45382.
+
+How a column is written is decided once, by all of its cells in training, and kept with the run: whether the day or the
+month comes first is seen where one of them is above 12, else by which of both puts the rows in order, else by the sign
+between them (a slash: the month).
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError, quoted
+from .table_source import Source
+
+if TYPE_CHECKING:
+    from ..tabular.dates import Dates
+
+DAY_FIRST, MONTH_FIRST, YEAR_FIRST, TIME = "day first", "month first", "year first", "time of day"
+# Numbers that stand for dates: Excel's days since 1899-12-30, digits such as 20240331, time since 1970.
+SERIAL, DIGITS, SECONDS, MILLISECONDS = "serial", "digits", "seconds", "milliseconds"
+WAYS = (YEAR_FIRST, DAY_FIRST, MONTH_FIRST, TIME, SERIAL, DIGITS, SECONDS, MILLISECONDS)
+
+# Words in a column's name that make fitting numbers dates without being asked.
+NAMES_DATES = {"date", "datetime", "timestamp", "datum"}
+
+# The numbers that each way of counting may have: from 1954, 1979 or 1900 to about 2100.
+RANGES = {SERIAL: (2e4, 8e4), DIGITS: (19000101, 21001231), SECONDS: (3e8, 4.2e9), MILLISECONDS: (3e11, 4.2e12)}
+
+# Different cells, the first ones, that show whether a column may hold dates.
+LOOKED_AT = 50
+
+# Characters of the longest cell that is looked at.
+LONGEST = 40
+
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH = rf"(?P<month_name>{'|'.join(MONTHS)})[a-z]*\.?"
+_CLOCK = (
+    r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,]\d{1,9})?)?\s*(?P<half>[ap])?(?(half)\.?m\.?)"
+    r"\s*(?:z|utc|[+-]\d{2}:?\d{2})?"
+)
+# The year 9999 stands for no end in many databases.
+_YEAR = r"(?P<year>(?:1[6-9]|2[01]|99)\d{2})"
+_SHORT_YEAR = r"(?P<year>(?:1[6-9]|2[01]|99)\d{2}|(?<=[/.])\d{2})"
+_SIGN, _MONTH_NUMBER, _DAY = r"(?P<sign>[-/.])", r"(?P<month>\d{1,2})", r"(?P<day>\d{1,2})"
+_DAYS = {
+    YEAR_FIRST: (
+        rf"{_YEAR}{_SIGN}{_MONTH_NUMBER}(?P=sign){_DAY}",
+        rf"{_YEAR}[-/]{_MONTH_NUMBER}",
+        rf"{_DAY}[ .-]*{_MONTH}[ ,-]*{_YEAR}",
+        rf"{_MONTH}[ -]*{_DAY}(?:,| )\s*{_YEAR}",
+        rf"{_MONTH}[ -]*{_YEAR}",
+    ),
+    DAY_FIRST: (rf"{_DAY}{_SIGN}{_MONTH_NUMBER}(?P=sign){_SHORT_YEAR}",),
+    MONTH_FIRST: (rf"{_MONTH_NUMBER}{_SIGN}{_DAY}(?P=sign){_SHORT_YEAR}",),
+}
+
+
+@dataclass(frozen=True)
+class WrittenDates:
+    """How the dates of a column are written.
+
+    Args:
+        way: One of `WAYS`; dates with the year first and dates by their type are read in each of the first three.
+        example: A cell, and what it was read as.
+        guessed: Whether nothing in the column tells the day from the month.
+    """
+
+    way: str
+    example: tuple[str, str] = ("", "")
+    guessed: bool = False
+
+    def told(self, name: str) -> str:
+        """Return a line about the column of a name, for whoever made the table; "" where nothing had to be decided."""
+        cell, date = self.example
+        if self.way == YEAR_FIRST or cell == date:
+            return ""
+        other = "day-first" if self.way == MONTH_FIRST else "month-first"
+        may = f" (its cells do not tell; --as {shlex.quote(f'{name}={other}')} says otherwise)" if self.guessed else ""
+        return f"{name} holds dates such as {quoted(cell)}, which is read as {date}{may}."
+
+
+def written_dates(
+    frame: Any, names: Iterable[str], said: Mapping[str, str], source: Source
+) -> tuple[dict[str, WrittenDates], dict[str, str]]:
+    """Return how the columns of training are written that hold dates, and those whose dates agree on no way.
+
+    Args:
+        frame: A table, from `read_table`.
+        names: The columns to look at.
+        said: What their owner says they are, by name: "date", "day-first" or "month-first".
+        source: Where the table comes from, for messages.
+
+    Returns:
+        The ways by column, and by column the rest of a sentence "It ..." on why its dates are not read.
+    """
+    from ..tabular.column_types import MOSTLY
+
+    found, unread = {}, {}
+    for name in names:
+        column, asked = frame[name], name in said
+        present = int(column.notna().sum())
+        if not present:
+            continue
+        way, readable, guessed = _way(column, said.get(name, ""))
+        if not readable and asked:
+            raise InputError(
+                f"--as: {source} holds {quoted(str(column.dropna().iloc[0]))} in {quoted(name)}, which is no date; "
+                f"{DATES_WORK} would work."
+            )
+        if readable < present and not asked:
+            unreadable = read_dates(column, WrittenDates(way))[1]
+            odd = column[unreadable].iloc[0]
+            if isinstance(odd, str) and readable and any(_read(odd, each) for each in (DAY_FIRST, MONTH_FIRST)):
+                known = column[~unreadable & column.notna().to_numpy()].iloc[0]
+                unread[name] = f"holds dates in more than one way, such as {quoted(known)} and {quoted(odd)}"
+                continue
+            if readable <= MOSTLY * present:
+                continue
+            raise InputError(
+                f"{source}: the column {quoted(name)} holds dates, but {quoted(odd)} in row "
+                f"{column.index[unreadable.argmax()]}; mend or empty such cells, or give --as {quoted(name)}=date to "
+                f"take them for empty, --categorical {quoted(name)}, or --drop {quoted(name)}."
+            )
+        found[name] = WrittenDates(way, _example(column, way), guessed)
+    return found, unread
+
+
+DATES_WORK = "2024-03-31, 31/3/2024 8:15, 31 Mar 2024 or Excel's number of a day"
+
+
+def read_dates(column: Any, written: WrittenDates) -> tuple[Dates, NDArray[np.bool_]]:
+    """Return the cells of a column as dates, and which cells are there but hold none of its kind."""
+    from ..tabular.dates import DATE_OBJECTS, clock_time, dates_of, no_dates
+
+    if column.dtype.kind == "M" or hasattr(column.dtype, "tz"):
+        return dates_of(column), np.zeros(len(column), bool)
+    values, unreadable = no_dates(len(column)), np.zeros(len(column), bool)
+    for row, (cell, missing) in enumerate(zip(column, column.isna(), strict=True)):
+        if missing:
+            continue
+        if isinstance(cell, DATE_OBJECTS):
+            values[row] = clock_time(cell)
+        elif (read := _read(str(cell), written.way)) is not None:
+            values[row] = read
+        else:
+            unreadable[row] = True
+    return values, unreadable
+
+
+def dates_in(facts: Mapping[str, Any]) -> dict[str, WrittenDates]:
+    """Return how the dates of a run were written, from its facts."""
+    return {column["name"]: WrittenDates(column["dates"]) for column in facts["columns"] if column["kind"] == "date"}
+
+
+def _way(column: Any, said: str) -> tuple[str, int, bool]:
+    """Return the way that reads most cells of a column of training, how many, and whether another does as well.
+
+    Args:
+        column: A pandas series with some values.
+        said: What its owner says it is; "" where nothing was said.
+    """
+    from ..tabular.column_types import MOSTLY, contents_of, read_numbers
+    from ..tabular.dates import DATE_OBJECTS
+    from ..tabular.not_features import words_of
+
+    contents = contents_of(column)
+    present = column.dropna()
+    if contents == "dates":
+        return YEAR_FIRST, len(present), False
+    if contents not in ("date objects", "text", "numbers", "categories"):
+        return YEAR_FIRST, 0, False
+    values, no_number = read_numbers(column)
+    if contents != "date objects" and not no_number.any():
+        words = words_of(str(column.name))
+        known = values[~np.isnan(values)]
+        fits = [way for way in RANGES if said or words & NAMES_DATES if _counts(known, way)]
+        return (fits[0], len(present), False) if fits else (YEAR_FIRST, 0, False)
+    typed = sum(isinstance(cell, DATE_OBJECTS) for cell in present)
+    cells = Counter(cell for cell in present if isinstance(cell, str))
+    ways: tuple[str, ...] = (YEAR_FIRST, DAY_FIRST, MONTH_FIRST, TIME)
+    if said.endswith("-first"):
+        ways = (said.replace("-", " "),)
+    if typed and all(isinstance(cell, datetime.time) for cell in present):
+        return TIME, typed, False
+    few = [*cells][:LOOKED_AT]
+    if sum(any(_read(cell, way) for way in ways) for cell in few) <= MOSTLY * len(few) and not said:
+        return YEAR_FIRST, typed, False
+    readable = {way: sum(n for cell, n in cells.items() if _read(cell, way)) for way in ways}
+    best = max(readable, key=readable.__getitem__)  # the first of the best
+    if best == DAY_FIRST and readable[best] == readable.get(MONTH_FIRST) == cells.total():
+        return _first_by_order(present), readable[best] + typed, True
+    return best, readable[best] + typed, False
+
+
+def _first_by_order(present: Any) -> str:
+    """Return which of day and month comes first, where every cell can be read both ways."""
+    for way in (DAY_FIRST, MONTH_FIRST):
+        values, unreadable = read_dates(present, WrittenDates(way))
+        steps = np.diff(values[~unreadable].astype(np.int64))
+        if len(steps) > 1 and ((steps >= 0).all() or (steps <= 0).all()) and steps.any():
+            return way
+    slashes = sum("/" in cell for cell in present if isinstance(cell, str))
+    return MONTH_FIRST if 2 * slashes > len(present) else DAY_FIRST
+
+
+def _counts(known: NDArray[np.float64], way: str) -> bool:
+    """Return whether numbers all stand for dates by a way of counting."""
+    low, high = RANGES[way]
+    return bool(len(known) and low <= known.min() and known.max() <= high) and (
+        way != DIGITS or all(_read(f"{value:.15g}", DIGITS) for value in np.unique(known))
+    )
+
+
+def _example(column: Any, way: str) -> tuple[str, str]:
+    """Return the first cell that is text or a number, and the date that it is read as."""
+    from ..tabular.column_types import label
+    from ..tabular.dates import DATE_OBJECTS, date_text
+
+    if column.dtype.kind == "M" or hasattr(column.dtype, "tz"):
+        return "", ""
+    for cell in column.dropna():
+        if not isinstance(cell, DATE_OBJECTS) and (read := _read(str(cell), way)):
+            return label(cell), date_text(np.datetime64(read, "s"))
+    return "", ""
+
+
+@functools.lru_cache(maxsize=2**16)
+def _read(text: str, way: str) -> datetime.datetime | None:
+    """Return the date of a cell; None where it is none."""
+    if len(text) > LONGEST:
+        return None
+    try:
+        if way in RANGES:
+            return _counted(text.strip(), way)
+        plain = text.strip().lower()
+        match = next((found for pattern in _patterns(way) if (found := pattern.fullmatch(plain))), None)
+        return None if match is None else _date(match.groupdict())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _counted(text: str, way: str) -> datetime.datetime | None:
+    """Return the date that a number stands for."""
+    value = float(text)
+    if way == DIGITS:
+        return datetime.datetime.strptime(f"{value:.15g}", "%Y%m%d") if len(f"{value:.15g}") == 8 else None
+    start = datetime.datetime(1899, 12, 30) if way == SERIAL else datetime.datetime(1970, 1, 1)
+    seconds = value * {SERIAL: 86_400, SECONDS: 1, MILLISECONDS: 1e-3}[way]
+    return start + datetime.timedelta(seconds=round(seconds))
+
+
+def _date(parts: dict[str, str | None]) -> datetime.datetime:
+    """Return the date whose parts a pattern found."""
+    year = int(parts.get("year") or 1)
+    if len(parts.get("year") or "") == 2:
+        year += 2000 if year < 69 else 1900
+    name = parts.get("month_name")
+    month = MONTHS.index(name) + 1 if name else int(parts.get("month") or 1)
+    hour = int(parts.get("hour") or 0)
+    if half := parts.get("half"):
+        if not 1 <= hour <= 12:
+            raise ValueError
+        hour = hour % 12 + 12 * (half == "p")
+    minute, second = int(parts.get("minute") or 0), int(parts.get("second") or 0)
+    return datetime.datetime(year, month, int(parts.get("day") or 1), hour, minute, second)
+
+
+@functools.cache
+def _patterns(way: str) -> tuple[re.Pattern[str], ...]:
+    """Return what cells look like that are written in a way."""
+    if way == TIME:
+        return (re.compile(_CLOCK),)
+    days = dict.fromkeys((*_DAYS[YEAR_FIRST], *_DAYS[way]))
+    return tuple(re.compile(rf"{day}(?:[t ,]\s*{_CLOCK})?") for day in days)
