@@ -54,7 +54,7 @@ def test_the_held_out_rows_again(bayesnorm, regression_run):
 def test_classes(bayesnorm, classification_run, new):
     rows = parse(bayesnorm("predict", classification_run.run, new).out)
     assert list(rows[0]) == [
-        "row", "predicted", "p(Ede)", "p(Oss)", "p(Ulft)", "entropy", "mutual_information", "unlike",
+        "row", "predicted", "p(Ede)", "p(Oss)", "p(Ulft)", "entropy", "mutual_information", "unlike", "why",
     ]  # fmt: skip
     probs = numbers(rows, "p(Ede)", "p(Oss)", "p(Ulft)")
     assert np.allclose(probs.sum(1), 1)
@@ -96,6 +96,7 @@ def test_a_file_of_predictions(bayesnorm, refuses, regression_run, new, tmp_path
     assert out.read_text() == "mine"
     told = json.loads(bayesnorm(*arguments, "--force", "--json", "--level", 0.8).out)
     unlike = sum(row["unlike"] == "True" for row in parse(out.read_text()))
+    assert sum(told.pop("why").values()) >= unlike
     assert told.pop("drift").keys() == {"drifted", "p_value", "moved"}
     assert told == {"rows": 25, "unlike": unlike, "out": str(out), "task": "regression", "level": 0.8}
 
@@ -142,7 +143,12 @@ def test_rows_unlike_training_are_told(bayesnorm, regression_run, tmp_path):
     assert [row["unlike"] for row in rows] == ["False", "True", "True", "True"]
     assert np.isfinite(numbers(rows, "mean", "std")).all()
     ended = bayesnorm("predict", regression_run.run, data, "--out", tmp_path / "out.csv")
-    assert "3 of them are unlike the training rows" in ended.err
+    assert "3 of 4 rows are unlike the training rows: " in ended.err
+    assert [row["why"] for row in rows][1:3] == [
+        "area above 199.53, the most in training",
+        "town is 'Atlantis', which training never had",
+    ]
+    assert rows[3]["why"].startswith("area is missing, which it never was in training; ")
 
 
 def test_one_row(bayesnorm, regression_run, tmp_path):

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesnorm.cli.task import Task, guess_task, require_targets, split
+from bayesnorm.cli.holding_out import split
+from bayesnorm.cli.task import Task, guess_task, require_targets
 from bayesnorm.errors import InputError
 
 

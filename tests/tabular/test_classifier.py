@@ -40,7 +40,7 @@ def test_every_method_doubts(blobs, quick, method):
     X, y = blobs
     model = BayesNormClassifier(**quick, method=method, members=3).fit(X, y)
     doubt = model.doubt(np.concatenate([X, [[100.0, -100.0]]]))
-    assert list(doubt) == ["entropy", "mutual_information", "unlike", "unseen"]
+    assert list(doubt) == ["entropy", "mutual_information", "unlike", "why", "unseen"]
     assert (doubt["mutual_information"] >= 0).all()
     assert (doubt["entropy"] >= doubt["mutual_information"]).all()
     assert doubt["mutual_information"].max() > 0

@@ -47,7 +47,7 @@ def test_every_method_has_doubt_and_noise(line, quick, method, kind, heterosceda
     model = BayesNormRegressor(**quick, method=method, heteroscedastic=heteroscedastic, members=3).fit(X, y)
     assert model.posterior_.kind == kind
     doubt = model.doubt(X)
-    assert list(doubt) == ["epistemic_std", "aleatoric_std", "unlike", "unseen"]
+    assert list(doubt) == ["epistemic_std", "aleatoric_std", "unlike", "why", "unseen"]
     assert (doubt["epistemic_std"] > 0).all()
     varied = doubt["aleatoric_std"].std() > 1e-6
     assert varied == heteroscedastic

@@ -14,6 +14,7 @@ from ..errors import quoted
 from .doubt_method import DoubtMethod
 from .fit_options import KINDS, FitOptions
 from .fitting import fit_run
+from .holding_out import Holdout
 from .pages import WITHOUT_PAGE
 from .printing import note, show_json, show_pairs
 from .run_folder import PAGE, require_run_free
@@ -54,6 +55,15 @@ def fit(
     test_fraction: Annotated[
         float, typer.Option(metavar="PART", help="Part of the rows that only the report sees.")
     ] = 0.2,
+    holdout: Annotated[
+        Holdout | None, typer.Option(metavar="WHICH", help="Which rows these are: random, or the last of the file.")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Train on the past by this column, hold out the last rows.")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Its rows belong together: none are on both sides.")
+    ] = None,
     seed: Annotated[
         int, typer.Option(min=0, max=LARGEST_SEED, metavar="N", help="The same number gives the same model.")
     ] = 0,
@@ -82,7 +92,8 @@ def fit(
 
     \b
     bayesnorm fit houses.csv --target price --out run
-    bayesnorm fit patients.csv --target outcome --drop id --categorical ward --out run
+    bayesnorm fit patients.csv --target outcome --group patient --categorical ward --out run
+    bayesnorm fit sales.csv --target sold --time date --out run
     """
     require_run_free(out, force)
     options = FitOptions(
@@ -94,6 +105,9 @@ def fit(
         categorical=tuple(categorical or ()),
         read_as=dict(map(_read_as, as_ or ())),
         test_fraction=_test_fraction(test_fraction),
+        holdout=_holdout(holdout, time, group),
+        time=time,
+        group=group,
         seed=seed,
         epochs=epochs,
         hidden=_units(hidden),
@@ -138,6 +152,15 @@ def _test_fraction(value: float) -> float:
     if not 0 < value <= 0.5:
         raise UsageError(f"--test-fraction: {value:g} was given; more than 0 and at most 0.5 would work.")
     return value
+
+
+def _holdout(given: Holdout | None, time: str | None, group: str | None) -> Holdout:
+    """Return which rows are held out, or refuse what says two things."""
+    if group is not None and (time is not None or given is Holdout.last):
+        raise UsageError("--group: was given with --time or --holdout last; one of them would work.")
+    if time is not None and given is Holdout.random:
+        raise UsageError("--time: was given with --holdout random; one of them would work.")
+    return Holdout.last if time is not None else given or Holdout.random
 
 
 def _read_as(text: str) -> tuple[str, str]:

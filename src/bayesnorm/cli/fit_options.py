@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .holding_out import Holdout
 from .task import Task
 
 DATES = ("date", "day-first", "month-first")
@@ -26,6 +27,9 @@ class FitOptions:
         categorical: Columns whose numbers are categories.
         read_as: What columns are, by name: one of `KINDS`, of which "text" is left out.
         test_fraction: Part of the rows that only the report sees.
+        holdout: Which rows these are.
+        time: The column that says which rows come later; None for the order of the file.
+        group: The column that says which rows belong together; None where each is alone.
         seed: Seed of all that is left to chance.
         epochs: Passes over the rows; None to choose.
         hidden: Units of each hidden layer.
@@ -42,6 +46,9 @@ class FitOptions:
     categorical: tuple[str, ...]
     read_as: dict[str, str]
     test_fraction: float
+    holdout: Holdout
+    time: str | None
+    group: str | None
     seed: int
     epochs: int | None
     hidden: tuple[int, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import BayesNormError
 from ..files import write_bytes
 from .fit_options import FitOptions
+from .holding_out import hold_out
 from .pages import can_write_pages
 from .predictions import rows_of
 from .report_json import json_value
@@ -19,7 +20,7 @@ from .run_folder import CONTENTS, MODEL, PAGE, TEST, new_run, write_facts, write
 from .run_report import LEVEL, make_report
 from .spreadsheet import harmless_table
 from .table_source import Source
-from .task import Task, split
+from .task import Task
 from .training_table import Tell, load_training_table
 from .versions import all_versions, cpu_name
 
@@ -55,11 +56,14 @@ def fit_run(
     started = time.perf_counter()
     loaded = load_training_table(data, options, max_mib, tell, encoding)
     source = loaded.reading.file.source
-    train, test = split(loaded.y, options.test_fraction, options.seed, loaded.task)
+    held = hold_out(loaded.y, loaded.task, options.test_fraction, options.seed, loaded.time, loaded.group)
+    train, test, loaded = held.train, held.test, replace(loaded, warnings=(*held.told, *loaded.warnings))
+    for line in held.told:
+        tell(line)
     tell(f"training on {len(train):,} rows, holding out {len(test):,}")
     with new_run(out) as folder:
         model = _estimator(options, loaded.task, progress)
-        model.fit(loaded.inputs.iloc[train], loaded.y[train])
+        model.fit(loaded.inputs.iloc[train], loaded.y[train], groups=held.groups)
         model.save(folder / MODEL)
         held_out = loaded.inputs.iloc[test]
         predictive, doubt = model.predict_with_doubt(held_out)

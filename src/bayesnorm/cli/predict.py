@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -32,6 +33,9 @@ MOST_MIB_IN_PARTS = 65536
 # Rows, the first of a file, that are held against those of training; about so many.
 MOST_COMPARED = 10_000
 
+# Reasons for calling rows unlike that are told in one line, and for machines.
+MOST_TOLD, MOST_REASONS = 3, 100
+
 # Rows at a time: draws of more no longer fit into the processor's cache.
 CHUNK = 2_000
 
@@ -49,8 +53,9 @@ def predict(
 ) -> None:
     """Predict every row of a table: mean, deviation, interval and both parts of the doubt, or class probabilities.
 
-    Where `unlike` is True, a row is unlike those of training: do not trust its numbers. Labels are written exactly as
-    they were learned; give --spreadsheet-safe if others' labels are to be opened in a spreadsheet.
+    Where `unlike` is True, a row is unlike those of training, and `why` says in what: do not trust its numbers. Labels
+    are written exactly as they were learned; give --spreadsheet-safe if others' labels are to be opened in a
+    spreadsheet.
 
     \b
     bayesnorm predict run new.csv --out predictions.csv
@@ -67,10 +72,12 @@ def predict(
     if out != STDOUT:
         require_free(out, force)
         require_other(out, file.source.path)
+    from ..report.words import count
     from ..tabular import load
 
     model = load(run / MODEL)
     rows = unlike = 0
+    why = Counter[str]()
     compared: list[Any] = []
     with contextlib.closing(read_chunks(file, list(kinds), CHUNK)) as parts, _opened(out) as target:
         for part in parts:
@@ -81,17 +88,28 @@ def predict(
             shown = harmless_table(found) if spreadsheet_safe else found
             shown.to_csv(target, index=False, header=rows == 0, lineterminator="\n")
             rows, unlike = rows + len(found), unlike + int(found["unlike"].sum())
+            why.update(part for told in found.loc[found["unlike"], "why"] for part in told.split("; "))
     drift = model.drift(pandas().concat(compared)) if compared else None
     if as_json:
         summary: dict[str, Any] = {"rows": rows, "unlike": unlike, "out": str(out), "task": facts["task"]}
+        summary["why"] = dict(why.most_common(MOST_REASONS))
         summary["drift"] = None if drift is None else told(drift)
         show_json({**summary, "level": level} if facts["task"] == "regression" else summary)
         return
     if out != STDOUT:
-        odd = f"; {unlike:,} of them are unlike the training rows, see the column `unlike`" if unlike else ""
-        note(f"wrote {rows:,} predictions to {out}{odd}")
+        note(f"wrote {count(rows, 'prediction')} to {out}")
+    if unlike:
+        note(_unlike_line(unlike, rows, why))
     if drift is not None and (drift.drifted or out != STDOUT):
         note(_drift_line(drift, rows, shlex.join(["bayesnorm", "drift", str(run), data])))
+
+
+def _unlike_line(unlike: int, rows: int, why: Counter[str]) -> str:
+    """Say in one line how many rows are unlike those of training, and in what."""
+    parts = [f"{part} ({number:,})" for part, number in why.most_common(MOST_TOLD)]
+    more = f" and {len(why) - MOST_TOLD:,} more reasons" if len(why) > MOST_TOLD else ""
+    are = "row is" if rows == 1 else "rows is" if unlike == 1 else "rows are"
+    return f"{unlike:,} of {rows:,} {are} unlike the training rows: {'; '.join(parts)}{more}"
 
 
 def _drift_line(drift: Any, rows: int, command: str) -> str:

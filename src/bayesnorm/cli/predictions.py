@@ -19,8 +19,8 @@ def rows_of(model: Any, inputs: Any, predictive: Any, doubt: Any, level: float) 
     """Return a data frame with the prediction of each row.
 
     Regression: `mean`, `std`, `lower`, `upper`, `epistemic_std`, `aleatoric_std`; classification: `predicted`, a column
-    `p(...)` for each class, `entropy`, `mutual_information`. Both: `row`, its number in the file, and `unlike`, whether
-    it is unlike the rows of training.
+    `p(...)` for each class, `entropy`, `mutual_information`. Both: `row`, its number in the file, `unlike`, whether it
+    is unlike the rows of training, and `why`.
 
     Args:
         model: A fitted estimator of `bayesnorm.tabular`.

@@ -91,6 +91,7 @@ def make_report(
             names=tuple(inputs.columns),
             values=[[_cell(value) for value in row] for row in inputs.iloc[test].itertuples(index=False, name=None)],
             numbers=[int(number) for number in inputs.index[test]],
+            why=rows["why"].tolist(),
         ),
         test=_test(model, loaded, train, test, predictive, rows),
         choice=choice,

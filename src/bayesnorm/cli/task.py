@@ -1,4 +1,4 @@
-"""What is to be predicted: regression or classification, and which rows are held out."""
+"""What is to be predicted: regression or classification."""
 
 from __future__ import annotations
 
@@ -94,24 +94,3 @@ def require_targets(path: Path | Source, name: str, values: NDArray[Any], kind: 
     if kind == "number" and bool(((values == np.round(values)) & (np.abs(values) < EXACT)).all()):
         return values.astype(np.int64)
     return values.astype(str).astype(object)
-
-
-def split(values: NDArray[Any], fraction: float, seed: int, task: Task) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return row numbers for training and for testing, each in order; both have classes as often as all rows do.
-
-    Args:
-        values: Targets.
-        fraction: Share of the rows for testing, at most a half.
-        seed: Seed of the choice.
-        task: Whether the targets are classes.
-    """
-    order = np.random.default_rng(seed).permutation(len(values))
-    if task is Task.classification:
-        _, numbers, counts = np.unique(values.astype(str), return_inverse=True, return_counts=True)
-        order = order[np.argsort(numbers[order], kind="stable")]
-        order = order[counts[numbers[order]] > 1]  # a class with one row is needed for training
-    steps = np.floor(np.arange(len(order) + 1) * fraction + 0.5)
-    test = order[np.diff(steps) > 0] if len(order) else order
-    if not len(test):
-        raise InputError(f"--test-fraction: {fraction:g} of {len(values)} rows is none; a larger part would work.")
-    return np.setdiff1d(np.arange(len(values)), test), np.sort(test)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +93,9 @@ class TrainingInputs:
     told: list[str] = field(default_factory=list)
 
 
-def read_inputs(frame: Any, names: Sequence[str], reading: Reading, options: FitOptions) -> TrainingInputs:
+def read_inputs(
+    frame: Any, names: Sequence[str], reading: Reading, options: FitOptions, left_out: Mapping[str, str]
+) -> TrainingInputs:
     """Return the columns to learn from, or say why there is none.
 
     Args:
@@ -101,31 +103,33 @@ def read_inputs(frame: Any, names: Sequence[str], reading: Reading, options: Fit
         names: The inputs.
         reading: How columns are read.
         options: Which of them to keep, and what they are.
+        left_out: Columns that are left out for other reasons, and these.
     """
     from ..tabular.column_types import contents_of
     from ..tabular.not_features import EMPTY
 
-    left_out = {
+    reasons = dict(left_out)
+    reasons |= {
         name: "is text (--as)" for name in names if options.read_as.get(name) == "text" and name not in options.keep
     }
-    left_out |= reading.unread
-    left_out |= {
+    reasons |= reading.unread
+    reasons |= {
         name: "holds durations, which are not read (a column of numbers, such as days, would be)"
         for name in names
         if name not in options.read_as and contents_of(frame[name]) == "durations"
     }
-    inputs, kinds = reading.typed(frame[[name for name in names if name not in left_out]])
-    left_out |= _not_features(inputs, {*options.keep, *options.categorical, *options.read_as})
-    inputs = inputs[[name for name in inputs if name not in left_out]]
+    inputs, kinds = reading.typed(frame[[name for name in names if name not in reasons]])
+    reasons |= _not_features(inputs, {*options.keep, *options.categorical, *options.read_as})
+    inputs = inputs[[name for name in inputs if name not in reasons]]
     if not len(inputs.columns):
-        told = ", ".join(f"{name} {reason}" for name, reason in left_out.items())
+        told = ", ".join(f"{name} {reason}" for name, reason in reasons.items())
         raise InputError(
             f"{reading.file.source} has no column to learn from ({told}); another one, or --keep COLUMN, would work."
         )
     found = [
         f"{name} was left out: it {reason}."
-        + (f" (--keep {shlex.quote(name)} uses it.)" if name in kinds and reason != EMPTY else "")
-        for name, reason in left_out.items()
+        + (f" (--keep {shlex.quote(name)} uses it.)" if (name in kinds and reason != EMPTY) or name in left_out else "")
+        for name, reason in reasons.items()
     ]
     for name in sorted(reading.forgiving):
         if name in inputs and (cells := int((inputs[name].isna() & frame[name].notna()).sum())):
@@ -134,7 +138,7 @@ def read_inputs(frame: Any, names: Sequence[str], reading: Reading, options: Fit
             found.append(f"{many if cells > 1 else f'1 cell of {name} is no {what} and counts'} as empty (--as).")
     found += [line for name in inputs if kinds[name] == "category" and (line := _mostly_rare(name, inputs[name]))]
     found += [line for name, each in reading.dates.items() if name in inputs and (line := each.told(name))]
-    return TrainingInputs(inputs, {name: kinds[name] for name in inputs}, left_out, found)
+    return TrainingInputs(inputs, {name: kinds[name] for name in inputs}, reasons, found)
 
 
 def _not_features(inputs: Any, kept: Collection[str]) -> dict[str, str]:

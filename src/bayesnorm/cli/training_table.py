@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import InputError, quoted
 from .file_columns import numbers_alone, require_columns
 from .fit_options import DATES, FitOptions
+from .holding_out import Holdout, Order
 from .tables import TableFile, open_table, read_table
 from .task import Task, guess_task, require_targets
 from .training_inputs import Reading, read_inputs
@@ -38,6 +39,8 @@ class TrainingTable:
         left_out: Columns that nothing can be learned from, and why, as the rest of a sentence "It ...".
         leaks: Columns that alone give the target away, and how, as the rest of a sentence "It ...".
         reading: How its columns are read.
+        time: What says which rows come later; None where the last ones are not held out.
+        group: What says which rows belong together; None where each is alone.
     """
 
     inputs: Any
@@ -48,6 +51,8 @@ class TrainingTable:
     left_out: dict[str, str]
     leaks: dict[str, str]
     reading: Reading
+    time: Order | None = None
+    group: Order | None = None
 
     def columns(self) -> list[dict[str, Any]]:
         """Return what a run keeps of its inputs, so that those of new rows are read alike."""
@@ -76,12 +81,17 @@ def load_training_table(
     file = open_table(data, max_mib, encoding)
     _require_options(file, options)
     names = [name for name in file.names if name != options.target and name not in options.drop]
+    left_out = {}
+    if options.group in names and options.group not in options.keep:
+        left_out[options.group] = "says which rows belong together (--group)"
+        names.remove(options.group)
     if not names:
         raise InputError(
             f"{file.source} has no column beside {quoted(options.target)} to predict it from; one would work."
         )
     frame = read_table(file)
-    reading = Reading.of(frame, file, names, options)
+    looked_at = [*names, *(each for each in (options.time, options.group) if each and each not in names)]
+    reading = Reading.of(frame, file, looked_at, options)
     if options.read_as.get(options.target) == "number":
         written = reading.written.get(options.target)
         frame[options.target] = numbers_alone(frame[options.target], file.decimal, written)
@@ -89,7 +99,7 @@ def load_training_table(
     for line in warnings:
         tell(line)
     y, task, reason = _targets(frame, reading, options)
-    inputs = read_inputs(frame, names, reading, options)
+    inputs = read_inputs(frame, names, reading, options, left_out)
     if options.task is None:
         tell(f"{task}: {reason} (--task says otherwise)")
     leaks = _leaks(inputs.frame, y, options.target, task)
@@ -99,7 +109,18 @@ def load_training_table(
     for line in (*inputs.told, *told):
         tell(line)
     said = (*warnings, *inputs.told, *told)
-    return TrainingTable(inputs.frame, y, inputs.kinds, task, said, inputs.left_out, leaks, reading)
+    return TrainingTable(
+        inputs.frame,
+        y,
+        inputs.kinds,
+        task,
+        said,
+        inputs.left_out,
+        leaks,
+        reading,
+        _time(frame, reading, options),
+        _group(frame, options),
+    )
 
 
 def _require_options(file: TableFile, options: FitOptions) -> None:
@@ -109,30 +130,30 @@ def _require_options(file: TableFile, options: FitOptions) -> None:
     require_columns(file, options.keep, "--keep")
     require_columns(file, options.categorical, "--categorical")
     require_columns(file, list(options.read_as), "--as")
+    for option, name in (("--time", options.time), ("--group", options.group)):
+        require_columns(file, [name] if name else [], option)
+        if name == options.target:
+            raise UsageError(f"{option}: {quoted(name)} is the target; another column would work.")
     _require_agreement(options)
 
 
 def _rows_with_targets(frame: Any, file: TableFile, options: FitOptions) -> tuple[Any, list[str]]:
     """Return the rows that have a target, as many as are wanted, and what to say of the others."""
+    from ..report.words import were
+
     warnings = []
     known = frame[options.target].notna().to_numpy()
     if not known.all():
-        left = _rows(int((~known).sum()), f"without a value in {options.target}")
+        left = were(int((~known).sum()), "row", f" without a value in {options.target}")
         warnings.append(f"{left} left out. (Words such as NA, None and null are no values.)")
         frame = frame[known]
     if options.max_rows is not None and len(frame) > options.max_rows:
-        drawn = f"{options.max_rows:,} of {len(frame):,} rows {'was' if options.max_rows == 1 else 'were'} drawn"
-        warnings.append(f"{drawn} at random (--max-rows).")
+        warnings.append(f"{options.max_rows:,} of {len(frame):,} rows were drawn at random (--max-rows).")
         kept = np.random.default_rng(options.seed).permutation(len(frame))[: options.max_rows]
         frame = frame.iloc[np.sort(kept)]
     if not len(frame):
         raise InputError(f"{file.source}: no row has a {quoted(options.target)}; rows with one would work.")
     return frame, warnings
-
-
-def _rows(number: int, which: str) -> str:
-    """Return the beginning of a sentence about so many rows."""
-    return f"1 row {which} was" if number == 1 else f"{number:,} rows {which} were"
 
 
 def _targets(frame: Any, reading: Reading, options: FitOptions) -> tuple[Any, Task, str]:
@@ -155,6 +176,33 @@ def _require_agreement(options: FitOptions) -> None:
         both = [name for name in names if name in options.drop]
         if both:
             raise UsageError(f"{option}: {quoted(both[0])} was given to --drop too; one of them would work.")
+
+
+def _time(frame: Any, reading: Reading, options: FitOptions) -> Order | None:
+    """Return what says which rows come later."""
+    if options.holdout is not Holdout.last:
+        return None
+    if options.time is None:
+        return Order("", np.arange(len(frame), dtype=np.float64))
+    columns, kinds = reading.typed(frame[[options.time]])
+    values = columns[options.time]
+    if kinds[options.time] == "category" or values.nunique() < 2:
+        first = quoted(str(values.dropna().iloc[0])) if values.notna().any() else "nothing"
+        raise UsageError(f"--time: {quoted(options.time)} holds {first}; dates or numbers that differ would work.")
+    return Order(options.time, values.to_numpy())
+
+
+def _group(frame: Any, options: FitOptions) -> Order | None:
+    """Return what says which rows belong together; each row without a value is a group of its own."""
+    if options.group is None:
+        return None
+    values = [f"row {row}" if gap else f"={cell}" for row, cell, gap in _cells(frame[options.group])]
+    return Order(options.group, np.array(values))
+
+
+def _cells(column: Any) -> Iterator[tuple[int, Any, bool]]:
+    """Give row numbers, cells, and whether these are missing."""
+    return zip(column.index, column, column.isna(), strict=True)
 
 
 def _leaks(inputs: Any, y: Any, target: str, task: Task) -> dict[str, str]:

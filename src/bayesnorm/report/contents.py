@@ -85,11 +85,13 @@ class HeldOutRows:
         values: One sequence per row, which holds for every column a number (of a date its days since 1970), a text, or
             None where it is missing.
         numbers: Number of each row in the file; the first after the header is 1.
+        why: Why each row is unlike those of training, or ""; empty where nobody said.
     """
 
     names: tuple[str, ...]
     values: Sequence[Sequence[object]]
     numbers: Sequence[int]
+    why: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if len(self.values) != len(self.numbers):

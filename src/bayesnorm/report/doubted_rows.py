@@ -70,7 +70,10 @@ class DoubtedRows:
         answers = _regression(test, order) if isinstance(test, RegressionTest) else _classification(test, order)
         answers = {"Row": [TableCell(str(report.rows.numbers[at])) for at in order], **answers}
         if test.unlike is not None:
-            answers["Flag"] = [TableCell("⚠ unlike" if test.unlike[at] else "", numeric=False) for at in order]
+            why = report.rows.why or ["unlike"] * len(test)
+            answers["Flag"] = [
+                TableCell(_short(f"⚠ {why[at]}") if test.unlike[at] else "", numeric=False) for at in order
+            ]
         inputs = [[_input(column, report.rows.values[at][place]) for at in order] for place, column in enumerate(shown)]
         return cls(
             tuple(answers),

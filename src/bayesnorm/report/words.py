@@ -48,6 +48,11 @@ def count(number_of: int, thing: str) -> str:
     return f"{number_of:,} {thing}" + ("" if number_of == 1 else "s")
 
 
+def were(number_of: int, thing: str, which: str = "") -> str:
+    """Begin a sentence about a number of things: 1 row was, 2 rows were; `which` stands before the verb."""
+    return f"{count(number_of, thing)}{which} {'was' if number_of == 1 else 'were'}"
+
+
 def duration(seconds: float) -> str:
     """Write a time: 12 s, 3.5 minutes, 2 hours."""
     if seconds < 100:

@@ -60,13 +60,14 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
 
     classes_: NDArray[Any] = field(init=False)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Choose and train.
 
         Args:
             X: A data frame or array; numbers, text, categories, booleans, missing values.
             y: Labels: numbers or text, at least two different ones.
             sample_weight: How much each row counts, in training and in every choice; a row of weight 0 is left out.
+            groups: Which rows belong together, a label for each: no group is on both sides of a fold.
         """
         if y is None:
             raise InputError("y: requires y to be passed, but the target y is None; one label per row would work.")
@@ -79,7 +80,7 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
                 raise InputError(f"y: Input y contains NaN in row {int(absent.argmax())}; drop rows without a label.")
             check_array(labels, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0)
             check_classification_targets(labels)
-        return self._fit(X, labels, sample_weight)
+        return self._fit(X, labels, sample_weight, groups)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable label of each row."""
@@ -108,7 +109,8 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
         """Return what there is to doubt about each row.
 
         `entropy` (all doubt) and `mutual_information` (what more rows could take away), in nats; `unlike`, whether the
-        row is unlike those of training (`likeness.py`) or holds what they never did; and `unseen`, in which columns.
+        row is unlike those of training (`unlike_rows.py`); `why`, or ""; and `unseen`, the columns that hold what
+        training never did.
         """
         return self.predict_with_doubt(X)[1]
 

@@ -29,14 +29,16 @@ from .model_file import write_estimator
 from .networks import BATCH_STATISTICS
 from .parameters import check_parameters
 from .preprocessing import Preprocessing
+from .ranges import Ranges
 from .restoring import posterior_from, posterior_parts
-from .search_plan import folds_for, plan_for
+from .search_plan import folds_for, folds_of_groups, plan_for
 from .search_results import Selection
 from .table_drift import TableDrift, column_drift, table_drift
 from .targets import Targets
 from .trainer import Trainer
 from .training_columns import TrainingColumns, table_values
-from .training_rows import as_input_errors, check_frame, row_weights
+from .training_rows import as_input_errors, check_frame, row_groups, row_weights
+from .unlike_rows import reasons
 
 # Number of folds that likeness is measured by where cross-validation was not wanted.
 LIKENESS_FOLDS = 5
@@ -69,6 +71,7 @@ class TabularEstimator(BaseEstimator):
     selection_: Selection = field(init=False)
     preprocessing_: Preprocessing = field(init=False)
     likeness_: Likeness = field(init=False)
+    ranges_: Ranges | None = field(init=False)
     training_columns_: TrainingColumns | None = field(init=False)
     n_features_in_: int = field(init=False)
     seed_: int = field(init=False)
@@ -85,7 +88,7 @@ class TabularEstimator(BaseEstimator):
     def _doubt_columns(self, predictive: Any) -> dict[str, NDArray[np.float64]]:
         """Return the parts of every row's doubt, by name."""
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> Self:
         """Choose and train; `y` has been checked."""
         check_parameters(self.get_params(deep=False))
         self._check_table(X, reset=True)
@@ -103,6 +106,9 @@ class TabularEstimator(BaseEstimator):
         generator = np.random.default_rng(self.seed_)
         folds = folds_for(len(kept), self.folds or LIKENESS_FOLDS, generator, classes)
         self.likeness_ = Likeness.fit(features, folds)
+        self.ranges_ = Ranges.fit(table_values(self.preprocessing_, X), folds)
+        if groups is not None:
+            folds = folds_of_groups(row_groups(groups, rows, kept), self.folds or LIKENESS_FOLDS, generator)
         chooser = self._chooser(features, targets, folds)
         self.posterior_, found = chooser.fit()
         if found.out_of_fold is not None:
@@ -168,7 +174,8 @@ class TabularEstimator(BaseEstimator):
         features, unseen = self._features_of(X)
         predictive = self._predictive_of(features)
         frame = pd.DataFrame(self._doubt_columns(predictive), index=X.index if isinstance(X, pd.DataFrame) else None)
-        frame["unlike"] = self._unlike(features, unseen)
+        frame["why"] = self._reasons(X, features, unseen)
+        frame.insert(len(frame.columns) - 1, "unlike", frame["why"] != "")
         frame["unseen"] = unseen
         return predictive, frame
 
@@ -201,7 +208,8 @@ class TabularEstimator(BaseEstimator):
                 network, why = drift(self.posterior_, _inputs(features)), ""
             except NotComparableError as error:
                 why = str(error)
-        return table_drift(columns, network, why, self._unlike(features, unseen))
+        unlike = np.array(self._reasons(X, features, unseen), dtype=object) != ""
+        return table_drift(columns, network, why, unlike)
 
     def adapt(self, X: Any, *, strength: float | None = None) -> Self:
         """Return a new estimator whose posterior is moved to the world that unlabelled rows come from.
@@ -235,9 +243,10 @@ class TabularEstimator(BaseEstimator):
         """Return the predictive distribution of rows with these features."""
         return self.posterior_.predict(_inputs(features), MonteCarlo(self._draws), seed=self.seed_)
 
-    def _unlike(self, features: NDArray[np.float64], unseen: list[str]) -> NDArray[np.bool_]:
-        """Return which rows are unlike those of training, or hold what they never did."""
-        return self.likeness_.unlike(features) | (np.array(unseen, dtype=object) != "")
+    def _reasons(self, X: Any, features: NDArray[np.float64], unseen: list[str]) -> list[str]:
+        """Return for each row why it is unlike those of training, or ""."""
+        values, ranges = table_values(self.preprocessing_, X), getattr(self, "ranges_", None)
+        return reasons(self.preprocessing_, self.likeness_, ranges, values, features, unseen)
 
     @property
     def _draws(self) -> int:

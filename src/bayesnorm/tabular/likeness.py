@@ -56,6 +56,11 @@ class Likeness:
         z = z @ self.root if self.root.ndim == 2 else z * self.root
         return np.sqrt(np.square(z).mean(1))
 
+    def contributions(self, features: Numbers) -> Numbers:
+        """Return how much each feature adds to the squares that the distance is made of, (rows, features)."""
+        z = features - self.mean
+        return z * (z @ self.root @ self.root.T if self.root.ndim == 2 else z * np.square(self.root))
+
     def unlike(self, features: Numbers) -> NDArray[np.bool_]:
         """Return which rows are unlike those of training."""
         return self.distance(features) > self.threshold

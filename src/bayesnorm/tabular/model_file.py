@@ -40,6 +40,7 @@ from .likeness import Likeness
 from .networks import METHODS
 from .parameters import check_parameters
 from .preprocessing import Preprocessing
+from .ranges import Ranges
 from .restoring import DOUBLE, POSTERIOR, posterior_from, posterior_parts
 from .search_results import Selection
 from .training_columns import TrainingColumns
@@ -69,6 +70,7 @@ _FILE = record(
     flat=optional(flag),
     posterior=POSTERIOR,
     training_columns=later(anything),
+    ranges=later(anything),
 )
 """What the JSON of a file consists of."""
 
@@ -98,6 +100,9 @@ def write_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
     known = getattr(estimator, "training_columns_", None)  # pickles of earlier versions have none
     if known is not None:
         config["training_columns"] = known.config()
+    ranges = getattr(estimator, "ranges_", None)
+    if ranges is not None:
+        config["ranges"] = ranges.config()
     levels = getattr(estimator, "interval_levels_", None)
     if levels is not None:
         tensors["interval_levels"] = torch.from_numpy(levels.own)
@@ -134,6 +139,7 @@ def _restored(tensors: dict[str, torch.Tensor], config: dict[str, Any], classes:
         estimator.training_columns_ = TrainingColumns.from_config(config["training_columns"], estimator.preprocessing_)
     estimator.selection_ = Selection.from_config(config["selection"])
     features, columns = len(estimator.preprocessing_.mean), len(estimator.preprocessing_.columns)
+    estimator.ranges_ = Ranges.from_config(config["ranges"], columns) if "ranges" in config else None
     whole(features, features)(described["inputs"], "posterior.inputs")
     whole(columns, columns)(config["columns"], "columns")
     optional(listed(text, columns, columns))(config["names"], "names")

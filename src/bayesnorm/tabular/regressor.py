@@ -57,7 +57,7 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         selection_: What was chosen, from what, with held-out predictions for every training row.
         preprocessing_: What turns tables into inputs of the network.
         interval_levels_: How wide intervals have to be, from held-out rows; None without cross-validation.
-        likeness_: What rows are compared with to find those unlike training.
+        likeness_, ranges_: What rows and columns are compared with to find those unlike training.
         training_columns_: What `drift` compares columns with; None for files of earlier versions.
         n_features_in_, feature_names_in_: Number and names of the columns of training.
         n_outputs_: Number of targets per row.
@@ -72,19 +72,20 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
     interval_levels_: IntervalLevels | None = field(init=False)
     _flat: bool = field(init=False)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Choose and train.
 
         Args:
             X: A data frame or array; numbers, text, categories, booleans, missing values.
             y: Targets, (rows,), or (rows, outputs) for several.
             sample_weight: How much each row counts, in training and in every choice; a row of weight 0 is left out.
+            groups: Which rows belong together, a label for each: no group is on both sides of a fold.
         """
         if y is None:
             raise InputError("y: requires y to be passed, but the target y is None; one number per row would work.")
         with as_input_errors():
             targets = real_targets(y)
-        self._fit(X, targets, sample_weight)
+        self._fit(X, targets, sample_weight, groups)
         held_out = self.selection_.out_of_fold
         self.interval_levels_ = None
         if held_out is not None and isinstance(held_out.predictive, RegressionPredictive):
@@ -125,8 +126,8 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         """Return what there is to doubt about each row.
 
         `epistemic_std` (what more rows could take away) and `aleatoric_std` (noise), in the target's units and with a
-        number behind for several outputs; `unlike`, whether the row is unlike those of training (`likeness.py`) or
-        holds what they never did; and `unseen`, in which columns.
+        number behind for several outputs; `unlike`, whether the row is unlike those of training (`unlike_rows.py`);
+        `why`, or ""; and `unseen`, the columns that hold what training never did.
         """
         return self.predict_with_doubt(X)[1]
 

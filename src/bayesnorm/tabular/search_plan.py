@@ -111,6 +111,25 @@ def folds_for(
     return [np.sort(order[k::count]) for k in range(count)]
 
 
+def folds_of_groups(groups: NDArray[np.int64], folds: int, generator: np.random.Generator) -> list[NDArray[np.int64]]:
+    """Return row numbers of folds of about equal sizes; all rows of a group are in one of them.
+
+    Args:
+        groups: The number of each row's group.
+        folds: How many folds there are to be, at most.
+        generator: Which of two groups of one size comes first is left to it.
+    """
+    sizes = np.bincount(groups)
+    order = generator.permutation(len(sizes))
+    order = order[np.argsort(-sizes[order], kind="stable")]
+    count = min(folds, len(sizes), 3 if len(groups) > MOST_FOLDED else folds)
+    fold_of, filled = np.empty(len(sizes), np.int64), np.zeros(count, np.int64)
+    for group in order:
+        fold_of[group] = filled.argmin()
+        filled[fold_of[group]] += sizes[group]
+    return [np.flatnonzero(fold_of[groups] == k) for k in range(count)]
+
+
 def _given_or(value: Any, otherwise: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return one value or several as a tuple, or another tuple where None was given."""
     if value is None:

@@ -81,6 +81,17 @@ def row_weights(sample_weight: Any, rows: int) -> tuple[NDArray[np.int64], Tenso
     return kept, None if np.allclose(weights, 1.0) else torch.from_numpy(weights)
 
 
+def row_groups(groups: Any, rows: int, kept: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the number of each kept row's group, from labels of any kind for all rows."""
+    labels = np.asarray(groups)
+    if labels.shape != (rows,):
+        raise InputError(f"groups: has shape {labels.shape} for {rows} rows; one label per row would work.")
+    found: NDArray[np.int64] = np.unique(labels[kept].astype(str), return_inverse=True)[1]
+    if found.max() < 1:
+        raise InputError(f"groups: all rows are in the one group {quoted(str(labels[0]))}; two or more would work.")
+    return found
+
+
 def require_rows(rows: int) -> None:
     """Refuse fewer rows than it takes to hold some out."""
     if rows < LEAST_ROWS:

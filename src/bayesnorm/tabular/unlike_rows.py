@@ -1,0 +1,100 @@
+"""Which rows are unlike those of training, and why: one verdict per row.
+
+A row is unlike where a column holds what training never did, where a number or date lies clearly beyond those of
+training (`ranges.py`), or else where it is far from all training rows as a whole (`likeness.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..errors import quoted
+from .column_types import ColumnValues, Numbers
+from .date_column import DateColumn
+from .dates import DAY, date_text
+from .encoded_columns import CategoricalColumn
+from .likeness import Likeness
+from .preprocessing import Preprocessing, TableColumn
+from .ranges import Ranges
+
+# Columns that are named where a row as a whole is far away.
+MOST_NAMED = 2
+
+
+def reasons(
+    preprocessing: Preprocessing,
+    likeness: Likeness,
+    ranges: Ranges | None,
+    values: Sequence[ColumnValues],
+    features: Numbers,
+    unseen: Sequence[str],
+) -> list[str]:
+    """Return for each row why it is unlike those of training, in parts with "; " between them, or "".
+
+    Args:
+        preprocessing: How columns are read.
+        likeness: What rows as a whole are compared with.
+        ranges: What columns are compared with; None for models of earlier versions.
+        values: The columns of the rows, from `table_values`.
+        features: What the preprocessing makes of them.
+        unseen: The columns of each row that hold what training never did, from the preprocessing.
+    """
+    found: list[list[str]] = [[] for _ in features]
+    strange = np.flatnonzero(np.array(unseen, dtype=object) != "")
+    for place, column in enumerate(preprocessing.columns):
+        own = values[place]
+        if len(strange):
+            _, new = column.encode(_as_read(column, own[strange]))
+            for row in strange[new]:
+                found[row].append(f"{column.name} {_unseen(column, own[row])}")
+        known = None if ranges is None else ranges.columns[place]
+        if known is None:
+            continue
+        dated = isinstance(column, DateColumn)
+        for rows, word, limit, most in (
+            (known.below(own), "before" if dated else "below", known.low, "the first" if dated else "the least"),
+            (known.above(own), "after" if dated else "above", known.high, "the last" if dated else "the most"),
+        ):
+            for row in np.flatnonzero(rows):
+                found[row].append(f"{column.name} {word} {_shown(column, limit)}, {most} in training")
+    far = np.flatnonzero(likeness.unlike(features) & np.array([not each for each in found]))
+    for row, names in zip(far, _farthest(preprocessing, likeness, features[far]), strict=True):
+        found[row].append(f"far from all training rows, mostly in {' and '.join(names)}")
+    return ["; ".join(each) for each in found]
+
+
+def _as_read(column: TableColumn, values: ColumnValues) -> ColumnValues:
+    """Return values of `table_values` as a column takes them: days as dates."""
+    if not isinstance(column, DateColumn):
+        return values
+    missing = np.isnan(values)
+    found = np.where(missing, 0, np.round(values * DAY)).astype("datetime64[s]")
+    found[missing] = np.datetime64("NaT")
+    return found
+
+
+def _unseen(column: TableColumn, value: object) -> str:
+    """Say what a column holds that training never did."""
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return "is missing, which it never was in training"
+    shown = quoted(value) if isinstance(column, CategoricalColumn) else _shown(column, float(value))  # type: ignore[arg-type]
+    if isinstance(column, DateColumn) and column.trend.scale > 0:
+        return f"is {shown}, a day of the week that training never had"
+    return f"is {shown}, which training never had"
+
+
+def _shown(column: TableColumn, value: float) -> str:
+    """Write a number or date of a column."""
+    return date_text(np.datetime64(round(value * DAY), "s")) if isinstance(column, DateColumn) else f"{value:.6g}"
+
+
+def _farthest(preprocessing: Preprocessing, likeness: Likeness, features: Numbers) -> list[list[str]]:
+    """Return for each row the columns that make it far from training rows, those that do most first."""
+    apart = likeness.contributions(features)
+    ends = np.cumsum([len(column.features) for column in preprocessing.columns])
+    names = [column.name for column in preprocessing.columns]
+    shares = np.stack([part.sum(1) for part in np.split(apart, ends, axis=1)[: len(names)]], 1)
+    order = np.argsort(-shares, axis=1, kind="stable")[:, :MOST_NAMED]
+    return [[names[place] for place in row] for row in order]

@@ -1,0 +1,92 @@
+"""Which rows are held out: the last ones, or whole groups, and never some of a group on both sides."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+
+from bayesnorm.cli.holding_out import Order, hold_out
+from bayesnorm.cli.task import Task
+from bayesnorm.errors import InputError
+
+from .conftest import houses, write_csv
+
+pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
+
+Y = np.arange(40.0)
+
+
+def held(y=Y, task=Task.regression, fraction=0.2, time=None, group=None):
+    return hold_out(y, task, fraction, 0, time, group)
+
+
+def test_the_last_rows_by_a_column():
+    when = np.datetime64("2024-01-01", "s") - np.arange(40).astype("timedelta64[D]")
+    when[3] = np.datetime64("NaT")
+    found = held(time=Order("sold", when))
+    assert found.test.tolist() == [0, 1, 2, 4, 5, 6, 7, 8]
+    assert sorted([*found.train, *found.test]) == list(range(40))
+    assert found.told == (
+        "The last 8 rows, by sold from 2023-12-24 on, were held out.",
+        "1 row without a value in sold was trained on.",
+    )
+    # Folds of the cross-validation are stretches of time: the first ones are the earliest.
+    assert found.groups[found.train > 3].tolist() == sorted(found.groups[found.train > 3], reverse=True)
+    assert np.bincount(found.groups).tolist() == [7, 6, 7, 6, 6]
+    assert held(time=Order("", Y)).told == ("The last 8 rows of the file were held out.",)
+
+
+def test_no_group_is_on_both_sides():
+    labels = np.array(list("aaaaaaaabbbbbbbbccccccccddddddddeeeeeeef"))
+    for seed in range(5):
+        found = hold_out(Y, Task.regression, 0.2, seed, None, Order("ward", labels))
+        assert not {*labels[found.train]} & {*labels[found.test]}
+        assert 1 <= len(found.test) <= 16
+        assert found.groups.tolist() == labels[found.train].tolist()
+        assert "by ward" in found.told[0]
+    with pytest.raises(InputError, match="--group: 'ward' has 2 groups; three or more would work"):
+        held(group=Order("ward", np.array(["a", "b"] * 20)))
+
+
+def test_classes_that_training_rows_lack_are_not_judged():
+    y = np.array(["x", "y"] * 18 + ["z", "x", "y", "z"], dtype=object)
+    found = held(y, Task.classification, 0.1, Order("", Y))
+    assert found.test.tolist() == [37, 38]
+    assert found.told[1] == "2 held-out rows of class 'z', which no training row has, were not judged."
+    with pytest.raises(InputError, match="--target: every row that is held out is 'z' or the like"):
+        held(np.sort(y), Task.classification, 0.05, Order("", Y))
+
+
+def test_from_the_command_line(bayesnorm, fit, facts, tmp_path, refuses):
+    lines = houses(40)
+    lines = [["day", *lines[0]], *([f"2024-02-{k % 28 + 1:02}", *line] for k, line in enumerate(lines[1:]))]
+    data = write_csv(tmp_path / "t.csv", lines)
+    ended = fit("--time", "day", data=data)
+    assert ended.code == 0, ended.err
+    assert "The last 8 rows, by day from 2024-02-21 on, were held out." in ended.err
+    assert facts()["warnings"][0].startswith("The last 8 rows")
+    with (tmp_path / "run" / "test_predictions.csv").open() as file:
+        assert {row["row"] for row in csv.DictReader(file)} == {str(row) for row in range(21, 29)}
+    ended = fit("--group", "town", "--force", "--test-fraction", 0.3, data=data)
+    assert ended.code == 0, ended.err
+    assert "town was left out: it says which rows belong together (--group). (--keep town uses it.)" in ended.err
+    assert "1 group of 3 by town" in ended.err
+    assert [column["name"] for column in facts()["columns"]] == ["day", "area", "age"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--time", "town"), "--time: 'town' holds '"),
+        (("--time", "price"), "--time: 'price' is the target"),
+        (("--group", "twon"), "--group: "),
+        (("--group", "town", "--holdout", "last"), "--group: was given with --time or --holdout last"),
+        (("--time", "age", "--holdout", "random"), "--time: was given with --holdout random"),
+    ],
+)
+def test_what_cannot_be_followed(fit, options, says):
+    ended = fit(*options)
+    assert ended.code in (1, 2)
+    assert says in ended.err
