@@ -16,7 +16,7 @@ from .overwriting import require_other
 from .pages import WITHOUT_PAGE, can_write_pages
 from .printing import note, show_json, show_pairs
 from .report_json import json_value
-from .run_folder import DRIFT_PAGE, MODEL, read_facts
+from .run_folder import DRIFT_PAGE, MODEL, read_runs
 from .table_source import A_TABLE, Encoding
 from .tables import MOST_MIB, open_table, read_chunks
 from .versions import all_versions, cpu_name
@@ -43,7 +43,7 @@ def drift(
     bayesnorm drift run new.csv
     bayesnorm drift run new.csv --fail-on-drift --json
     """
-    facts = read_facts(run)
+    folder, facts = read_runs(run)[0]  # whose inputs are those of all targets
     file = open_table(data, max_size, encoding)
     kinds = {column["name"]: column["kind"] for column in facts["columns"]}
     require_columns(file, list(kinds), "DATA")
@@ -53,7 +53,7 @@ def drift(
     from ..report import DriftReport, Provenance, drift_words, write_report
     from ..tabular import load
 
-    model = load(run / MODEL)
+    model = load(folder / MODEL)
     (rows,) = read_chunks(file, list(kinds), None)
     inputs = as_in_training(rows, file, facts)
     found = model.drift(inputs)

@@ -92,6 +92,7 @@ def as_in_training(frame: Any, file: TableFile, facts: Mapping[str, Any]) -> Any
         facts: What the run keeps of its training.
     """
     columns = facts["columns"]
+    frame = frame[[column["name"] for column in columns]]
     kinds = {column["name"]: column["kind"] for column in columns}
     forgiving = [column["name"] for column in columns if column.get("forgiving")]
     known: Any = {"written": written_in(facts), "dates": dates_in(facts)}

@@ -13,11 +13,11 @@ import typer
 from ..errors import quoted
 from .doubt_method import DoubtMethod
 from .fit_options import KINDS, FitOptions
-from .fitting import fit_run
+from .fitting import FitContext, fit_run
 from .holding_out import Holdout
 from .pages import WITHOUT_PAGE
 from .printing import note, show_json, show_pairs
-from .run_folder import PAGE, require_run_free
+from .run_folder import PAGE, require_run_free, run_places
 from .spreadsheet import SpreadsheetSafe
 from .table_source import A_TABLE, Encoding
 from .tables import MOST_MIB
@@ -31,7 +31,7 @@ LARGEST_SEED = 2**32 - 1
 def fit(
     context: typer.Context,
     data: Annotated[str, typer.Argument(help=f"{A_TABLE} with names in its first line.")],
-    target: Annotated[str, typer.Option(metavar="COLUMN", help="The column to predict.")],
+    target: Annotated[list[str], typer.Option(metavar="COLUMN", help="The column to predict; may be repeated.")],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to make.")],
     task: Annotated[
         Task | None, typer.Option(metavar="TASK", help="regression or classification; without, guessed.")
@@ -92,12 +92,13 @@ def fit(
 
     \b
     bayesnorm fit houses.csv --target price --out run
+    bayesnorm fit houses.csv --target price --target rent --out run
     bayesnorm fit patients.csv --target outcome --group patient --categorical ward --out run
     bayesnorm fit sales.csv --target sold --time date --out run
     """
     require_run_free(out, force)
     options = FitOptions(
-        target=target,
+        target=target[0],
         task=task,
         method=str(method),
         drop=tuple(drop or ()),
@@ -117,22 +118,17 @@ def fit(
     )
     tell = (lambda _: None) if quiet else note
     command = shlex.join(["bayesnorm", "fit", *_arguments(context)])
-    facts = fit_run(
-        data,
-        out,
-        options,
-        max_mib=max_size,
-        encoding=encoding,
-        spreadsheet_safe=spreadsheet_safe,
-        command=command,
-        tell=tell,
-        progress=not quiet,
-    )
+    shared = FitContext(spreadsheet_safe, command, tell, progress=not quiet)
+    found = fit_run(data, out, target, options, shared, max_mib=max_size, encoding=encoding)
+    places = {name: out / place for name, place in run_places(list(found)).items()} if len(found) > 1 else {}
     if as_json:
-        show_json({**facts, "out": str(out)})
+        one, *others = found.values()
+        show_json({**({"targets": found} if others else one), "out": str(out)})
     elif not quiet:
-        page = str(out / PAGE) if facts["report"] else WITHOUT_PAGE
-        show_pairs({**facts["summary"], "report": page})
+        for name, facts in found.items():
+            page = str(places.get(name, out) / PAGE) if facts["report"] else WITHOUT_PAGE
+            named = {"target": name} if places else {}
+            show_pairs({**named, **facts["summary"], "report": page})
 
 
 def _arguments(context: typer.Context) -> list[str]:

@@ -4,115 +4,166 @@ from __future__ import annotations
 
 import hashlib
 import time
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from ..errors import BayesNormError
 from ..files import write_bytes
+from .file_columns import require_columns
 from .fit_options import FitOptions
 from .holding_out import hold_out
 from .pages import can_write_pages
 from .predictions import rows_of
 from .report_json import json_value
-from .run_folder import CONTENTS, MODEL, PAGE, TEST, new_run, write_facts, write_json
+from .run_folder import CONTENTS, MODEL, PAGE, TEST, new_run, run_places, write_facts, write_json, write_places
 from .run_report import LEVEL, make_report
 from .spreadsheet import harmless_table
 from .table_source import Source
+from .tables import TableFile, open_table
 from .task import Task
-from .training_table import Tell, load_training_table
+from .training_table import Tell, TrainingTable, load_training_table
 from .versions import all_versions, cpu_name
+
+
+@dataclass(frozen=True)
+class FitContext:
+    """What all models of a command share.
+
+    Args:
+        spreadsheet_safe: Whether text that a spreadsheet would run is marked in the predictions of held-out rows.
+        command: The command that makes the same run again.
+        tell: Called with a line for whoever waits.
+        progress: Whether to show bars.
+    """
+
+    spreadsheet_safe: bool
+    command: str
+    tell: Tell
+    progress: bool
 
 
 def fit_run(
     data: str,
     out: Path,
+    targets: Sequence[str],
     options: FitOptions,
+    context: FitContext,
     *,
     max_mib: float,
     encoding: str | None,
-    spreadsheet_safe: bool,
-    command: str,
-    tell: Tell,
-    progress: bool,
-) -> dict[str, Any]:
+) -> dict[str, dict[str, Any]]:
     """Train on a table and make a run's folder, which is there as a whole or not at all.
 
     Args:
         data: The table's file, or what else `open_table` takes.
-        out: The folder to make.
-        options: What to train.
+        out: The folder to make; where there are several targets, it holds a run for each.
+        targets: The columns to predict, or several in one with commas between them.
+        options: What to train; its target is not looked at.
+        context: What all models share.
         max_mib: Largest size of the file that is read.
         encoding: The encoding of text; None to find it out.
-        spreadsheet_safe: Whether text that a spreadsheet would run is marked in the predictions of held-out rows.
-        command: The command that makes the same run again.
-        tell: Called with a line for whoever waits.
-        progress: Whether to show bars.
 
     Returns:
-        What is known about the run, as written in its folder.
+        For each target what is known about its run, as written there.
     """
+    file = open_table(data, max_mib, encoding)
+    names = named_targets(file, targets)
+    told: dict[str, None] = {}
+    others = {name: tuple(other for other in names if other != name) for name in names}
+    asked = [replace(options, target=name, drop=(*options.drop, *others[name])) for name in names]
+    # All are read before any is trained on: what is wrong with one of them is said first.
+    loaded = [load_training_table(file, each, lambda line: _tell_once(line, told, context.tell)) for each in asked]
+    with new_run(out) as folder:
+        if len(names) == 1:
+            return {names[0]: _fit(loaded[0], folder, asked[0], context)}
+        found, places = {}, run_places(names)
+        for table, each in zip(loaded, asked, strict=True):
+            context.tell(f"{each.target}:")
+            part = folder / places[each.target]
+            part.mkdir()
+            found[each.target] = _fit(table, part, each, context)
+        write_places(folder, places)
+    return found
+
+
+def named_targets(file: TableFile, given: Sequence[str]) -> list[str]:
+    """Return the names of the columns to predict, each once; a comma parts names where no column has it in its own."""
+    parted = [[each] if each in file.names else [part.strip() for part in each.split(",")] for each in given]
+    names = list(dict.fromkeys(name for part in parted for name in part if name))
+    require_columns(file, names or list(given), "--target")
+    return names
+
+
+def _tell_once(line: str, told: dict[str, None], tell: Tell) -> None:
+    """Pass a line on that was not told before."""
+    if line not in told:
+        told[line] = None
+        tell(line)
+
+
+def _fit(loaded: TrainingTable, folder: Path, options: FitOptions, context: FitContext) -> dict[str, Any]:
+    """Train on a table and fill a run's folder; return what is known about it, as written there."""
     started = time.perf_counter()
-    loaded = load_training_table(data, options, max_mib, tell, encoding)
     source = loaded.reading.file.source
     held = hold_out(loaded.y, loaded.task, options.test_fraction, options.seed, loaded.time, loaded.group)
     train, test, loaded = held.train, held.test, replace(loaded, warnings=(*held.told, *loaded.warnings))
     for line in held.told:
-        tell(line)
-    tell(f"training on {len(train):,} rows, holding out {len(test):,}")
-    with new_run(out) as folder:
-        model = _estimator(options, loaded.task, progress)
-        model.fit(loaded.inputs.iloc[train], loaded.y[train], groups=held.groups)
-        model.save(folder / MODEL)
-        held_out = loaded.inputs.iloc[test]
-        predictive, doubt = model.predict_with_doubt(held_out)
-        frame = rows_of(model, held_out, predictive, doubt, LEVEL)
-        report = make_report(
-            model,
-            loaded,
-            train,
-            test,
-            predictive,
-            frame,
-            file=source.name,
-            target=options.target,
-            provenance={
-                "versions": all_versions(),
-                "hardware": cpu_name(),
-                "date": datetime.now().astimezone().date().isoformat(),
-                "command": command,
-                "seconds": time.perf_counter() - started,
-            },
-        )
-        frame.insert(1, "y", json_value(loaded.y[test]))
-        written = harmless_table(frame) if spreadsheet_safe else frame
-        write_bytes(folder / TEST, written.to_csv(index=False, lineterminator="\n").encode())
-        values = json_value(report.content)
-        write_json(folder / CONTENTS, values)
-        has_page = can_write_pages()
-        if has_page:
-            from ..report import write_report
+        context.tell(line)
+    context.tell(f"training on {len(train):,} rows, holding out {len(test):,}")
+    model = _estimator(options, loaded.task, context.progress)
+    model.fit(loaded.inputs.iloc[train], loaded.y[train], groups=held.groups)
+    model.save(folder / MODEL)
+    held_out = loaded.inputs.iloc[test]
+    predictive, doubt = model.predict_with_doubt(held_out)
+    frame = rows_of(model, held_out, predictive, doubt, LEVEL)
+    report = make_report(
+        model,
+        loaded,
+        train,
+        test,
+        predictive,
+        frame,
+        file=source.name,
+        target=options.target,
+        provenance={
+            "versions": all_versions(),
+            "hardware": cpu_name(),
+            "date": datetime.now().astimezone().date().isoformat(),
+            "command": context.command,
+            "seconds": time.perf_counter() - started,
+        },
+    )
+    frame.insert(1, "y", json_value(loaded.y[test]))
+    written = harmless_table(frame) if context.spreadsheet_safe else frame
+    write_bytes(folder / TEST, written.to_csv(index=False, lineterminator="\n").encode())
+    values = json_value(report.content)
+    write_json(folder / CONTENTS, values)
+    has_page = can_write_pages()
+    if has_page:
+        from ..report import write_report
 
-            write_report(report.content, folder / PAGE)
-        facts = {
-            "task": str(loaded.task),
-            "target": options.target,
-            "columns": loaded.columns(),
-            "left_out": loaded.left_out,
-            "leaks": loaded.leaks,
-            "classes": json_value(model.classes_) if loaded.task is Task.classification else None,
-            "data": {"file": source.name, "sha256": _sha256(source), "rows": len(loaded.y)},
-            "rows": {"training": len(train), "test": len(test)},
-            "settings": {**asdict(options), "task": str(loaded.task)},
-            "chosen": report.chosen,
-            "scores": report.scores,
-            "summary": report.summary,
-            "warnings": list(loaded.warnings),
-            "report": has_page,
-            **values["provenance"],
-        }
-        write_facts(folder, facts)
+        write_report(report.content, folder / PAGE)
+    facts = {
+        "task": str(loaded.task),
+        "target": options.target,
+        "columns": loaded.columns(),
+        "left_out": loaded.left_out,
+        "leaks": loaded.leaks,
+        "classes": json_value(model.classes_) if loaded.task is Task.classification else None,
+        "data": {"file": source.name, "sha256": _sha256(source), "rows": len(loaded.y)},
+        "rows": {"training": len(train), "test": len(test)},
+        "settings": {**asdict(options), "task": str(loaded.task)},
+        "chosen": report.chosen,
+        "scores": report.scores,
+        "summary": report.summary,
+        "warnings": list(loaded.warnings),
+        "report": has_page,
+        **values["provenance"],
+    }
+    write_facts(folder, facts)
     return facts
 
 

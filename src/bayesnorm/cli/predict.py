@@ -16,9 +16,9 @@ from ..files import replacing
 from .drift import told
 from .file_columns import as_in_training, require_columns
 from .overwriting import require_free, require_other
-from .predictions import predict_rows
+from .predictions import predict_rows, side_by_side
 from .printing import note, show_json, standard_output
-from .run_folder import MODEL, read_facts
+from .run_folder import MODEL, read_runs
 from .spreadsheet import SpreadsheetSafe, harmless_table
 from .table_source import A_TABLE, Encoding
 from .tables import open_table, pandas, read_chunks
@@ -53,6 +53,8 @@ def predict(
 ) -> None:
     """Predict every row of a table: mean, deviation, interval and both parts of the doubt, or class probabilities.
 
+    Of several targets, names of columns begin with the target's.
+
     Where `unlike` is True, a row is unlike those of training, and `why` says in what: do not trust its numbers. Labels
     are written exactly as they were learned; give --spreadsheet-safe if others' labels are to be opened in a
     spreadsheet.
@@ -65,36 +67,39 @@ def predict(
         raise UsageError(f"--level: {level:g} was given; a number between 0 and 1 would work.")
     if as_json and out == STDOUT:
         raise UsageError("--json: needs a file for the predictions; --out predictions.csv would work.")
-    facts = read_facts(run)
+    runs = read_runs(run)
     file = open_table(data, max_size, encoding)
-    kinds = {column["name"]: column["kind"] for column in facts["columns"]}
-    require_columns(file, list(kinds), "DATA")
+    names = list(dict.fromkeys(column["name"] for _, facts in runs for column in facts["columns"]))
+    require_columns(file, names, "DATA")
     if out != STDOUT:
         require_free(out, force)
         require_other(out, file.source.path)
     from ..report.words import count
     from ..tabular import load
 
-    model = load(run / MODEL)
+    models = [load(folder / MODEL) for folder, _ in runs]
     rows = unlike = 0
     why = Counter[str]()
     compared: list[Any] = []
-    with contextlib.closing(read_chunks(file, list(kinds), CHUNK)) as parts, _opened(out) as target:
+    with contextlib.closing(read_chunks(file, names, CHUNK)) as parts, _opened(out) as target:
         for part in parts:
-            inputs = as_in_training(part, file, facts)
-            if model.training_columns_ is not None and rows < MOST_COMPARED:
-                compared.append(inputs)
-            found = predict_rows(model, inputs, level)
+            inputs = [as_in_training(part, file, facts) for _, facts in runs]
+            if models[0].training_columns_ is not None and rows < MOST_COMPARED:
+                compared.append(inputs[0])
+            each = [predict_rows(model, own, level) for model, own in zip(models, inputs, strict=True)]
+            found = side_by_side({str(facts.get("target")): own for (_, facts), own in zip(runs, each, strict=True)})
             shown = harmless_table(found) if spreadsheet_safe else found
             shown.to_csv(target, index=False, header=rows == 0, lineterminator="\n")
             rows, unlike = rows + len(found), unlike + int(found["unlike"].sum())
             why.update(part for told in found.loc[found["unlike"], "why"] for part in told.split("; "))
-    drift = model.drift(pandas().concat(compared)) if compared else None
+    drift = models[0].drift(pandas().concat(compared)) if compared else None
     if as_json:
-        summary: dict[str, Any] = {"rows": rows, "unlike": unlike, "out": str(out), "task": facts["task"]}
+        tasks = {str(facts.get("target")): facts["task"] for _, facts in runs}
+        task = tasks if len(runs) > 1 else runs[0][1]["task"]
+        summary: dict[str, Any] = {"rows": rows, "unlike": unlike, "out": str(out), "task": task}
         summary["why"] = dict(why.most_common(MOST_REASONS))
         summary["drift"] = None if drift is None else told(drift)
-        show_json({**summary, "level": level} if facts["task"] == "regression" else summary)
+        show_json({**summary, "level": level} if "regression" in tasks.values() else summary)
         return
     if out != STDOUT:
         note(f"wrote {count(rows, 'prediction')} to {out}")

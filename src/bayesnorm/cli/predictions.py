@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -42,3 +43,20 @@ def rows_of(model: Any, inputs: Any, predictive: Any, doubt: Any, level: float) 
     for name in doubt.columns.drop("unseen"):
         found[name] = doubt[name].to_numpy()
     return pd.DataFrame(found)
+
+
+def side_by_side(targets: Mapping[str, Any]) -> Any:
+    """Return predictions of several targets in one data frame, with one verdict on each row.
+
+    Args:
+        targets: What `rows_of` said of the same rows, by target.
+    """
+    frames = list(targets.values())
+    if len(frames) == 1:
+        return frames[0]
+    found = {"row": frames[0]["row"]}
+    for target, frame in targets.items():
+        found |= {f"{target} {name}": frame[name] for name in frame.columns.drop(["row", "unlike", "why"])}
+    # Training rows are the same but for those without one of the targets.
+    why = np.select([frame["why"].to_numpy(object) != "" for frame in frames], [frame["why"] for frame in frames], "")
+    return pandas().DataFrame({**found, "unlike": why != "", "why": why})

@@ -11,7 +11,7 @@ from ..errors import BayesNormError, FileFormatError
 from ..files import require_writable
 from .printing import note
 from .report_json import report_from_values
-from .run_folder import CONTENTS, PAGE, read_facts, read_json
+from .run_folder import CONTENTS, PAGE, read_json, read_runs
 
 
 def report(
@@ -26,14 +26,17 @@ def report(
     """
     from ..report import write_report
 
-    read_facts(run)
-    path = run / PAGE if out is None else out
-    require_writable(path, "--out")
-    content = report_from_values(read_json(run / CONTENTS))
-    try:
-        write_report(content, path)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        if isinstance(error, BayesNormError):
-            raise
-        raise FileFormatError(f"RUN: the report's numbers are damaged ({error!r}); fit it again.") from error
-    note(f"wrote {path}")
+    runs = read_runs(run)
+    if out is not None and len(runs) > 1:
+        raise BayesNormError(f"--out: {run} holds {len(runs)} targets; one of them, such as {runs[0][0]}, would work.")
+    for folder, _ in runs:
+        path = folder / PAGE if out is None else out
+        require_writable(path, "--out")
+        content = report_from_values(read_json(folder / CONTENTS))
+        try:
+            write_report(content, path)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            if isinstance(error, BayesNormError):
+                raise
+            raise FileFormatError(f"RUN: the report's numbers are damaged ({error!r}); fit it again.") from error
+        note(f"wrote {path}")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
+import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import BayesNormError, FileFormatError
 from ..files import VERSION, left_behind, partial_name, require_version, require_writable_folder, write_bytes
-from ..schema import flag, later, listed, one_of, record, text
+from ..schema import flag, later, listed, mapping, one_of, record, refuse, text
 from .signals import uninterrupted
 from .task import Task
 from .written_dates import WAYS
@@ -31,6 +33,8 @@ COLUMN = record(
     dates=later(one_of(*WAYS)),
 )
 USED = {"columns": listed(COLUMN, least=1), "task": one_of(*Task)}
+# Characters of the folder of one of several targets.
+LONGEST_PLACE = 60
 # Ending of the name that a run has while another takes its place.
 OLD = "-old"
 
@@ -98,16 +102,33 @@ def write_facts(folder: Path, facts: dict[str, Any]) -> None:
     write_json(folder / FACTS, {"format": FORMAT, "version": VERSION, **facts})
 
 
+def run_places(targets: Sequence[str]) -> dict[str, str]:
+    """Return the names of the folders that runs of several targets have."""
+    found: dict[str, str] = {}
+    for target in targets:
+        plain = re.sub(r"[^\w-]+", "_", target)[:LONGEST_PLACE].strip("_") or "target"
+        taken = {place.lower() for place in found.values()}
+        tried = (plain if number == 1 else f"{plain}_{number}" for number in itertools.count(1))
+        found[target] = next(place for place in tried if place.lower() not in taken)
+    return found
+
+
+def write_places(folder: Path, places: Mapping[str, str]) -> None:
+    """Write which folders hold the runs of several targets."""
+    write_json(folder / FACTS, {"format": FORMAT, "version": VERSION, "targets": dict(places)})
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write JSON values, whole or not at all."""
     write_bytes(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
 
 
-def read_facts(folder: Path) -> dict[str, Any]:
+def read_facts(folder: Path, *, either: bool = False) -> dict[str, Any]:
     """Return what is known about a run, or say why a folder is none.
 
     Args:
         folder: The folder that `bayesnorm fit --out` made.
+        either: Whether it may hold runs of several targets, of which their folders are all that is known.
     """
     if not (folder / FACTS).is_file():
         raise BayesNormError(f"RUN: {folder} is no run; a folder that `bayesnorm fit --out` made would work.")
@@ -115,9 +136,23 @@ def read_facts(folder: Path) -> dict[str, Any]:
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise FileFormatError(f"RUN: {folder / FACTS} is not what `bayesnorm fit` writes; run it again.")
     require_version(folder, str(facts.get("version")), "RUN", "run `bayesnorm fit` again")
+    if either and "targets" in facts:
+        return facts
     for name, check in USED.items():
         check(facts.get(name), f"{name} of {folder / FACTS}")
     return facts
+
+
+def read_runs(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """Return the runs in a folder, one for each target: their folders, and what is known about them."""
+    facts = read_facts(folder, either=True)
+    if "targets" not in facts:
+        return [(folder, facts)]
+    mapping(text, 2)(facts["targets"], f"targets of {folder / FACTS}")
+    for place in facts["targets"].values():
+        if re.fullmatch(r"[\w-]+", place) is None:
+            refuse(f"targets of {folder / FACTS}", place, "the name of a folder in it")
+    return [(folder / place, read_facts(folder / place)) for place in facts["targets"].values()]
 
 
 def read_json(path: Path) -> Any:

@@ -13,7 +13,7 @@ from ..errors import InputError, quoted
 from .file_columns import numbers_alone, require_columns
 from .fit_options import DATES, FitOptions
 from .holding_out import Holdout, Order
-from .tables import TableFile, open_table, read_table
+from .tables import TableFile, read_table
 from .task import Task, guess_task, require_targets
 from .training_inputs import Reading, read_inputs
 from .usage import UsageError
@@ -66,19 +66,14 @@ class TrainingTable:
         ]
 
 
-def load_training_table(
-    data: str, options: FitOptions, max_mib: float, tell: Tell, encoding: str | None = None
-) -> TrainingTable:
+def load_training_table(file: TableFile, options: FitOptions, tell: Tell) -> TrainingTable:
     """Read a table and look whether it can be learned from.
 
     Args:
-        data: The file, or what else `open_table` takes.
+        file: Where it comes from, from `open_table`.
         options: What to predict, which columns to leave out, which hold categories, and how many rows to take.
-        max_mib: Largest size of the file that is read.
         tell: Called with a line for whoever waits.
-        encoding: The encoding of text; None to find it out.
     """
-    file = open_table(data, max_mib, encoding)
     _require_options(file, options)
     names = [name for name in file.names if name != options.target and name not in options.drop]
     left_out = {}
