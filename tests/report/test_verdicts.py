@@ -45,7 +45,11 @@ def test_the_sentence_on_intervals_that_hold_as_promised(make_report, make_regre
 
 @pytest.mark.parametrize(
     ("rows", "scale", "level", "words"),
-    [(400, 0.4, "poor", "too sure of itself"), (400, 2.5, "fair", "too cautious"), (12, 1.0, "fair", "prove little")],
+    [
+        (400, 0.4, "poor", "too sure of itself"),
+        (400, 2.5, "fair", "too cautious"),
+        (12, 1.0, "fair", "12 rows cannot tell"),
+    ],
 )
 def test_intervals_that_do_not_hold_what_they_promise(make_report, make_regression, rows, scale, level, words):
     found = answers(make_report(make_regression(rows=rows, scale=scale)))["honesty"]
@@ -194,3 +198,49 @@ def test_columns_that_give_the_target_away_stand_above_all(make_report, make_reg
     assert "You can lean" not in head
     many = leak_words(dict.fromkeys("abcde", "is y"), "y")
     assert many.startswith("Look at a, b, c and 2 others first: each of them alone gives y away.")
+
+
+def test_few_rows_are_a_reason_of_their_own(make_report, make_regression, make_classification):
+    test = make_regression(rows=6)
+    test = dataclasses.replace(test, mean=0.9 * test.train_mean + 0.1 * test.y)
+    found = answers(make_report(test))["prediction"]
+    assert (found.grade, found.headline[:20]) == ("fair", "6 rows cannot tell w")
+    assert found.next_step == "more rows with a known price <i>, before anything else."
+    assert "6 rows cannot tell whether it is better than a guess" in advice(verdicts(make_report(test)))[1]
+    test = make_classification(rows=6)
+    right = test.majority == test.y
+    probs = np.where(right[:, None], np.eye(3)[test.y], np.eye(3)[test.majority])
+    wrong = int((~right).argmax())
+    probs[wrong] = np.eye(3)[test.y[wrong]]  # one row better than the guess
+    found = answers(make_report(dataclasses.replace(test, probs=probs)))["prediction"]
+    assert (found.grade, "6 rows cannot tell whether" in found.headline) == ("fair", True)
+
+
+def test_a_class_that_is_never_found_is_said(make_report):
+    y = np.array([0] * 60 + [1] * 55 + [2] * 5)
+    probs = np.eye(3)[np.where(y == 2, 0, y)] * 0.97 + 0.01
+    test = ClassificationTest(y, probs, np.linspace(0, 1, 120), None, ("a", "b", "rare"), np.array([0.5, 0.4, 0.1]))
+    report = make_report(test)
+    found = answers(report)["prediction"]
+    assert found.grade == "fair"
+    assert found.headline.endswith("It never finds “rare” (0 of 5).")
+    assert found.next_step == "more rows of “rare”, or columns that tell them from the rest."
+    assert "it never finds “rare”" in advice(verdicts(report))[1]
+
+
+def test_every_verdict_says_what_to_do_next(make_report, make_regression, make_classification):
+    report = make_report(make_regression())
+    steps = [verdict.next_step for verdict in verdicts(report)]
+    worst = [report.rows.numbers[at] for at in np.argsort(-report.test.std)[:5]]
+    assert steps[:2] == ["nothing.", "nothing."]
+    rows = ", ".join(map(str, worst[:4]))
+    assert steps[2] == f"check rows {rows} and {worst[4]} first, which it doubts most."
+    for test in (
+        make_regression(rows=400, scale=0.4),
+        make_regression(rows=12),
+        make_regression(noisy=False),
+        dataclasses.replace(make_regression(), y=make_regression(seed=5).y),
+        make_classification(rows=500, sharper=0.3),
+        make_classification(rows=1),
+    ):
+        assert all(verdict.next_step.endswith(".") for verdict in verdicts(make_report(test)))

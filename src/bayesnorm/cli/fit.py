@@ -53,8 +53,9 @@ def fit(
         typer.Option("--as", metavar="COLUMN=KIND", help=f"Read it as one of {', '.join(KINDS)}; may be repeated."),
     ] = None,
     test_fraction: Annotated[
-        float, typer.Option(metavar="PART", help="Part of the rows that only the report sees.")
-    ] = 0.2,
+        float | None,
+        typer.Option(metavar="PART", help="Part of the rows that only the report sees; without, .2 of 150 or more."),
+    ] = None,
     holdout: Annotated[
         Holdout | None, typer.Option(metavar="WHICH", help="Which rows these are: random, or the last of the file.")
     ] = None,
@@ -143,9 +144,9 @@ def _arguments(context: typer.Context) -> list[str]:
     return found
 
 
-def _test_fraction(value: float) -> float:
+def _test_fraction(value: float | None) -> float | None:
     """Return the share of rows to test on, or refuse it."""
-    if not 0 < value <= 0.5:
+    if value is not None and not 0 < value <= 0.5:
         raise UsageError(f"--test-fraction: {value:g} was given; more than 0 and at most 0.5 would work.")
     return value
 

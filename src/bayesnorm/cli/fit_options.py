@@ -26,7 +26,7 @@ class FitOptions:
         keep: Columns to learn from even where nothing seems to be learned from them.
         categorical: Columns whose numbers are categories.
         read_as: What columns are, by name: one of `KINDS`, of which "text" is left out.
-        test_fraction: Part of the rows that only the report sees.
+        test_fraction: Part of the rows that only the report sees; None for a fifth, or of few rows none.
         holdout: Which rows these are.
         time: The column that says which rows come later; None for the order of the file.
         group: The column that says which rows belong together; None where each is alone.
@@ -45,7 +45,7 @@ class FitOptions:
     keep: tuple[str, ...]
     categorical: tuple[str, ...]
     read_as: dict[str, str]
-    test_fraction: float
+    test_fraction: float | None
     holdout: Holdout
     time: str | None
     group: str | None

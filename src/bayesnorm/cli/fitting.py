@@ -10,22 +10,27 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..errors import BayesNormError
 from ..files import write_bytes
 from .file_columns import require_columns
 from .fit_options import FitOptions
-from .holding_out import hold_out
+from .holding_out import Split, hold_out
+from .judging import FEW_ROWS, judge_by_folds, judge_held_out
 from .pages import can_write_pages
-from .predictions import rows_of
 from .report_json import json_value
 from .run_folder import CONTENTS, MODEL, PAGE, TEST, new_run, run_places, write_facts, write_json, write_places
-from .run_report import LEVEL, make_report
+from .run_report import make_report
 from .spreadsheet import harmless_table
 from .table_source import Source
 from .tables import TableFile, open_table
 from .task import Task
 from .training_table import Tell, TrainingTable, load_training_table
 from .versions import all_versions, cpu_name
+
+# Part of the rows that is held out where nobody says otherwise.
+FIFTH = 0.2
 
 
 @dataclass(frozen=True)
@@ -108,24 +113,22 @@ def _fit(loaded: TrainingTable, folder: Path, options: FitOptions, context: FitC
     """Train on a table and fill a run's folder; return what is known about it, as written there."""
     started = time.perf_counter()
     source = loaded.reading.file.source
-    held = hold_out(loaded.y, loaded.task, options.test_fraction, options.seed, loaded.time, loaded.group)
-    train, test, loaded = held.train, held.test, replace(loaded, warnings=(*held.told, *loaded.warnings))
+    held = _held_out(loaded, options)
+    train, loaded = held.train, replace(loaded, warnings=(*held.told, *loaded.warnings))
     for line in held.told:
         context.tell(line)
-    context.tell(f"training on {len(train):,} rows, holding out {len(test):,}")
+    if len(held.test):
+        context.tell(f"training on {len(train):,} rows, holding out {len(held.test):,}")
     model = _estimator(options, loaded.task, context.progress)
     model.fit(loaded.inputs.iloc[train], loaded.y[train], groups=held.groups)
     model.save(folder / MODEL)
-    held_out = loaded.inputs.iloc[test]
-    predictive, doubt = model.predict_with_doubt(held_out)
-    frame = rows_of(model, held_out, predictive, doubt, LEVEL)
+    judged = judge_held_out(model, loaded, held.test) if len(held.test) else judge_by_folds(model, loaded)
+    frame = judged.frame
     report = make_report(
         model,
         loaded,
         train,
-        test,
-        predictive,
-        frame,
+        judged,
         file=source.name,
         target=options.target,
         provenance={
@@ -136,7 +139,7 @@ def _fit(loaded: TrainingTable, folder: Path, options: FitOptions, context: FitC
             "seconds": time.perf_counter() - started,
         },
     )
-    frame.insert(1, "y", json_value(loaded.y[test]))
+    frame.insert(1, "y", json_value(loaded.y[judged.rows]))
     written = harmless_table(frame) if context.spreadsheet_safe else frame
     write_bytes(folder / TEST, written.to_csv(index=False, lineterminator="\n").encode())
     values = json_value(report.content)
@@ -154,7 +157,8 @@ def _fit(loaded: TrainingTable, folder: Path, options: FitOptions, context: FitC
         "leaks": loaded.leaks,
         "classes": json_value(model.classes_) if loaded.task is Task.classification else None,
         "data": {"file": source.name, "sha256": _sha256(source), "rows": len(loaded.y)},
-        "rows": {"training": len(train), "test": len(test)},
+        "rows": {"training": len(train), "test": len(judged.rows)}
+        | ({"cross_validated": True} if judged.cross_validated else {}),
         "settings": {**asdict(options), "task": str(loaded.task)},
         "chosen": report.chosen,
         "scores": report.scores,
@@ -165,6 +169,15 @@ def _fit(loaded: TrainingTable, folder: Path, options: FitOptions, context: FitC
     }
     write_facts(folder, facts)
     return facts
+
+
+def _held_out(loaded: TrainingTable, options: FitOptions) -> Split:
+    """Return which rows are held out: none of few, if nobody says otherwise."""
+    rows, fraction = len(loaded.y), options.test_fraction
+    if fraction is None and loaded.time is None and loaded.group is None and rows < FEW_ROWS:
+        told = f"{rows} rows are too few to hold some out: each is judged by networks that did not see it."
+        return Split(np.arange(rows), np.arange(0), None, (told,))
+    return hold_out(loaded.y, loaded.task, fraction or FIFTH, options.seed, loaded.time, loaded.group)
 
 
 def _estimator(options: FitOptions, task: Task, progress: bool) -> Any:

@@ -16,7 +16,7 @@ def predict_rows(model: Any, inputs: Any, level: float) -> Any:
     return rows_of(model, inputs, predictive, doubt, level)
 
 
-def rows_of(model: Any, inputs: Any, predictive: Any, doubt: Any, level: float) -> Any:
+def rows_of(model: Any, inputs: Any, predictive: Any, doubt: Any, level: float, levels: Any = None) -> Any:
     """Return a data frame with the prediction of each row.
 
     Regression: `mean`, `std`, `lower`, `upper`, `epistemic_std`, `aleatoric_std`; classification: `predicted`, a column
@@ -28,6 +28,7 @@ def rows_of(model: Any, inputs: Any, predictive: Any, doubt: Any, level: float) 
         inputs: Data frame of numbers and text, with its rows numbered as in their file.
         predictive, doubt: What `model.predict_with_doubt` said of them.
         level: Probability of the interval from `lower` to `upper`.
+        levels: What makes intervals; None for the model's own way.
     """
     pd = pandas()
     found: dict[str, Any] = {"row": np.asarray(inputs.index)}
@@ -37,7 +38,7 @@ def rows_of(model: Any, inputs: Any, predictive: Any, doubt: Any, level: float) 
         for number, label in enumerate(model.classes_):
             found[f"p({label})"] = probs[:, number]
     else:
-        lower, upper = model.interval_of(predictive, level)
+        lower, upper = (model.interval_of if levels is None else levels.interval)(predictive, level)
         for name, values in (("mean", predictive.mean), ("std", predictive.std), ("lower", lower), ("upper", upper)):
             found[name] = values[:, 0].numpy()
     for name in doubt.columns.drop("unseen"):

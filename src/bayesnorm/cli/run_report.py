@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..metrics import VARIANCE_FLOOR, constant_variance
 from .doubt_method import DoubtMethod
+from .judging import LEVEL, Judged
 from .report_json import json_value
 from .task import Task
 from .training_table import TrainingTable
@@ -19,9 +20,6 @@ from .training_table import TrainingTable
 if TYPE_CHECKING:
     from ..report import Report
     from ..tabular.column_types import Kind
-
-# Probability of the intervals that the report judges.
-LEVEL = 0.9
 
 
 @dataclass(frozen=True)
@@ -45,9 +43,7 @@ def make_report(
     model: Any,
     loaded: TrainingTable,
     train: NDArray[np.int64],
-    test: NDArray[np.int64],
-    predictive: Any,
-    rows: Any,
+    judged: Judged,
     *,
     file: str,
     target: str,
@@ -59,15 +55,13 @@ def make_report(
         model: A fitted estimator of `bayesnorm.tabular`.
         loaded: The table.
         train: Row numbers that the model was trained on.
-        test: Row numbers that were held out.
-        predictive: Predictive distributions of the held-out rows.
-        rows: The same as columns, from `rows_of` at `LEVEL`.
+        judged: Predictions of rows that it did not learn from.
         file: Name of the table's file.
         target: Name of the target.
         provenance: Versions, hardware, date, command and seconds.
     """
     from ..report import HeldOutRows, Provenance, Report, Table, verdicts
-    from ..report.headlines import leak_words
+    from ..report.headlines import advice, leak_words
     from ..tabular.dates import days
 
     inputs = loaded.inputs.apply(
@@ -78,6 +72,7 @@ def make_report(
         for name, kind in loaded.kinds.items()
     )
     choice, chosen = _choice(model)
+    test, rows = judged.rows, judged.frame
     report = Report(
         table=Table(
             file=file,
@@ -86,6 +81,7 @@ def make_report(
             validation_rows=0,
             columns=columns,
             target=_column(target, "category" if loaded.task is Task.classification else "number", loaded.y[train]),
+            cross_validated=judged.cross_validated,
         ),
         rows=HeldOutRows(
             names=tuple(inputs.columns),
@@ -93,7 +89,7 @@ def make_report(
             numbers=[int(number) for number in inputs.index[test]],
             why=rows["why"].tolist(),
         ),
-        test=_test(model, loaded, train, test, predictive, rows),
+        test=_test(model, loaded, train, judged),
         choice=choice,
         provenance=Provenance(**provenance),
         method=f"{DoubtMethod(model.method).words}. Hidden layers of {', '.join(map(str, model.hidden))} units.",
@@ -103,8 +99,11 @@ def make_report(
     found = asdict(report.test.scores()["model"])
     scores = {name: None if value is None or math.isnan(value) else value for name, value in found.items()}
     first = {"look here first": leak_words(loaded.leaks, target)} if loaded.leaks else {}
-    summary = first | _summary(loaded, train, test, scores, float(provenance["seconds"]))
-    summary |= {verdict.question: f"{verdict.word}. {verdict.headline}" for verdict in verdicts(report)}
+    summary = first | _summary(loaded, train, judged, scores, float(provenance["seconds"]))
+    found_verdicts = verdicts(report)
+    summary |= {each.question: f"{each.word}. {each.headline} Next: {each.next_step}" for each in found_verdicts}
+    if not loaded.leaks:
+        summary["over all"] = advice(found_verdicts)[1]
     return RunReport(report, scores, chosen, summary)
 
 
@@ -120,13 +119,12 @@ def _column(name: str, kind: Kind, seen: NDArray[Any], missing: int = 0) -> Any:
     return Column(name, kind, float(seen.min()), float(np.median(seen)), float(seen.max()), missing=missing)
 
 
-def _test(
-    model: Any, loaded: TrainingTable, train: NDArray[np.int64], test: NDArray[np.int64], predictive: Any, rows: Any
-) -> Any:
+def _test(model: Any, loaded: TrainingTable, train: NDArray[np.int64], judged: Judged) -> Any:
     """Return predictions and targets of the held-out rows, with what guesses without a model would score."""
     from ..report import ClassificationTest, RegressionTest
 
-    y, unlike = loaded.y, rows["unlike"].to_numpy()
+    test, predictive, rows, y = judged.rows, judged.predictive, judged.frame, loaded.y
+    unlike = None if judged.cross_validated else rows["unlike"].to_numpy()
     if loaded.task is Task.classification:
         numbers = np.searchsorted(model.classes_, y)
         names = [str(label) for label in model.classes_]
@@ -144,7 +142,7 @@ def _test(
         interval=(rows["lower"], rows["upper"]),
         unlike=unlike,
     )
-    return replace(own, pit=model.interval_levels_.transform(own.pit[:, None])[:, 0])
+    return replace(own, pit=judged.levels.transform(own.pit[:, None])[:, 0])
 
 
 def _choice(model: Any) -> tuple[Any, dict[str, Any]]:
@@ -182,10 +180,11 @@ def _choice(model: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def _summary(
-    loaded: TrainingTable, train: NDArray[np.int64], test: NDArray[np.int64], scores: dict[str, Any], seconds: float
+    loaded: TrainingTable, train: NDArray[np.int64], judged: Judged, scores: dict[str, Any], seconds: float
 ) -> dict[str, str]:
     """Return the scores in plain words, by what they answer."""
-    found = {"rows": f"{len(train):,} to train on, {len(test):,} held out", "task": str(loaded.task)}
+    rows = "each held out once in cross-validation" if judged.cross_validated else f"{len(judged.rows):,} held out"
+    found = {"rows": f"{len(train):,} to train on, {rows}", "task": str(loaded.task)}
     if loaded.left_out:
         found["left out"] = ", ".join(f"{name} ({reason})" for name, reason in loaded.left_out.items())
     if loaded.task is Task.regression:

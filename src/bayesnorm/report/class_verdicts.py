@@ -11,8 +11,11 @@ from ..plots.binomial import CHANCE
 from ..plots.uncertainty_error import QUANTILES
 from .classification import ClassificationTest
 from .standard_errors import CLEAR, standard_errors_from_zero
-from .verdict import HALF, Grade, Verdict, judge_share, on_line
-from .words import count, percent
+from .verdict import FEW, HALF, Grade, Verdict, judge_share, on_line
+from .words import count, listed, percent
+
+# Classes that a sentence names at most.
+MOST_NAMED = 3
 
 
 def prediction(test: ClassificationTest) -> Verdict:
@@ -23,8 +26,12 @@ def prediction(test: ClassificationTest) -> Verdict:
     gain = (right - guess) / (1 - guess) if guess < 1 else 0.0
     grade: Grade = "poor" if not clear else "good" if gain >= HALF else "fair"
     name = test.classes[test.majority]
+    caution = "it still makes more than half of a guess’s mistakes"
     if clear:
         headline = f"It is right on {percent(right)} of rows; always answering “{name}” is right on {percent(guess)}."
+    elif len(test) < FEW and gain > 0:
+        grade, caution = "fair", f"{count(len(test), 'row')} cannot tell whether it is better than a guess"
+        headline = f"{count(len(test), 'row')} cannot tell whether it is better than always answering “{name}”."
     else:
         headline = f"It is {'not clearly' if gain > 0 else 'no'} better than always answering “{name}”."
     detail = (
@@ -32,6 +39,13 @@ def prediction(test: ClassificationTest) -> Verdict:
         "for the most common class in training"
     )
     detail += f": {percent(gain)} of those mistakes are gone." if clear else "."
+    missed = never_found(test)
+    if missed:
+        named = listed([f"“{each}” (0 of {rows:,})" for each, rows in [*missed.items()][:MOST_NAMED]])
+        more = f" and {len(missed) - MOST_NAMED} more classes" if len(missed) > MOST_NAMED else ""
+        headline += f" It never finds {named}{more}."
+        caution = f"it never finds {listed([f'“{each}”' for each in [*missed][:MOST_NAMED]])}{more}"
+        grade = "fair" if grade == "good" else grade
     return Verdict(
         topic="prediction",
         grade=grade,
@@ -40,8 +54,15 @@ def prediction(test: ClassificationTest) -> Verdict:
         place=on_line(gain),
         span=(HALF, 1.0),
         ends=("the guess", "no mistakes"),
-        caution="it still makes more than half of a guess’s mistakes",
+        caution=caution,
     )
+
+
+def never_found(test: ClassificationTest) -> dict[str, int]:
+    """Return the classes whose held-out rows are all taken for another one, the most frequent first, and their rows."""
+    rows = np.bincount(test.y, minlength=len(test.classes))
+    found = np.bincount(test.y[test.right], minlength=len(test.classes))
+    return {test.classes[each]: int(rows[each]) for each in np.argsort(-rows) if rows[each] and not found[each]}
 
 
 def honesty(test: ClassificationTest) -> Verdict:

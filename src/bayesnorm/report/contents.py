@@ -66,6 +66,7 @@ class Table:
         validation_rows: Number of rows kept for choosing alone; 0 where choices were made by cross-validation.
         columns: The inputs, in the file's order.
         target: The column that is predicted.
+        cross_validated: Whether all rows judge it, each predicted by networks that were trained on the others.
     """
 
     file: str
@@ -74,6 +75,7 @@ class Table:
     validation_rows: int
     columns: tuple[Column, ...]
     target: Column
+    cross_validated: bool = False
 
 
 @dataclass(frozen=True)

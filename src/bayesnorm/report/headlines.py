@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from . import class_verdicts, regression_verdicts
 from .contents import Report
+from .next_steps import next_step
 from .regression import RegressionTest
 from .verdict import Grade, Verdict
+from .words import listed
 
 # Columns that a sentence names at most.
 MOST_NAMED = 4
@@ -18,8 +21,10 @@ def verdicts(report: Report) -> tuple[Verdict, ...]:
     test = report.test
     if isinstance(test, RegressionTest):
         asked = regression_verdicts
-        return asked.prediction(test), asked.honesty(test), asked.usefulness(test)
-    return class_verdicts.prediction(test), class_verdicts.honesty(test), class_verdicts.usefulness(test)
+        found = asked.prediction(test), asked.honesty(test), asked.usefulness(test)
+    else:
+        found = class_verdicts.prediction(test), class_verdicts.honesty(test), class_verdicts.usefulness(test)
+    return tuple(replace(verdict, next_step=next_step(verdict, report)) for verdict in found)
 
 
 def leak_words(leaks: Mapping[str, str], target: str) -> str:
@@ -37,7 +42,7 @@ def leak_words(leaks: Mapping[str, str], target: str) -> str:
         )
     shown = names if len(names) <= MOST_NAMED else [*names[: MOST_NAMED - 1], f"{len(names) - MOST_NAMED + 1} others"]
     return (
-        f"Look at {_listed(shown)} first: each of them alone gives {target} away. If they are made from {target}, or "
+        f"Look at {listed(shown)} first: each of them alone gives {target} away. If they are made from {target}, or "
         f"known only once {target} is, everything below is too good to be true: train again without them."
     )
 
@@ -49,14 +54,11 @@ def advice(found: Sequence[Verdict]) -> tuple[Grade, str]:
         return "poor", "Do not rely on this model: it is not clearly better than a guess."
     if "honesty" in poor:
         return "poor", "Use its predictions if they are good enough for you, but do not believe its doubt."
-    if "usefulness" in poor:
-        return "fair", "Use its predictions, but doubt every row alike: what it says of single rows is no help."
     cautions = [verdict.caution for verdict in found if verdict.grade == "fair"]
+    if "usefulness" in poor:
+        alike = "doubt every row alike: what it says of single rows is no help"
+        care = f"with care, because {listed(cautions)}, and" if cautions else "but"
+        return "fair", f"Use its predictions{' ' if cautions else ', '}{care} {alike}."
     if not cautions:
         return "good", "You can lean on this model: it predicts well, and it knows when it does not."
-    return "fair", f"Use this model with care: {_listed(cautions)}."
-
-
-def _listed(parts: list[str]) -> str:
-    """Join parts of a sentence by commas and a last "and"."""
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    return "fair", f"Use this model with care: {listed(cautions)}."

@@ -9,7 +9,7 @@ import scipy
 from ..plots.binomial import CHANCE
 from .regression import RegressionTest
 from .standard_errors import CLEAR, standard_errors_from_zero
-from .verdict import HALF, LITTLE, Grade, Verdict, judge_share, on_line
+from .verdict import FEW, HALF, LITTLE, Grade, Verdict, judge_share, on_line
 from .words import count, number, percent
 
 
@@ -20,8 +20,12 @@ def prediction(test: RegressionTest) -> Verdict:
     clear = standard_errors_from_zero((test.y - test.train_mean) ** 2 - (test.y - test.mean) ** 2) > CLEAR
     left = model.rmse / guess.rmse if guess.rmse > 0 else 1.0
     grade: Grade = "poor" if not clear else "good" if left**2 <= 1 - HALF else "fair"
+    caution = "its predictions leave much open"
     if clear:
         headline = f"Its errors are {percent(1 - left)} smaller than those of always answering the average."
+    elif len(test) < FEW and left < 1:
+        grade, caution = "fair", f"{count(len(test), 'row')} cannot tell whether it is better than a guess"
+        headline = f"{count(len(test), 'row')} cannot tell whether it is better than always answering the average."
     else:
         headline = f"It is {'not clearly' if left < 1 else 'no'} better than always answering the average."
     detail = (
@@ -36,7 +40,7 @@ def prediction(test: RegressionTest) -> Verdict:
         place=on_line(1 - left),
         span=(1 - math.sqrt(1 - HALF), 1.0),
         ends=("the average", "no errors"),
-        caution="its predictions leave much open",
+        caution=caution,
     )
 
 

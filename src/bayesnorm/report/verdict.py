@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from .words import count
+
 Grade = Literal["good", "fair", "poor"]
 Topic = Literal["prediction", "honesty", "usefulness"]
 Words = tuple[str, str]
@@ -49,6 +51,7 @@ class Verdict:
         span: The part of that line where it should stand.
         ends: Words for 0 and 1 on that line.
         caution: Part of a sentence that says what to be careful about where it is "fair".
+        next_step: The rest of a sentence "Next: ...".
     """
 
     topic: Topic
@@ -59,6 +62,7 @@ class Verdict:
     span: tuple[float, float]
     ends: tuple[str, str]
     caution: str = ""
+    next_step: str = ""
 
     @property
     def question(self) -> str:
@@ -99,6 +103,6 @@ def judge_share(
     if held > most:
         return "fair", *too_many
     if rows < FEW:
-        caution = "too few rows were held out to tell whether its doubt is honest"
-        return "fair", f"{kept}, but so few rows prove little.", caution
+        caution = f"{count(rows, 'row')} cannot tell whether its doubt is honest"
+        return "fair", f"{kept}, but {count(rows, 'row')} cannot tell.", caution
     return "good", kept + ("." if abs(off) <= CLOSE else ", as far as so many rows can tell."), ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import median
 
 import numpy as np
@@ -51,6 +51,11 @@ def count(number_of: int, thing: str) -> str:
 def were(number_of: int, thing: str, which: str = "") -> str:
     """Begin a sentence about a number of things: 1 row was, 2 rows were; `which` stands before the verb."""
     return f"{count(number_of, thing)}{which} {'was' if number_of == 1 else 'were'}"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Join parts of a sentence by commas and a last "and"."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def duration(seconds: float) -> str:

@@ -179,6 +179,10 @@ class TabularEstimator(BaseEstimator):
         frame["unseen"] = unseen
         return predictive, frame
 
+    def doubt_of(self, predictive: Any) -> pd.DataFrame:
+        """Return the parts of the doubt that `doubt` tells, for what `predict_dist` gave."""
+        return pd.DataFrame(self._doubt_columns(predictive))
+
     def drift(self, X: Any) -> TableDrift:
         """Test whether new rows are like the training rows: overall, in each column, and in the network.
 

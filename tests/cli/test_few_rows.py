@@ -1,0 +1,55 @@
+"""Few rows are judged by cross-validation: each by networks that did not see it."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from .conftest import QUICK, houses, write_csv
+
+pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
+
+from bayesnorm.predictive import RegressionPredictive
+from bayesnorm.tabular.fold_levels import FoldLevels
+from bayesnorm.tabular.intervals import IntervalLevels
+from bayesnorm.tabular.search_results import OutOfFold
+
+
+@pytest.mark.parametrize("target", ["price", "town"])
+def test_all_of_few_rows_judge(bayesnorm, tmp_path, monkeypatch, target):
+    monkeypatch.setattr("bayesnorm.report.write_report", lambda _, path: path.touch())
+    data = write_csv(tmp_path / "t.csv", houses(30))
+    ended = bayesnorm("fit", data, "--target", target, "--out", tmp_path / "run", *QUICK[:4])
+    assert ended.code == 0, ended.err
+    assert "30 rows are too few to hold some out: each is judged by networks that did not see it." in ended.err
+    assert "30 to train on, each held out once in cross-validation" in ended.out
+    assert "Next: " in ended.out
+    facts = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert facts["rows"] == {"training": 30, "test": 30, "cross_validated": True}
+    assert json.loads((tmp_path / "run" / "report.json").read_text())["table"]["cross_validated"] is True
+    with (tmp_path / "run" / "test_predictions.csv").open() as file:
+        rows = [*csv.DictReader(file)]
+    assert sorted(int(row["row"]) for row in rows) == list(range(1, 31))
+    if target == "price":
+        y, mean = (np.array([float(row[name]) for row in rows]) for name in ("y", "mean"))
+        assert np.sqrt(((y - mean) ** 2).mean()) == pytest.approx(facts["scores"]["rmse"], rel=1e-9)
+
+
+def test_intervals_of_a_fold_come_from_the_others():
+    generator = torch.Generator().manual_seed(0)
+    loc, y = torch.zeros(1, 400, 1, dtype=torch.float64), torch.randn(400, 1, dtype=torch.float64, generator=generator)
+    fold = np.repeat([0, 1], 200)
+    y[:200] *= 2  # the other fold cannot know that
+    held_out = OutOfFold(np.arange(400), fold, y.numpy(), None, RegressionPredictive(loc, torch.ones_like(loc)))
+    levels = FoldLevels.fit(held_out)
+    lower, upper = levels.interval(held_out.predictive, 0.9)
+    inside = ((lower <= y) & (y <= upper)).numpy()[:, 0]
+    assert inside[:200].mean() < 0.7 < 0.99 < inside[200:].mean()
+    plain = IntervalLevels.fit(held_out.predictive, held_out.target, None)
+    assert 0.89 < np.mean((plain.interval(held_out.predictive, 0.9)[1] >= y.abs()).numpy()) < 0.92
+    own = held_out.predictive.cdf(y).numpy()
+    assert np.allclose(np.abs(levels.transform(own) - 0.5)[:, 0] <= 0.45, inside)
