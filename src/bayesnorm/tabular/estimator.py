@@ -24,6 +24,7 @@ from ..posterior import Posterior
 from ..predictive import Predictive
 from ..shift import adapt, drift
 from .choosing import Chooser
+from .explaining import PAIRS, DoubtExplanation, explain_doubt, usual_row
 from .likeness import Likeness
 from .model_file import write_estimator
 from .networks import BATCH_STATISTICS
@@ -214,6 +215,26 @@ class TabularEstimator(BaseEstimator):
                 why = str(error)
         unlike = np.array(self._reasons(X, features, unseen), dtype=object) != ""
         return table_drift(columns, network, why, unlike)
+
+    def explain_doubt(self, X: Any, *, pairs: int = PAIRS, output: int = 0, baseline: Any = None) -> DoubtExplanation:
+        """Tell which columns make each row's epistemic part large, by Shapley values (`explaining.py`).
+
+        Args:
+            X: A table with the columns of training.
+            pairs: Pairs of orders that columns are exchanged in: with d columns, each row takes at most
+                2 pairs (d - 1) + 1 predictions. Of few columns all subsets are tried, and the answer is exact.
+            output: Which of several outputs of a regression.
+            baseline: A table of one row to hold rows against; None for medians and most common categories of training.
+        """
+        features, _ = self._features_of(X)
+        if baseline is None:
+            baseline = usual_row(self.preprocessing_, getattr(self, "training_columns_", None))
+        else:
+            self._check_table(baseline, reset=False)
+        index, used = X.index if isinstance(X, pd.DataFrame) else None, {"pairs": pairs, "output": output}
+        return explain_doubt(
+            self._predictive_of, self.preprocessing_, features, baseline, index=index, seed=self.seed_, **used
+        )
 
     def adapt(self, X: Any, *, strength: float | None = None) -> Self:
         """Return a new estimator whose posterior is moved to the world that unlabelled rows come from.
