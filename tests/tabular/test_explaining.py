@@ -1,0 +1,224 @@
+"""Why an estimator doubts a row: on rows where it is known which column is to blame."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from bayesnorm.errors import BayesNormError, InputError
+from bayesnorm.predictive.gaussian import GaussianPredictive
+from bayesnorm.tabular import BayesNormClassifier, BayesNormRegressor, load
+from bayesnorm.tabular.explaining import explain_doubt, usual_row
+from bayesnorm.tabular.preprocessing import Preprocessing
+from bayesnorm.tabular.training_columns import TrainingColumns
+
+ENSEMBLE = {
+    "method": "ensemble",
+    "hidden": (20,),
+    "epochs": 40,
+    "weight_decay": 1e-4,
+    "batch_size": 16,
+    "folds": None,
+    "random_state": 0,
+}
+
+
+def world(rows, seed=0):
+    """A target that depends on a, on b, which has a hole from 0 to 5, and on the town, but not on `useless`."""
+    generator = np.random.default_rng(seed)
+    b = np.where(generator.random(rows) < 0.7, generator.uniform(-4, 0, rows), generator.uniform(5, 6, rows))
+    X = pd.DataFrame({"a": generator.uniform(-2, 2, rows), "b": b, "useless": generator.normal(size=rows)})
+    X["town"] = generator.choice(["Ede", "Oss"], rows, p=[0.6, 0.4])
+    return X, np.sin(2 * X.a) + np.sin(X.b) + 0.5 * (X.town == "Oss") + 0.05 * generator.normal(size=rows)
+
+
+USUAL = pd.DataFrame({"a": [0.2, -0.5, 1.0], "b": [-1.0, -2.0, -3.0], "useless": [0.0, 1.0, -1.0], "town": "Ede"})
+"""Rows that lie among those of training."""
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return BayesNormRegressor(**ENSEMBLE, precision=100.0).fit(*world(240))
+
+
+def gaussian_process(X, lengths):
+    """A posterior in closed form: doubt is large far from training rows, by the lengths of features, and only there."""
+    preprocessing = Preprocessing.fit(X)
+    x = preprocessing.transform(X) / lengths
+
+    def kernel(one, other):
+        return np.exp(-0.5 * ((one[:, None] - other[None]) ** 2).sum(2))
+
+    gram = kernel(x, x) + 0.01 * np.eye(len(x))
+
+    def predict(features):
+        across = kernel(features / lengths, x)
+        variance = torch.from_numpy(1 - (across * np.linalg.solve(gram, across.T).T).sum(1))[:, None]
+        return GaussianPredictive(torch.zeros_like(variance), variance, torch.full_like(variance, 0.01))
+
+    return preprocessing, predict
+
+
+def test_rows_in_a_hole_and_far_outside_of_an_exact_posterior():
+    X = world(150)[0].drop(columns="town")
+    # In features' units; that of `useless` is so long that nothing depends on it.
+    preprocessing, predict = gaussian_process(X, np.array([0.7, 0.4, 1e6]))
+    baseline = usual_row(preprocessing, TrainingColumns.fit(preprocessing, X))
+    usual = USUAL.drop(columns="town")
+    rows = pd.concat([usual.assign(b=2.5), usual.assign(a=9.0), usual.assign(useless=50.0)], ignore_index=True)
+    found = explain_doubt(predict, preprocessing, preprocessing.transform(rows), baseline)
+    assert found.total[:6].min() > 0.5
+    assert found.shares["b"][:3].min() > 0.8
+    assert found.shares["a"][3:6].min() > 0.8
+    assert found.contributions["useless"].abs().max() < 1e-8
+    assert [each.split()[0] for each in found.words()[:6]] == ["b"] * 3 + ["a"] * 3
+    assert found.total[6:].max() < 0.1
+
+
+def test_contributions_sum_to_the_rows_doubt_less_the_usual_rows(trained):
+    X = world(50, seed=1)[0]
+    found = trained.explain_doubt(X)
+    epistemic = trained.predict_dist(X).epistemic[:, 0].numpy()
+    np.testing.assert_allclose(found.total, epistemic, rtol=1e-9)
+    np.testing.assert_allclose(found.contributions.sum(axis=1) + found.baseline, epistemic, rtol=1e-9)
+    assert found.baseline == pytest.approx(float(trained.predict_dist(found.baseline_row).epistemic[0, 0]), rel=1e-9)
+    assert found.contributions.index.equals(X.index)
+    assert list(found.contributions.columns) == list(X.columns)
+
+
+def test_a_number_far_beyond_and_a_town_never_seen_come_first(trained):
+    rows = pd.concat(
+        [USUAL.assign(a=8.0), USUAL.assign(b=-30.0), USUAL.assign(town="Ulft", a=0.2, b=-1.0, useless=0.0)]
+    )
+    found = trained.explain_doubt(rows)
+    first = found.top(1)
+    assert first["column"].tolist() == ["a"] * 3 + ["b"] * 3 + ["town"] * 3
+    assert first["row"].tolist() == rows.index.tolist()
+    assert first["share"].min() > 0.5
+    assert first["contribution"].tolist() == [
+        found.contributions.iloc[at][name] for at, name in enumerate(first["column"])
+    ]
+
+
+def test_a_column_as_in_the_usual_row_adds_nothing(trained):
+    usual = trained.explain_doubt(USUAL).baseline_row
+    assert usual.iloc[0].to_dict() == {
+        **{name: world(240)[0][name].median() for name in USUAL.columns[:3]},
+        "town": "Ede",
+    }
+    found = trained.explain_doubt(pd.concat([usual, usual.assign(a=8.0)]))
+    np.testing.assert_allclose(found.contributions.iloc[0], 0, atol=1e-12 * found.baseline)
+    np.testing.assert_allclose(found.contributions.iloc[1, 1:].astype(float), 0, atol=1e-12 * found.total.iloc[1])
+    assert found.words() == ["", f"a {100 * (1 - found.baseline / found.total.iloc[1]):.0f} %"]
+
+
+def test_shares_are_parts_of_all_that_makes_for_doubt(trained):
+    found = trained.explain_doubt(world(50, seed=1)[0])
+    added = found.contributions.clip(lower=0)
+    assert (found.contributions < 0).any(axis=None)
+    np.testing.assert_allclose(
+        found.shares.clip(lower=0).sum(axis=1), 1 - found.baseline / (found.baseline + added.sum(axis=1))
+    )
+    assert ((found.shares < 0) == (found.contributions < 0)).all(axis=None)
+
+
+def test_the_most_common_reasons(trained):
+    rows = pd.concat([USUAL.assign(a=8.0), USUAL.assign(a=-9.0), USUAL.assign(b=-30.0)])
+    found = trained.explain_doubt(rows)
+    overall = found.overall()
+    assert overall.index[:2].tolist() == ["a", "b"]
+    np.testing.assert_allclose(overall["first"], [6 / 9, 3 / 9, 0, 0])
+    np.testing.assert_allclose(overall["contribution"], found.contributions.mean()[overall.index])
+    assert len(found.top(2)) <= 2 * len(rows)
+
+
+def test_another_baseline(trained):
+    """Against a row that is doubted for the same reason, nothing is left to explain."""
+    far = USUAL.iloc[[0]].assign(a=8.0)
+    found = trained.explain_doubt(far, baseline=far.assign(town="Oss"))
+    assert found.baseline == pytest.approx(
+        float(trained.predict_dist(far.assign(town="Oss")).epistemic[0, 0]), rel=1e-9
+    )
+    np.testing.assert_allclose(found.contributions[["a", "b", "useless"]], 0, atol=1e-12 * found.baseline)
+    with pytest.raises(InputError, match=r"baseline: a table of 3 rows; one row would work"):
+        trained.explain_doubt(far, baseline=USUAL)
+
+
+def test_classes_have_mutual_information_to_explain():
+    X, y = world(160)
+    model = BayesNormClassifier(**ENSEMBLE, temperature=1.0).fit(X, np.where(y > 0, "high", "low"))
+    found = model.explain_doubt(X[:20])
+    expected = model.doubt(X[:20])["mutual_information"]
+    np.testing.assert_allclose(found.total, expected, rtol=1e-7, atol=1e-12)
+    np.testing.assert_allclose(found.contributions.sum(axis=1), expected - found.baseline, atol=1e-10)
+    assert found.contributions.abs().to_numpy().max() > 1e-4
+
+
+@pytest.mark.parametrize("method", ["mcbn", "gaussian", "stochastic", "dropout", "ensemble"])
+def test_every_method_sums_up_and_many_columns_have_drawn_orders(quick, method):
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(60, 12))
+    model = BayesNormRegressor(**quick | {"method": method, "members": 2}).fit(X, X[:, 0] + X[:, 1] ** 2)
+    found = model.explain_doubt(X[:5], pairs=2)
+    epistemic = model.predict_dist(X[:5]).epistemic[:, 0].numpy()
+    np.testing.assert_allclose(found.contributions.sum(axis=1), epistemic - found.baseline, rtol=1e-6, atol=1e-12)
+    assert found.contributions.equals(model.explain_doubt(X[:5], pairs=2).contributions)
+    assert not found.contributions.equals(model.explain_doubt(X[:5], pairs=3).contributions)
+
+
+def test_several_outputs(line, quick):
+    X, y = line
+    model = BayesNormRegressor(**quick).fit(X, np.stack([y, -10 * y**2], 1))
+    epistemic = model.predict_dist(X[:4]).epistemic.numpy()
+    for output in (0, 1):
+        np.testing.assert_allclose(model.explain_doubt(X[:4], output=output).total, epistemic[:, output], rtol=1e-9)
+    with pytest.raises(InputError, match="output: 2 was given; a whole number from 0 to 1 would work"):
+        model.explain_doubt(X, output=2)
+    with pytest.raises(InputError, match="pairs: 0 was given"):
+        model.explain_doubt(X, pairs=0)
+
+
+def test_a_saved_estimator_explains_the_same(mixed, quick, tmp_path):
+    X, y = mixed
+    model = BayesNormRegressor(**quick).fit(X, y)
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model").explain_doubt(X[:5])
+    np.testing.assert_allclose(again.contributions, model.explain_doubt(X[:5]).contributions, rtol=1e-6, atol=1e-10)
+
+
+def test_the_usual_row_of_every_kind_of_column():
+    day = np.datetime64("2024-03-01", "s")
+    X = pd.DataFrame(
+        {
+            "number": [1.5, 2.0, 9.0, np.nan, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 11.0],
+            "switch": [0, 1] * 6,
+            "town": ["b", "a", "b"] * 4,
+            "mostly gone": [None, None, "x"] * 4,
+            "day": day + np.arange(12) * 86_400,
+            "never": [np.nan] * 12,
+            "same": [3.0] * 12,
+        }
+    )
+    preprocessing = Preprocessing.fit(X)
+    training = TrainingColumns.fit(preprocessing, X)
+    usual = usual_row(preprocessing, training).iloc[0]
+    assert usual["number"] == 6.0
+    assert usual["switch"] == 0.0  # of two values one, not what lies half way between them
+    assert (usual["town"], usual["mostly gone"], usual["same"]) == ("b", None, 3.0)
+    assert usual["day"] == pd.Timestamp("2024-03-06T12:00")
+    assert np.isnan(usual["never"])
+    with pytest.raises(BayesNormError, match=r"fitting it again, or giving a baseline, would work"):
+        usual_row(preprocessing, None)
+
+
+def test_columns_that_give_no_feature_add_nothing(quick):
+    generator = np.random.default_rng(0)
+    X = pd.DataFrame({"same": 1.0, "x": generator.normal(size=40), "gone": np.nan})
+    model = BayesNormRegressor(**quick).fit(X, X["x"])
+    found = model.explain_doubt(X[:3].assign(same=2.0))
+    assert found.contributions[["same", "gone"]].eq(0).all(axis=None)
+    np.testing.assert_allclose(found.contributions["x"] + found.baseline, found.total, rtol=1e-9)
+    alone = BayesNormRegressor(**quick).fit(X[["same"]], X["x"])
+    assert alone.explain_doubt(X[["same"]][:2]).contributions.to_numpy().tolist() == [[0.0], [0.0]]
