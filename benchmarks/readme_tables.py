@@ -11,6 +11,7 @@ import statistics
 from pathlib import Path
 
 from bayesnorm.data import UCI_SETS
+from bayesnorm.report.words import count
 from experiments import teye_tables, uci_luck
 from experiments.means import mean_and_error
 from experiments.teye_table2 import showing as table2
@@ -32,7 +33,7 @@ def read(name: str) -> dict | None:
 
 def hardware(machine: dict) -> str:
     """Return the machine of a results file in words."""
-    threads = f", {machine['threads']} threads" if "NVIDIA" not in machine["device"] else ""
+    threads = f", {count(machine['threads'], 'thread')}" if "NVIDIA" not in machine["device"] else ""
     return f"{machine['device']}{threads}, torch {machine['torch']}, {machine['date']}"
 
 

@@ -39,7 +39,7 @@ def keep(rows):
     ("change", "options", "code", "message"),
     [
         (keep(0), (), 1, "holds names, but no rows"),
-        (keep(1), (), 1, "1 rows have a 'price'; at least 12 would work"),
+        (keep(1), (), 1, "1 row has a 'price'; at least 12 would work"),
         (keep(11), (), 1, "11 rows have a 'price'; at least 12 would work"),
         (set_target(""), (), 1, "no row has a 'price'"),
         (set_target("7"), (), 1, "--target: 'price' is 7.0 in every row; a column that differs would work"),

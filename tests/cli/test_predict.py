@@ -46,13 +46,14 @@ def test_the_held_out_rows_again(bayesnorm, regression_run):
     again = [rows[int(row["row"]) - 1] for row in kept]
     assert np.allclose(numbers(again, *names), numbers(kept, *names), rtol=1e-9)
     assert [row["unlike"] for row in again] == [row["unlike"] for row in kept]
+    rows = parse(bayesnorm("predict", regression_run.run, regression_run.data, "--digits", 17).out)
     total = numbers(rows, "std")[:, 0] ** 2
     parts = (numbers(rows, "epistemic_std", "aleatoric_std") ** 2).sum(1)
     assert np.allclose(total, parts, rtol=1e-6)
 
 
 def test_classes(bayesnorm, classification_run, new):
-    rows = parse(bayesnorm("predict", classification_run.run, new).out)
+    rows = parse(bayesnorm("predict", classification_run.run, new, "--digits", 17).out)
     assert list(rows[0]) == [
         "row", "predicted", "p(Ede)", "p(Oss)", "p(Ulft)", "entropy", "mutual_information", "unlike", "why",
     ]  # fmt: skip

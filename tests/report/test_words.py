@@ -22,6 +22,8 @@ from bayesnorm.report.words import column_of_numbers, count, duration, number, p
         (9.99999, "10"),
         (-0.0012346, "−0.001235"),
         (3.2e-9, "3.2e−9"),
+        (25113.4, "25,113"),
+        (12345678.5, "12,345,678"),
         (1.5e12, "1.5e12"),
         (math.inf, "inf"),
     ],
@@ -50,12 +52,14 @@ def test_nothing_less_than_all_reads_as_all(share, decimals, text):
 def test_columns_share_their_decimals():
     assert column_of_numbers([10.0, 2.345, -0.1]) == ["10.00", "2.35", "−0.10"]  # median size 2.345
     assert column_of_numbers([0.0, 0.0]) == ["0.00", "0.00"]
-    assert column_of_numbers([1e9, 2e9]) == ["1e9", "2e9"]
+    assert column_of_numbers([1e13, 2e13]) == ["1e13", "2e13"]
+    assert column_of_numbers([1e9, 2e9]) == ["1,000,000,000", "2,000,000,000"]
     assert column_of_numbers([1.0, 20.0], like=[1234.0]) == ["1", "20"]
 
 
 def test_words():
     assert [count(1, "row"), count(2000, "row")] == ["1 row", "2,000 rows"]
+    assert [count(1, "class", "classes"), count(2, "class", "classes")] == ["1 class", "2 classes"]
     assert [duration(3.21), duration(42.4), duration(210), duration(7300)] == [
         "3.2 s",
         "42 s",

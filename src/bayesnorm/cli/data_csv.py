@@ -48,7 +48,10 @@ def data_csv(
             stream.write(text.getvalue())
         return
     write_bytes(out, text.getvalue().encode())
-    note(f"wrote {text.getvalue().count(chr(10)) - 1} rows and {len(columns)} columns to {out}")
+    from ..report.words import count
+
+    rows_written = text.getvalue().count("\n") - 1
+    note(f"wrote {count(rows_written, 'row')} and {count(len(columns), 'column')} to {out}")
 
 
 def _load(name: str) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:

@@ -6,6 +6,7 @@ What a column holds is decided in `tabular/column_types.py`, the same in trainin
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 # Characters of a name above which no similar ones are looked for, which would take long.
 LONGEST_COMPARED = 200
 
+# Share of their letters that names have in common where one may be meant for the other.
+NEAR = 0.7
+
 
 def require_columns(file: TableFile, wanted: Sequence[str], what: str) -> None:
     """Refuse names that the table does not have, with the nearest one that it has.
@@ -38,10 +42,16 @@ def require_columns(file: TableFile, wanted: Sequence[str], what: str) -> None:
     for name in wanted:
         if name not in file.names:
             short = [each for each in file.names if len(each) <= LONGEST_COMPARED >= len(name)]
-            near = difflib.get_close_matches(name, short, n=1, cutoff=0.5)
-            meant = f"; did you mean {quoted(near[0])}?" if near else "."
+            folded = {_folded(each): each for each in reversed(short)}
+            near = difflib.get_close_matches(_folded(name), folded, n=1, cutoff=NEAR)
+            meant = f"; did you mean {quoted(folded[near[0]])}?" if near else "."
             there = ", ".join(file.names[:20]) + (", ..." if len(file.names) > 20 else "")
             raise InputError(f"{what}: {file.source} has no column {quoted(name)}{meant} It has {there}.")
+
+
+def _folded(name: str) -> str:
+    """Return a name without what people do not look at."""
+    return re.sub(r"[\s_.-]+", " ", name.casefold()).strip()
 
 
 def typed(

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 
 from ..errors import BayesNormError
-from ..files import write_bytes
 from .file_columns import require_columns
 from .fit_options import FitOptions
 from .holding_out import Split, hold_out
 from .judging import FEW_ROWS, judge_by_folds, judge_held_out
 from .pages import can_write_pages
+from .prediction_file import prediction_file
+from .predictions import DIGITS, readable
 from .report_json import json_value
 from .run_folder import CONTENTS, MODEL, PAGE, TEST, new_run, run_places, write_facts, write_json, write_places
 from .run_report import make_report
-from .spreadsheet import harmless_table
 from .table_source import Source
 from .tables import TableFile, open_table
 from .task import Task
@@ -111,6 +111,8 @@ def _tell_once(line: str, told: dict[str, None], tell: Tell) -> None:
 
 def _fit(loaded: TrainingTable, folder: Path, options: FitOptions, context: FitContext) -> dict[str, Any]:
     """Train on a table and fill a run's folder; return what is known about it, as written there."""
+    from ..report.words import count
+
     started = time.perf_counter()
     source = loaded.reading.file.source
     held = _held_out(loaded, options)
@@ -118,12 +120,11 @@ def _fit(loaded: TrainingTable, folder: Path, options: FitOptions, context: FitC
     for line in held.told:
         context.tell(line)
     if len(held.test):
-        context.tell(f"training on {len(train):,} rows, holding out {len(held.test):,}")
+        context.tell(f"training on {count(len(train), 'row')}, holding out {len(held.test):,}")
     model = _estimator(options, loaded.task, context.progress)
     model.fit(loaded.inputs.iloc[train], loaded.y[train], groups=held.groups)
     model.save(folder / MODEL)
     judged = judge_held_out(model, loaded, held.test) if len(held.test) else judge_by_folds(model, loaded)
-    frame = judged.frame
     report = make_report(
         model,
         loaded,
@@ -139,9 +140,10 @@ def _fit(loaded: TrainingTable, folder: Path, options: FitOptions, context: FitC
             "seconds": time.perf_counter() - started,
         },
     )
+    frame = readable(judged.frame, DIGITS)
     frame.insert(1, "y", json_value(loaded.y[judged.rows]))
-    written = harmless_table(frame) if context.spreadsheet_safe else frame
-    write_bytes(folder / TEST, written.to_csv(index=False, lineterminator="\n").encode())
+    with prediction_file(folder / TEST, spreadsheet_safe=context.spreadsheet_safe) as write:
+        write(frame)
     values = json_value(report.content)
     write_json(folder / CONTENTS, values)
     has_page = can_write_pages()

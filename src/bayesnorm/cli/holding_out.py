@@ -160,4 +160,6 @@ def _known_classes(y: NDArray[Any], task: Task, found: Split) -> Split:
 
 def _require_some(test: RowNumbers, fraction: float, rows: int) -> None:
     if not len(test):
-        raise InputError(f"--test-fraction: {fraction:g} of {rows} rows is none; a larger part would work.")
+        from ..report.words import count
+
+        raise InputError(f"--test-fraction: {fraction:g} of {count(rows, 'row')} is none; a larger part would work.")

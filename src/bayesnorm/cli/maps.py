@@ -64,6 +64,7 @@ def maps(
     from ..likelihoods import Categorical
     from ..maps import Entry, ImageFiles, MapSettings, image_files, load_network, map_images, read_settings
     from ..posterior import load
+    from ..report.words import count
 
     network, module = load_network(model, weights)
     if settings is None:
@@ -97,7 +98,7 @@ def maps(
 
     def progress(done: int, of: int) -> None:
         if not quiet:
-            print(f"\r{done} of {of} images", end="\n" if done == of else "", file=sys.stderr, flush=True)
+            print(f"\r{done} of {count(of, 'image')}", end="\n" if done == of else "", file=sys.stderr, flush=True)
 
     square = None if tile is None else (tile, tile)
     found = map_images(

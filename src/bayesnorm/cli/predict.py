@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import shlex
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from ..files import replacing
 from .drift import told
 from .file_columns import as_in_training, require_columns
 from .overwriting import require_free, require_other
-from .predictions import predict_rows, side_by_side
-from .printing import note, show_json, standard_output
+from .prediction_file import STDOUT, excel, is_sheet, prediction_file
+from .predictions import ALL_DIGITS, DIGITS, predict_rows, readable, side_by_side, with_columns
+from .printing import note, show_json
 from .run_folder import MODEL, read_runs
-from .spreadsheet import SpreadsheetSafe, harmless_table
+from .spreadsheet import SpreadsheetSafe
 from .table_source import A_TABLE, Encoding
 from .tables import open_table, pandas, read_chunks
 from .usage import UsageError
-
-# What stands for standard output.
-STDOUT = Path("-")
 
 # Size of a file above which it takes --max-size to read it part by part.
 MOST_MIB_IN_PARTS = 65536
@@ -43,8 +38,23 @@ CHUNK = 2_000
 def predict(
     run: Annotated[Path, typer.Argument(help="A folder that `bayesnorm fit --out` made.")],
     data: Annotated[str, typer.Argument(help=f"{A_TABLE} with the columns of training.")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The CSV file to write; - for standard output.")] = STDOUT,
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="The CSV or .xlsx file to write; - for standard output.")
+    ] = STDOUT,
+    with_inputs: Annotated[
+        bool, typer.Option("--with-inputs", help="Write all columns of the table behind the predictions.")
+    ] = False,
+    ids: Annotated[
+        list[str] | None,
+        typer.Option("--id", metavar="COLUMN", help="Write this column beside the predictions; may be repeated."),
+    ] = None,
     level: Annotated[float, typer.Option(metavar="P", help="Probability of the interval from lower to upper.")] = 0.9,
+    digits: Annotated[
+        int,
+        typer.Option(
+            min=1, max=ALL_DIGITS, metavar="N", help=f"Digits of the doubt that are written; {ALL_DIGITS}: all."
+        ),
+    ] = DIGITS,
     max_size: Annotated[float, typer.Option(min=0, metavar="MIB", help="Refuse larger files.")] = MOST_MIB_IN_PARTS,
     encoding: Encoding = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
@@ -60,7 +70,8 @@ def predict(
     spreadsheet.
 
     \b
-    bayesnorm predict run new.csv --out predictions.csv
+    bayesnorm predict run new.csv --out predictions.csv --id customer
+    bayesnorm predict run new.xlsx --out predictions.xlsx --with-inputs
     bayesnorm predict run new.csv --level 0.5 | head
     """
     if not 0 < level < 1:
@@ -71,9 +82,14 @@ def predict(
     file = open_table(data, max_size, encoding)
     names = list(dict.fromkeys(column["name"] for _, facts in runs for column in facts["columns"]))
     require_columns(file, names, "DATA")
+    named = list(dict.fromkeys(ids or ()))
+    require_columns(file, named, "--id")
+    beside = [name for name in file.names if name not in named] if with_inputs else []
     if out != STDOUT:
         require_free(out, force)
         require_other(out, file.source.path)
+    if is_sheet(out):
+        excel()  # which is missed before any work
     from ..report.words import count
     from ..tabular import load
 
@@ -81,15 +97,21 @@ def predict(
     rows = unlike = 0
     why = Counter[str]()
     compared: list[Any] = []
-    with contextlib.closing(read_chunks(file, names, CHUNK)) as parts, _opened(out) as target:
+    wanted = list(dict.fromkeys((*names, *named, *beside)))
+    with (
+        contextlib.closing(read_chunks(file, wanted, CHUNK)) as parts,
+        prediction_file(out, spreadsheet_safe=spreadsheet_safe) as write,
+    ):
         for part in parts:
             inputs = [as_in_training(part, file, facts) for _, facts in runs]
             if models[0].training_columns_ is not None and rows < MOST_COMPARED:
                 compared.append(inputs[0])
             each = [predict_rows(model, own, level) for model, own in zip(models, inputs, strict=True)]
-            found = side_by_side({str(facts.get("target")): own for (_, facts), own in zip(runs, each, strict=True)})
-            shown = harmless_table(found) if spreadsheet_safe else found
-            shown.to_csv(target, index=False, header=rows == 0, lineterminator="\n")
+            targets = [str(facts.get("target")) for _, facts in runs]
+            found = side_by_side({name: readable(own, digits) for name, own in zip(targets, each, strict=True)})
+            # A sheet has numbers and dates where CSV has what the file held.
+            shown = part.assign(**{name: own[name] for own in inputs for name in own}) if is_sheet(out) else part
+            write(with_columns(found, part[named], shown[beside]))
             rows, unlike = rows + len(found), unlike + int(found["unlike"].sum())
             why.update(part for told in found.loc[found["unlike"], "why"] for part in told.split("; "))
     drift = models[0].drift(pandas().concat(compared)) if compared else None
@@ -111,8 +133,10 @@ def predict(
 
 def _unlike_line(unlike: int, rows: int, why: Counter[str]) -> str:
     """Say in one line how many rows are unlike those of training, and in what."""
+    from ..report.words import count
+
     parts = [f"{part} ({number:,})" for part, number in why.most_common(MOST_TOLD)]
-    more = f" and {len(why) - MOST_TOLD:,} more reasons" if len(why) > MOST_TOLD else ""
+    more = f" and {count(len(why) - MOST_TOLD, 'more reason')}" if len(why) > MOST_TOLD else ""
     are = "row is" if rows == 1 else "rows is" if unlike == 1 else "rows are"
     return f"{unlike:,} of {rows:,} {are} unlike the training rows: {'; '.join(parts)}{more}"
 
@@ -121,27 +145,10 @@ def _drift_line(drift: Any, rows: int, command: str) -> str:
     """Say in one line whether the rows as a whole are like those of training."""
     from ..report.drift_words import moved_words
 
-    which = "taken together, the rows" if drift.rows == rows else f"taken together, the first {drift.rows:,} rows"
+    if rows == 1:
+        which = "the row is"
+    else:
+        which = f"taken together, the {'' if drift.rows == rows else f'first {drift.rows:,} '}rows are"
     if not drift.drifted:
-        return f"{which} are like the training rows"
-    return f"{which} are unlike the training rows; moved: {moved_words(drift)}; `{command}` says more"
-
-
-@contextlib.contextmanager
-def _opened(out: Path) -> Iterator[IO[str]]:
-    """Give standard output, or a file that is there as a whole or not at all."""
-    if out == STDOUT:
-        with standard_output() as stream:
-            yield stream
-        return
-    try:
-        with replacing(out) as file:
-            text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-            try:
-                yield text
-            finally:
-                text.detach()
-    except OSError as error:
-        if error.filename is None:  # as in writing to a full disk
-            error.filename = str(out)
-        raise
+        return f"{which} like the training rows"
+    return f"{which} unlike the training rows; moved: {moved_words(drift)}; `{command}` says more"

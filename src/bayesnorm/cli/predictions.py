@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from .tables import pandas
+
+# Digits of a prediction's doubt that are written, and those that say all there is to a number.
+DIGITS, ALL_DIGITS = 4, 17
 
 
 def predict_rows(model: Any, inputs: Any, level: float) -> Any:
@@ -44,6 +48,60 @@ def rows_of(model: Any, inputs: Any, predictive: Any, doubt: Any, level: float, 
     for name in doubt.columns.drop("unseen"):
         found[name] = doubt[name].to_numpy()
     return pd.DataFrame(found)
+
+
+def readable(frame: Any, digits: int) -> Any:
+    """Return predictions of `rows_of` without digits that mean nothing.
+
+    Numbers keep the decimals of the first digits of their row's `std`, and never less than whole numbers;
+    probabilities, and what is made of them, so many decimals.
+
+    Args:
+        frame: What `rows_of` returned.
+        digits: Number of digits; `ALL_DIGITS` leaves all of them.
+    """
+    if digits == ALL_DIGITS:
+        return frame
+    if "std" in frame:
+        std = frame["std"].to_numpy()
+        with np.errstate(divide="ignore"):
+            places = digits - 1 - np.floor(np.log10(np.where(std > 0, std, 1.0)))
+    else:
+        places = np.full(len(frame), float(digits))
+    # Beyond that a factor is no whole number of its own, nor has any double so many digits.
+    factor = 10.0 ** np.clip(places, 0, 22)
+    numbers = [name for name in frame if frame[name].dtype.kind == "f"]
+    with np.errstate(over="ignore"):
+        rounded = {name: np.round(frame[name].to_numpy(np.float64) * factor) / factor + 0.0 for name in numbers}
+    kept = {name: np.where(np.isfinite(own), own, frame[name]) for name, own in rounded.items()}
+    return frame.assign(**kept)
+
+
+def with_columns(frame: Any, before: Any, after: Any) -> Any:
+    """Return predictions with columns of the table beside them; a name that both have is marked in the table's.
+
+    Args:
+        frame: Predictions, whose first column is `row`.
+        before: Columns that stand before them, such as ids.
+        after: Columns that stand after them.
+    """
+    taken = {*frame.columns}
+    named = []
+    for given in (before, after):
+        names = {}
+        for name in given.columns:
+            names[name] = next(each for each in _marked(name) if each not in taken)
+            taken.add(names[name])
+        named.append(given.rename(columns=names).reset_index(drop=True))
+    rest = frame.reset_index(drop=True)
+    return pandas().concat([rest[["row"]], named[0], rest.drop(columns="row"), named[1]], axis=1)
+
+
+def _marked(name: str) -> Iterator[str]:
+    """Give a name, and then names that say that it is the table's."""
+    yield name
+    for number in itertools.count(1):
+        yield f"{name} (table{'' if number == 1 else f' {number}'})"
 
 
 def side_by_side(targets: Mapping[str, Any]) -> Any:

@@ -82,7 +82,9 @@ def cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
-        return f"{value:.{DIGITS}g}"
+        from ..report.words import number
+
+        return number(value, DIGITS)
     text = " ".join((value if isinstance(value, str) else json.dumps(value)).split())
     if isinstance(value, list | dict) and len(text) > LONG:
         return f"({len(value)} entries)"

@@ -183,6 +183,8 @@ def _summary(
     loaded: TrainingTable, train: NDArray[np.int64], judged: Judged, scores: dict[str, Any], seconds: float
 ) -> dict[str, str]:
     """Return the scores in plain words, by what they answer."""
+    from ..report.words import number
+
     rows = "each held out once in cross-validation" if judged.cross_validated else f"{len(judged.rows):,} held out"
     found = {"rows": f"{len(train):,} to train on, {rows}", "task": str(loaded.task)}
     if loaded.left_out:
@@ -190,9 +192,9 @@ def _summary(
     if loaded.task is Task.regression:
         share = scores["normalised_crps"]
         found |= {
-            "error (RMSE)": f"{scores['rmse']:.4g}"
+            "error (RMSE)": number(scores["rmse"])
             + ("" if scores["r2"] is None else f", explains {round(100 * scores['r2'])} % of the variance"),
-            "error with doubt (CRPS)": f"{scores['crps']:.4g}",
+            "error with doubt (CRPS)": number(scores["crps"]),
             "worth of the doubt": "unknown"
             if share is None
             else f"{round(share)} % (0: one error bar for all rows, 100: the best bar for every row)",
@@ -201,7 +203,7 @@ def _summary(
     else:
         found |= {
             "right": f"{100 * scores['accuracy']:.1f} % of the held-out rows",
-            "negative log likelihood": f"{scores['nll']:.4g}",
+            "negative log likelihood": number(scores["nll"]),
             "calibration error (ECE)": f"{100 * scores['ece']:.1f} %",
         }
     return {**found, "time": f"{seconds:.0f} s"}

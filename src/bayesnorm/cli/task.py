@@ -69,7 +69,8 @@ def require_targets(path: Path | Source, name: str, values: NDArray[Any], kind: 
         task: What is to be predicted.
     """
     if len(values) < LEAST_ROWS:
-        raise InputError(f"{path}: {len(values)} rows have a {quoted(name)}; at least {LEAST_ROWS} would work.")
+        have = "1 row has" if len(values) == 1 else f"{len(values)} rows have"
+        raise InputError(f"{path}: {have} a {quoted(name)}; at least {LEAST_ROWS} would work.")
     if task is Task.regression and kind == "category":
         raise InputError(
             f"--task: {quoted(name)} holds text such as {quoted(values[0])}; --task classification would work."

@@ -15,6 +15,7 @@ from ..predictive import RegressionPredictive
 from ..predictive.regression import require_level
 from . import style
 from .binomial import binomial_band
+from .readable_numbers import count, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,12 +102,12 @@ class CoveragePlot:
         groups = groups or min(10, max(2, len(stds) // 20))
         last = np.ceil(np.arange(1, groups + 1) * len(stds) / groups).astype(int) - 1
         ends = np.unique(np.searchsorted(stds, stds[np.maximum(last, 0)], side="right"))
-        count = np.diff(ends, prepend=0)
-        lower, upper = binomial_band(count, level)
+        members = np.diff(ends, prepend=0)
+        lower, upper = binomial_band(members, level)
         return cls(
             std=np.array([np.median(part) for part in np.split(stds, ends[:-1])]),
             coverage=np.array([part.mean() for part in np.split(held, ends[:-1])]),
-            count=count,
+            count=members,
             lower=lower,
             upper=upper,
             level=level,
@@ -123,7 +124,7 @@ class CoveragePlot:
     def summary(self) -> str:
         """One line of text that says what was measured."""
         off = int(((self.coverage < self.lower) | (self.coverage > self.upper)).sum())
-        return f"{self.brief}; {off} of {len(self.count)} groups farther off than chance explains"
+        return f"{self.brief}; {off} of {count(len(self.count), 'group')} farther off than chance explains"
 
     @property
     def brief(self) -> str:
@@ -164,9 +165,8 @@ class CoveragePlot:
 
 def _told_apart(values: np.ndarray) -> list[str]:
     """Write numbers with as few digits as tell them apart."""
-    texts = [f"{value:.2g}" for value in values]
-    for digits in range(3, 6):
+    for digits in range(2, 6):
+        texts = [number(float(value), digits) for value in values]
         if len({*texts}) == len(texts):
             break
-        texts = [f"{value:.{digits}g}" for value in values]
     return texts

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..shift import LEVEL, Drift, holm
 from . import style
+from .readable_numbers import count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +64,7 @@ class DriftLayers:
     @property
     def summary(self) -> str:
         """One line of text that says what was measured."""
-        rows = f"{self.rows:,} row{'' if self.rows == 1 else 's'}"
+        rows = count(self.rows, "row")
         if self.overall >= LEVEL:
             return f"{rows}, like the training rows (p = {self.overall:.2g})"
         where = "" if self.start is None else f", first at {self.start}"

@@ -9,6 +9,7 @@ A plot asks `current()` for its colours when it draws, and bakes them in, so tha
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import BayesNormError, MissingExtraError
+from .readable_numbers import on_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -181,6 +183,8 @@ def axes(ax: Axes | None, size: tuple[float, float] = FIGURE) -> Axes:
     ax.tick_params(which="both", color=now.faint, labelcolor=now.ink, labelsize="small")
     for words in (ax.xaxis.label, ax.yaxis.label, ax.title, ax.xaxis.get_offset_text(), ax.yaxis.get_offset_text()):
         words.set_color(now.ink)
+    for axis in (ax.xaxis, ax.yaxis):
+        readable_axis(axis)
     ax.grid(color=now.grid, linewidth=0.7)
     ax.set_axisbelow(True)
     return ax
@@ -225,6 +229,17 @@ def legend_below(ax: Axes, columns: int, **options: Any) -> None:
 def with_unit(what: str, unit: str | None) -> str:
     """Write an axis label, such as "absolute error (MPa)"."""
     return f"{what} ({unit})" if unit else what
+
+
+def readable_axis(axis: Any) -> None:
+    """Write the numbers along a linear axis in full, with thousands set apart, unless somebody says otherwise."""
+
+    def text(value: float, _: int) -> str:
+        places = sorted(axis.get_majorticklocs())
+        return on_axis(value, min((after - place for place, after in itertools.pairwise(places)), default=0.0))
+
+    if isinstance(axis.get_major_formatter(), matplotlib().ticker.ScalarFormatter):
+        axis.set_major_formatter(text)
 
 
 def percent_axis(axis: Any) -> None:

@@ -15,6 +15,7 @@ from ..metrics import pit, spearman
 from ..metrics.checks import finite_std, number_vector, regression_targets
 from ..predictive import RegressionPredictive
 from . import style
+from .readable_numbers import count
 from .thinning import spread_out
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ class UncertaintyErrorPlot:
     def brief(self) -> str:
         """The main number, as text for small panels."""
         found = self.rank_correlation
-        points = f"{len(self.std):,} points"
+        points = count(len(self.std), "point")
         return points if found is None else f"rank correlation {found:.2f} ({points})"
 
     def draw(self, ax: Axes | None = None, *, signed: bool = False) -> Axes:

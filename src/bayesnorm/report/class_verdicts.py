@@ -42,7 +42,9 @@ def prediction(test: ClassificationTest) -> Verdict:
     missed = never_found(test)
     if missed:
         named = listed([f"“{each}” (0 of {rows:,})" for each, rows in [*missed.items()][:MOST_NAMED]])
-        more = f" and {len(missed) - MOST_NAMED} more classes" if len(missed) > MOST_NAMED else ""
+        more = (
+            f" and {count(len(missed) - MOST_NAMED, 'more class', 'more classes')}" if len(missed) > MOST_NAMED else ""
+        )
         headline += f" It never finds {named}{more}."
         caution = f"it never finds {listed([f'“{each}”' for each in [*missed][:MOST_NAMED]])}{more}"
         grade = "fair" if grade == "good" else grade

@@ -19,7 +19,7 @@ from .regression import RegressionTest
 from .score_table import score_table
 from .template import rendered
 from .verdict import SYMBOLS
-from .words import date, number
+from .words import count, date, number
 
 # Most categories that are named in the list of columns.
 MOST_CATEGORIES = 6
@@ -83,7 +83,11 @@ def _summary(column: Column) -> str:
     if column.kind == "category":
         named = ", ".join(name if len(name) <= 30 else name[:29] + "…" for name in column.categories[:MOST_CATEGORIES])
         more = ", …" if len(column.categories) > MOST_CATEGORIES else ""
-        return f"{len(column.categories)} categories: {named}{more}" if column.categories else "categories"
+        return (
+            f"{count(len(column.categories), 'category', 'categories')}: {named}{more}"
+            if column.categories
+            else "categories"
+        )
     if column.low is None or column.high is None:
         return f"{column.kind}s"
     shown = date if column.kind == "date" else number

@@ -8,22 +8,7 @@ from statistics import median
 
 import numpy as np
 
-
-def number(value: object, digits: int = 4) -> str:
-    """Write a number with so many significant digits, thousands set apart; texts stay, None and NaN become a dash."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "–"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    if isinstance(value, int) or math.isinf(value):
-        return f"{value:,}".replace("-", "−")
-    size = abs(value)
-    if size and not 1e-4 <= size < 10**7:
-        mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-        return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}".replace("-", "−")
-    decimals = max(0, digits - 1 - math.floor(math.log10(size))) if size else 0
-    text = f"{value:,.{decimals}f}"
-    return (text.rstrip("0").rstrip(".") if "." in text else text).replace("-", "−")
+from ..plots.readable_numbers import LARGEST, LEAST, count as count, number as number
 
 
 def percent(share: float, decimals: int = 0) -> str:
@@ -41,11 +26,6 @@ def date(days: float) -> str:
     from ..tabular.dates import DAY, date_text  # which needs what tables need
 
     return date_text(np.datetime64(round(days * DAY), "s"))
-
-
-def count(number_of: int, thing: str) -> str:
-    """Write a number of things: 1 row, 2 rows."""
-    return f"{number_of:,} {thing}" + ("" if number_of == 1 else "s")
 
 
 def were(number_of: int, thing: str, which: str = "") -> str:
@@ -76,7 +56,7 @@ def column_of_numbers(values: Iterable[float], digits: int = 3, like: Iterable[f
     given = list(values)
     sizes = [abs(value) for value in (list(like) or given) if value and math.isfinite(value)]
     middle = median(sizes) if sizes else 1.0
-    if not 1e-4 <= middle < 10**7:
+    if not LEAST <= middle < LARGEST:
         return [number(value, digits) for value in given]
     decimals = max(0, digits - 1 - math.floor(math.log10(middle)))
     return [f"{value:,.{decimals}f}".replace("-", "−") for value in given]
