@@ -11,7 +11,7 @@ export BAYESNORM_DATA
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart lint format typecheck test-core test reproduce bench-inference bench-peers bench-shift bench-tabular clean
+.PHONY: help install quickstart lint format typecheck test-core test reproduce bench-inference bench-peers bench-shift bench-tabular bench-classes clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
@@ -84,15 +84,20 @@ bench-peers: .venv-peers/.installed ## Beside torch-uncertainty and laplace-torc
 bench-shift: .venv-shift/.installed ## drift tests of alibi-detect on the images of `shift alarms` (needs BAYESNORM_DATA)
 	.venv-shift/bin/python -m benchmarks.shift_peers $(ARGS)
 
-# NGBoost wants an older pandas, so the comparison has an environment of its own too.
+# NGBoost wants an older pandas, and the others are many: the comparison has an environment of its own too.
 .venv-tabular/.installed: pyproject.toml benchmarks/tabular_requirements.txt
 	$(PYTHON) -m venv .venv-tabular
 	.venv-tabular/bin/pip --disable-pip-version-check -q install -c constraints.txt torch
-	.venv-tabular/bin/pip --disable-pip-version-check -q install -r benchmarks/tabular_requirements.txt -e ".[tabular]"
+	.venv-tabular/bin/pip --disable-pip-version-check -q install -c constraints.txt \
+		-r benchmarks/tabular_requirements.txt -e ".[tabular]"
 	@touch $@
 
-bench-tabular: .venv-tabular/.installed ## Tables beside scikit-learn's models and NGBoost (needs BAYESNORM_DATA)
+bench-tabular: .venv-tabular/.installed ## Tables beside boosted trees, forests, networks and a Gaussian process (needs BAYESNORM_DATA)
 	.venv-tabular/bin/python -m benchmarks.tabular $(ARGS)
+	$(BIN)/python -m benchmarks.readme_tables
+
+bench-classes: .venv-tabular/.installed ## Tables of classes beside boosted trees and logistic regression
+	.venv-tabular/bin/python -m benchmarks.tabular_classes $(ARGS)
 	$(BIN)/python -m benchmarks.readme_tables
 
 clean: ## Remove caches and builds (.venv and out/ stay)

@@ -12,6 +12,14 @@ from pathlib import Path
 
 from bayesnorm.data import UCI_SETS
 from bayesnorm.report.words import count
+from benchmarks import (
+    tabular as tabular_sets,
+    tabular_class_models,
+    tabular_class_sets,
+    tabular_classes,
+    tabular_models,
+)
+from benchmarks.tabular_tables import all_tables
 from experiments import teye_tables, uci_luck
 from experiments.means import mean_and_error
 from experiments.teye_table2 import showing as table2
@@ -152,39 +160,38 @@ def training() -> str:
 
 
 def tabular() -> str:
-    """Return the comparison with models for tables."""
+    """Return the comparison with models for tables of numbers."""
     found = read("tabular.json")
     if found is None:
         return ""
-    scored = [row for row in found["rows"] if "crps" in row]
-    sets, models = (list(dict.fromkeys(row[key] for row in scored)) for key in ("set", "model"))
-    # Only splits that every model of a set has: means of others could not be compared.
-    have = {key: {row["split"] for row in scored if (row["set"], row["model"]) == key} for key in
-            {(row["set"], row["model"]) for row in scored}}  # fmt: skip
-    common = {name: set.intersection(*(splits for key, splits in have.items() if key[0] == name)) for name in sets}
-    scored = [row for row in scored if row["split"] in common[row["set"]]]
+    tables = all_tables(found["rows"], tabular_sets.SETS, list(tabular_models.MODELS), tabular_sets.SCORES)
+    return "\n\n".join([_over_splits(found["machine"]), *tables])
 
-    def mean(name: str, model: str, key: str) -> float | None:
-        """Return the mean of a score over splits, or None where there are none."""
-        values = [row[key] for row in scored if (row["set"], row["model"]) == (name, model)]
-        return statistics.fmean(values) if values else None
 
-    parts = [f"Means over splits ({hardware(found['machine'])}; the best in bold, empty: too many rows):"]
-    shown = {
-        "crps": ("CRPS", 3),
-        "rmse": ("RMSE", 3),
-        "coverage": ("90 % intervals hold", 2),
-        "fit_s": ("fit, seconds", 1),
-    }
-    for key, (title, digits) in shown.items():
-        rows = []
-        for name in sets:
-            values = [mean(name, model, key) for model in models]
-            least = min(value for value in values if value is not None) if key in ("crps", "rmse") else None
-            cells = ["" if v is None else f"**{v:.{digits}f}**" if v == least else f"{v:.{digits}f}" for v in values]
-            rows.append([f"{name}, {len({row['split'] for row in scored if row['set'] == name})} splits", *cells])
-        parts.append(table([title, *models], rows))
-    return "\n\n".join(parts)
+def classes() -> str:
+    """Return the comparison with models for tables of classes."""
+    found = read("tabular_classes.json")
+    if found is None:
+        return ""
+    order = list(tabular_class_models.MODELS)
+    sets = list(tabular_class_sets.SETS)
+    of_set = {row["set"]: row for row in found["rows"] if "rarest" in row}
+    counted = [
+        [name, f"{of_set[name]['rows']:,}", of_set[name]["classes"], f"{of_set[name]['rarest']:.1%}"]
+        for name in sets
+        if name in of_set
+    ]
+    tables = all_tables(found["rows"], sets, order, tabular_classes.SCORES, ratios=False)
+    return "\n\n".join(
+        [table(["", "training rows", "classes", "the rarest"], counted), _over_splits(found["machine"]), *tables]
+    )
+
+
+def _over_splits(machine: dict) -> str:
+    return (
+        f"Mean ± standard error over splits ({hardware(machine)}; the best in bold; a number in brackets: so many "
+        "splits only; –: not measured):"
+    )
 
 
 def uci_table() -> str:
@@ -262,7 +269,7 @@ def main() -> None:
         "README.md": {"inference-table": inference(), "frontier-table": frontier(), "peers-table": peers()},
         "docs/methods.md": {"methods-table": methods()},
         "docs/benchmark.md": {"uci-table1": uci_table(), "uci-verdicts": uci_verdicts(), "uci-repeats": uci_repeats()},
-        "docs/tabular.md": {"tabular-table": tabular()},
+        "docs/tabular.md": {"tabular-table": tabular(), "classes-table": classes()},
         "docs/training.md": {"training-table": training()},
         "docs/papers_images.md": {"teye-table2": teye_table2()},
     }

@@ -1,0 +1,129 @@
+"""Runs of `tabular` and `tabular_classes` that can be stopped and gone on with, one unit of work at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import time
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+from typing import Any, TypeVar
+
+import torch
+from threadpoolctl import threadpool_limits
+
+from bayesnorm.files import write_bytes
+from experiments.machine import machine
+
+Row = dict[str, Any]
+Model = TypeVar("Model")
+
+PACKAGES = ("scikit-learn", "pandas", "ngboost", "catboost", "quantile-forest", "mapie", "pytabkit")
+"""Whose releases are written down."""
+
+
+class LeftOut(Exception):
+    """Why a model is not fitted to a set."""
+
+
+@contextlib.contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Raise `LeftOut` where the block takes more of the processor's time than that.
+
+    Time that other programs take does not count, so what is left out does not depend on them.
+    """
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise LeftOut(f"more than {seconds:g} s")
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds, 5)  # again and again, should a library swallow the first
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def timed(fit: Callable[[], Model], predict: Callable[[Model], Any], limit: float) -> tuple[Row, Any]:
+    """Return how long fitting and predicting took, and what was predicted."""
+    load, start, cpu = os.getloadavg()[0], time.perf_counter(), time.process_time()
+    with at_most(limit):
+        model = fit()
+    fitted, cpu = time.perf_counter(), time.process_time() - cpu
+    found = predict(model)
+    times = {"fit_s": fitted - start, "fit_cpu_s": cpu, "predict_s": time.perf_counter() - fitted, "load": load}
+    return {key: round(value, 3) for key, value in times.items()}, found
+
+
+def parser(description: str | None, sets: Sequence[str], models: Iterable[str], out: str) -> ArgumentParser:
+    """Return the options that both comparisons have."""
+    found = ArgumentParser(description=description, formatter_class=RawDescriptionHelpFormatter)
+    found.add_argument("--sets", nargs="+", choices=sets, default=list(sets), metavar="SET")
+    found.add_argument("--models", nargs="+", choices=list(models), default=list(models), metavar="MODEL")
+    found.add_argument("--splits", type=int, default=5)
+    found.add_argument("--threads", type=int, default=1)
+    found.add_argument("--limit", type=float, default=360, help="seconds of the processor that a fit may take")
+    found.add_argument("--again", action="store_true", help="measure what is there already anew")
+    found.add_argument("--out", type=Path, default=Path(out))
+    return found
+
+
+def go_on(options: Namespace, measured: Callable[[str, str, int], Row], needed: Mapping[str, str]) -> list[Row]:
+    """Measure what is missing in the results file, which is written after every unit; return all of its rows.
+
+    Args:
+        options: Those of `parser`.
+        measured: From a set, a model and a split to scores; raises `LeftOut` where there are none.
+        needed: Packages that models need; models of packages that are not installed are not run.
+    """
+    torch.set_num_threads(options.threads)
+    missing = [name for name in options.models if name in needed and not importlib.util.find_spec(needed[name])]
+    if missing:
+        print(f"Not installed here, so not run: {', '.join(missing)} (see benchmarks/tabular_requirements.txt)")
+    wanted = [
+        (name, model, split)
+        for split in range(1, options.splits + 1)
+        for name in options.sets
+        for model in options.models
+        if model not in missing
+    ]
+    report: Row = json.loads(options.out.read_text()) if options.out.exists() else {"rows": []}
+    if options.again:
+        report["rows"] = [row for row in report["rows"] if _unit(row) not in wanted]
+    rows: list[Row] = report["rows"]
+    report["machine"] = report.get("machine", {}) | machine() | _versions() | {"threads": options.threads}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    have = {_unit(row) for row in rows}
+    with threadpool_limits(options.threads):
+        for name, model, split in (unit for unit in wanted if unit not in have):
+            row: Row = {"set": name, "model": model, "split": split}
+            reasons = [other["left out"] for other in rows if _unit(other)[:2] == (name, model) and "left out" in other]
+            try:
+                # What was too much for one split would be for the others.
+                row |= {"left out": reasons[0]} if reasons else measured(name, model, split)
+            except LeftOut as reason:
+                row |= {"left out": str(reason)}
+            rows.append(row)
+            write_bytes(options.out, (json.dumps(report, indent=1) + "\n").encode())
+            print(row, flush=True)
+    return rows
+
+
+def _unit(row: Row) -> tuple[str, str, int]:
+    return row["set"], row["model"], row["split"]
+
+
+def _versions() -> dict[str, str]:
+    """Return the releases of the packages that are installed."""
+    found = {}
+    for name in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = version(name)
+    return found
