@@ -16,6 +16,9 @@ from bayesnorm.errors import BayesNormError, FileFormatError
 from .fuzzing.child import in_a_child
 from .fuzzing.kinds import kinds, network, rows, table
 
+# Small networks often want the least or the largest batch size; tests/selection/test_calibrate.py asks for the warning.
+pytestmark = pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
+
 KINDS = kinds()
 POSTERIORS = [name for name, kind in KINDS.items() if kind.use is KINDS["mcbn"].use]
 

@@ -12,6 +12,9 @@ from experiments.kendall_doubt.medians import measure_shift, measure_sizes
 from experiments.kendall_doubt.posteriors import SETS
 from experiments.kendall_doubt.retention import measure_retention
 
+# Small networks often want the least or the largest batch size; tests/selection/test_calibrate.py asks for the warning.
+pytestmark = pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
+
 
 @pytest.fixture(scope="module")
 def gap():

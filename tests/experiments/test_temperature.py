@@ -16,6 +16,9 @@ from experiments.temperature.doubt import covariates
 from experiments.temperature.judging import CALIBRATE, CONSTANT, Judged, folds
 from experiments.temperature.networks import fitted, remembered
 
+# Small networks often want the least or the largest batch size; tests/selection/test_calibrate.py asks for the warning.
+pytestmark = pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
+
 
 def test_folds_choose_and_judge_apart():
     for chosen, others in folds(20, 6, 3):

@@ -11,6 +11,9 @@ from torch import nn
 import bayesnorm as bn
 from bayesnorm.posterior import shuffled_rounds
 
+# Small networks often want the least or the largest batch size; tests/selection/test_calibrate.py asks for the warning.
+pytestmark = pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
+
 
 def mlp(seed, width=5):
     with torch.random.fork_rng():

@@ -13,6 +13,9 @@ from torch import nn
 import bayesnorm as bn
 from bayesnorm.selection.scored_outputs import mean_score
 
+# Small networks often want the least or the largest batch size; tests/selection/test_calibrate.py asks for the warning.
+pytestmark = pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
+
 SIGMAS = 4.5
 N = 2000
 
@@ -313,3 +316,24 @@ def test_the_mean_score_is_that_of_the_targets_that_are_there(classification):
     assert mean_score(classes, task.x, labels) == pytest.approx(
         mean_score(classes, task.x[1::2], task.y[1::2]), rel=1e-5
     )
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_batch_size_at_the_end_of_its_range_warns():
+    """Outputs that nothing moves but batch statistics: targets on the mean want none of it, far ones all of it."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.BatchNorm1d(8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    x = torch.randn(64, 2)
+    model.train()(x)
+    posterior = bn.MCBN(8).fit(model.eval(), x, bn.Gaussian(precision=1e8), seed=0)
+    mean = model(x).detach()
+    spread = posterior.at_batch_size(1).predict(x).epistemic.sqrt().max()
+    with pytest.warns(bn.BayesNormWarning, match="batch_size: 4096 scored best, the largest that is looked at"):
+        calm = bn.calibrate(posterior, x, mean, noise=False)
+    assert "batch_size=4096.0" in repr(calm)  # where it can be read
+    signs = torch.sign(torch.randn(64, 1))
+    with pytest.warns(bn.BayesNormWarning, match="batch_size: 1 scored best, the least that is looked at"):
+        bn.calibrate(posterior, x, mean + 3 * spread * signs, noise=False)
+    # Sizes that somebody names are theirs to answer for, and folds are many networks.
+    bn.calibrate(posterior, x, mean, noise=False, batch_size=[1, 4096])
+    bn.calibrate(posterior, folds=[(posterior, x, mean)], noise=False)

@@ -9,6 +9,9 @@ from torch import nn
 import bayesnorm as bn
 from bayesnorm.selection.scored_outputs import ScoredOutputs, mean_score
 
+# Small networks often want the least or the largest batch size; tests/selection/test_calibrate.py asks for the warning.
+pytestmark = pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
+
 SIZES = [4.0**power for power in range(7)]
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -24,7 +25,7 @@ from torch import Tensor
 
 from ..arguments import as_number, require_number, require_positive, require_seed, require_whole
 from ..engines import MonteCarlo
-from ..errors import BayesNormError, NotFiniteError
+from ..errors import BayesNormError, BayesNormWarning, NotFiniteError
 from ..likelihoods import Categorical, DoubtfulCategorical, Gaussian, Likelihood
 from ..likelihoods.classes import ClassTargets
 from ..likelihoods.real_targets import FixedScale
@@ -63,7 +64,14 @@ def calibrate(
 ) -> P:
     """Return a new posterior whose noise and effective batch size score best on validation data.
 
-    Never worse on that data, at the same draws, than the posterior it started from, unless you say where to look.
+    Never worse on that data, at the same draws, than the posterior it started from, unless you say where to look. What
+    was chosen is in the posterior's `repr`. An effective batch size at the end of those that are looked at, 1 or 4096,
+    comes with a warning, unless it is a classifier's temperature alone, or was chosen by folds.
+
+    Validation rows tell how large doubt should be, not what it is made of: a score sees the sum of epistemic and
+    aleatoric variance, and where both are about the same in all rows, more noise and a smaller M' are the same to it.
+    So do not read `epistemic` of a calibrated posterior as what more data would take away; train on parts of the rows
+    for that, and see how far errors fall with more of them.
 
     Of classes, where both numbers are open, doubt has to prove itself: the temperature alone is chosen (at M' = 4096)
     unless another M' is better beyond the rows' chance; and that temperature is the same for all rows unless one that
@@ -122,7 +130,10 @@ def calibrate(
         found += looked
     if not found:
         return posterior
-    return search.chosen(found)
+    chosen = search.chosen(found)
+    if sizes is True and folds is None and groups is None:
+        _warn_at_an_end(effective_batch_size(chosen), size)
+    return chosen
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,6 +278,23 @@ def _over_batch_sizes(look: Callable[[Tensor], _Candidate], shape: tuple[int, ..
                 found = look(log_size.clamp(0, LARGEST_LOG2_BATCH_SIZE))
                 looked.append((log_size.clamp(0, LARGEST_LOG2_BATCH_SIZE), found))
     return [candidate for _, candidate in looked]
+
+
+def _warn_at_an_end(chosen: float | Tensor | None, started: float | Tensor | None) -> None:
+    """Warn where the best effective batch size is the least or the largest that was looked at."""
+    if chosen is None or isinstance(chosen, Tensor) or chosen == started:
+        return
+    if chosen == 2**LARGEST_LOG2_BATCH_SIZE:
+        place, wanted = "largest", "next to no doubt from batch statistics, and what is left of it is noise"
+    elif chosen == 1:
+        place, wanted = "least", "more doubt than batch statistics give: the network may know its own rows too well"
+    else:
+        return
+    message = (
+        f"batch_size: {chosen:g} scored best, the {place} that is looked at: these rows want {wanted}. More of them, "
+        "or batch_size=False, would work."
+    )
+    warnings.warn(message, BayesNormWarning, stacklevel=3)
 
 
 def _guarded(candidates: Sequence[_Candidate], evidence: float) -> _Candidate:

@@ -90,7 +90,9 @@ def suggest_layers(
         cost = prediction_cost(candidate, x[:TIMED_ROWS], samples)
         if options and cost > 2 * budget:
             break  # more layers cost more
-        best = calibrate(candidate, x, y, noise=noise, score=score, samples=samples, seed=seed)
+        # As a fold: of sizes at the end of their range nobody need be warned, other layers are looked at too.
+        fold = (candidate, x, y)
+        best = calibrate(candidate, folds=[fold], noise=noise, score=score, samples=samples, seed=seed)
         options.append(LayerOption(count, best, mean_score(best, x, y, score, samples, seed), cost))
     within = [option for option in options if option.cost <= budget]
     if not within:
