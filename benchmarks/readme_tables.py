@@ -19,18 +19,13 @@ from benchmarks import (
     tabular_classes,
     tabular_models,
 )
+from benchmarks.markdown import table
 from benchmarks.tabular_tables import all_tables
 from experiments import teye_tables, uci_luck
 from experiments.means import mean_and_error
 from experiments.teye_table2 import showing as table2
 
 ROOT = Path(__file__).parent.parent
-
-
-def table(head: list[str], rows: list[list[object]]) -> str:
-    """Return a Markdown table; None is an empty cell."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join("" if cell is None else str(cell) for cell in line) + " |" for line in lines)
 
 
 def read(name: str) -> dict | None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.markdown import table
 from experiments.means import mean_and_error
 
 Row = dict[str, Any]
@@ -30,11 +31,6 @@ class Score:
     digits: int | None = None
 
 
-def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Return a table in Markdown."""
-    return "\n".join("| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *lines])
-
-
 def one_core(row: Row) -> Row:
     """Return a row whose time of fitting is the processor's, where it was taken: other programs do not count in it."""
     return row | {"fit_s": row.get("fit_cpu_s", row.get("fit_s"))}
@@ -48,8 +44,7 @@ def score_table(rows: Sequence[Row], sets: Sequence[str], models: Sequence[str],
     columns = []
     for name in sets:
         found = {model: _values(rows, name, model, score.key) for model in models}
-        most = max(len(values) for values in found.values())
-        means = {model: statistics.fmean(values) for model, values in found.items() if values and len(values) == most}
+        most, means = _complete(found)
         least = min(means.values(), default=math.nan)
         digits = score.digits
         if digits is None:
@@ -61,14 +56,17 @@ def score_table(rows: Sequence[Row], sets: Sequence[str], models: Sequence[str],
                 cell = f"**{cell}**"
             columns[-1].append(f"{cell} ({len(values)})" if 0 < len(values) < most else cell)
     lines = [[model, *cells] for model, *cells in zip(models, *columns, strict=True)]
-    return markdown([score.title, *sets], [line for line in lines if set(line[1:]) != {"–"}])
+    return table([score.title, *sets], [line for line in lines if set(line[1:]) != {"–"}])
 
 
 def tally(rows: Sequence[Row], sets: Sequence[str], models: Sequence[str], score: Score, ratios: bool) -> str:
-    """Return, per model, on how many sets it has the best score, and its mean ratio (or difference) to the best."""
+    """Return, per model, on how many sets it has the best score, and its mean ratio (or difference) to the best.
+
+    Only models with all splits of a set are compared on it.
+    """
     above: dict[str, list[float]] = {model: [] for model in models}
     for name in sets:
-        means = {model: statistics.fmean(v) for model in models if (v := _values(rows, name, model, score.key))}
+        _, means = _complete({model: _values(rows, name, model, score.key) for model in models})
         least = min(means.values(), default=math.nan)
         for model, mean in means.items():
             above[model].append(mean / least if ratios else mean - least)
@@ -79,7 +77,7 @@ def tally(rows: Sequence[Row], sets: Sequence[str], models: Sequence[str], score
         for model, found in above.items()
         if found
     ]
-    return markdown(["", "sets", f"best {score.title} on", title], lines)
+    return table(["", "sets", f"best {score.title} on", title], lines)
 
 
 def left_out(rows: Sequence[Row]) -> str:
@@ -111,6 +109,12 @@ def all_tables(
     found.append(tally(measured, there, models, scores[0], ratios))
     missing = left_out(rows)
     return [*found, *([f"Left out (–): {missing}."] if missing else [])]
+
+
+def _complete(found: dict[str, list[float]]) -> tuple[int, dict[str, float]]:
+    """Return the most splits that a model has, and the means of models that have so many."""
+    most = max((len(values) for values in found.values()), default=0)
+    return most, {model: statistics.fmean(values) for model, values in found.items() if values and len(values) == most}
 
 
 def _values(rows: Sequence[Row], name: str, model: str, key: str) -> list[float]:
