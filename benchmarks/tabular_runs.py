@@ -52,13 +52,17 @@ def at_most(seconds: float) -> Iterator[None]:
 
 
 def timed(fit: Callable[[], Model], predict: Callable[[Model], Any], limit: float) -> tuple[Row, Any]:
-    """Return how long fitting and predicting took, and what was predicted."""
-    load, start, cpu = os.getloadavg()[0], time.perf_counter(), time.process_time()
+    """Return how long fitting and predicting took, on the clock and of the processor, and what was predicted."""
+    clocks = lambda: (time.perf_counter(), time.process_time())  # noqa: E731
+    load, start = os.getloadavg()[0], clocks()
     with at_most(limit):
         model = fit()
-    fitted, cpu = time.perf_counter(), time.process_time() - cpu
+    fitted = clocks()
     found = predict(model)
-    times = {"fit_s": fitted - start, "fit_cpu_s": cpu, "predict_s": time.perf_counter() - fitted, "load": load}
+    predicted = clocks()
+    times = {"load": load}
+    for name, begin, end in (("fit", start, fitted), ("predict", fitted, predicted)):
+        times |= {f"{name}_s": end[0] - begin[0], f"{name}_cpu_s": end[1] - begin[1]}
     return {key: round(value, 3) for key, value in times.items()}, found
 
 

@@ -32,8 +32,8 @@ class Score:
 
 
 def one_core(row: Row) -> Row:
-    """Return a row whose time of fitting is the processor's, where it was taken: other programs do not count in it."""
-    return row | {"fit_s": row.get("fit_cpu_s", row.get("fit_s"))}
+    """Return a row whose times are the processor's, where those were taken: other programs do not count in them."""
+    return row | {f"{name}_s": row.get(f"{name}_cpu_s", row.get(f"{name}_s")) for name in ("fit", "predict")}
 
 
 def score_table(rows: Sequence[Row], sets: Sequence[str], models: Sequence[str], score: Score) -> str:
