@@ -39,21 +39,6 @@ class Column:
                 f'kind: {self.kind!r} was given for {self.name!r}; "number", "category" or "date" would work.'
             )
 
-    def outside(self, value: object) -> str:
-        """Say in words why a value was never seen in training; "" where it was, or where nobody knows."""
-        if value is None:
-            return ""
-        if self.kind == "category":
-            return (
-                "not among the categories in training" if self.categories and str(value) not in self.categories else ""
-            )
-        if not isinstance(value, int | float):
-            return ""
-        below, above = ("before", "after") if self.kind == "date" else ("below", "above")
-        if self.low is not None and value < self.low:
-            return f"{below} every training row"
-        return f"{above} every training row" if self.high is not None and value > self.high else ""
-
 
 @dataclass(frozen=True)
 class Table:
@@ -87,7 +72,8 @@ class HeldOutRows:
         values: One sequence per row, which holds for every column a number (of a date its days since 1970), a text, or
             None where it is missing.
         numbers: Number of each row in the file; the first after the header is 1.
-        why: Why each row is unlike those of training, or ""; empty where nobody said.
+        why: Why each row is unlike those of training, in parts with "; " between them that begin with the name of a
+            column where one is the reason, or ""; empty where nobody said.
     """
 
     names: tuple[str, ...]

@@ -8,6 +8,11 @@ from .classification import ClassificationTest
 from .regression import RegressionTest
 from .words import count, number, percent
 
+# What held-out rows cannot tell.
+SUM_ALONE = (
+    "Held-out rows bear out the sum of both, not how it is split: whether more rows would help, this does not say."
+)
+
 
 def doubt_words(test: RegressionTest | ClassificationTest) -> str:
     """Say where the doubt comes from, in the mean over the test rows."""
@@ -17,8 +22,8 @@ def doubt_words(test: RegressionTest | ClassificationTest) -> str:
         least, middle, most = (number(float(value), 3) for value in np.quantile(test.std, (0, 0.5, 1)))
         return (
             f"Its doubt is between ± {least} and ± {most} (one standard deviation), in the middle ± {middle}. Of its "
-            f"variance, {percent(share)} comes from not knowing the model, which more data like this could take away; "
-            "the rest is scatter that it expects of the rows themselves."
+            f"variance, it puts {percent(share)} down to not knowing the model, and the rest to scatter of the rows "
+            f"themselves. {SUM_ALONE}"
         )
     if test.mutual_information is None:
         return ""
@@ -27,8 +32,8 @@ def doubt_words(test: RegressionTest | ClassificationTest) -> str:
     sure, unsure = float(np.median(test.confidence)), float(test.confidence.min())
     return (
         f"It is {percent(sure, 1)} sure of its answer in the median row, and {percent(unsure, 1)} in the one it is "
-        f"least sure of. Of its doubt (entropy), {percent(share)} comes from not knowing the model, which more data "
-        "like this could take away; the rest is overlap of the classes."
+        f"least sure of. Of its doubt (entropy), it puts {percent(share)} down to not knowing the model, and the rest "
+        f"to overlap of the classes. {SUM_ALONE}"
     )
 
 

@@ -74,7 +74,14 @@ class DoubtedRows:
             answers["Flag"] = [
                 TableCell(_short(f"⚠ {why[at]}") if test.unlike[at] else "", numeric=False) for at in order
             ]
-        inputs = [[_input(column, report.rows.values[at][place]) for at in order] for place, column in enumerate(shown)]
+        notes = [_notes(report, at) for at in order]
+        inputs = [
+            [
+                _input(column, report.rows.values[at][place], own.get(column.name, ""))
+                for at, own in zip(order, notes, strict=True)
+            ]
+            for place, column in enumerate(shown)
+        ]
         return cls(
             tuple(answers),
             tuple(column.name for column in shown),
@@ -135,16 +142,33 @@ def _classification(test: ClassificationTest, order: list[int]) -> dict[str, lis
     }
 
 
-def _input(column: Column, value: object) -> TableCell:
-    """Make the cell of an input, marked where training never saw such a value."""
+def _notes(report: Report, at: int) -> dict[str, str]:
+    """Return the columns that make a row unlike those of training, and how."""
+    if report.test.unlike is None or not report.test.unlike[at] or not report.rows.why:
+        return {}
+    found = {}
+    for part in report.rows.why[at].split("; "):
+        named = [column.name for column in report.table.columns if part.startswith(f"{column.name} ")]
+        if named:
+            longest = max(named, key=len)
+            found[longest] = part.removeprefix(f"{longest} ")
+    return found
+
+
+def _input(column: Column, value: object, note: str) -> TableCell:
+    """Make the cell of an input, marked where it makes its row unlike those of training."""
+    return TableCell(_short(input_text(column, value)), note, numeric=column.kind == "number")
+
+
+def input_text(column: Column, value: object) -> str:
+    """Write the value of an input."""
     if column.kind == "date" and isinstance(value, float):
-        return TableCell(date(value), column.outside(value), numeric=False)
+        return date(value)
     shown = value
     if isinstance(value, float) and value.is_integer() and abs(value) < LARGEST_WHOLE:
         shown = int(value)  # in full: it may be an id
     # Without the thousands' marks: 2,019 is no year.
-    text = shown if isinstance(shown, str) else number(shown, 6).replace(",", "")
-    return TableCell(_short(text), column.outside(value), numeric=column.kind == "number")
+    return shown if isinstance(shown, str) else number(shown, 6).replace(",", "")
 
 
 def _short(text: str) -> str:
