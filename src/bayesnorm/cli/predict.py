@@ -56,6 +56,9 @@ def predict(
         ),
     ] = DIGITS,
     max_size: Annotated[float, typer.Option(min=0, metavar="MIB", help="Refuse larger files.")] = MOST_MIB_IN_PARTS,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say which columns a row's doubt comes from; takes far longer.")
+    ] = False,
     encoding: Encoding = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
     spreadsheet_safe: SpreadsheetSafe = False,
@@ -107,6 +110,9 @@ def predict(
             if models[0].training_columns_ is not None and rows < MOST_COMPARED:
                 compared.append(inputs[0])
             each = [predict_rows(model, own, level) for model, own in zip(models, inputs, strict=True)]
+            if explain:
+                for frame, model, own in zip(each, models, inputs, strict=True):
+                    frame["doubt_from"] = model.explain_doubt(own).words()
             targets = [str(facts.get("target")) for _, facts in runs]
             found = side_by_side({name: readable(own, digits) for name, own in zip(targets, each, strict=True)})
             # A sheet has numbers and dates where CSV has what the file held.

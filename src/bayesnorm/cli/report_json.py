@@ -43,7 +43,7 @@ def _read(kind: Any, value: Any) -> Any:
     if get_origin(kind) is tuple:
         return tuple(_read(get_args(kind)[0], entry) for entry in value)
     choices: list[Any] = [each for each in (kind, *get_args(kind)) if is_dataclass(each)]
-    if not choices:
+    if not choices or value is None:
         return value
     # Where a field may hold one of two dataclasses, the names of their fields tell which.
     chosen = next((each for each in choices if {field.name for field in fields(each)} <= value.keys()), choices[0])

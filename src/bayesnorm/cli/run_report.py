@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from ..report import Report
     from ..tabular.column_types import Kind
 
+# Most and fewest rows whose doubt is explained, and how many cells they may have before they get fewer.
+MOST_EXPLAINED, LEAST_EXPLAINED, MOST_CELLS = 50, 5, 1000
+
 
 @dataclass(frozen=True)
 class RunReport:
@@ -95,6 +98,7 @@ def make_report(
         method=f"{DoubtMethod(model.method).words}. Hidden layers of {', '.join(map(str, model.hidden))} units.",
         warnings=loaded.warnings,
         leaks=loaded.leaks,
+        reasons=_reasons(model, loaded.inputs.iloc[test], rows),
     )
     found = asdict(report.test.scores()["model"])
     scores = {name: None if value is None or math.isnan(value) else value for name, value in found.items()}
@@ -143,6 +147,29 @@ def _test(model: Any, loaded: TrainingTable, train: NDArray[np.int64], judged: J
         unlike=unlike,
     )
     return replace(own, pit=judged.levels.transform(own.pit[:, None])[:, 0])
+
+
+def _reasons(model: Any, inputs: Any, frame: Any) -> Any:
+    """Return why the model doubts the rows with the largest epistemic part.
+
+    Args:
+        model: A fitted estimator.
+        inputs: The held-out rows.
+        frame: Their predictions, from `rows_of`.
+    """
+    from ..report import DoubtReasons, RowReasons
+
+    part = "mutual_information" if hasattr(model, "classes_") else "epistemic_std"
+    most = max(LEAST_EXPLAINED, min(MOST_EXPLAINED, MOST_CELLS // inputs.shape[1]))
+    order = np.argsort(-frame[part].to_numpy(), kind="stable")[:most]
+    found = model.explain_doubt(inputs.iloc[order])
+    first = found.overall()["first"]
+    words, shares = found.words(2), found.shares.to_numpy()
+    rows = [
+        RowReasons(int(at), float(total), found.baseline, tuple(own.tolist()), told)
+        for at, total, own, told in zip(order, found.total, shares, words, strict=True)
+    ]
+    return DoubtReasons(len(order), first[first > 0].to_dict(), tuple(rows[:LEAST_EXPLAINED]))
 
 
 def _choice(model: Any) -> tuple[Any, dict[str, Any]]:

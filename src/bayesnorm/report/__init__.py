@@ -12,9 +12,11 @@ from .classification import ClassificationScores as ClassificationScores, Classi
 from .contents import (
     Choice as Choice,
     Column as Column,
+    DoubtReasons as DoubtReasons,
     HeldOutRows as HeldOutRows,
     Provenance as Provenance,
     Report as Report,
+    RowReasons as RowReasons,
     Table as Table,
     TriedSetting as TriedSetting,
 )

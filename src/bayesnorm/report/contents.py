@@ -90,6 +90,41 @@ class HeldOutRows:
 
 
 @dataclass(frozen=True)
+class RowReasons:
+    """What the columns of a doubted row add to its epistemic part.
+
+    Args:
+        row: Place of the row among the test rows.
+        total: Its epistemic part: a variance, or nats.
+        baseline: That of a usual row, which it is held against.
+        shares: For each column, in the table's order, its part of all that makes for doubt: what a usual row has, and
+            what columns add to it. Below 0 where a column takes doubt away.
+        words: The columns that add most, such as "area 64 %, town 20 %"; "" where none adds much.
+    """
+
+    row: int
+    total: float
+    baseline: float
+    shares: tuple[float, ...]
+    words: str
+
+
+@dataclass(frozen=True)
+class DoubtReasons:
+    """Why the model doubts the rows with the largest epistemic part.
+
+    Args:
+        explained: Number of rows that were looked at.
+        first: For each column that adds most to some of them, the share of rows; the most common first.
+        rows: The most doubted of them, the most doubted first.
+    """
+
+    explained: int
+    first: Mapping[str, float]
+    rows: tuple[RowReasons, ...]
+
+
+@dataclass(frozen=True)
 class TriedSetting:
     """One way of training that was tried, with its score.
 
@@ -166,6 +201,7 @@ class Report:
         title: Title of the page; None for "<target> from <file>".
         warnings: Sentences that the reader must see.
         leaks: Columns that alone give the target away, and how, as the rest of a sentence "It ...".
+        reasons: Why it doubts the rows that it doubts most; None where nobody asked.
     """
 
     table: Table
@@ -177,6 +213,7 @@ class Report:
     title: str | None = None
     warnings: tuple[str, ...] = ()
     leaks: Mapping[str, str] = field(default_factory=dict)
+    reasons: DoubtReasons | None = None
 
     def __post_init__(self) -> None:
         if len(self.rows.numbers) != len(self.test):
@@ -184,3 +221,9 @@ class Report:
         names = tuple(column.name for column in self.table.columns)
         if names != self.rows.names:
             raise InputError(f"rows: have the columns {self.rows.names}; those of the table, {names}, would work.")
+        for each in self.reasons.rows if self.reasons else ():
+            if len(each.shares) != len(names) or not 0 <= each.row < len(self.test):
+                raise InputError(
+                    f"reasons: {len(each.shares)} shares for row {each.row}; one for each of {len(names)} columns of a "
+                    f"row from 0 to {len(self.test) - 1} would work."
+                )

@@ -9,6 +9,7 @@ from typing import Any
 from ..files import write_bytes
 from .confusions import Confusions
 from .contents import Column, Report
+from .doubt_reasons import reason_pictures
 from .doubt_words import doubt_words, unlike_words
 from .doubted_rows import DoubtedRows
 from .drift_page import DriftReport, drift_context
@@ -69,6 +70,7 @@ def _context(report: Report) -> dict[str, Any]:
         "scores": score_table(test),
         "pictures": pictures(test),
         "doubted": DoubtedRows.of(report),
+        "reasons": reason_pictures(report),
         "unlike": 0 if test.unlike is None else int(test.unlike.sum()),
         "confusions": None if isinstance(test, RegressionTest) else Confusions.of(test),
         "doubt_words": doubt_words(test),

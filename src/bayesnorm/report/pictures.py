@@ -36,7 +36,7 @@ MANY = 500
 GROUP = 25
 
 
-Group = Literal["prediction", "doubt", "drift"]
+Group = Literal["prediction", "doubt", "reasons", "drift"]
 
 
 class TitledPlot(Plot, Protocol):

@@ -27,8 +27,8 @@ from .preprocessing import Preprocessing, TableColumn
 from .shapley import Exchanges, shapley_values
 from .training_columns import CategoryCounts, NumberCounts, TrainingColumns
 
-# Pairs of orders that columns are exchanged in.
-PAIRS = 10
+# Pairs of orders that columns are exchanged in; of up to nine columns, all subsets are no more than these ask for.
+PAIRS = 32
 
 # Share from which a column is named in words.
 LEAST_SHARE = 0.1
