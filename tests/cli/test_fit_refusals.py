@@ -42,7 +42,7 @@ def keep(rows):
         (keep(1), (), 1, "1 row has a 'price'; at least 12 would work"),
         (keep(11), (), 1, "11 rows have a 'price'; at least 12 would work"),
         (set_target(""), (), 1, "no row has a 'price'"),
-        (set_target("7"), (), 1, "--target: 'price' is 7.0 in every row; a column that differs would work"),
+        (set_target("7"), (), 1, "--target: 'price' is 7 in every row; a column that differs would work"),
         (set_cell(3, 3, "much"), (), 1, "the column 'price' holds numbers, but 'much' in row 3"),
         (set_cell(3, 3, "inf"), (), 1, "the column 'price' holds 'inf' in row 3, which is infinite"),
         (set_cell(3, 0, "large"), (), 1, "the column 'area' holds numbers, but 'large' in row 3"),

@@ -220,7 +220,7 @@ def _summary(
         share = scores["normalised_crps"]
         found |= {
             "error (RMSE)": number(scores["rmse"])
-            + ("" if scores["r2"] is None else f", explains {round(100 * scores['r2'])} % of the variance"),
+            + ("" if scores["r2"] is None else f", explains {_share(scores['r2'])} of the variance"),
             "error with doubt (CRPS)": number(scores["crps"]),
             "worth of the doubt": "unknown"
             if share is None
@@ -234,6 +234,11 @@ def _summary(
             "calibration error (ECE)": f"{100 * scores['ece']:.1f} %",
         }
     return {**found, "time": f"{seconds:.0f} s"}
+
+
+def _share(r2: float) -> str:
+    """Write a share of the variance; less than none, where errors are larger than the targets' spread, is none."""
+    return "none" if r2 < 0 else f"{round(100 * r2)} %"
 
 
 def _cell(value: Any) -> Any:

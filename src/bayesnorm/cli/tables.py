@@ -43,6 +43,7 @@ class TableFile:
         header: Number of the line with the names, from 0.
         blank_rows: Whether a blank line is a row with a missing value, as it is where there is one column only.
         encoding: The encoding of text.
+        nameless: Number of columns without a name.
         rows: The cells, where they had to be read to know the names; None for text and Parquet.
     """
 
@@ -54,6 +55,7 @@ class TableFile:
     header: int = 0
     blank_rows: bool = False
     encoding: str = "utf-8-sig"
+    nameless: int = 0
     rows: Rows | None = field(default=None, repr=False, compare=False)
 
 
@@ -171,7 +173,7 @@ def _named(source: Source, header: list[str], delimiter: str | None, decimal: st
     if 2 * words.sum() < len(names):
         first = ", ".join(names[:3])
         raise InputError(f"{source}: the first line holds numbers ({first}, ...), not names; put names there.")
-    return TableFile(source, names, places, delimiter, decimal)
+    return TableFile(source, names, places, delimiter, decimal, nameless=len(header) - len(names))
 
 
 def _read_text(file: TableFile, columns: Sequence[str], rows: int | None) -> Generator[Any, None, None]:

@@ -76,7 +76,8 @@ def require_targets(path: Path | Source, name: str, values: NDArray[Any], kind: 
             f"--task: {quoted(name)} holds text such as {quoted(values[0])}; --task classification would work."
         )
     if len(np.unique(values.astype(str))) == 1:
-        raise InputError(f"--target: {quoted(name)} is {values[0]!s} in every row; a column that differs would work.")
+        same = quoted(values[0]) if kind == "category" else f"{values[0]:.10g}"
+        raise InputError(f"--target: {quoted(name)} is {same} in every row; a column that differs would work.")
     if task is Task.regression:
         from ..tabular.targets import LARGEST_TARGET
 

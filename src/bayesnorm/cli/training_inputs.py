@@ -12,7 +12,7 @@ from .file_columns import typed
 from .fit_options import DATES, FitOptions
 from .tables import TableFile
 from .written_dates import WrittenDates, written_dates
-from .written_numbers import Written, written_columns
+from .written_numbers import Written, mixed_marks, written_columns
 
 if TYPE_CHECKING:
     from ..tabular.column_types import Kind
@@ -119,6 +119,10 @@ def read_inputs(
         if name not in options.read_as and contents_of(frame[name]) == "durations"
     }
     inputs, kinds = reading.typed(frame[[name for name in names if name not in reasons]])
+    free = [name for name in inputs if name not in {*options.keep, *options.categorical, *options.read_as}]
+    mixed = {name: mixed_marks(frame[name], reading.file.decimal) for name in free if kinds[name] == "category"}
+    reasons |= {name: how for name, how in mixed.items() if how}
+    inputs = inputs[[name for name in inputs if name not in reasons]]
     reasons |= _not_features(inputs, {*options.keep, *options.categorical, *options.read_as})
     inputs = inputs[[name for name in inputs if name not in reasons]]
     if not len(inputs.columns):

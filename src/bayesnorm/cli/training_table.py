@@ -137,6 +137,9 @@ def _rows_with_targets(frame: Any, file: TableFile, options: FitOptions) -> tupl
     from ..report.words import were
 
     warnings = []
+    if file.nameless:
+        left = were(file.nameless, "column", " without a name in the first line")
+        warnings.append(f"{left} left out.")
     known = frame[options.target].notna().to_numpy()
     if not known.all():
         left = were(int((~known).sum()), "row", f" without a value in {options.target}")

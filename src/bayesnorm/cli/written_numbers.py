@@ -88,6 +88,20 @@ def read_written(column: Any, written: Written, decimal: str) -> tuple[NDArray[n
     return values, unreadable
 
 
+def mixed_marks(column: Any, decimal: str) -> str:
+    """Return the rest of a sentence "It ..." about a column of amounts in several currencies; "" for any other."""
+    cells = dict.fromkeys(cell for cell in column.dropna() if isinstance(cell, str))
+    first: dict[str, str] = {}
+    for cell in cells:
+        if (found := _read(cell, decimal)) is None:
+            return ""
+        first.setdefault(found[1], cell)
+    marked = [cell for mark, cell in first.items() if mark]
+    if len(marked) < 2:
+        return ""
+    return f"holds amounts of more than one kind, such as {quoted(marked[0])} and {quoted(marked[1])}"
+
+
 def without_marks(text: str) -> str:
     """Return a cell without what stands around its number: signs, currency, percent."""
     if len(text) > _LONGEST:

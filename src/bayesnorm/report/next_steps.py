@@ -13,6 +13,9 @@ from .words import count, listed
 # Rows that are named to be checked first.
 MOST_ROWS = 5
 
+# Share of held-out rows unlike those of training above which that is what is wrong.
+MOST = 0.5
+
 NOTHING = "nothing."
 
 
@@ -38,6 +41,11 @@ def _honesty(verdict: Verdict, report: Report) -> str:
     test, target = report.test, report.table.target.name
     if verdict.grade == "good":
         return NOTHING
+    if verdict.grade == "poor" and test.unlike is not None and test.unlike.mean() > MOST:
+        return (
+            f"{int(test.unlike.sum()):,} of {count(len(test), 'held-out row')} are unlike the training rows, which no "
+            "doubt foresees: fit again as rows come in, and trust none that `predict` flags."
+        )
     if verdict.grade == "poor":
         return "more rows like those that you want predicted, and another fit; until then leave its doubt aside."
     if len(test) < FEW:

@@ -1,0 +1,271 @@
+"""What `bayesnorm fit` says of small hostile tables, which `hostile_tables/make.py` makes."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import dataclass
+
+import pytest
+
+from bayesnorm.cli.fit_options import FitOptions
+from bayesnorm.cli.holding_out import Holdout
+from bayesnorm.errors import BayesNormError
+
+from .conftest import QUICK
+from .hostile_tables.make import HERE, tables
+
+pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
+pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
+
+from bayesnorm.cli.tables import open_table
+from bayesnorm.cli.training_table import load_training_table
+
+HOUSE = {"area": "number", "town": "category"}
+NUMBER = "regression: price is a number with 48 different values (--task says otherwise)"
+CLASSES = "classification: churn is text, with 2 different values (--task says otherwise)"
+
+
+@dataclass(frozen=True)
+class Says:
+    """All that is said of a table before training, and what is then learned from."""
+
+    told: list[str]
+    kinds: dict[str, str]
+    target: str = "price"
+
+
+LEARNED = {
+    "ids.csv": Says(
+        [
+            NUMBER,
+            "listing was left out: it holds text such as '7922e4ff-084c' that differs in most rows. "
+            "(--keep listing uses it.)",
+            "customer_id was left out: it is an id, a whole number of its own for every row. "
+            "(--keep customer_id uses it.)",
+            "address was left out: it holds text such as 'High Street 3' that differs in most rows. "
+            "(--keep address uses it.)",
+        ],
+        HOUSE,
+    ),
+    "counted.csv": Says(
+        [
+            "1 column without a name in the first line was left out.",
+            NUMBER,
+            "nr was left out: it counts the rows, from 1 to 48. (--keep nr uses it.)",
+        ],
+        {"year": "number", **HOUSE},
+    ),
+    "constant_and_empty.csv": Says(
+        [
+            NUMBER,
+            "country was left out: it is 'NL' in every row. (--keep country uses it.)",
+            "remarks was left out: it is empty.",
+        ],
+        HOUSE,
+    ),
+    "crowd.csv": Says([NUMBER], {"agent": "category", **HOUSE}),
+    "copied_target.csv": Says(
+        [NUMBER, "price_cents is price in other units, or nearly. (--drop price_cents leaves it out.)"],
+        {**HOUSE, "price_cents": "number"},
+    ),
+    "ranked_target.csv": Says(
+        [NUMBER, "value puts the rows in the order of price, or nearly. (--drop value leaves it out.)"],
+        {**HOUSE, "value": "number"},
+    ),
+    "recoded_target.csv": Says(
+        [CLASSES, "segment alone tells churn right in all 48 rows. (--drop segment leaves it out.)"],
+        {"months": "number", "segment": "category"},
+        "churn",
+    ),
+    "known_afterwards.csv": Says(
+        [
+            CLASSES,
+            "reason for leaving alone tells churn right in all 48 rows. (--drop 'reason for leaving' leaves it out.)",
+        ],
+        {"months": "number", "reason for leaving": "category"},
+        "churn",
+    ),
+    "dates_iso.csv": Says([NUMBER], {"sold": "date", **HOUSE}),
+    "dates_day_first.csv": Says(
+        [NUMBER, "sold holds dates such as '23/07/2022', which is read as 2022-07-23."], {"sold": "date", **HOUSE}
+    ),
+    "dates_month_first.csv": Says(
+        [NUMBER, "sold holds dates such as '07/23/2022', which is read as 2022-07-23."], {"sold": "date", **HOUSE}
+    ),
+    "dates_either_way.csv": Says(
+        [NUMBER, "sold was left out: it holds dates in more than one way, such as '1/19/2023' and '23/7/2022'."], HOUSE
+    ),
+    "dates_undecided.csv": Says(
+        [
+            NUMBER,
+            "sold holds dates such as '2.3.2022', which is read as 2022-03-02 (its cells do not tell; "
+            "--as sold=month-first says otherwise).",
+        ],
+        {"sold": "date", **HOUSE},
+    ),
+    "dates_of_excel.csv": Says(
+        [NUMBER, "sale date holds dates such as '44765', which is read as 2022-07-23."], {"sale date": "date", **HOUSE}
+    ),
+    "times_of_day.csv": Says([NUMBER], {"viewed": "date", **HOUSE}),
+    "dollars.csv": Says([NUMBER, "price holds numbers such as '$440,800.00', which is read as 440800."], HOUSE),
+    "euros.csv": Says([NUMBER, "price holds numbers such as '440.800,00 €', which is read as 440800."], HOUSE),
+    "percents.csv": Says(
+        [NUMBER, "rate holds numbers such as '10.0 %', which is read as 10."], {"rate": "number", **HOUSE}
+    ),
+    "two_currencies.csv": Says(
+        [
+            NUMBER,
+            "rent was left out: it holds amounts of more than one kind, such as '142 €' and '$83'. "
+            "(--keep rent uses it.)",
+        ],
+        HOUSE,
+    ),
+    "cp1252.csv": Says([NUMBER], {"town": "category", "größe": "number"}),
+    "utf16.csv": Says([NUMBER], {"town": "category", "größe": "number"}),
+    "with_mark.csv": Says([NUMBER], {"town": "category", "größe": "number"}),
+    "packed.csv.gz": Says([NUMBER], HOUSE),
+    "lines.jsonl": Says([NUMBER], HOUSE),
+    "quoted.csv": Says([NUMBER], HOUSE),
+    "targets_missing.csv": Says(
+        [
+            "8 rows without a value in price were left out. (Words such as NA, None and null are no values.)",
+            "regression: price is a number with 40 different values (--task says otherwise)",
+        ],
+        HOUSE,
+    ),
+    "stars.csv": Says(
+        ["classification: stars has only 5 different values (--task says otherwise)"], HOUSE, target="stars"
+    ),
+    "formulas.csv": Says(
+        ["classification: kind is text, with 5 different values (--task says otherwise)"], {"area": "number"}, "kind"
+    ),
+}
+
+REFUSED = {
+    "archive.csv": "is a ZIP archive; unpack it first.",
+    "blank.csv": "holds nothing but blank lines; a table with names in its first line would work.",
+    "dates_with_words.csv": "the column 'sold' holds dates, but 'unknown' in row 1; mend or empty such cells, or give "
+    "--as 'sold'=date to take them for empty, --categorical 'sold', or --drop 'sold'.",
+    "eleven_rows.csv": "11 rows have a 'price'; at least 12 would work.",
+    "endless.csv": "the column 'area' holds 'inf' in row 10, which is infinite; a number, or an empty cell,",
+    "lists.jsonl": "the column 'rooms' holds list values, as in row 1; numbers or text, or --drop to leave it out,",
+    "long_line.csv": "rows have more cells than the first line has names; mend the file.",
+    "names_alone.csv": "holds names, but no rows; a table with rows would work.",
+    "names_as_target.csv": "--target: 'owner' has 48 different values in 48 rows, too many to be classes;",
+    "no_names.csv": "the first line holds numbers (141.9, Ede, 440.8, ...), not names; put names there.",
+    "nothing_but_names.csv": "has no column to learn from (listing holds text such as '7922e4ff-084c' that differs in",
+    "pickle.csv": "is a Python pickle, which may run anything when it is read; save the table as CSV first.",
+    "picture.csv": "is a PNG picture; a CSV, TSV, JSON lines, Excel (.xlsx) or Parquet file would work.",
+    "same_name_twice.csv": "the column 'area' is there twice; rename one of them.",
+    "same_target.csv": "--target: 'price' is 7 in every row; a column that differs would work.",
+    "words_among_numbers.csv": "the column 'area' holds numbers, but 'about 90' in row 6; mend or empty such cells, or "
+    "give --as 'area'=number to take them for empty, --categorical 'area', or --drop 'area'.",
+}
+
+# Those whose fits are looked at as a whole.
+FITTED = {"thirty_rows.csv", "rare_class.csv", "trend.csv", "patients.csv", "two_targets.csv"}
+
+
+def options(target):
+    return FitOptions(
+        target=target,
+        task=None,
+        method="mcbn",
+        drop=(),
+        keep=(),
+        categorical=(),
+        read_as={},
+        test_fraction=None,
+        holdout=Holdout.random,
+        time=None,
+        group=None,
+        seed=0,
+        epochs=None,
+        hidden=(4,),
+        effective_batch_size=None,
+        heteroscedastic=False,
+        max_rows=None,
+    )
+
+
+def test_the_files_are_those_that_are_made():
+    made = tables()
+    assert {path.name for path in HERE.iterdir() if path.suffix != ".py" and path.is_file()} == made.keys()
+    assert {*LEARNED, *REFUSED, *FITTED} == made.keys()
+    for name, content in made.items():
+        assert (HERE / name).read_bytes() == content, f"{name}: run python -m tests.cli.hostile_tables.make"
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_what_is_said(name):
+    told = []
+    loaded = load_training_table(open_table(HERE / name), options(LEARNED[name].target), told.append)
+    assert told == LEARNED[name].told
+    assert loaded.kinds == LEARNED[name].kinds
+    # The report says all of it, but what it takes the target for.
+    assert [*loaded.warnings] == [line for line in told if "(--task says otherwise)" not in line]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(name):
+    told = []
+    asked = options("owner" if name == "names_as_target.csv" else "price")
+    with pytest.raises(BayesNormError) as refused:
+        load_training_table(open_table(HERE / name), asked, told.append)
+    assert REFUSED[name] in str(refused.value)
+    assert told == []
+
+
+@pytest.fixture
+def fitted(bayesnorm, tmp_path, monkeypatch):
+    """`fitted("trend.csv", "--target", ...)`: a short fit without its page; gives what it printed, and its facts."""
+    monkeypatch.setattr("bayesnorm.report.write_report", lambda _, path: path.touch())
+
+    def call(name, *given):
+        ended = bayesnorm("fit", HERE / name, "--out", tmp_path / "run", *QUICK[:4], *given)
+        assert ended.code == 0, ended.err
+        return ended, json.loads((tmp_path / "run" / "run.json").read_text())
+
+    return call
+
+
+def test_thirty_rows_are_judged_by_cross_validation(fitted):
+    ended, facts = fitted("thirty_rows.csv", "--target", "price")
+    assert "30 rows are too few to hold some out: each is judged by networks that did not see it." in ended.err
+    assert facts["rows"] == {"training": 30, "test": 30, "cross_validated": True}
+
+
+def test_a_class_that_is_never_found_is_said_in_the_verdict(fitted, tmp_path):
+    _, facts = fitted("rare_class.csv", "--target", "outcome")
+    verdict = facts["summary"]["Does it predict?"]
+    with (tmp_path / "run" / "test_predictions.csv").open() as file:
+        ill = [row["predicted"] for row in csv.DictReader(file) if row["y"] == "relapse"]
+    assert len(ill) == 2
+    missed = "relapse" not in ill
+    assert ("It never finds “relapse” (0 of 2)." in verdict) == missed
+    assert ("Next: more rows of “relapse”, or columns that tell them from the rest." in verdict) == missed
+
+
+def test_a_trend_is_flagged_before_it_fails(bayesnorm, fitted, tmp_path):
+    ended, _ = fitted("trend.csv", "--target", "visits", "--time", "day")
+    assert "The last 36 rows, by day from 2023-05-07 on, were held out." in ended.err
+    with (tmp_path / "run" / "test_predictions.csv").open() as file:
+        rows = [*csv.DictReader(file)]
+    beyond = [row for row in rows if row["unlike"] == "True"]
+    assert len(beyond) >= 20  # the first ones lie hardly beyond what was trained on
+    assert {row["why"] for row in beyond} == {"day after 2023-05-04, the last in training"}
+
+
+def test_groups_stay_together(fitted):
+    ended, facts = fitted("patients.csv", "--target", "score", "--group", "patient")
+    assert "4 groups of 20 by patient (36 rows) were held out." in ended.err
+    assert [column["name"] for column in facts["columns"]] == ["age", "dose"]
+
+
+def test_two_targets_are_no_inputs_of_each_other(fitted, tmp_path):
+    _, facts = fitted("two_targets.csv", "--target", "price,rent")
+    assert facts["targets"] == {"price": "price", "rent": "rent"}
+    for target in ("price", "rent"):
+        columns = json.loads((tmp_path / "run" / target / "run.json").read_text())["columns"]
+        assert [column["name"] for column in columns] == ["area", "town"]
