@@ -57,7 +57,7 @@ def predict(
     ] = DIGITS,
     max_size: Annotated[float, typer.Option(min=0, metavar="MIB", help="Refuse larger files.")] = MOST_MIB_IN_PARTS,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say which columns a row's doubt comes from; takes far longer.")
+        bool, typer.Option("--explain", help="Add `doubt_from`: the columns a row's doubt comes from. Far slower.")
     ] = False,
     encoding: Encoding = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
