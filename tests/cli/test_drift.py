@@ -41,7 +41,12 @@ def test_rows_from_elsewhere(bayesnorm, regression_run, moved, tmp_path):
     assert "These 25 rows are unlike the training rows." in ended.out
     assert "100 % of rows hold a category that training did not have" in ended.out
     assert "times the usual spread" in ended.out
+    (single,) = [line for line in ended.out.splitlines() if line.startswith("single rows")]
+    reason = "town is 'Atlantis', which training never had (25)"  # the same that `predict` has in each row
+    assert "25 of 25 rows (100 %) are unlike the training rows, each by itself: " in single
+    assert reason in single
     text = page.read_text()
+    assert reason.replace("'", "&#39;") in text
     assert text.count("<svg") == 3  # two columns and the network
     assert "bayesnorm drift" in text
 
@@ -54,6 +59,7 @@ def test_exit_code_and_json(bayesnorm, regression_run, moved, tmp_path):
     told = json.loads(ended.out)
     assert told["drifted"] is True
     assert told["p_value"] < 1e-6
+    assert told["why"]["town is 'Atlantis', which training never had"] == 25
     assert set(told["moved"]) == {"area", "town"}
     assert told["found"]["network"]["layers"]
     assert told["out"] == str(page)
@@ -69,7 +75,7 @@ def test_one_row(bayesnorm, regression_run, tmp_path):
     data = write_csv(tmp_path / "one.csv", [["area", "age", "town"], [100, 40, "Oss"]])
     ended = bayesnorm("drift", regression_run.run, data, "--out", tmp_path / "page.html", "--fail-on-drift")
     assert ended.code == 0, ended
-    assert "This 1 row is like the training rows" in ended.out
+    assert "This row is like the training rows" in ended.out
 
 
 def test_predict_says_it_in_one_line(bayesnorm, regression_run, like, moved, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from .ending import DRIFTED
 from .file_columns import as_in_training, require_columns
 from .overwriting import require_other
 from .pages import WITHOUT_PAGE, can_write_pages
+from .predictions import reasons_in
 from .printing import note, show_json, show_pairs
 from .report_json import json_value
 from .run_folder import DRIFT_PAGE, MODEL, read_runs
@@ -57,19 +59,20 @@ def drift(
     (rows,) = read_chunks(file, list(kinds), None)
     inputs = as_in_training(rows, file, facts)
     found = model.drift(inputs)
+    why = reasons_in(model.doubt(inputs)["why"]) if found.unlike else Counter[str]()
     command = shlex.join(["bayesnorm", "drift", str(run), data])
     date = datetime.now().astimezone().date().isoformat()
     provenance = Provenance(all_versions(), cpu_name(), date, command)
     written = can_write_pages()
     if written:
-        write_report(DriftReport(file.source.name, str(facts.get("target")), found, provenance), page)
+        write_report(DriftReport(file.source.name, str(facts.get("target")), found, provenance, why), page)
     if as_json:
-        show_json({**told(found), "found": json_value(found), "out": str(page) if written else None})
+        show_json({**told(found), "why": dict(why), "found": json_value(found), "out": str(page) if written else None})
     else:
         words = {"rows": f"{drift_words.headline(found)} {drift_words.chance_words(found)}"}
         words["columns that moved"] = drift_words.moved_words(found)
         words |= {f"  {column.name}": drift_words.column_words(column) for column in found.moved}
-        words |= {"network": drift_words.network_words(found), "single rows": drift_words.unlike_words(found)}
+        words |= {"network": drift_words.network_words(found), "single rows": drift_words.unlike_words(found, why)}
         show_pairs({**words, "page": str(page) if written else WITHOUT_PAGE})
     if found.drifted and fail_on_drift:
         note(f"{file.source} is unlike the training rows, and --fail-on-drift was given")

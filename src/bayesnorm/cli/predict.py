@@ -14,7 +14,7 @@ from .drift import told
 from .file_columns import as_in_training, require_columns
 from .overwriting import require_free, require_other
 from .prediction_file import STDOUT, excel, is_sheet, prediction_file
-from .predictions import ALL_DIGITS, DIGITS, predict_rows, readable, side_by_side, with_columns
+from .predictions import ALL_DIGITS, DIGITS, predict_rows, readable, reasons_in, side_by_side, with_columns
 from .printing import note, show_json
 from .run_folder import MODEL, read_runs
 from .spreadsheet import SpreadsheetSafe
@@ -28,8 +28,8 @@ MOST_MIB_IN_PARTS = 65536
 # Rows, the first of a file, that are held against those of training; about so many.
 MOST_COMPARED = 10_000
 
-# Reasons for calling rows unlike that are told in one line, and for machines.
-MOST_TOLD, MOST_REASONS = 3, 100
+# Reasons for calling rows unlike that machines are told.
+MOST_REASONS = 100
 
 # Rows at a time: draws of more no longer fit into the processor's cache.
 CHUNK = 2_000
@@ -119,7 +119,7 @@ def predict(
             shown = part.assign(**{name: own[name] for own in inputs for name in own}) if is_sheet(out) else part
             write(with_columns(found, part[named], shown[beside]))
             rows, unlike = rows + len(found), unlike + int(found["unlike"].sum())
-            why.update(part for told in found.loc[found["unlike"], "why"] for part in told.split("; "))
+            why.update(reasons_in(found["why"]))
     drift = models[0].drift(pandas().concat(compared)) if compared else None
     if as_json:
         tasks = {str(facts.get("target")): facts["task"] for _, facts in runs}
@@ -139,12 +139,10 @@ def predict(
 
 def _unlike_line(unlike: int, rows: int, why: Counter[str]) -> str:
     """Say in one line how many rows are unlike those of training, and in what."""
-    from ..report.words import count
+    from ..report.drift_words import reason_words
 
-    parts = [f"{part} ({number:,})" for part, number in why.most_common(MOST_TOLD)]
-    more = f" and {count(len(why) - MOST_TOLD, 'more reason')}" if len(why) > MOST_TOLD else ""
     are = "row is" if rows == 1 else "rows is" if unlike == 1 else "rows are"
-    return f"{unlike:,} of {rows:,} {are} unlike the training rows: {'; '.join(parts)}{more}"
+    return f"{unlike:,} of {rows:,} {are} unlike the training rows: {reason_words(why)}"
 
 
 def _drift_line(drift: Any, rows: int, command: str) -> str:

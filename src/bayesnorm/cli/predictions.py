@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,11 @@ def rows_of(model: Any, inputs: Any, predictive: Any, doubt: Any, level: float, 
     for name in doubt.columns.drop("unseen"):
         found[name] = doubt[name].to_numpy()
     return pd.DataFrame(found)
+
+
+def reasons_in(why: Iterable[str]) -> Counter[str]:
+    """Count the reasons why rows are unlike those of training, from their `why`."""
+    return Counter(part for told in why if told for part in told.split("; "))
 
 
 def readable(frame: Any, digits: int) -> Any:

@@ -238,7 +238,9 @@ def _summary(
 
 def _share(r2: float) -> str:
     """Write a share of the variance; less than none, where errors are larger than the targets' spread, is none."""
-    return "none" if r2 < 0 else f"{round(100 * r2)} %"
+    from ..report.words import percent
+
+    return "none" if r2 < 0 else percent(r2)
 
 
 def _cell(value: Any) -> Any:

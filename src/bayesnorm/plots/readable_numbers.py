@@ -10,6 +10,9 @@ LARGEST, LEAST = 1e12, 1e-4
 # Size from which the thousands of numbers on an axis are set apart: 2019 may be a year.
 LARGE = 10_000
 
+# Numbers that are written short beside an axis, and how.
+UNITS = ((1e9, " bn"), (1e6, " M"))
+
 
 def number(value: object, digits: int = 4) -> str:
     """Write a number with so many significant digits, thousands set apart; texts stay, None and NaN become a dash."""
@@ -33,20 +36,25 @@ def count(number_of: int, thing: str, things: str = "") -> str:
     return f"{number_of:,} {thing if number_of == 1 else things or thing + 's'}"
 
 
-def on_axis(value: float, step: float) -> str:
-    """Write a number beside an axis whose ticks are so far from each other.
+def on_axis(value: float, step: float, largest: float = 0.0) -> str:
+    """Write a number beside an axis whose ticks are so far from each other; millions short, so that they find room.
 
     Args:
         value: The number.
         step: The distance of two ticks; 0 where there is one.
+        largest: Size of the largest number beside that axis.
     """
     if step == 0 or max(abs(value), step) >= LARGEST or step < LEAST:
         return number(float(value), max(1, 1 + _place(abs(value)) - _place(step)) if step else 4)
+    unit, name = next(((unit, name) for unit, name in UNITS if largest >= unit and step >= unit / 1000), (1.0, ""))
+    value, step = value / unit, step / unit
     decimals = max(0, -_place(step))
     # A step of 2.5 takes one more than its first digit says.
     decimals += not math.isclose(step * 10**decimals, round(step * 10**decimals), rel_tol=1e-6)
     text = f"{value:,.{decimals}f}" if abs(value) >= LARGE else f"{value:.{decimals}f}"
-    return (text if text.strip("-0.") else text.lstrip("-")).replace("-", "−")
+    if not text.strip("-0."):
+        return "0" if name else text.lstrip("-")
+    return (text + name).replace("-", "−")
 
 
 def _place(size: float) -> int:

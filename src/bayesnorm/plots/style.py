@@ -236,7 +236,8 @@ def readable_axis(axis: Any) -> None:
 
     def text(value: float, _: int) -> str:
         places = sorted(axis.get_majorticklocs())
-        return on_axis(value, min((after - place for place, after in itertools.pairwise(places)), default=0.0))
+        step = min((after - place for place, after in itertools.pairwise(places)), default=0.0)
+        return on_axis(value, step, max(map(abs, places), default=0.0))
 
     if isinstance(axis.get_major_formatter(), matplotlib().ticker.ScalarFormatter):
         axis.set_major_formatter(text)

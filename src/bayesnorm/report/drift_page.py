@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,12 +36,14 @@ class DriftReport:
         target: Name of what the model predicts.
         drift: What was found.
         provenance: How the page was made.
+        why: Reasons why single rows are unlike those of training, and how many rows have each.
     """
 
     file: str
     target: str
     drift: TableDrift
     provenance: Provenance
+    why: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,7 @@ def drift_context(report: DriftReport) -> dict[str, Any]:
         "chance": chance_words(drift),
         "moved": moved_words(drift),
         "network": network_words(drift),
-        "unlike": unlike_words(drift),
+        "unlike": unlike_words(drift, report.why),
         "columns": [(column, column_words(column)) for column in order[:MOST_COLUMNS]],
         "pictures": [
             page_picture("drift", ColumnPlot(column), f"{column_words(column)}.", f"Column{i}")

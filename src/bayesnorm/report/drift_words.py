@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..shift import LEVEL
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 # Columns that are named in one line, and categories in one sentence.
 MOST_NAMED, MOST_SHARES = 5, 4
 
+# Reasons for calling rows unlike that are told in one line.
+MOST_REASONS = 3
+
 # Changes of a share below this are not told.
 LEAST_CHANGE = 0.01
 
@@ -22,7 +26,7 @@ TINY = 1e-4
 
 def headline(drift: TableDrift) -> str:
     """Say in one sentence whether the rows are like those of training."""
-    these = f"{'This' if drift.rows == 1 else 'These'} {count(drift.rows, 'row')} {'is' if drift.rows == 1 else 'are'}"
+    these = "This row is" if drift.rows == 1 else f"These {count(drift.rows, 'row')} are"
     if drift.drifted:
         return f"{these} unlike the training rows."
     return f"{these} like the training rows, as far as so {'few' if drift.rows < 30 else 'many'} can tell."
@@ -84,13 +88,21 @@ def network_words(drift: TableDrift) -> str:
     )
 
 
-def unlike_words(drift: TableDrift) -> str:
-    """Say how many rows are unlike those of training each by itself."""
+def unlike_words(drift: TableDrift, why: Mapping[str, int]) -> str:
+    """Say how many rows are unlike those of training each by itself, and in what."""
     rows = round(drift.unlike * drift.rows)
     if not rows:
         return "No row is unlike the training rows by itself."
     share = f"{rows:,} of {count(drift.rows, 'row')} ({percent(drift.unlike)})"
-    return f"{share} {'is' if rows == 1 else 'are'} unlike the training rows, each by itself."
+    reasons = f": {reason_words(why)}." if why else "."
+    return f"{share} {'is' if rows == 1 else 'are'} unlike the training rows, each by itself{reasons}"
+
+
+def reason_words(why: Mapping[str, int]) -> str:
+    """Name the reasons why single rows are unlike those of training, the most frequent first, with their rows."""
+    order = sorted(why.items(), key=lambda each: -each[1])
+    more = f" and {count(len(order) - MOST_REASONS, 'more reason')}" if len(order) > MOST_REASONS else ""
+    return "; ".join(f"{reason} ({number_of:,})" for reason, number_of in order[:MOST_REASONS]) + more
 
 
 def _changed(column: ColumnDrift) -> list[str]:

@@ -28,9 +28,10 @@ def prediction(test: RegressionTest) -> Verdict:
         headline = f"{count(len(test), 'row')} cannot tell whether it is better than always answering the average."
     else:
         headline = f"It is {'not clearly' if left < 1 else 'no'} better than always answering the average."
+    r2 = "–" if math.isnan(model.r2) else f"{round(model.r2, 3) + 0.0:.3f}".replace("-", "−")
     detail = (
         f"Typical error (RMSE) {number(model.rmse, 3)}, against {number(guess.rmse, 3)} for the average of the "
-        f"training rows, on {count(len(test), 'held-out row')}. R² is {number(model.r2, 2)}."
+        f"training rows, on {count(len(test), 'held-out row')}. R² is {r2}."
     )
     return Verdict(
         topic="prediction",

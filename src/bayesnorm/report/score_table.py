@@ -40,7 +40,7 @@ def score_table(test: RegressionTest | ClassificationTest) -> ScoreTable:
 def _regression(test: RegressionTest) -> ScoreTable:
     scores = list(test.scores().values())
     level = percent(test.level)
-    r2 = ["–" if score.r2 != score.r2 else f"{score.r2:.3f}".replace("-", "−") for score in scores]
+    r2 = ["–" if score.r2 != score.r2 else f"{round(score.r2, 3) + 0.0:.3f}".replace("-", "−") for score in scores]
     shares = [score.normalised_crps for score in scores]
     percents = ["–" if share is None else f"{share:.1f} %".replace("-", "−") for share in shares]
     held = [percent(score.coverage, 1) for score in scores]
