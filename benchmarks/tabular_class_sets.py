@@ -58,7 +58,8 @@ def _affairs() -> Table:
     from statsmodels.datasets import fair
 
     table = fair.load_pandas().data
-    table = table.astype({"occupation": "category", "occupation_husb": "category"})
+    table = table.astype(dict.fromkeys(["occupation", "occupation_husb"], int))
+    table = table.astype(dict.fromkeys(["occupation", "occupation_husb"], "category"))
     return table.drop(columns="affairs"), (table["affairs"] > 0).astype(int)
 
 
