@@ -103,7 +103,7 @@ def test_nothing_of_this_on_a_cpu():
 
 def settings(**options):
     given = {"batch_size": 32, "loss": half_squared_error, "decay": torch.zeros(1, dtype=torch.float64), **options}
-    return SimpleNamespace(**given)
+    return SimpleNamespace(**{"schedule": None, "decoupled": False, **given})
 
 
 def test_what_the_kernels_train(monkeypatch):
@@ -115,6 +115,8 @@ def test_what_the_kernels_train(monkeypatch):
     assert trains(normed, settings(batch_size=512))
     assert not trains(normed, settings(batch_size=100))
     assert not trains(normed, settings(loss=lambda f, y: (f - y).abs().sum(-1)))
+    assert not trains(normed, settings(schedule=lambda share: 1 - share))
+    assert not trains(normed, settings(decoupled=True))
     assert not trains(every, settings())
     assert trains(dropped, settings())
     assert trains(dropped, settings(batch_size=16))

@@ -11,6 +11,7 @@ from .gaussian import Gaussian as Gaussian
 from .heteroscedastic import (
     HeteroscedasticGaussian as HeteroscedasticGaussian,
     HeteroscedasticLaplace as HeteroscedasticLaplace,
+    HeteroscedasticStudentT as HeteroscedasticStudentT,
 )
 from .laplace import Laplace as Laplace
 from .learned import LearnedNoise as LearnedNoise

@@ -13,8 +13,19 @@ from ..errors import InputError
 from ..predictive import GaussianPredictive, RegressionPredictive
 from ..predictive.base import at_least_single
 from ..predictive.noise import LaplaceNoise, NormalNoise
+from ..predictive.student_t import StudentTNoise
 from .real_targets import NoiseByScale
-from .scales import LOG_STD_BOUND, LOG_STD_LIMIT, bounded, on_outputs, output_axis, per_output, require_moderate
+from .scales import (
+    LOG_STD_BOUND,
+    LOG_STD_LIMIT,
+    bounded,
+    on_outputs,
+    output_axis,
+    per_output,
+    positive_numbers,
+    require_moderate,
+)
+from .student_t import required_df
 
 
 @dataclass(frozen=True)
@@ -25,6 +36,12 @@ class Heteroscedastic(NoiseByScale, ABC):
 
     scale: float | tuple[float, ...] = 1.0
     axis: int = field(default=1, kw_only=True)
+    floor: float | tuple[float, ...] = field(default=0.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.floor != 0.0:
+            object.__setattr__(self, "floor", positive_numbers("floor", self.floor))
 
     @abstractmethod
     def log_scale_of(self, output: Tensor) -> Tensor:
@@ -40,7 +57,14 @@ class Heteroscedastic(NoiseByScale, ABC):
     def split(self, f: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
         location, output = halves(f, self.axis)
         factor = on_outputs("scale", self.noise if noise is None else noise, location, self.axis)
-        return location, self.log_scale_of(output) + factor.log()
+        return location, self._raised(self.log_scale_of(output) + factor.log())
+
+    def _raised(self, log_scale: Tensor) -> Tensor:
+        """Return the logarithm of a scale whose square the floor's is added to."""
+        if self.floor == 0.0:
+            return log_scale
+        floor = on_outputs("floor", self.floor, log_scale, self.axis).log()
+        return 0.5 * torch.logaddexp(2 * log_scale, (2 * floor).expand_as(log_scale))
 
     def predictive(self, f: Tensor, weights: Tensor | None = None) -> RegressionPredictive:
         require_moderate("scale", self.scale, at_least_single(f).dtype, room=LOG_STD_BOUND)
@@ -72,6 +96,8 @@ class HeteroscedasticGaussian(Heteroscedastic):
             validation data.
         axis: The axis of outputs (batch, *out) that holds means and log-variances: 1, as in (batch, 2 D) and in maps
             (batch, 2 D, h, w), or -1 for sequences (batch, time, 2 D).
+        floor: Noise that is there whatever the network says, in the targets' units: its square is added to that of the
+            predicted one. One number, or one per target; 0 for none.
         missing: Whether NaN stands for a missing target, which then counts for nothing.
     """
 
@@ -85,7 +111,7 @@ class HeteroscedasticGaussian(Heteroscedastic):
         location, output = halves(mean[None], self.axis)
         epistemic, spread = halves(variance[None], self.axis)
         factor = on_outputs("scale", self.noise, location, self.axis)
-        aleatoric = (2 * (self.log_scale_of(output + spread / 2) + factor.log())).exp()
+        aleatoric = (2 * self._raised(self.log_scale_of(output + spread / 2) + factor.log())).exp()
         return GaussianPredictive(location[0], epistemic[0], aleatoric[0], self.missing)
 
 
@@ -99,6 +125,7 @@ class HeteroscedasticLaplace(Heteroscedastic):
     Args:
         scale: Factor of the predicted scales: one number, or one per target.
         axis: The axis of outputs (batch, *out) that holds locations and log-scales.
+        floor: The least scale, 0 for none.
         missing: Whether NaN stands for a missing target, which then counts for nothing.
     """
 
@@ -106,6 +133,35 @@ class HeteroscedasticLaplace(Heteroscedastic):
 
     def log_scale_of(self, output: Tensor) -> Tensor:
         return bounded(output, LOG_STD_LIMIT, LOG_STD_BOUND)
+
+
+@dataclass(frozen=True)
+class HeteroscedasticStudentT(Heteroscedastic):
+    """Student's t noise with `df` degrees of freedom: of 2 D outputs the first D are locations, the others log-scales.
+
+    The outputs beside locations are logarithms of squared scales, as those of `HeteroscedasticGaussian` are of
+    variances: the same network serves both, and with many degrees of freedom both say the same.
+
+    Args:
+        df: Degrees of freedom, from 1.1. The variance is infinite up to 2.
+        scale: Factor of the predicted scales: one number, or one per target.
+        axis: The axis of outputs (batch, *out) that holds locations and log-scales.
+        floor: The least scale, 0 for none.
+        missing: Whether NaN stands for a missing target, which then counts for nothing.
+    """
+
+    df: float = 4.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "df", required_df(self.df))
+
+    @property
+    def family(self) -> StudentTNoise:
+        return StudentTNoise(self.df)
+
+    def log_scale_of(self, output: Tensor) -> Tensor:
+        return 0.5 * bounded(output, 2 * LOG_STD_LIMIT, 2 * LOG_STD_BOUND)
 
 
 def halves(f: Tensor, axis: int) -> tuple[Tensor, Tensor]:

@@ -31,8 +31,7 @@ class StudentT(FixedNoiseByScale):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        words = f"; a finite number from {LEAST_DF} would work (a mean needs more than 1)."
-        object.__setattr__(self, "df", require_number("df", self.df, least=LEAST_DF, words=words))
+        object.__setattr__(self, "df", required_df(self.df))
 
     @property
     def family(self) -> StudentTNoise:
@@ -42,3 +41,9 @@ class StudentT(FixedNoiseByScale):
         """Return a range of scales from far below the mean absolute error, which outliers may make up most of."""
         error = per_output(self.errors(f.mean(0), y).abs(), self.axis, self.noise)
         return error * 0.02, error * 10
+
+
+def required_df(df: Any) -> float:
+    """Return degrees of freedom as a plain number, or refuse them."""
+    words = f"; a finite number from {LEAST_DF} would work (a mean needs more than 1)."
+    return require_number("df", df, least=LEAST_DF, words=words)

@@ -4,6 +4,7 @@
 in the targets' units, go through the same likelihoods, scores and choices as those of one network.
 """
 
+from .architecture import Skip as Skip
 from .collecting import stacked_moments as stacked_moments, stacked_statistics as stacked_statistics
 from .cores import in_threads as in_threads
 from .executable import StackedExecutable as StackedExecutable
@@ -23,3 +24,4 @@ from .rows import Scales as Scales, StackedRows as StackedRows
 from .stack import Stack as Stack
 from .train import train_stacked as train_stacked
 from .training_block import RowLoss as RowLoss, half_squared_error as half_squared_error
+from .training_run import Evaluate as Evaluate

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..errors import NetworkError
+
+# What the name of a way around layers ends in where it joins them.
+END = "end"
 
 # Activations without parameters that look at one number at a time.
 ELEMENTWISE: tuple[type[nn.Module], ...] = (
@@ -32,6 +36,14 @@ ELEMENTWISE: tuple[type[nn.Module], ...] = (
     nn.Softsign,
     nn.Tanh,
 )
+
+
+class Skip(nn.Sequential):
+    """Layers with a way around them: `h + layers(h)`, of the same width."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        result: Tensor = h + super().forward(h)
+        return result
 
 
 @dataclass(frozen=True)
@@ -88,7 +100,29 @@ class Activation:
         return {}
 
 
-Layer = Dense | Norm | Drop | Activation
+@dataclass(frozen=True)
+class Fork:
+    """Where the way around the layers of a `Skip` begins."""
+
+    name: str
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {}
+
+
+@dataclass(frozen=True)
+class Join:
+    """Where it ends, and both ways are added up."""
+
+    name: str
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {}
+
+
+Layer = Dense | Norm | Drop | Activation | Fork | Join
 
 
 def architecture(networks: Sequence[nn.Module]) -> tuple[Layer, ...]:
@@ -123,7 +157,17 @@ def architecture(networks: Sequence[nn.Module]) -> tuple[Layer, ...]:
 def _require_joined(layers: tuple[Layer, ...]) -> None:
     """Refuse layers that do not take what those before them give: a stack's operations might broadcast it."""
     width: int | None = None
+    around: list[int | None] = []
     for layer in layers:
+        if isinstance(layer, Fork):
+            around.append(width)
+        elif isinstance(layer, Join):
+            before = around.pop()
+            if before is None or before != width:
+                raise NetworkError(
+                    f"networks: layers of {layer.name!r} make {width} numbers per row of {before}; a way around them "
+                    "needs a linear layer before it, and as many numbers as it got."
+                )
         if isinstance(layer, Dense | Norm):
             takes, gives = (
                 (layer.inputs, layer.outputs) if isinstance(layer, Dense) else (layer.channels, layer.channels)
@@ -143,6 +187,10 @@ def leaves(index: int, network: nn.Module, prefix: str = "") -> Iterator[tuple[s
     for name, module in network._modules.items():
         if type(module) is nn.Sequential:
             yield from leaves(index, module, f"{prefix}{name}.")
+        elif type(module) is Skip:
+            yield f"{prefix}{name}", module
+            yield from leaves(index, nn.Sequential(OrderedDict(module._modules)), f"{prefix}{name}.")
+            yield f"{prefix}{name}.{END}", module
         elif module is not None:
             yield f"{prefix}{name}", module
 
@@ -150,6 +198,8 @@ def leaves(index: int, network: nn.Module, prefix: str = "") -> Iterator[tuple[s
 def _layer(index: int, name: str, module: nn.Module) -> Layer:
     """Return the layer that a module is, or refuse a kind that no stack can hold."""
     where = f"networks: layer {name!r} of entry {index}"
+    if type(module) is Skip:
+        return Join(name) if name.endswith(f".{END}") else Fork(name)
     if type(module) is nn.Linear:
         return Dense(name, module.in_features, module.out_features, module.bias is not None)
     if type(module) is nn.BatchNorm1d:
@@ -166,7 +216,7 @@ def _layer(index: int, name: str, module: nn.Module) -> Layer:
             own.inplace = False
         return Activation(name, repr(own), own)
     raise NetworkError(
-        f"{where} is {type(module).__name__}; nn.Linear, nn.BatchNorm1d, nn.Dropout and activations would work."
+        f"{where} is {type(module).__name__}; nn.Linear, nn.BatchNorm1d, nn.Dropout, activations and Skip would work."
     )
 
 

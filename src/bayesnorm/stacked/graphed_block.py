@@ -36,6 +36,7 @@ class GraphedBlock(Block):
         self.at.zero_()
         self.total.zero_()
         for _ in range(self.steps):
+            self.set_rate()
             self.graph.replay()
         return self.total / self.steps
 

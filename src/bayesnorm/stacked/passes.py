@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..network import State
-from .architecture import Dense, Drop, Norm
+from .architecture import Dense, Drop, Fork, Join, Norm
 from .cores import in_threads
 from .masks import Masks
 from .stack import Stack
@@ -31,8 +31,13 @@ def piece_size(stack: Stack) -> int:
 
 def run_layers(stack: Stack, members: slice, h: Tensor, norm: Normalise, drop: Thin) -> Tensor:
     """Push h, (networks, draws, rows, inputs), through some of the networks."""
+    around: list[Tensor] = []
     for layer in stack.layers:
-        if isinstance(layer, Dense):
+        if isinstance(layer, Fork):
+            around.append(h)
+        elif isinstance(layer, Join):
+            h = h + around.pop()
+        elif isinstance(layer, Dense):
             networks, draws, rows, inputs = h.shape
             weight = stack.weights[f"{layer.name}.weight"][members].mT
             h = h.reshape(networks, draws * rows, inputs)

@@ -17,7 +17,7 @@ from .history import StackedHistory
 from .passes import stacked_outputs
 from .rows import StackedRows
 from .stack import Stack
-from .training_block import RowLoss, Settings, half_squared_error
+from .training_block import RowLoss, Schedule, Settings, half_squared_error
 from .training_run import Evaluate, StackedRun
 
 
@@ -30,7 +30,9 @@ def train_stacked(
     batch_size: int,
     loss: RowLoss = half_squared_error,
     learning_rate: float = 1e-3,
+    schedule: Schedule | None = None,
     weight_decay: float | Sequence[float] | Tensor = 0.0,
+    decoupled: bool = False,
     validation: StackedRows | None = None,
     evaluate: Evaluate | None = None,
     evaluate_every: int = 1,
@@ -59,7 +61,10 @@ def train_stacked(
         loss: `loss(f, y)`, one number for each row, (networks, rows), of outputs (networks, rows, outputs); a network's
             loss is its mean over rows.
         learning_rate: Adam's step size.
+        schedule: A factor of the step size, `schedule(share)` of the share of all steps that is done, the most epochs
+            of any network being all; None: 1.
         weight_decay: lambda in lambda/2 |W|^2 over weight matrices, one for all networks or one for each.
+        decoupled: Whether matrices shrink by step size times lambda at every step instead (AdamW).
         validation: Rows whose loss in evaluation mode, without weight decay, is a network's score.
         evaluate: As `validation`, with scores of your own: `evaluate(stack, members)` gets the networks that are still
             trained and their numbers, and gives a score for each, or several by name. Each name then stops and keeps on
@@ -83,7 +88,7 @@ def train_stacked(
         raise BayesNormError("evaluate: was given beside validation, but one of them decides; choose.")
     if patience is not None and validation is None and evaluate is None:
         raise BayesNormError("patience: was given, but nothing to score networks by; validation= would work.")
-    for name, function in (("loss", loss), ("evaluate", evaluate)):
+    for name, function in (("loss", loss), ("evaluate", evaluate), ("schedule", schedule)):
         if function is not None and not callable(function):
             raise BayesNormError(f"{name}: {type(function).__name__} was given; a function would work.")
     limits = _epochs_for(epochs, len(stack))
@@ -94,6 +99,9 @@ def train_stacked(
         loss=loss,
         decay=_decay_for(weight_decay, len(stack)),
         seeds=per_network(seed, len(stack)),
+        schedule=schedule,
+        epochs=int(limits.max()),
+        decoupled=decoupled,
     )
     if validation is not None:
         evaluate = _validation_loss(_trained_rows(stack, validation, "validation", loss), loss)

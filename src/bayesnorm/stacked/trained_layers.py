@@ -108,6 +108,37 @@ class TrainedDrop:
         return d if self.factors is None else d * self.factors
 
 
+class TrainedFork:
+    """Where a way around some layers begins; it keeps what goes that way."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        self.h = h
+        return h
+
+    def backward(self, d: Tensor) -> Tensor:
+        return d + self.d
+
+    d: Tensor
+
+
+class TrainedJoin:
+    """Where both ways are added up.
+
+    Args:
+        fork: Where they parted.
+    """
+
+    def __init__(self, fork: TrainedFork) -> None:
+        self.fork = fork
+
+    def forward(self, h: Tensor) -> Tensor:
+        return h + self.fork.h
+
+    def backward(self, d: Tensor) -> Tensor:
+        self.fork.d = d
+        return d
+
+
 class TrainedReLU:
     """The activation max(h, 0)."""
 

@@ -11,14 +11,25 @@ from torch.optim.adam import adam
 
 from ..errors import BayesNormError
 from ..training.batching import shuffled_batches
-from .architecture import Activation, Dense, Norm
+from .architecture import Activation, Dense, Fork, Join, Norm
 from .bundle import Bundle
 from .rows import StackedRows
 from .stack import Stack
-from .trained_layers import TrainedDense, TrainedDrop, TrainedLayer, TrainedNorm, trained_activation
+from .trained_layers import (
+    TrainedDense,
+    TrainedDrop,
+    TrainedFork,
+    TrainedJoin,
+    TrainedLayer,
+    TrainedNorm,
+    trained_activation,
+)
 
 RowLoss = Callable[[Tensor, Tensor], Tensor]
 """`loss(f, y)`, of outputs (networks, rows, outputs) and targets (networks, rows, ...): (networks, rows)."""
+
+Schedule = Callable[[float], float]
+"""A factor of the step size, of the share of all steps that is done, from 0 to 1."""
 
 # Most numbers of x that are fetched at once.
 GATHERED = 2**18
@@ -39,6 +50,10 @@ class Settings:
         loss: The loss of each row.
         decay: The weight decay of each network, (E,), on the CPU.
         seeds: The seed of each network.
+        schedule: What the step size is multiplied by, of the share of all steps that is done; None: 1 throughout.
+        epochs: Epochs that all steps of the schedule are.
+        decoupled: Whether weight matrices shrink by step size times weight decay at every step (AdamW), in place of a
+            term in the loss.
     """
 
     batch_size: int
@@ -46,6 +61,9 @@ class Settings:
     loss: RowLoss
     decay: Tensor
     seeds: list[int]
+    schedule: Schedule | None = None
+    epochs: int = 1
+    decoupled: bool = False
 
 
 class Streams:
@@ -99,6 +117,10 @@ class Block:
         self.steps = int(self.rows.lengths[0]) // settings.batch_size  # in an epoch
         self.decay = settings.decay[members].to(stack.device, stack.dtype)[:, None, None]
         self.seeds = [settings.seeds[i] for i in members.tolist()]
+        self.taken = steps_done  # the same as a number of the host's
+        self.rate: float | Tensor = settings.learning_rate  # a tensor where a recorded step has to see it change
+        if stack.device.type == "cuda" and settings.schedule is not None:
+            self.rate = torch.full((), settings.learning_rate, device=stack.device)
         self.layers = self._layers()
         trained = next(i for i, layer in enumerate(stack.layers) if layer.shapes)
         self.backwards = self.layers[: trained - len(self.layers) - 1 : -1]  # nothing before them needs a gradient
@@ -111,11 +133,17 @@ class Block:
     def _layers(self) -> list[TrainedLayer]:
         """Return the layers that train on this block's weights."""
         weights, gradients = self.stack.weights, self.gradients
-        decay = self.decay if bool((self.decay > 0).any()) else None
+        decay = self.decay if bool((self.decay > 0).any()) and not self.settings.decoupled else None
         found: list[TrainedLayer] = []
+        forks: list[TrainedFork] = []
         trained_before = False
         for layer in self.stack.layers:
-            if isinstance(layer, Dense):
+            if isinstance(layer, Fork):
+                forks.append(TrainedFork())
+                found.append(forks[-1])
+            elif isinstance(layer, Join):
+                found.append(TrainedJoin(forks.pop()))
+            elif isinstance(layer, Dense):
                 found.append(TrainedDense(layer, weights, gradients, decay, first=not trained_before))
             elif isinstance(layer, Norm):
                 found.append(TrainedNorm(layer, weights, gradients, self.stack.buffers))
@@ -193,6 +221,11 @@ class Block:
         value, d = self._loss(h, y)
         for layer in self.backwards:
             d = layer.backward(d)
+        if self.settings.decoupled:
+            shrink = 1 - self.rate * self.decay
+            for name, weight in self.stack.weights.tensors.items():
+                if weight.dim() == 3:
+                    self.stack.weights[name].mul_(shrink)
         adam(
             [self.stack.weights.flat],
             [self.gradients.flat],
@@ -204,7 +237,7 @@ class Block:
             amsgrad=False,
             beta1=0.9,
             beta2=0.999,
-            lr=self.settings.learning_rate,
+            lr=self.rate,
             weight_decay=0.0,
             eps=1e-8,
             maximize=False,
@@ -240,8 +273,20 @@ class Block:
         """Train for one pass over the rows, and return each network's mean loss, (networks,)."""
         total = self.stack.weights.flat.new_zeros(len(self.members))
         for x, y in self._batches():
+            self.set_rate()
             total += self.step(x, y)
         return total / self.steps
+
+    def set_rate(self) -> None:
+        """Set the step size of the step to come, and count it."""
+        settings = self.settings
+        if settings.schedule is not None:
+            rate = settings.learning_rate * settings.schedule(self.taken / (settings.epochs * self.steps))
+            if isinstance(self.rate, Tensor):
+                self.rate.fill_(rate)
+            else:
+                self.rate = rate
+        self.taken += 1
 
     def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the inputs and targets of every step of a new epoch."""

@@ -1,12 +1,12 @@
-"""From training rows to a posterior: choose by cross-validation, train on all rows, fit the method.
+"""From training rows to a posterior: choose by cross-validation, and keep the networks that were judged.
 
-1. All folds of all settings are trained as one stack for every batch size. The folds of a setting stop together, where
-   their mean held-out loss is lowest, and then cool down (`trainer.py`).
-2. Every setting is scored by what its networks, with their doubt, say of held-out rows: CRPS, or NLL for classes, with
-   the best noise and the best of the effective batch sizes M, 4 M and 16 M (`held_out.py`).
-3. For the best setting `calibrate` finds noise and effective batch size on the same held-out rows, by posteriors
-   of the method over the folds' networks. Rows with weights are taken more or less often.
-4. A network trained on all rows for as many epochs gets both.
+1. Every setting is trained on some folds, those of one shape as one stack, and scored by what its networks say of rows
+   that they did not learn from: CRPS at the best noise for them, or NLL of classes (`trainer.py`, `held_out.py`).
+2. Networks of the best setting are trained for all folds, in one or more rounds with folds of their own. They are the
+   members of the model: what was judged on held-out rows is what is handed out, no network is trained again on all.
+3. Networks that learn from fewer rows, and the members' disagreement, tell how much of the held-out error is doubt
+   about the network; batch-norm draws of every member are scaled to it, and noise is the rest (`doubt_parts.py`,
+   `noise.py`).
 
 No row counts where its own network learned from it.
 """
@@ -25,31 +25,41 @@ from torch import Tensor, nn
 
 from ..arguments import as_number
 from ..likelihoods import Likelihood
-from ..nets import Rescaled
-from ..network import Progress, isolated_torch_randomness
+from ..methods import ensemble
+from ..network import isolated_torch_randomness
 from ..posterior import Posterior, effective_batch_size, resized
-from ..selection import calibrate, select_batch_size
+from ..selection import select_batch_size
 from ..stacked import Stack, in_threads
-from .held_out import FoldCase, HeldOut, as_often_as_weights_want
+from .held_out import Folds, HeldOut, others
+from .members import Judged, Members
 from .networks import posterior_for
-from .search_plan import SearchPlan
+from .search_plan import SearchPlan, Setting
 from .search_results import NetworkSetting, Selection
 from .targets import NumberTargets
 from .trainer import Trainer
 
-CALIBRATION_ROWS = 10_000
 ELBO_ROWS = 2_000
-# Batches that the normal distributions of "gaussian" and "stochastic" are learned from.
-STATES = 256
+
+# Batches of every member whose statistics are kept: draws come from them, and drift is told by them.
+STATES = 64
+
+# Draws of every member that its held-out rows are judged with.
+DRAWS = 16
+
+# Shares of the training rows that the parts of doubt are learned from, by the most rows for which that is done.
+SHARES: tuple[tuple[float, tuple[float, ...]], ...] = ((2_000, (0.25, 0.5)), (20_000, (0.5,)), (math.inf, (0.25,)))
+
+# Rows above which one fold is enough for that.
+MANY_ROWS = 20_000
 
 LEAST_DECAY = 1e-12  # of a prior, which has to have some; it does not move the bound's maximum
 
-EffectiveBatchSize = Literal["score", "elbo"] | float | None
+EffectiveBatchSize = Literal["doubt", "elbo"] | float | None
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A setting with the networks of its folds."""
+    """A setting, how it did, and the networks of the folds that it was trained on."""
 
     setting: NetworkSetting
     stack: Stack
@@ -63,202 +73,189 @@ class Chooser:
     Args:
         trainer: The rows, and how networks are trained.
         plan: The settings to look at.
-        folds: The row numbers of each fold; empty where nothing is left to choose.
+        rounds: The folds of each round; empty where nothing is left to choose.
+        members: How many networks the model is to have; None: one for each fold of each round.
         likelihood: What outputs mean, in standard units, with its noise where that is given.
         noise: Whether the noise is to be chosen.
-        effective_batch_size: "score", "elbo", a number, or None for that of training.
-        members: How many networks an ensemble has.
-        draws: How many draws a prediction takes.
+        effective_batch_size: "doubt", "elbo", a number, or None for that of training.
     """
 
     trainer: Trainer
     plan: SearchPlan
-    folds: tuple[Tensor, ...]
+    rounds: tuple[Folds, ...]
+    members: int | None
     likelihood: Likelihood
     noise: bool
     effective_batch_size: EffectiveBatchSize
-    members: int
-    draws: int
 
     def fit(self) -> tuple[Posterior, Selection]:
         """Return the posterior, in the targets' own units, and what was chosen for it."""
         started = time.perf_counter()
-        candidates = self._cross_validated() if self.folds else [self._given()]
-        with _one_thread():
-            posterior, selection = self._chosen(candidates)
+        posterior, selection = self._chosen() if self.rounds else self._given()
         return posterior, replace(selection, seconds=time.perf_counter() - started)
 
-    def _chosen(self, candidates: Sequence[Candidate]) -> tuple[Posterior, Selection]:
-        """Take the best of some candidates, with noise, effective batch size and a network trained on all rows."""
+    def _chosen(self) -> tuple[Posterior, Selection]:
+        """Choose a setting, train its members, and learn from held-out rows how far to trust them."""
+        candidates = self._scouted()
         best = min(candidates, key=lambda candidate: candidate.order)
-        cases, head_epochs = self._fold_posteriors(best) if self.folds else ([], best.setting.epochs)
-        final = self._final(best.setting, head_epochs)
-        likelihood, size = self._calibrated(best.setting, cases, final)
-        posterior: Any = final.with_likelihood(self.trainer.targets.in_own_units(likelihood))
-        posterior = posterior if size is None else resized(posterior, size)
-        selection = Selection(
+        rounds = self._trained_rounds(best)
+        members = Members(self.trainer, self.likelihood, self.noise, _training(best.setting), tuple(rounds))
+        curve = self._curve(best.setting, rounds[0])
+        with _one_thread():
+            judged = members.judged(curve, self._wanted_size)
+            posterior = self._posterior(rounds, best.setting, judged.likelihood, judged.batch_size)
+            if self.effective_batch_size == "elbo" and judged.batch_size is not None:
+                size = self._by_elbo(posterior, best.setting)
+                judged = members.judged(curve, size)
+                posterior = self._posterior(rounds, best.setting, judged.likelihood, size)
+        return posterior, self._selection(candidates, best, judged)
+
+    def _given(self) -> tuple[Posterior, Selection]:
+        """Train the one setting of a plan that leaves nothing open on all rows."""
+        setting, everything = self.plan.settings[0], torch.arange(len(self.trainer.x))
+        count = self.members or 1
+        with self.trainer.bar(f"all rows, {self.plan.epochs} epochs") as (bar,):
+            stack, _ = self.trainer.train(
+                [setting], [everything] * count, None, self.plan, epochs=self.plan.epochs, progress=bar
+            )
+        found = _found(setting, self.plan.epochs, math.nan, math.nan)
+        held = HeldOut(self.trainer, self.likelihood, setting, stack, [everything] * count, [everything] * count, DRAWS)
+        size = as_number(self.effective_batch_size)
+        with _one_thread():
+            posterior = self._posterior([held], found, self.likelihood, size)
+            if self.effective_batch_size == "elbo" and effective_batch_size(posterior) is not None:
+                size = self._by_elbo(posterior, found)
+                posterior = resized(posterior, size)
+        judged = Judged(self.likelihood, size, None, None)
+        return posterior, self._selection([Candidate(found, stack, 0.0)], Candidate(found, stack, 0.0), judged)
+
+    @property
+    def _wanted_size(self) -> float | Literal["doubt"] | None:
+        """The effective batch size that members are judged with: a number, "doubt", or that of training."""
+        size = self.effective_batch_size
+        return as_number(size) if size not in ("doubt", "elbo") else None if size == "elbo" else "doubt"
+
+    def _scouted(self) -> list[Candidate]:
+        """Train all settings on the folds that choose, those of one shape together, on as many cores as there are."""
+        folds, plan = self.rounds[0], self.plan
+        scouts = range(min(plan.scouts, self._count(0)))
+        learned, asked = [others(folds)[k] for k in scouts], [folds[k] for k in scouts]
+        if len(plan.settings) == 1:
+            scouts = range(self._count(0))
+            learned, asked = [others(folds)[k] for k in scouts], [folds[k] for k in scouts]
+        shapes = [list(same) for same in _by_shape(plan.settings)]
+        label = (
+            f"{len(plan.settings)} settings, {len(asked)} folds" if len(plan.settings) > 1 else f"{len(asked)} folds"
+        )
+
+        def work(task: tuple[list[Setting], Any]) -> list[Candidate]:
+            settings, bar = task
+            stack, epochs = self.trainer.train(settings, learned, asked, plan, progress=bar)
+            found = []
+            for number, setting in enumerate(settings):
+                own = stack.take(torch.arange(number * len(asked), (number + 1) * len(asked)))
+                held = HeldOut(self.trainer, self.likelihood, setting, own, learned, asked, DRAWS)
+                point, scores = held.score()
+                score = self.trainer.targets.in_own_scores(scores)
+                found.append(
+                    Candidate(
+                        _found(setting, int(epochs[number * len(asked)]), point, score), own, float(scores.mean())
+                    )
+                )
+            return found
+
+        # Threads that isolate torch's generator one inside the other must not leave it as the last one found it.
+        with isolated_torch_randomness(self.trainer.seed), self.trainer.bar(label, len(shapes)) as bars:
+            tasks = list(zip(shapes, bars, strict=True))
+            parts = in_threads(work, tasks, self.trainer.device)
+        return [candidate for part in parts for candidate in part]
+
+    def _count(self, number: int) -> int:
+        """Return how many folds of a round have a member."""
+        folds = len(self.rounds[number])
+        return folds if self.members is None else max(0, min(folds, self.members - number * folds))
+
+    def _trained_rounds(self, best: Candidate) -> list[HeldOut]:
+        """Train the best setting on all folds of all rounds; those that it was chosen by are there already."""
+        setting, lists, asked, first = _training(best.setting), [], [], len(best.stack)
+        for number, folds in enumerate(self.rounds):
+            for k in range(self._count(number)):
+                if number or k >= first:
+                    lists.append(others(folds)[k])
+                    asked.append(folds[k])
+        stack = best.stack
+        if lists:
+            # As many epochs as were best while choosing, with the step size as it was then.
+            with self.trainer.bar(f"{len(lists)} more members") as (bar,):
+                more, _ = self.trainer.train([setting], lists, asked, self.plan, first=first, progress=bar)
+            stack = _joined(stack, more)
+        found, start = [], 0
+        for number, folds in enumerate(self.rounds):
+            count = self._count(number)
+            if count:
+                own = stack.take(torch.arange(start, start + count))
+                learned = others(folds)[:count]
+                found.append(HeldOut(self.trainer, self.likelihood, setting, own, learned, folds[:count], DRAWS))
+                start += count
+        return found
+
+    def _curve(self, chosen: NetworkSetting, held: HeldOut) -> dict[int, Tensor]:
+        """Return squared errors of single networks on the same held-out rows, by the rows that they learned from."""
+        rows = int(min(len(own) for own in held.learned))
+        some = slice(None) if rows <= MANY_ROWS else slice(0, 1)
+        learned, asked = list(held.learned)[some], list(held.asked)[some]
+        whole = replace(held, stack=held.stack.take(torch.arange(len(asked))), learned=learned, asked=asked)
+        found = {rows: self._squared_errors(whole)}
+        generator = _generator(self.trainer.seed)
+        for share in next(shares for most, shares in SHARES if rows <= most):
+            count = int(share * rows)
+            if count <= 2 * held.setting.batch_size:
+                continue
+            parts = [own[torch.randperm(len(own), generator=generator)[:count].sort().values] for own in learned]
+            with self.trainer.bar(f"{share:.0%} of the rows") as (bar,):
+                stack, _ = self.trainer.train([held.setting], parts, asked, self.plan, first=len(parts), progress=bar)
+            found[count] = self._squared_errors(replace(whole, stack=stack, learned=parts))
+        return found
+
+    def _squared_errors(self, held: HeldOut) -> Tensor:
+        targets = self.trainer.targets
+        return targets.squared_errors(targets.points(held.points()), targets.values[held.rows]).double().mean(1)
+
+    def _posterior(
+        self, rounds: Sequence[HeldOut], setting: NetworkSetting, likelihood: Likelihood, size: float | None
+    ) -> Posterior:
+        """Return the posterior over all members, in the targets' own units."""
+        trainer = self.trainer
+        found: list[Posterior] = []
+        own = trainer.targets.in_own_units(likelihood)
+        for held in rounds:
+            for k, rows in enumerate(held.learned):
+                network = nn.Sequential(trainer.encoder(setting.encoding), *held.stack.network(k))
+                unit = trainer.targets.own_units(trainer.targets.scales_of(rows))
+                wrapped = trainer.targets.in_units(network, unit)
+                x = trainer.x[rows].double()
+                found.append(
+                    posterior_for(
+                        trainer.method, wrapped, x, own, setting.batch_size, STATES, trainer.seed + len(found)
+                    )
+                )
+        posterior: Any = ensemble(found) if len(found) > 1 else found[0]
+        return posterior if size is None or effective_batch_size(posterior) is None else resized(posterior, size)
+
+    def _selection(self, candidates: Sequence[Candidate], best: Candidate, judged: Judged) -> Selection:
+        likelihood = self.trainer.targets.in_own_units(judged.likelihood)
+        return Selection(
             score="crps" if isinstance(self.trainer.targets, NumberTargets) else "nll",
             settings=tuple(candidate.setting for candidate in candidates),
             chosen=best.setting,
-            noise=_noise_of(posterior.likelihood),
-            effective_batch_size=size,
-            folds=len(self.folds),
+            noise=_noise_of(likelihood),
+            effective_batch_size=judged.batch_size,
+            folds=len(self.rounds[0]) if self.rounds else 0,
             seconds=0.0,
-            out_of_fold=self._held_out.predictions(cases, likelihood, size, self._samples) if self.folds else None,
+            doubt=judged.doubt,
+            conformal=judged.conformal,
+            out_of_fold=judged.out_of_fold,
         )
-        return posterior, selection
-
-    @property
-    def _held_out(self) -> HeldOut:
-        return HeldOut(self.trainer, self.folds, self.likelihood, self.noise, self.effective_batch_size)
-
-    def _given(self) -> Candidate:
-        """Take the one setting of a plan that leaves nothing open, without a look at it."""
-        plan = self.plan
-        setting = NetworkSetting(
-            plan.batch_sizes[0], plan.weight_decays[0], plan.dropout_rates[0], plan.epochs, math.nan, math.nan
-        )
-        return Candidate(setting, None, 0.0)  # type: ignore[arg-type]
-
-    def _cross_validated(self) -> list[Candidate]:
-        """All settings with the networks of their folds, trained on as many cores as there are."""
-        settings = [(decay, rate) for decay in self.plan.weight_decays for rate in self.plan.dropout_rates]
-        parts = min(len(settings), max(1, torch.get_num_threads() // len(self.plan.batch_sizes)))
-        size = -(-len(settings) // parts)
-        tasks = [
-            (batch_size, settings[start : start + size])
-            for batch_size in self.plan.batch_sizes
-            for start in range(0, len(settings), size)
-        ]
-        label = f"{len(self.folds)} folds, {self.plan.settings} settings"
-        # Threads that isolate torch's generator one inside the other must not leave it as the last one found it.
-        with isolated_torch_randomness(self.trainer.seed), self.trainer.bar(label, len(tasks)) as bars:
-            work = [(task, bar) for task, bar in zip(tasks, bars, strict=True)]
-            found = in_threads(lambda one: self._trained(*one[0], one[1]), work, torch.device("cpu"))
-        return [candidate for part in found for candidate in part]
-
-    def _trained(
-        self, batch_size: int, settings: Sequence[tuple[float, float | None]], progress: Progress | None
-    ) -> list[Candidate]:
-        held_out = self._held_out
-        stack, epochs = self.trainer.train(
-            held_out.others, self.folds, self.plan, batch_size, settings, progress=progress
-        )
-        found = []
-        for number, (decay, rate) in enumerate(settings):
-            members = torch.arange(number * len(self.folds), (number + 1) * len(self.folds))
-            own = stack.take(members)
-            point, scores = held_out.scores(own, batch_size)
-            score = self.trainer.targets.in_own_scores(scores)
-            setting = NetworkSetting(batch_size, decay, rate, int(epochs[members[0]]), point, score)
-            found.append(Candidate(setting, own, float(scores.mean())))
-        return found
-
-    def _fold_posteriors(self, best: Candidate) -> tuple[list[FoldCase], int]:
-        """(posterior in standard units, inputs, held-out rows) of each fold, and the epochs of heads."""
-        trainer, setting = self.trainer, best.setting
-        rows = self._held_out.others
-        members, epochs = self._completed(best.stack, rows, self.folds, setting, None)
-        cases = []
-        for k, held_out in enumerate(self.folds):
-            unit = trainer.targets.scales_of(rows[k])
-            networks = [trainer.targets.in_units(network, unit) for network in members[k]]
-            cases.append((self._posterior(networks, rows[k], setting), trainer.x[held_out].double(), held_out))
-        return cases, epochs
-
-    def _completed(
-        self,
-        stack: Stack,
-        rows: Sequence[Tensor],
-        held_out: Sequence[Tensor] | None,
-        setting: NetworkSetting,
-        head_epochs: int | None,
-    ) -> tuple[list[list[nn.Sequential]], int]:
-        """Complete the networks of each list of rows, given the first of each: heads for noise, further members."""
-        trainer = self.trainer
-        stacks = [stack]
-        decay = [(setting.weight_decay, setting.dropout_rate)]
-        for member in range(1, self.members if trainer.method == "ensemble" else 1):
-            other, _ = trainer.train(
-                rows,
-                None,
-                self.plan,
-                setting.batch_size,
-                decay,
-                epochs=setting.epochs,
-                first=member * len(rows),
-            )
-            stacks.append(other)
-        found: list[list[nn.Sequential]] = [[] for _ in rows]
-        for each in stacks:
-            if isinstance(trainer.targets, NumberTargets) and trainer.targets.heteroscedastic:
-                networks, head_epochs = trainer.train_heads(
-                    each, rows, held_out, self.plan, setting.batch_size, head_epochs
-                )
-            else:
-                networks = [each.network(k) for k in range(len(each))]
-            for own, network in zip(found, networks, strict=True):
-                own.append(network)
-        return found, head_epochs or setting.epochs
-
-    def _final(self, setting: NetworkSetting, head_epochs: int) -> Posterior:
-        """Make the posterior of networks trained on all rows, in the targets' own units; its noise is still open."""
-        trainer = self.trainer
-        everything = torch.arange(len(trainer.x))
-        with trainer.bar(f"all rows, {setting.epochs} epochs") as (bar,):
-            stack, _ = trainer.train(
-                [everything],
-                None,
-                self.plan,
-                setting.batch_size,
-                [(setting.weight_decay, setting.dropout_rate)],
-                epochs=setting.epochs,
-                progress=bar,
-            )
-        (networks,), _ = self._completed(stack, [everything], None, setting, head_epochs)
-        unit = trainer.targets.own_units(trainer.targets.scales_of(everything))
-        wrapped = [trainer.targets.in_units(network, unit) for network in networks]
-        return self._posterior(wrapped, everything, setting)
-
-    def _posterior(self, networks: list[Rescaled], rows: Tensor, setting: NetworkSetting) -> Posterior:
-        # MCBN keeps as many batches as a prediction draws: each is then drawn once, and as their deviations sum to 0,
-        # the mean over draws errs in the second order only.
-        states = self.draws if self.trainer.method == "mcbn" else max(STATES, self.draws)
-        x, seed = self.trainer.x[rows].double(), self.trainer.seed
-        return posterior_for(self.trainer.method, networks, x, self.likelihood, setting.batch_size, states, seed)
-
-    def _calibrated(
-        self, setting: NetworkSetting, cases: Sequence[FoldCase], final: Any
-    ) -> tuple[Likelihood, float | None]:
-        """Choose the likelihood, in standard units, and the effective batch size where there is one."""
-        trainer, wanted = self.trainer, self.effective_batch_size
-        start: Any = cases[0][0] if cases else final.with_likelihood(self.likelihood)
-        sized = effective_batch_size(start) is not None
-        folds = [(p, *self._representative(x, held_out)) for p, x, held_out in cases]
-        if sized and (size := as_number(wanted)) is not None:
-            start = resized(start, size)
-        by_score = sized and wanted == "score"
-        if cases and (self.noise or by_score):
-            # Whether evidence should be asked for is known of images only, not of networks with few training rows.
-            start = calibrate(
-                start,
-                folds=folds,
-                batch_size=by_score,
-                noise=self.noise,
-                samples=self._samples,
-                evidence=0,
-                seed=trainer.seed,
-            )
-        if sized and wanted == "elbo":
-            posterior = final.with_likelihood(trainer.targets.in_own_units(start.likelihood))
-            start = resized(start, self._by_elbo(posterior, setting))
-            if cases and self.noise:
-                start = calibrate(start, folds=folds, batch_size=False, samples=self._samples, seed=trainer.seed)
-        return start.likelihood, effective_batch_size(start)
-
-    @property
-    def _samples(self) -> int:
-        return self.members if self.trainer.method == "ensemble" else self.draws
 
     def _by_elbo(self, posterior: Any, setting: NetworkSetting) -> float:
         trainer = self.trainer
@@ -266,18 +263,36 @@ class Chooser:
         y = trainer.targets.values[chosen]
         if isinstance(trainer.targets, NumberTargets):
             y = trainer.targets.in_own_values(y)
-        rows = trainer.x[chosen].double(), y
+        first = getattr(posterior, "members", (posterior,))[0]
         decay = max(setting.weight_decay, LEAST_DECAY)
-        return select_batch_size(posterior, rows, weight_decay=decay, seed=trainer.seed).batch_size
+        rows = trainer.x[chosen].double(), y
+        return select_batch_size(first, rows, weight_decay=decay, seed=trainer.seed).batch_size
 
-    def _representative(self, x: Tensor, held_out: Tensor) -> tuple[Tensor, Tensor]:
-        """Held-out inputs and targets to calibrate on: at most so many rows, and each as often as its weight wants."""
-        targets, most = self.trainer.targets, max(1, CALIBRATION_ROWS // len(self.folds))
-        chosen = torch.arange(len(x))
-        if targets.weights is not None or len(x) > most:
-            weights = torch.ones(len(x)) if targets.weights is None else targets.weights[held_out]
-            chosen = as_often_as_weights_want(weights, most)
-        return x[chosen], targets.values[held_out[chosen]]
+
+def _by_shape(settings: Sequence[Setting]) -> Iterator[Iterator[Setting]]:
+    """Part settings into those that can be trained as one stack."""
+    shapes: dict[tuple[Any, ...], list[Setting]] = {}
+    for setting in settings:
+        key = setting.encoding, setting.hidden, setting.batch_size, setting.dropout_rate > 0
+        shapes.setdefault(key, []).append(setting)
+    # The largest first, so that cores are not left waiting for it in the end.
+    yield from (iter(same) for same in sorted(shapes.values(), key=lambda same: -len(same) * sum(same[0].hidden)))
+
+
+def _found(setting: Setting, epochs: int, point: float, score: float) -> NetworkSetting:
+    fields = {name: getattr(setting, name) for name in Setting.__dataclass_fields__}
+    return NetworkSetting(**fields, epochs=epochs, point_score=point, score=score)
+
+
+def _training(found: NetworkSetting) -> Setting:
+    """Return the setting that was trained, without its scores."""
+    return Setting(**{name: getattr(found, name) for name in Setting.__dataclass_fields__})
+
+
+def _joined(first: Stack, second: Stack) -> Stack:
+    """Return one stack of the networks of two."""
+    networks = [stack.network(k) for stack in (first, second) for k in range(len(stack))]
+    return Stack.of(networks)
 
 
 @contextlib.contextmanager
@@ -293,7 +308,8 @@ def _one_thread() -> Iterator[None]:
 
 def _noise_of(likelihood: Likelihood) -> dict[str, Any]:
     config = likelihood.config()
-    return {name: config[name] for name in ("precision", "scale", "temperature") if name in config}
+    names = ("precision", "scale", "temperature", "df", "floor")
+    return {name: config[name] for name in names if name in config}
 
 
 def _generator(seed: int) -> torch.Generator:

@@ -26,28 +26,16 @@ from .training_rows import as_input_errors, require_rows
 class BayesNormClassifier(ClassifierMixin, TabularEstimator):
     """Bayesian classification on a table: probabilities that mean what they say.
 
-    It works as `BayesNormRegressor` does, with a softmax: the temperature takes the place of the precision, and choices
-    are made by the held-out negative log-likelihood (NLL).
+    It works as `BayesNormRegressor` does, with a softmax: the temperature takes the place of the noise, and choices are
+    made by the held-out negative log-likelihood (NLL).
 
     Args:
-        method: Where the doubt comes from: "mcbn", "gaussian", "stochastic", "dropout", or "ensemble".
-        hidden: Units of each hidden layer.
-        weight_decay: Weight decay lambda; None chooses, and so do several to choose from.
-        batch_size: Number of rows M per training step; None chooses, and so do several.
-        epochs: Passes over the rows at the full learning rate; None chooses. A fifth as many follow at lower ones.
         temperature: What logits are divided by; None chooses.
-        effective_batch_size: Batch size M' that sets the doubt: "nll" chooses by held-out NLL, "elbo" by the evidence
-            lower bound on training rows, a number is taken as it is, and None is the training batch size.
-        dropout_rate: Share of units that method "dropout" drops; None chooses, and so do several.
-        learning_rate: Step size of Adam.
+        method, encoding, hidden, weight_decay, batch_size, epochs, effective_batch_size, dropout_rate, learning_rate:
+            The same as in `BayesNormRegressor`.
         folds: Number of folds of cross-validation, with the classes spread evenly; None skips it, and then nothing may
             be left to choose.
-        max_epochs: Most passes where their number is chosen; None decides by rows.
-        patience: Epochs without a better held-out score before training stops; None is a fifth of the most.
-        draws: Number of networks that a prediction is averaged over.
-        members: Number of networks of an ensemble.
-        random_state: Seed; the same number gives the same result.
-        verbose: Whether to show progress on standard error, 1 or 0.
+        max_epochs, draws, members, fast, device, random_state, verbose: The same as in `BayesNormRegressor`.
 
     Attributes:
         classes_: The labels, in the order of probabilities.
@@ -56,7 +44,6 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
     """
 
     temperature: float | None = None
-    effective_batch_size: float | str | None = "nll"
 
     classes_: NDArray[Any] = field(init=False)
 

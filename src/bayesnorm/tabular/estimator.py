@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -28,7 +28,7 @@ from .explaining import PAIRS, DoubtExplanation, explain_doubt, usual_row
 from .likeness import Likeness
 from .model_file import write_estimator
 from .networks import BATCH_STATISTICS
-from .parameters import check_parameters
+from .parameters import check_parameters, device_named
 from .preprocessing import Preprocessing
 from .ranges import Ranges
 from .restoring import posterior_from, posterior_parts
@@ -53,18 +53,20 @@ class TabularEstimator(BaseEstimator):
     """
 
     method: str = "mcbn"
-    hidden: Sequence[int] = (50, 50)
+    encoding: str | Sequence[str] | None = None
+    hidden: Sequence[int] | None = None
     weight_decay: float | Sequence[float] | None = None
     batch_size: int | Sequence[int] | None = None
     epochs: int | None = None
-    effective_batch_size: float | str | None = None
+    effective_batch_size: float | str | None = "doubt"
     dropout_rate: float | Sequence[float] | None = None
-    learning_rate: float = 3e-3
+    learning_rate: float = 2e-3
     folds: int | None = 5
     max_epochs: int | None = None
-    patience: int | None = None
     draws: int = 64
-    members: int = 5
+    members: int | None = None
+    fast: bool = False
+    device: str = "cpu"
     random_state: Any = None
     verbose: int = 0
 
@@ -108,58 +110,77 @@ class TabularEstimator(BaseEstimator):
         folds = folds_for(len(kept), self.folds or LIKENESS_FOLDS, generator, classes)
         self.likeness_ = Likeness.fit(features, folds)
         self.ranges_ = Ranges.fit(table_values(self.preprocessing_, X), folds)
-        if groups is not None:
-            folds = folds_of_groups(row_groups(groups, rows, kept), self.folds or LIKENESS_FOLDS, generator)
-        chooser = self._chooser(features, targets, folds)
+
+        def parted() -> list[NDArray[np.int64]]:
+            if groups is not None:
+                return folds_of_groups(row_groups(groups, rows, kept), self.folds or LIKENESS_FOLDS, generator)
+            return folds_for(len(kept), self.folds or LIKENESS_FOLDS, generator, classes)
+
+        chooser = self._chooser(features, targets, folds if groups is None else parted(), parted)
         self.posterior_, found = chooser.fit()
         if found.out_of_fold is not None:
             found.out_of_fold.rows[:] = kept[found.out_of_fold.rows]
         self.selection_ = found
         return self
 
-    def _chooser(self, features: NDArray[np.float64], targets: Targets, folds: list[NDArray[np.int64]]) -> Chooser:
-        """Return what fits and chooses the networks, with the constructor's parameters in its terms."""
+    def _chooser(
+        self,
+        features: NDArray[np.float64],
+        targets: Targets,
+        folds: list[NDArray[np.int64]],
+        parted: Callable[[], list[NDArray[np.int64]]],
+    ) -> Chooser:
+        """Return what fits and chooses the networks, with the constructor's parameters in its terms.
+
+        Args:
+            features: Inputs of the training rows.
+            targets: Their targets.
+            folds: Row numbers of the folds of the first round.
+            parted: Parts the rows into other folds.
+        """
         rows = len(features)
         if self.folds is not None:
             rows -= max(len(fold) for fold in folds)
         plan = plan_for(
             rows,
             dropout=self.method == "dropout",
+            fast=bool(self.fast),
+            encoding=self.encoding,
+            hidden=self.hidden,
             batch_size=self.batch_size,
             weight_decay=self.weight_decay,
             dropout_rate=self.dropout_rate,
             epochs=self.epochs,
             max_epochs=self.max_epochs,
-            patience=self.patience,
         )
-        if max(plan.batch_sizes) >= rows:
-            raise InputError(
-                f"batch_size: {max(plan.batch_sizes)} for {rows} rows to train on; at most {rows - 1} would work."
-            )
+        largest = max(setting.batch_size for setting in plan.settings)
+        if largest >= rows:
+            raise InputError(f"batch_size: {largest} for {rows} rows to train on; at most {rows - 1} would work.")
         size: Any = self.effective_batch_size
-        if size in ("crps", "nll"):
-            size = "score"
-        elif size not in ("elbo", None):
+        if size not in ("doubt", "elbo", None):
             size = float(size)
+        rounds: list[list[NDArray[np.int64]]] = []
+        if self.folds is not None:
+            count = plan.rounds if self.members is None else -(-int(self.members) // len(folds))
+            rounds = [folds, *(parted() for _ in range(count - 1))]
         likelihood, noise = self._likelihood(targets)
         trainer = Trainer(
             x=torch.from_numpy(features).float(),
             targets=targets,
             method=self.method,
-            hidden=tuple(int(units) for units in self.hidden),
             learning_rate=float(self.learning_rate),
             seed=self.seed_,
+            device=device_named(self.device),
             verbose=bool(self.verbose),
         )
         return Chooser(
             trainer=trainer,
             plan=plan,
-            folds=tuple(torch.from_numpy(fold) for fold in folds) if self.folds is not None else (),
+            rounds=tuple(tuple(torch.from_numpy(fold) for fold in each) for each in rounds),
+            members=None if self.members is None else int(self.members),
             likelihood=likelihood,
             noise=noise,
             effective_batch_size=size,
-            members=self.members,
-            draws=self.draws,
         )
 
     def predict_dist(self, X: Any) -> Predictive:
@@ -210,7 +231,7 @@ class TabularEstimator(BaseEstimator):
         network, why = None, f"method {self.method!r} keeps no batch statistics to compare with"
         if self.method in BATCH_STATISTICS:
             try:
-                network, why = drift(self.posterior_, _inputs(features)), ""
+                network, why = drift(self.posterior_, as_inputs(features)), ""
             except NotComparableError as error:
                 why = str(error)
         unlike = np.array(self._reasons(X, features, unseen), dtype=object) != ""
@@ -254,7 +275,7 @@ class TabularEstimator(BaseEstimator):
                 f"{', '.join(BATCH_STATISTICS[:-1])} or {BATCH_STATISTICS[-1]} would work."
             )
         found = clone(self)
-        vars(found).update(vars(self), posterior_=adapt(self.posterior_, _inputs(features), strength=strength))
+        vars(found).update(vars(self), posterior_=adapt(self.posterior_, as_inputs(features), strength=strength))
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -266,7 +287,7 @@ class TabularEstimator(BaseEstimator):
 
     def _predictive_of(self, features: NDArray[np.float64]) -> Predictive:
         """Return the predictive distribution of rows with these features."""
-        return self.posterior_.predict(_inputs(features), MonteCarlo(self._draws), seed=self.seed_)
+        return self.posterior_.predict(as_inputs(features), MonteCarlo(self._draws), seed=self.seed_)
 
     def _reasons(self, X: Any, features: NDArray[np.float64], unseen: list[str]) -> list[str]:
         """Return for each row why it is unlike those of training, or ""."""
@@ -276,7 +297,8 @@ class TabularEstimator(BaseEstimator):
     @property
     def _draws(self) -> int:
         """Number of networks that a prediction is averaged over."""
-        return self.posterior_.default_samples if self.method == "ensemble" else self.draws
+        networks = len(getattr(self.posterior_, "members", (None,)))
+        return networks if self.method == "ensemble" else max(self.draws, networks)
 
     def _features_of(self, X: Any) -> tuple[NDArray[np.float64], list[str]]:
         """Return features of a table, and the columns of each row that hold what training never did."""
@@ -302,8 +324,8 @@ class TabularEstimator(BaseEstimator):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if "posterior_" in state:
-            (tensors, config), rate = state["posterior_"], self.selection_.chosen.dropout_rate
-            self.posterior_ = posterior_from(tensors, config, self.method, self.hidden, rate)
+            tensors, config = state["posterior_"]
+            self.posterior_ = posterior_from(tensors, config, self.method, self.selection_.chosen)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -317,6 +339,6 @@ class TabularEstimator(BaseEstimator):
         return hasattr(self, "posterior_")
 
 
-def _inputs(features: NDArray[np.float64]) -> Tensor:
+def as_inputs(features: NDArray[np.float64]) -> Tensor:
     """Return features as the network takes them: float32, as in training, but its own arithmetic is in double."""
     return torch.from_numpy(features).float().double()

@@ -1,4 +1,4 @@
-"""How good a setting is: what the networks of its folds say of rows that they did not learn from."""
+"""What the networks of a cross-validation say of rows that they did not learn from."""
 
 from __future__ import annotations
 
@@ -9,136 +9,105 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..arguments import as_number
 from ..engines import MonteCarlo
 from ..likelihoods import Likelihood
 from ..methods import MCDropout
-from ..posterior import PointPosterior, Posterior, effective_batch_size, resized
-from ..predictive import RegressionPredictive
-from ..selection import calibrate
-from ..stacked import Stack, StackedExecutable, StackedRows, by_own_rows, fit_stacked
+from ..posterior import PointPosterior, effective_batch_size, resized
+from ..stacked import Stack, StackedExecutable, by_own_rows, fit_stacked
 from .networks import batchnorm_method
-from .search_results import OutOfFold
-from .targets import Affine, NumberTargets
-from .trainer import Trainer
+from .search_plan import Setting
+from .trainer import FACTORS, Trainer
 
-# Draws that settings are compared with.
-DRAWS = 32
-
-# Steps in the search for the noise, which need not be exact to compare settings.
-REFINEMENTS = 8
-
-# Held-out rows that a setting is scored on, of all folds together.
-MOST_ROWS = 5_000
-
-# Effective batch sizes that are looked at, times that of training.
-SIZES = (1.0, 4.0, 16.0)
+Folds = tuple[Tensor, ...]
+"""The row numbers of each fold."""
 
 
-FoldCase = tuple[Posterior, Tensor, Tensor]
-"""A fold's posterior, the inputs that its network did not learn from, and their row numbers."""
+def others(folds: Folds) -> list[Tensor]:
+    """Return the training rows of each fold, in ascending order."""
+    return [torch.cat([f for k, f in enumerate(folds) if k != held]).sort().values for held in range(len(folds))]
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """The folds, and how their networks are scored.
+    """Networks of folds, each asked about the rows of its own; all outputs are in standard units.
 
     Args:
         trainer: The rows, and what networks learn.
-        folds: The row numbers of each fold.
-        likelihood: What outputs mean, in standard units.
-        noise: Whether the likelihood's noise is open: then each setting is scored with the best for it.
-        effective_batch_size: The effective batch size of the draws; None takes that of training, and "score" the best
-            for a setting.
+        likelihood: What outputs mean.
+        setting: How the networks were trained.
+        stack: One network for each of `asked`.
+        learned: The rows that each network learned from.
+        asked: The rows that each is asked about.
+        draws: How many draws are taken, and how many batches they come from.
     """
 
     trainer: Trainer
-    folds: tuple[Tensor, ...]
     likelihood: Likelihood
-    noise: bool
-    effective_batch_size: str | float | None
+    setting: Setting
+    stack: Stack
+    learned: Sequence[Tensor]
+    asked: Sequence[Tensor]
+    draws: int
 
     @property
-    def others(self) -> list[Tensor]:
-        """The training rows of each fold."""
-        return [torch.cat([f for k, f in enumerate(self.folds) if k != held]) for held in range(len(self.folds))]
+    def rows(self) -> Tensor:
+        """The rows that are asked about, in the order of all outputs here."""
+        return torch.cat(list(self.asked))
 
-    def scores(self, stack: Stack, batch_size: int) -> tuple[float, Tensor]:
-        """Score the folds' networks: RMSE (own units) or NLL without doubt, and each target's mean score with it."""
-        trainer, targets = self.trainer, self.trainer.targets
-        asked = [fold[self._representative(fold)] for fold in self.folds]
-        units = [targets.scales_of(rows) for rows in self.others]
-        x, y = trainer.rows(asked, units), targets.values[torch.cat(asked)]
-        posterior = self._posterior(stack, trainer.rows(self.others, units), units, batch_size)
-        by_score = self.effective_batch_size == "score" and effective_batch_size(posterior) is not None
-        if self.noise or by_score:
-            sizes = [batch_size * factor for factor in SIZES] if by_score else False
-            posterior = calibrate(
-                posterior,
-                x,
-                y,
-                batch_size=sizes,
-                noise=self.noise,
-                samples=DRAWS,
-                refinements=REFINEMENTS,
-                seed=trainer.seed,
-            )
-        predictive = posterior.predict(x, MonteCarlo(DRAWS), trainer.seed)
-        point = targets.likelihood.predictive(posterior.executable.point(x)[None])
-        return targets.point_score(point, y), targets.scores(predictive, y).mean(0)
+    def points(self) -> Tensor:
+        """Return outputs of the networks as they are, (rows, outputs)."""
+        executable, x = self._executable(), self._inputs()
+        return by_own_rows(PointPosterior(executable, self.likelihood)).executable.point(x)  # type: ignore[arg-type]
 
-    def predictions(
-        self, cases: Sequence[FoldCase], likelihood: Likelihood, size: float | None, samples: int
-    ) -> OutOfFold:
-        """Predict all held-out rows, each by its own fold's posterior, in the targets' own units and the rows' order.
+    def outputs(self, size: float | None = None) -> Tensor:
+        """Return outputs under draws, (draws, rows, outputs); of networks as they are where the method draws nothing.
 
         Args:
-            cases: Each fold's posterior with its held-out inputs and row numbers.
-            likelihood: The likelihood that was chosen, in standard units.
-            size: The effective batch size that was chosen; None where there is none.
-            samples: How many draws.
+            size: The effective batch size; None for that of training.
         """
-        targets, parts = self.trainer.targets, []
-        for posterior, x, _ in cases:
-            sized = posterior if size is None else resized(posterior, size)
-            parts.append(MonteCarlo(samples).outputs(sized, x, self.trainer.seed))
-        rows = torch.cat([held_out for _, _, held_out in cases])
-        order = rows.argsort()
-        predictive = likelihood.predictive(torch.cat(parts, 1)[:, order])
-        fold = torch.cat([torch.full((len(held_out),), k) for k, (_, _, held_out) in enumerate(cases)])
-        target = targets.values[rows[order]]
-        if isinstance(targets, NumberTargets) and isinstance(predictive, RegressionPredictive):
-            target, predictive = targets.in_own_values(target), targets.in_own_predictive(predictive)
-        weight = None if targets.weights is None else targets.weights[rows[order]].numpy()
-        return OutOfFold(rows[order].numpy(), fold[order].numpy(), target.numpy(), weight, predictive)
+        posterior = by_own_rows(self._posterior())
+        if size is not None and effective_batch_size(posterior) is not None:
+            posterior = resized(posterior, size)
+        samples = 1 if isinstance(posterior, PointPosterior) else self.draws
+        return MonteCarlo(samples).outputs(posterior, self._inputs(), self.trainer.seed)
 
-    def _posterior(self, stack: Stack, rows: StackedRows, units: Sequence[Affine], batch_size: int) -> Any:
-        """The method's posterior over the folds' networks, in standard units, each asked about its own rows."""
-        moved = [self.trainer.targets.outputs_in(unit) for unit in units]
+    def score(self) -> tuple[float, Tensor]:
+        """Score the networks as they are: RMSE (own units) or NLL, and each target's mean score at the best noise."""
+        targets, f, y = self.trainer.targets, self.points(), self.trainer.targets.values[self.rows]
+        weights = torch.ones(len(y), 1) if targets.weights is None else targets.weights[self.rows][:, None]
+        found = [
+            (weights * targets.scores(targets.likelihood.predictive(targets.tempered(f, c)[None]), y)).mean(0)
+            for c in FACTORS
+        ]
+        best = min(found, key=lambda scores: float(scores.mean()))
+        return targets.point_score(targets.likelihood.predictive(f[None]), y), best
+
+    def in_order(self, values: Tensor, axis: int) -> Tensor:
+        """Return values of the asked rows in the order of their numbers."""
+        return values.index_select(axis, self.rows.argsort())
+
+    @property
+    def _units(self) -> list[Any]:
+        return [self.trainer.targets.scales_of(rows) for rows in self.learned]
+
+    def _inputs(self) -> Any:
+        return self.trainer.rows(self.setting.encoding, list(self.asked), self._units)
+
+    def _executable(self) -> StackedExecutable:
+        moved = [self.trainer.targets.outputs_in(unit) for unit in self._units]
         shift, scale = (torch.stack(part) for part in zip(*moved, strict=True))
-        executable, method = StackedExecutable(stack, scale, shift), self.trainer.method
-        if method == "ensemble":
-            return by_own_rows(PointPosterior(executable, self.likelihood))  # type: ignore[arg-type]
-        if method == "dropout":
-            return by_own_rows(fit_stacked(MCDropout(), stack, rows, self.likelihood, executable=executable))
-        fitted = fit_stacked(
-            batchnorm_method(method, batch_size, DRAWS),
-            stack,
-            rows,
-            self.likelihood,
-            executable=executable,
-            seed=self.trainer.seed,
-        )
-        given = as_number(self.effective_batch_size)
-        return by_own_rows(fitted if given is None else resized(fitted, given))
+        return StackedExecutable(self.stack, scale, shift)
 
-    def _representative(self, fold: Tensor) -> Tensor:
-        """Places of some rows of a fold, at most so many."""
-        most = max(1, MOST_ROWS // len(self.folds))
-        weights = self.trainer.targets.weights
-        if weights is not None:
-            return as_often_as_weights_want(weights[fold], most)
-        return torch.randperm(len(fold), generator=torch.Generator().manual_seed(self.trainer.seed))[:most]
+    def _posterior(self) -> Any:
+        """Return the method's posterior over the networks."""
+        method, executable = self.trainer.method, self._executable()
+        if method == "ensemble":
+            return PointPosterior(executable, self.likelihood)  # type: ignore[arg-type]
+        rows = self.trainer.rows(self.setting.encoding, list(self.learned), self._units)
+        if method == "dropout":
+            return fit_stacked(MCDropout(), self.stack, rows, self.likelihood, executable=executable)
+        way = batchnorm_method(method, self.setting.batch_size, self.draws)
+        return fit_stacked(way, self.stack, rows, self.likelihood, executable=executable, seed=self.trainer.seed)
 
 
 def as_often_as_weights_want(weights: Tensor, most: int) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from ..schema import (
     text,
     whole,
 )
+from .conformal import ConformalScores
 from .intervals import STEPS, IntervalLevels
 from .likeness import Likeness
 from .networks import METHODS
@@ -45,10 +47,11 @@ from .restoring import DOUBLE, POSTERIOR, posterior_from, posterior_parts
 from .search_results import Selection
 from .training_columns import TrainingColumns
 
-FORMAT = "bayesnorm-tabular"
+FORMAT, EARLIER_FORMAT = "bayesnorm-tabular-2", "bayesnorm-tabular"
 
 POSTERIORS = {
-    method: (method,) if method in ("dropout", "ensemble") else ("batchnorm", "adapted") for method in METHODS
+    method: ("ensemble", *{"dropout": ("dropout",), "ensemble": ("point",)}.get(method, ("batchnorm", "adapted")))
+    for method in METHODS
 }
 """The kinds of posterior that each method may have."""
 
@@ -106,6 +109,9 @@ def write_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
     levels = getattr(estimator, "interval_levels_", None)
     if levels is not None:
         tensors["interval_levels"] = torch.from_numpy(levels.own)
+    if getattr(estimator, "conformal", False):
+        for column, scores in enumerate(estimator.selection_.conformal):
+            tensors |= {f"conformal.{column}.{k}": torch.from_numpy(own) for k, own in enumerate(scores.scores)}
     tensors["likeness.mean"] = torch.from_numpy(likeness.mean)
     tensors["likeness.root"] = torch.from_numpy(np.ascontiguousarray(likeness.root))
     files.write(files.as_path(path), tensors, config)
@@ -119,6 +125,8 @@ def read_estimator(path: str | os.PathLike[str], classes: Mapping[str, type[Any]
         classes: The estimators that it may hold, by the names of their classes.
     """
     tensors, config = files.read(files.as_path(path))
+    if config.get("format") == EARLIER_FORMAT:
+        raise FileFormatError(f"path: {path} holds a tabular model of an earlier version; fitting it again would work.")
     if config.get("format") != FORMAT:
         raise FileFormatError(f"path: {path} holds no tabular model; a file written by an estimator's save would work.")
     try:
@@ -163,10 +171,11 @@ def _restored(tensors: dict[str, torch.Tensor], config: dict[str, Any], classes:
         if "interval_levels" in own:
             expected["interval_levels"] = Array((targets, STEPS + 1), DOUBLE, 0.0)
             estimator.interval_levels_ = IntervalLevels(own["interval_levels"].numpy())
+        estimator.selection_ = replace(estimator.selection_, conformal=_conformal(own, targets))
+        expected |= {name: Array((None,), DOUBLE) for name in own if name.startswith("conformal.")}
     require_tensors(own, expected)
     estimator.likeness_ = Likeness(own["likeness.mean"].numpy(), own["likeness.root"].numpy(), config["threshold"])
-    rate = estimator.selection_.chosen.dropout_rate
-    estimator.posterior_ = posterior_from(tensors, described, estimator.method, estimator.hidden, rate)
+    estimator.posterior_ = posterior_from(tensors, described, estimator.method, estimator.selection_.chosen)
     _require_prediction(estimator, features)
     return estimator
 
@@ -180,6 +189,16 @@ def _unfitted(config: dict[str, Any], classes: Mapping[str, type[Any]]) -> Any:
     check_parameters(parameters)
     optional(whole(0, 2**32 - 1))(parameters["random_state"], "parameters.random_state")
     return kind(**parameters)
+
+
+def _conformal(own: dict[str, torch.Tensor], targets: int) -> tuple[ConformalScores, ...]:
+    """Return the scores of intervals with a guarantee that a file holds, of each target; none where it holds none."""
+    found = files.grouped(files.under("conformal.", own))
+    if not found:
+        return ()
+    members = len(found.get("0", {}))
+    parts = [[found[str(i)][str(k)].double().numpy() for k in range(members)] for i in range(targets)]
+    return tuple(ConformalScores(tuple(np.sort(scores) for scores in part)) for part in parts)
 
 
 def _classes(described: Any, count: int) -> NDArray[Any]:

@@ -7,11 +7,13 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
+from ..errors import BayesNormError
 from ..likelihoods import Likelihood
-from ..methods import MCBN, BatchNormMethod, GaussianBN, MCDropout, StochasticBN, ensemble
-from ..nets import paper_mlp
+from ..methods import MCBN, BatchNormMethod, GaussianBN, MCDropout, StochasticBN
+from ..nets import PiecewiseLinear, Waves
 from ..network import isolated_torch_randomness
-from ..posterior import Posterior
+from ..posterior import Posterior, point
+from ..stacked import Skip
 
 BATCH_STATISTICS = ("mcbn", "gaussian", "stochastic")
 """The methods whose posteriors are over batch statistics."""
@@ -25,32 +27,55 @@ RANK = 64
 
 
 def network_for(
-    method: str, inputs: int, outputs: int, hidden: Sequence[int], dropout_rate: float | None, seed: int
+    method: str, inputs: int, outputs: int, hidden: Sequence[int], dropout_rate: float, seed: int
 ) -> nn.Sequential:
-    """Return a network with fresh weights: the paper's with batch norm, or one with dropout after each hidden layer."""
-    if method != "dropout":
-        return paper_mlp(inputs, outputs, hidden, eps=EPS, seed=seed)
+    """Return a network behind its encoding, with fresh weights: linear, batch norm, ReLU for each hidden layer.
+
+    Dropout follows each ReLU where the rate is above 0; method "dropout" has no batch norm. There is a way around every
+    hidden layer but the first, where it is as wide as the one before.
+    """
+    normed = method != "dropout"
     layers: list[nn.Module] = []
     with isolated_torch_randomness(seed):
-        for fan_in, fan_out in pairwise([inputs, *hidden]):
-            layers += [nn.Linear(fan_in, fan_out), nn.ReLU(), nn.Dropout(float(dropout_rate or 0.0))]
+        for number, (fan_in, fan_out) in enumerate(pairwise([inputs, *hidden])):
+            block: list[nn.Module] = [nn.Linear(fan_in, fan_out, bias=not normed)]
+            block += [nn.BatchNorm1d(fan_out, eps=EPS)] * normed + [nn.ReLU()]
+            block += [nn.Dropout(float(dropout_rate))] * bool(dropout_rate > 0 or not normed)
+            layers += [Skip(*block)] if number and fan_in == fan_out else block
         return nn.Sequential(*layers, nn.Linear(hidden[-1], outputs))
 
 
-def posterior_for(
-    method: str,
-    networks: Sequence[nn.Module],
-    x: Tensor,
-    likelihood: Likelihood,
-    batch_size: int,
-    states: int,
-    seed: int,
-) -> Posterior:
-    """Return the method's posterior of one trained network, or of several members.
+def encoder_for(encoding: str, x: Tensor) -> nn.Module:
+    """Return what becomes of a network's inputs first, learned from those of training, (rows, inputs).
 
     Args:
-        method: One of `METHODS`.
-        networks: One network trained on x, or the members of an ensemble.
+        encoding: "plain", "bins 16" or "waves 8".
+        x: The inputs.
+    """
+    kind, count = parsed_encoding(encoding)
+    if kind == "bins":
+        return PiecewiseLinear.of(x, count)
+    return Waves.of(x, count) if kind == "waves" else nn.Identity()
+
+
+def parsed_encoding(encoding: str) -> tuple[str, int]:
+    """Return an encoding's kind and how many numbers each input becomes, or refuse it."""
+    kind, _, count = str(encoding).partition(" ")
+    if kind == "plain" and not count:
+        return kind, 0
+    if kind in ("bins", "waves") and count.isascii() and count.isdigit() and 1 <= int(count) <= 1_000:
+        return kind, int(count)
+    raise BayesNormError(f'encoding: {encoding!r} was given; "plain", "bins 16" or "waves 8" would work.')
+
+
+def posterior_for(
+    method: str, network: nn.Module, x: Tensor, likelihood: Likelihood, batch_size: int, states: int, seed: int
+) -> Posterior:
+    """Return the method's posterior of one trained network.
+
+    Args:
+        method: One of `METHODS`; "ensemble" takes the network as it is.
+        network: A network that was trained on x.
         x: Training inputs.
         likelihood: How outputs become distributions of targets.
         batch_size: M, the batch size of training.
@@ -58,10 +83,10 @@ def posterior_for(
         seed: Seed of the choice of these batches.
     """
     if method == "ensemble":
-        return ensemble(networks, likelihood)
+        return point(network, likelihood)
     if method == "dropout":
-        return MCDropout().fit(networks[0], None, likelihood)
-    return batchnorm_method(method, batch_size, states).fit(networks[0], x, likelihood, seed=seed)
+        return MCDropout().fit(network, None, likelihood)
+    return batchnorm_method(method, batch_size, states).fit(network, x, likelihood, seed=seed)
 
 
 def batchnorm_method(method: str, batch_size: int, states: int) -> BatchNormMethod:

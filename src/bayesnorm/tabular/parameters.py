@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from ..arguments import as_number, as_whole, require_positive, require_whole
 from ..errors import BayesNormError
-from .networks import METHODS
+from .networks import BATCH_STATISTICS, METHODS, parsed_encoding
 
 # Networks that a prediction may be averaged over.
 MOST_DRAWS = 2**16
@@ -22,58 +23,93 @@ def check_parameters(parameters: dict[str, Any]) -> None:
     Args:
         parameters: Those of a regressor or a classifier; what only the other one has may be absent.
     """
-    values = {"precision": None, "temperature": None, "heteroscedastic": False, **parameters}
-    method, score = values["method"], "crps" if "precision" in parameters else "nll"
+    values = {"precision": None, "temperature": None, "heteroscedastic": False, "conformal": False, **parameters}
+    values["is_regressor"] = "precision" in parameters
+    method = values["method"]
     if method not in METHODS:
         raise BayesNormError(f"method: {method!r} was given; one of {', '.join(METHODS)} would work.")
     _check_network_and_training(values)
     for name in ("precision", "temperature"):
         if values[name] is not None:
             require_positive(name, values[name], words="; None or a positive number would work.")
-    if values["dropout_rate"] is not None and method != "dropout":
-        raise BayesNormError(f'dropout_rate: was given with method={method!r}; method="dropout" would work.')
-    if not isinstance(values["heteroscedastic"], bool | np.bool_):
-        raise BayesNormError(f"heteroscedastic: {values['heteroscedastic']!r} was given; True or False would work.")
+    for name in ("heteroscedastic", "conformal", "fast"):
+        if not isinstance(values[name], bool | np.bool_):
+            raise BayesNormError(f"{name}: {values[name]!r} was given; True or False would work.")
     if values["heteroscedastic"] and values["precision"] is not None:
-        raise BayesNormError("precision: was given with heteroscedastic=True, where networks predict it; one of both.")
-    size = values["effective_batch_size"]
-    if size not in (score, "elbo", None) and not _is_positive(size):
         raise BayesNormError(
-            f'effective_batch_size: {size!r} was given; "{score}", "elbo", None or a positive number would work.'
+            "precision: was given with heteroscedastic=True, where networks predict it; heteroscedastic=False would "
+            "work with it."
         )
+    size = values["effective_batch_size"]
+    if size not in ("doubt", "elbo", None) and not _is_positive(size):
+        raise BayesNormError(
+            f'effective_batch_size: {size!r} was given; "doubt", "elbo", None or a positive number would work.'
+        )
+    device_named(values["device"])
     if values["folds"] is None:
-        _require_nothing_open(values, score)
+        _require_nothing_open(values)
+
+
+def device_named(name: Any) -> torch.device:
+    """Return the device that networks are trained on, or refuse its name.
+
+    Args:
+        name: "cpu", "cuda" (or another that torch knows), or "auto": a GPU where there is one.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise BayesNormError(f'device: {name!r} was given; "cpu", "cuda" or "auto" would work.') from error
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise BayesNormError(f'device: {name!r} was given, and torch finds no GPU; "cpu" or "auto" would work.')
+    return found
 
 
 def _check_network_and_training(values: dict[str, Any]) -> None:
     """Refuse what no network can be built or trained with."""
     hidden = values["hidden"]
-    if not _is_several(hidden) or not len(hidden) or not all(_is_whole(units, 1) for units in hidden):
-        raise BayesNormError(f"hidden: {hidden!r} was given; units per hidden layer, such as (50, 50), would work.")
-    for name, least in {"epochs": 1, "max_epochs": 1, "patience": 1, "folds": 2}.items():
+    given = _is_several(hidden) and len(hidden) and all(_is_whole(units, 1) for units in hidden)
+    if hidden is not None and not given:
+        raise BayesNormError(
+            f"hidden: {hidden!r} was given; None or units per hidden layer, such as (128, 128), would work."
+        )
+    encoding = values["encoding"]
+    for each in encoding if _is_several(encoding) else [encoding]:
+        if each is not None:
+            parsed_encoding(each)
+    for name, least in {"epochs": 1, "max_epochs": 1, "folds": 2, "members": 1}.items():
         if values[name] is not None:
             words = f"; None or a whole number from {least} would work."
             require_whole(name, values[name], least, words=words)
-    for name, (least, most) in {"draws": (2, MOST_DRAWS), "members": (2, MOST_DRAWS), "verbose": (0, None)}.items():
+    for name, (least, most) in {"draws": (2, MOST_DRAWS), "verbose": (0, None)}.items():
         if not (name == "verbose" and isinstance(values[name], bool)):
             limits = f"from {least}" if most is None else f"from {least} to {most}"
             require_whole(name, values[name], least, most, words=f"; a whole number {limits} would work.")
     require_positive("learning_rate", values["learning_rate"])
     _require_each("batch_size", values["batch_size"], lambda size: _is_whole(size, 2), "whole numbers from 2")
     _require_each("weight_decay", values["weight_decay"], _is_positive_or_zero, "numbers from 0")
-    _require_each(
-        "dropout_rate", values["dropout_rate"], lambda rate: _is_positive(rate) and rate < 1, "rates between 0 and 1"
-    )
+    _require_each("dropout_rate", values["dropout_rate"], _is_rate, "rates from 0 to below 1")
+    members, folds = values["members"], values["folds"]
+    if members is not None and folds is not None and members > folds and members % folds:
+        raise BayesNormError(
+            f"members: {members} were given for {folds} folds; up to {folds}, or a multiple of it, would work."
+        )
 
 
-def _require_nothing_open(values: dict[str, Any], score: str) -> None:
+def _require_nothing_open(values: dict[str, Any]) -> None:
     """Refuse to skip cross-validation where it would have something to choose."""
-    noise = "precision" if score == "crps" else "temperature"
-    names = ["weight_decay", "batch_size", "epochs"]
-    names += [noise] * (not values["heteroscedastic"])
-    names += ["dropout_rate"] * (values["method"] == "dropout")
-    open_ones = [name for name in names if values[name] is None or _is_several(values[name])]
-    if values["effective_batch_size"] == score and values["method"] not in ("dropout", "ensemble"):
+    names = ["encoding", "hidden", "weight_decay", "batch_size", "dropout_rate", "epochs"]
+    if not values["heteroscedastic"]:
+        names.append("precision" if values["is_regressor"] else "temperature")
+    open_ones = [
+        name
+        for name in names
+        if values[name] is None
+        or (name != "hidden" and _is_several(values[name]) and not isinstance(values[name], str))
+    ]
+    if values["effective_batch_size"] == "doubt" and values["method"] in BATCH_STATISTICS:
         open_ones.append("effective_batch_size")
     if open_ones:
         raise BayesNormError(f"folds: None was given, but {', '.join(open_ones)} would have to be chosen; give them.")
@@ -81,13 +117,13 @@ def _require_nothing_open(values: dict[str, Any], score: str) -> None:
 
 def _require_each(name: str, value: Any, is_good: Callable[[Any], bool], works: str) -> None:
     """Refuse a parameter unless it is None, a good value, or several good values to choose from."""
-    values = value if _is_several(value) and not isinstance(value, str) else [value]
+    values = value if _is_several(value) else [value]
     if value is not None and (not len(values) or not all(is_good(each) for each in values)):
         raise BayesNormError(f"{name}: {value!r} was given; None, or {works}, one or several, would work.")
 
 
 def _is_several(value: Any) -> bool:
-    return isinstance(value, Sequence | np.ndarray)
+    return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str)
 
 
 def _is_whole(value: Any, least: int) -> bool:
@@ -98,6 +134,11 @@ def _is_whole(value: Any, least: int) -> bool:
 def _is_positive(value: Any) -> bool:
     found = as_number(value)
     return found is not None and 0 < found < math.inf
+
+
+def _is_rate(value: Any) -> bool:
+    found = as_number(value)
+    return found is not None and 0 <= found < 1
 
 
 def _is_positive_or_zero(value: Any) -> bool:

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import BayesNormError, InputError
 from ..likelihoods import Likelihood
 from ..predictive import RegressionPredictive
 from ..predictive.regression import require_level
-from .estimator import TabularEstimator
+from .estimator import TabularEstimator, as_inputs
 from .intervals import IntervalLevels
 from .targets import NumberTargets, Targets
 from .training_rows import as_input_errors, real_targets, require_rows
@@ -26,29 +26,35 @@ from .training_rows import as_input_errors, real_targets, require_rows
 class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
     """Bayesian regression on a table: predictions with honest intervals.
 
-    A batch-normalised network with two hidden layers of 50; weight decay, training batch size, epochs, noise and
-    effective batch size are chosen by cross-validation (`choosing.py`; the settings by rows are in `search_plan.py`).
-    Numbers, text, categories, booleans and missing values are taken as they are (`preprocessing.py`).
+    Batch-normalised networks, one for each fold of a cross-validation, which predict a number and its noise; draws of
+    batch statistics (MCBN) add doubt about each. Encoding, layers, weight decay, dropout and epochs are chosen by rows
+    that a network did not see, and so are noise and doubt: `choosing.py`; settings by rows are in `search_plan.py`.
+    Numbers, text, categories, booleans, dates and missing values are taken as they are (`preprocessing.py`).
 
     Args:
-        method: Where the doubt comes from: "mcbn", "gaussian" (the same as a normal distribution of rank 64),
-            "stochastic", "dropout", or "ensemble".
-        hidden: Units of each hidden layer.
-        weight_decay: Weight decay lambda; None chooses, and so do several to choose from.
-        batch_size: Number of rows M per training step; None chooses, and so do several.
-        epochs: Passes over the rows at the full learning rate; None chooses. A fifth as many follow at lower ones.
-        precision: Inverse noise variance in the target's own units; None chooses, one for each output.
-        effective_batch_size: Batch size M' that sets the doubt: "crps" chooses by held-out CRPS, "elbo" by the evidence
-            lower bound on training rows, a number is taken as it is, and None is the training batch size. Dropout and
-            ensembles have none.
-        heteroscedastic: Whether the network also predicts the noise of every row.
-        dropout_rate: Share of units that method "dropout" drops; None chooses, and so do several.
-        learning_rate: Step size of Adam.
+        method: Where the doubt about each network comes from: "mcbn", "gaussian" (the same as a normal distribution of
+            rank 64), "stochastic", "dropout" (in place of batch norm), or "ensemble" (from its members alone).
+        encoding: What becomes of each number first: "plain", "bins 16" (piecewise linear, 16 bins) or "waves 8" (sines
+            and cosines); None chooses, and so do several.
+        hidden: Units of each hidden layer; None chooses.
+        weight_decay: Weight decay of AdamW; None chooses, and so do several to choose from.
+        batch_size: Number of rows M per training step; None decides by rows, and several are chosen from.
+        epochs: Passes over the rows; None chooses.
+        precision: Inverse noise variance in the target's own units, with heteroscedastic=False; None chooses.
+        effective_batch_size: Batch size M' that sets the doubt of draws: "doubt" scales it to what fewer rows and other
+            members say (`doubt_parts.py`), "elbo" takes the evidence lower bound on training rows, a number is taken as
+            it is, and None is the training batch size. Dropout and ensembles have none.
+        heteroscedastic: Whether networks predict the noise of every row, and not one for all.
+        conformal: Whether intervals come with a guarantee for any data (`conformal.py`), for one target.
+        dropout_rate: Share of units that are dropped in training; None chooses, and so do several.
+        learning_rate: Largest step size of Adam.
         folds: Number of folds of cross-validation; None skips it, and then nothing may be left to choose.
         max_epochs: Most passes where their number is chosen; None decides by rows.
-        patience: Epochs without a better held-out score before training stops; None is a fifth of the most.
-        draws: Number of networks that a prediction is averaged over.
-        members: Number of networks of an ensemble.
+        draws: Number of networks that a prediction is averaged over, at least one of each member.
+        members: Number of networks; None takes one for each fold, on tables of up to 2,000 rows twice. Fewer than
+            folds leaves the others out, and only their rows judge the model; 1 is a network with one held-out fold.
+        fast: Whether to try one setting alone, for half as long.
+        device: Where networks are trained: "cpu", "cuda", or "auto" for a GPU where there is one.
         random_state: Seed; the same number gives the same result.
         verbose: Whether to show progress on standard error, 1 or 0.
 
@@ -65,8 +71,8 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
     """
 
     precision: float | None = None
-    effective_batch_size: float | str | None = "crps"
-    heteroscedastic: bool = False
+    heteroscedastic: bool = True
+    conformal: bool = False
 
     n_outputs_: int = field(init=False)
     interval_levels_: IntervalLevels | None = field(init=False)
@@ -89,7 +95,10 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         held_out = self.selection_.out_of_fold
         self.interval_levels_ = None
         if held_out is not None and isinstance(held_out.predictive, RegressionPredictive):
-            self.interval_levels_ = IntervalLevels.fit(held_out.predictive, held_out.target, held_out.weight)
+            mean, parts = held_out.predictive.mean.numpy(), self.selection_.doubt
+            assert parts is not None
+            target = mean + parts.shrinkage * (held_out.target - mean)
+            self.interval_levels_ = IntervalLevels.fit(held_out.predictive, target, held_out.weight)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -111,11 +120,31 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the central interval that holds a target with probability `level`: (lower, upper), in the shape of y.
 
-        As wide as held-out rows were found to need (`intervals.py`); without cross-validation, and as
-        `predict_dist(X).interval(level)`, it is the predictive's own.
+        As wide as held-out rows were found to need (`intervals.py`), or with `conformal=True` as they guarantee
+        (`conformal.py`); without cross-validation, and as `predict_dist(X).interval(level)`, it is the predictive's
+        own.
         """
+        if self.conformal:
+            bounds = self._conformal_interval(X, require_level(level))
+            return (bounds[0][:, 0], bounds[1][:, 0]) if self._flat else bounds
         lower, upper = self.interval_of(self.predict_dist(X), level)
         return self._like_y(lower), self._like_y(upper)
+
+    def _conformal_interval(self, X: Any, level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return intervals with a guarantee, two of (rows, outputs)."""
+        scores = self.selection_.conformal
+        if not scores:
+            raise BayesNormError(
+                "conformal: this estimator was fitted without it, or without cross-validation; fitting it again with "
+                "conformal=True and folds=5 would work."
+            )
+        x, count = as_inputs(self._features_of(X)[0]), len(scores[0].scores)
+        members = getattr(self.posterior_, "members", (self.posterior_,))[:count]
+        said: list[Any] = [member.likelihood.predictive(member.executable.point(x)[None]) for member in members]
+        mean, std = (torch.cat([getattr(each, part) for each in said]).numpy() for part in ("loc", "scale"))
+        found = [own.interval(mean[..., i], std[..., i], level) for i, own in enumerate(scores)]
+        lower, upper = (np.stack(bounds, 1) for bounds in zip(*found, strict=True))
+        return lower, upper
 
     def interval_of(self, predictive: RegressionPredictive, level: float = 0.9) -> tuple[Tensor, Tensor]:
         """Return the interval of `predict_interval` for what `predict_dist` gave: two of (rows, outputs)."""
@@ -148,7 +177,7 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
     def _likelihood(self, targets: Targets) -> tuple[Likelihood, bool]:
         assert isinstance(targets, NumberTargets)
         if self.precision is None:
-            return targets.likelihood, not (self.folds is None and self.heteroscedastic)
+            return targets.likelihood, self.folds is not None
         noise = 1 / (float(self.precision) * targets.std.square())
         return targets.likelihood.with_noise(noise[0] if len(noise) == 1 else noise), False
 

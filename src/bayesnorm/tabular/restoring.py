@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..files import under
 from ..likelihoods import likelihood_from
-from ..nets import Rescaled
+from ..nets import PiecewiseLinear, Rescaled, Waves
 from ..network import Executable, tensors_of
 from ..posterior import Posterior, restored_posterior
-from ..schema import Array, anything, arrays_like, one_of, record, require_tensors, whole
-from .networks import network_for
+from ..schema import Array, anything, arrays_like, one_of, record, refuse, require_tensors, whole
+from .networks import network_for, parsed_encoding
+from .search_results import NetworkSetting
 
 DOUBLE = (torch.float64,)
 
 SCALES = ("x_mean", "x_std", "y_mean", "y_std")
 
+# Numbers that inputs may become, and networks that a model may consist of: what a file says is not believed beyond.
+MOST_ENCODED, MOST_MEMBERS = 2**20, 10_000
+
 POSTERIOR = record(
     inputs=whole(1),
+    encoded=whole(0, MOST_ENCODED),
     outputs=whole(1),
-    kind=one_of("batchnorm", "adapted", "dropout", "ensemble"),
+    kind=one_of("batchnorm", "adapted", "dropout", "point", "ensemble"),
     config=anything,  # each kind of posterior says itself what it consists of, and so does a likelihood
     likelihood=anything,
 )
@@ -36,10 +40,14 @@ def posterior_parts(posterior: Posterior) -> tuple[dict[str, Tensor], dict[str, 
     """Return tensors and JSON values from which `posterior_from` makes the same posterior."""
     network = tensors_of(posterior.model)
     weights = [tensor for name, tensor in network.items() if name.endswith("weight") and tensor.dim() == 2]
+    encoder = posterior.model.get_submodule("network.0")
     tensors = {f"network.{name}": tensor.detach().clone() for name, tensor in network.items()}
     tensors |= {f"posterior.{name}": tensor.detach().clone() for name, tensor in posterior.tensors().items()}
+    numbers = len(encoder.get_buffer("column")) if not isinstance(encoder, nn.Identity) else 0
+    made = 2 * numbers if isinstance(encoder, Waves) else numbers
     config = {
-        "inputs": weights[0].shape[1],
+        "inputs": weights[0].shape[1] - made,
+        "encoded": numbers,
         "outputs": weights[-1].shape[0],
         "kind": posterior.kind,
         "config": posterior.config(),
@@ -49,12 +57,15 @@ def posterior_parts(posterior: Posterior) -> tuple[dict[str, Tensor], dict[str, 
 
 
 def posterior_from(
-    tensors: dict[str, Tensor], config: dict[str, Any], method: str, hidden: Sequence[int], dropout_rate: float | None
+    tensors: dict[str, Tensor], config: dict[str, Any], method: str, setting: NetworkSetting
 ) -> Posterior:
     """Return the posterior that `posterior_parts` described, or refuse it before a network is made."""
     own = under("network.", tensors)
-    _require_sizes(own, [config["inputs"], *hidden, config["outputs"]])
-    network = network_for(method, config["inputs"], config["outputs"], hidden, dropout_rate, 0).double()
+    encoder, made = _encoder(setting.encoding, config["encoded"], own)
+    widths = [config["inputs"] + made, *setting.hidden, config["outputs"]]
+    _require_sizes(own, widths, config["inputs"])
+    inner = network_for(method, widths[0], widths[-1], setting.hidden, setting.dropout_rate, 0)
+    network = nn.Sequential(encoder, *inner).double()
     model = Rescaled(network, *(own[name] for name in SCALES)).eval()
     require_tensors(own, arrays_like(tensors_of(model), DOUBLE))
     model.load_state_dict(own)
@@ -63,10 +74,34 @@ def posterior_from(
     return restored_posterior(config["kind"], Executable(model), likelihood, parts, config["config"])
 
 
-def _require_sizes(own: dict[str, Tensor], widths: list[int]) -> None:
-    """Refuse widths of layers that are not those of the tensors of a network, of which every third module is linear."""
-    expected = {f"network.{3 * i}.weight": Array((b, a), DOUBLE) for i, (a, b) in enumerate(pairwise(widths))}
-    for name, width in zip(SCALES, (widths[0], widths[0], widths[-1], widths[-1]), strict=True):
+def _encoder(encoding: str, numbers: int, own: dict[str, Tensor]) -> tuple[nn.Module, int]:
+    """Return an encoder with room for what a file holds of it, and how many numbers it adds to the inputs."""
+    kind, _ = parsed_encoding(encoding)
+    if kind == "plain":
+        whole(0, 0)(numbers, "posterior.encoded")
+        return nn.Identity(), 0
+    nothing, column = torch.zeros(numbers, dtype=torch.float64), torch.zeros(numbers, dtype=torch.long)
+    expected = {"network.0.column": Array((numbers,), (torch.long,), 0)}
+    names = ("low", "width") if kind == "bins" else ("frequency",)
+    expected |= {f"network.0.{name}": Array((numbers,), DOUBLE) for name in names}
+    require_tensors({name: own[name] for name in expected if name in own}, expected)
+    if kind == "bins":
+        return PiecewiseLinear(column, nothing, nothing + 1), numbers
+    return Waves(column, nothing), 2 * numbers
+
+
+def _require_sizes(own: dict[str, Tensor], widths: list[int], inputs: int) -> None:
+    """Refuse widths of layers that are not those of the tensors of a network, and columns that it does not have."""
+    matrices = [name for name, tensor in own.items() if tensor.dim() == 2]
+    in_order = sorted(matrices, key=lambda name: [int(part) for part in name.split(".") if part.isdigit()])
+    shapes, wanted = [tuple(own[name].shape) for name in in_order], [(b, a) for a, b in pairwise(widths)]
+    if shapes != wanted:
+        refuse("posterior.network", shapes, f"weights of shapes {wanted}")
+    expected = {}
+    column = own.get("network.0.column")
+    if column is not None and len(column) and int(column.max()) >= inputs:
+        refuse("posterior.network.0.column", int(column.max()), f"numbers below {inputs}")
+    for name, width in zip(SCALES, (inputs, inputs, widths[-1], widths[-1]), strict=True):
         shape = (1,) if own.get(name, torch.empty(0)).shape == (1,) else (width,)  # one for all, or one for each
         expected[name] = Array(shape, DOUBLE, 5e-324 if name.endswith("std") else -math.inf)
-    require_tensors({name: tensor for name, tensor in own.items() if tensor.dim() == 2 or name in SCALES}, expected)
+    require_tensors({name: tensor for name, tensor in own.items() if name in SCALES}, expected)

@@ -1,102 +1,181 @@
 """Which settings cross-validation looks at, by the number of rows.
 
-With n the rows of the smallest training fold:
+With n the rows of the smallest training fold; a setting is an encoding, layers, dropout and weight decay:
 
-| n | training batch sizes | weight decays | most epochs |
-|---|---|---|---|
-| below 100 | the power of 2 below n / 3, at most 16 | 1e-1, 1e-3 | 300 |
-| to 2,000 | 32 and that, at most 128 | 1e-1, 1e-2, 1e-3, 1e-4 | 500,000 / n, from 300 to 1,000 |
-| to 8,000 | 32 and 128 | 1e-2, 1e-3, 1e-5 | 300 |
-| to 20,000 | 64 and 256 | 1e-3, 1e-5 | 2,500,000 / n |
-| above | 128 and 512 | 1e-3, 1e-5 | 2,500,000 / n, at least 20 |
+| n | settings | batch size | rows that a network sees | folds that choose | rounds |
+|---|---|---|---|---|---|
+| below 100 | plain 64-64 0 .03, bins 8 64-64 0 .03 | below n / 3, at most 16 | 50,000 | 5 | 2 |
+| to 2,000 | plain 128-128 0 .01, bins 16 128-128 0 .01, bins 32 192-192-192 .1 .03 | 32 | 120,000 | 2 | 2 |
+| to 20,000 | plain 256-256-256 0 .01, bins 16 128-128 0 .01, bins 48 256-256-256 .1 .03 | 128 | 800,000 | 1 | 1 |
+| to 60,000 | plain 256-256 0 .01, bins 48 256-256-256 .1 .03 | 256 | 2,000,000 | 1 | 1 |
+| above | plain 256-256 0 .01, bins 16 256-256 .1 .03 | 512 | 4,000,000 | 1 | 1 |
 
-With dropout: weight decays 1e-4 and 1e-6, and rates .01, .05 and .1, in batches of the smaller size. Above 20,000 rows
-there are at most 3 folds. Scores are taken a hundred times in the most epochs, and training stops after a fifth of them
-without a better one.
+Rows seen are at most 100 n from 2,000 on and 60 n from 20,000 on.
+Every setting is trained on the folds that choose, and the best one on all folds, in as many rounds (each with folds of
+its own): those networks are the model's members. What is given is not chosen: a value takes the place of that of every
+setting, and several values are tried with each. With method "dropout" networks have dropout in place of batch norm, of
+the rates .02, .05 and .1. `fast` has the second setting alone (of bins), half of the rows seen and one round.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-# Number of rows above which 3 folds are enough.
-MOST_FOLDED = 20_000
+# Epochs at the end of which networks are scored, about.
+EVALUATIONS = 40
 
-# Rows that one network of a small or a large table sees in all its epochs.
-ROWS_SEEN, MOST_ROWS_SEEN = 500_000, 2_500_000
+# Epochs that a network is trained at most.
+MOST_EPOCHS = 1_000
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A network for tables and how it is trained.
+
+    Args:
+        encoding: What becomes of inputs first: "plain", "bins 16" or "waves 8", with how many for each.
+        hidden: Units of the hidden layers.
+        dropout_rate: Share of units that dropout drops after each of them in training.
+        weight_decay: Share by which weights shrink in a step of size 1 (AdamW).
+        batch_size: M, rows per step.
+    """
+
+    encoding: str
+    hidden: tuple[int, ...]
+    dropout_rate: float
+    weight_decay: float
+    batch_size: int
 
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """Settings that cross-validation trains.
+    """What cross-validation trains.
 
     Args:
-        batch_sizes, weight_decays, dropout_rates: Values to combine; a network without dropout has the one rate None.
+        settings: The settings to choose from.
         epochs: Number of epochs, or the most where `search`.
         search: Whether the number of epochs is to be chosen.
-        evaluate_every: Epochs between two scores.
-        patience: Scores without improvement before training stops.
+        scouts: Folds that every setting is trained on.
+        rounds: How many times all rows are parted into folds, each with members of its own.
     """
 
-    batch_sizes: tuple[int, ...]
-    weight_decays: tuple[float, ...]
-    dropout_rates: tuple[float | None, ...]
+    settings: tuple[Setting, ...]
     epochs: int
     search: bool
-    evaluate_every: int
-    patience: int
+    scouts: int
+    rounds: int
 
     @property
-    def settings(self) -> int:
-        """Number of settings, all values combined."""
-        return len(self.batch_sizes) * len(self.weight_decays) * len(self.dropout_rates)
+    def evaluate_every(self) -> int:
+        """Epochs between two scores."""
+        return max(1, self.epochs // EVALUATIONS)
+
+
+@dataclass(frozen=True)
+class _Size:
+    """What is trained on tables up to some number of rows; see the module's text."""
+
+    most: float
+    settings: tuple[tuple[str, tuple[int, ...], float, float], ...]
+    batch_size: int
+    seen: tuple[float, int]  # times the rows, and at most so many
+    scouts: int
+    rounds: int
+
+
+_SIZES = (
+    _Size(100, (("plain", (64, 64), 0.0, 0.03), ("bins 8", (64, 64), 0.0, 0.03)), 16, (1e9, 50_000), 5, 2),
+    _Size(
+        2_000,
+        (
+            ("plain", (128, 128), 0.0, 0.01),
+            ("bins 16", (128, 128), 0.0, 0.01),
+            ("bins 32", (192, 192, 192), 0.1, 0.03),
+        ),
+        32,
+        (1e9, 120_000),
+        2,
+        2,
+    ),
+    _Size(
+        20_000,
+        (
+            ("plain", (256, 256, 256), 0.0, 0.01),
+            ("bins 16", (128, 128), 0.0, 0.01),
+            ("bins 48", (256, 256, 256), 0.1, 0.03),
+        ),
+        128,
+        (100, 800_000),
+        1,
+        1,
+    ),
+    _Size(
+        60_000,
+        (("plain", (256, 256), 0.0, 0.01), ("bins 48", (256, 256, 256), 0.1, 0.03)),
+        256,
+        (60, 2_000_000),
+        1,
+        1,
+    ),
+    _Size(
+        float("inf"),
+        (("plain", (256, 256), 0.0, 0.01), ("bins 16", (256, 256), 0.1, 0.03)),
+        512,
+        (60, 4_000_000),
+        1,
+        1,
+    ),
+)
+
+DROPOUT_RATES = (0.02, 0.05, 0.1)
 
 
 def plan_for(
     rows: int,
     *,
-    dropout: bool,
+    dropout: bool = False,
+    fast: bool = False,
+    encoding: Any = None,
+    hidden: Any = None,
     batch_size: Any = None,
     weight_decay: Any = None,
     dropout_rate: Any = None,
     epochs: int | None = None,
     max_epochs: int | None = None,
-    patience: int | None = None,
 ) -> SearchPlan:
     """Return what to train on so many rows, as far as it is not given; see the module's text."""
+    size = next(size for size in _SIZES if rows <= size.most)
     third = 2 ** max(1, int(np.log2(max(2, rows // 3))))
-    sizes: tuple[int, ...]
-    decays: tuple[float, ...]
-    if rows < 100:
-        sizes, decays, most = (min(16, third),), (1e-1, 1e-3), 300
-    elif rows <= 2_000:
-        sizes, decays = (32, min(128, third)), (1e-1, 1e-2, 1e-3, 1e-4)
-        most = min(1_000, max(300, ROWS_SEEN // rows))
-    elif rows <= 8_000:
-        sizes, decays, most = (32, 128), (1e-2, 1e-3, 1e-5), 300
-    elif rows <= 20_000:
-        sizes, decays, most = (64, 256), (1e-3, 1e-5), MOST_ROWS_SEEN // rows
-    else:
-        sizes, decays, most = (128, 512), (1e-3, 1e-5), max(20, MOST_ROWS_SEEN // rows)
-    rates: tuple[float | None, ...] = (None,)
-    if dropout:
-        sizes, decays, rates = sizes[:1], (1e-4, 1e-6), _given_or(dropout_rate, (0.01, 0.05, 0.1))
-    most = max_epochs or most
-    every = max(1, most // 100)
-    waited = patience or max(1, most // 5)
+    defaults = [Setting(*each, batch_size=min(size.batch_size, third)) for each in size.settings]
+    if fast:
+        defaults = defaults[1:2]
+    given: dict[str, tuple[Any, ...]] = {
+        "encoding": _several(encoding),
+        "hidden": () if hidden is None else (tuple(int(units) for units in hidden),),
+        "batch_size": _several(batch_size),
+        "weight_decay": _several(weight_decay),
+        "dropout_rate": _several(dropout_rate) or (DROPOUT_RATES if dropout else ()),
+    }
+    names = [name for name, values in given.items() if values]
+    settings = [
+        replace(setting, **dict(zip(names, values, strict=True)))
+        for setting in defaults
+        for values in itertools.product(*(given[name] for name in names))
+    ]
+    seen = min(size.seen[0] * rows, size.seen[1]) / (1 + fast)
+    most = max_epochs or int(min(MOST_EPOCHS, max(10, seen // rows)))
     return SearchPlan(
-        batch_sizes=tuple(dict.fromkeys(_given_or(batch_size, sizes))),
-        weight_decays=_given_or(weight_decay, decays),
-        dropout_rates=rates,
+        settings=tuple(dict.fromkeys(settings)),
         epochs=epochs or most,
         search=epochs is None,
-        evaluate_every=every,
-        patience=-(-waited // every),
+        scouts=size.scouts,
+        rounds=1 if fast else size.rounds,
     )
 
 
@@ -104,7 +183,7 @@ def folds_for(
     rows: int, folds: int, generator: np.random.Generator, classes: NDArray[np.int64] | None = None
 ) -> list[NDArray[np.int64]]:
     """Return row numbers of folds of equal sizes; classes, where given, are spread evenly."""
-    count = min(folds, rows // 2, 3 if rows > MOST_FOLDED else folds)
+    count = min(folds, rows // 2)
     order = generator.permutation(rows)
     if classes is not None:
         order = order[np.argsort(classes[order], kind="stable")]
@@ -122,7 +201,7 @@ def folds_of_groups(groups: NDArray[np.int64], folds: int, generator: np.random.
     sizes = np.bincount(groups)
     order = generator.permutation(len(sizes))
     order = order[np.argsort(-sizes[order], kind="stable")]
-    count = min(folds, len(sizes), 3 if len(groups) > MOST_FOLDED else folds)
+    count = min(folds, len(sizes))
     fold_of, filled = np.empty(len(sizes), np.int64), np.zeros(count, np.int64)
     for group in order:
         fold_of[group] = filled.argmin()
@@ -130,8 +209,8 @@ def folds_of_groups(groups: NDArray[np.int64], folds: int, generator: np.random.
     return [np.flatnonzero(fold_of[groups] == k) for k in range(count)]
 
 
-def _given_or(value: Any, otherwise: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return one value or several as a tuple, or another tuple where None was given."""
+def _several(value: Any) -> tuple[Any, ...]:
+    """Return one value or several as a tuple, which is empty where None was given."""
     if value is None:
-        return otherwise
-    return tuple(value) if isinstance(value, Sequence | np.ndarray) else (value,)
+        return ()
+    return tuple(value) if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) else (value,)

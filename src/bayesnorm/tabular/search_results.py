@@ -10,7 +10,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..predictive import Predictive
-from ..schema import either, listed, mapping, number, one_of, optional, record, whole
+from ..schema import anything, either, listed, mapping, number, one_of, optional, record, text, whole
+from .conformal import ConformalScores
+from .doubt_parts import DoubtParts
 
 
 @dataclass(frozen=True)
@@ -18,29 +20,33 @@ class NetworkSetting:
     """A way of training, scored on held-out rows.
 
     Args:
+        encoding: What becomes of inputs first: "plain", "bins 16" or "waves 8", with how many for each.
+        hidden: Units of the hidden layers.
+        dropout_rate: Share of units that are dropped after each hidden layer in training.
+        weight_decay: Share by which weight matrices shrink in a step of size 1 (AdamW).
         batch_size: M, rows per training step.
-        weight_decay: lambda in lambda/2 |W|^2 over weight matrices, beside a loss in nats (classes) or half the squared
-            error of standardised targets.
-        dropout_rate: Share of units that networks with dropout drop, else None.
-        epochs: Number of epochs at the full learning rate that was best.
-        point_score: Score of the network without doubt: RMSE in the target's units, or NLL; NaN where it was not looked
-            at.
-        score: Score with its doubt, at the best noise and effective batch size for it: CRPS in the target's units, or
-            NLL.
+        epochs: Number of epochs that was best.
+        point_score: Score of single networks without noise: RMSE in the target's units, or NLL; NaN where it was not
+            looked at.
+        score: Score of single networks at the best noise for them: CRPS in the target's units, or NLL.
     """
 
-    batch_size: int
+    encoding: str
+    hidden: tuple[int, ...]
+    dropout_rate: float
     weight_decay: float
-    dropout_rate: float | None
+    batch_size: int
     epochs: int
     point_score: float
     score: float
 
 
 _SETTING = record(
-    batch_size=whole(1),
+    encoding=text,
+    hidden=listed(whole(1, 2**16), 1, 64),
+    dropout_rate=number(0, 1),
     weight_decay=number(0),
-    dropout_rate=optional(number(0, 1)),
+    batch_size=whole(1),
     epochs=whole(),
     point_score=optional(number()),
     score=optional(number()),
@@ -51,6 +57,7 @@ _CONFIG = record(
     effective_batch_size=optional(number(above=0)),
     folds=whole(),
     seconds=number(0),
+    doubt=anything,  # `DoubtParts` knows what these are
     settings=listed(_SETTING, 1),
     chosen=whole(),
 )
@@ -59,9 +66,9 @@ _CONFIG = record(
 
 @dataclass(frozen=True, eq=False)
 class OutOfFold:
-    """Predictions for every training row by a network that did not learn from it, at what was chosen.
+    """Predictions for training rows by members that did not learn from them, with the doubt of the whole model.
 
-    Noise and effective batch size, two numbers, were chosen on these rows together.
+    Noise was chosen on these rows together: a factor, a floor, and whether it has heavy tails.
 
     Args:
         rows: Row numbers in X, those without weight left out.
@@ -87,10 +94,14 @@ class Selection:
         settings: All settings that were looked at.
         chosen: The setting with the lowest score.
         noise: What the likelihood says of the noise: {"precision": ...} in the target's units, {"scale": ...} on
-            predicted noise, or {"temperature": ...}.
+            predicted noise (with a "floor" in the target's units, and "df" of heavy tails), or {"temperature": ...}.
         effective_batch_size: M', or None for methods that have none.
         folds: Number of folds; 0 where nothing was left to choose.
         seconds: Time that the whole fit took.
+        doubt: How much of the held-out error is doubt about the network, and how it falls with rows; None without
+            folds.
+        conformal: Scores for intervals with a guarantee, of each target; empty for classes, and in a model read from a
+            file that had no use for them.
         out_of_fold: Honest predictions for the training rows; None without folds, and in a model read from a file.
     """
 
@@ -101,6 +112,8 @@ class Selection:
     effective_batch_size: float | None
     folds: int
     seconds: float
+    doubt: DoubtParts | None = None
+    conformal: tuple[ConformalScores, ...] = field(default=(), repr=False)
     out_of_fold: OutOfFold | None = field(default=None, repr=False)
 
     def table(self) -> pd.DataFrame:
@@ -111,8 +124,9 @@ class Selection:
     def config(self) -> dict[str, Any]:
         """Return the selection as plain JSON values, without predictions."""
         fields = {name: getattr(self, name) for name in ("score", "noise", "effective_batch_size", "folds", "seconds")}
-        settings = [{name: _without_nan(value) for name, value in asdict(s).items()} for s in self.settings]
-        return {**fields, "settings": settings, "chosen": self.settings.index(self.chosen)}
+        settings = [{name: _as_json(value) for name, value in asdict(s).items()} for s in self.settings]
+        doubt = None if self.doubt is None else self.doubt.config()
+        return {**fields, "doubt": doubt, "settings": settings, "chosen": self.settings.index(self.chosen)}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Selection:
@@ -125,14 +139,20 @@ class Selection:
             for each in fields.pop("settings")
         )
         noise = {name: tuple(v) if isinstance(v, list) else v for name, v in fields.pop("noise").items()}
-        return cls(settings=settings, chosen=settings[fields.pop("chosen")], noise=noise, **fields)
+        doubt = fields.pop("doubt")
+        parts = None if doubt is None else DoubtParts.from_config(doubt)
+        return cls(settings=settings, chosen=settings[fields.pop("chosen")], noise=noise, doubt=parts, **fields)
 
 
-def _without_nan(value: Any) -> Any:
-    """Return a value with None for NaN, which JSON does not have."""
-    return None if value is not None and np.isnan(value) else value
+def _as_json(value: Any) -> Any:
+    """Return a value as JSON has it: None for NaN, and lists for tuples."""
+    if isinstance(value, tuple):
+        return list(value)
+    return None if isinstance(value, float) and np.isnan(value) else value
 
 
 def _with_nan(name: str, value: Any) -> Any:
     """Return a value of `config()` as it was: only scores can have been NaN."""
+    if isinstance(value, list):
+        return tuple(value)
     return float("nan") if value is None and name in ("point_score", "score") else value

@@ -6,21 +6,27 @@ all training rows), in which outputs of several kinds weigh the same; what users
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
 
 from ..errors import InputError
 from ..likelihoods import Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
+from ..likelihoods.heteroscedastic import Heteroscedastic
 from ..metrics import crps_points, nll, rmse
 from ..nets import Rescaled
 from ..predictive import ClassificationPredictive, RegressionPredictive
+from ..predictive.regression import gaussian_crps
 from ..stacked import RowLoss, half_squared_error
+
+_NORMAL = HeteroscedasticGaussian(axis=-1)
 
 # Size up to which targets are taken; their squares have to be numbers too.
 LARGEST_TARGET = 1e100
@@ -56,6 +62,18 @@ class Targets(ABC):
         """Return the loss of every row, without weights: (networks, rows) of outputs (networks, rows, outputs)."""
 
     @abstractmethod
+    def tempered(self, f: Tensor, factor: float) -> Tensor:
+        """Return outputs whose predicted noise, or temperature, is so many times as large."""
+
+    @abstractmethod
+    def points(self, f: Tensor) -> Tensor:
+        """Return what outputs (..., rows, outputs) say without their noise: numbers, or probabilities."""
+
+    @abstractmethod
+    def squared_errors(self, points: Tensor, y: Tensor) -> Tensor:
+        """Return the squared error of points (..., rows, columns), one for each target: (..., rows, targets)."""
+
+    @abstractmethod
     def scales_of(self, rows: Tensor) -> Affine:
         """Return mean and standard deviation of the targets of some rows, in standard units."""
 
@@ -73,7 +91,7 @@ class Targets(ABC):
 
     @abstractmethod
     def scores(self, predictive: Any, y: Tensor) -> Tensor:
-        """Return the score of every row, lower is better, (rows, targets)."""
+        """Return the score of every row, lower is better, (rows, targets): CRPS of the mixture, or NLL of classes."""
 
     @abstractmethod
     def point_score(self, predictive: Any, y: Tensor) -> float:
@@ -101,7 +119,7 @@ class Targets(ABC):
             return self.losses
         return lambda f, y: y[..., -1] * self.losses(f, y[..., :-1])
 
-    def in_units(self, network: torch.nn.Sequential, unit: Affine) -> Rescaled:
+    def in_units(self, network: nn.Module, unit: Affine) -> Rescaled:
         """Return a network that learned targets in `unit` as one that gives what `unit` is measured in, in float64."""
         none = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
         return Rescaled(network.double(), *none, *self.outputs_in(unit)).eval()
@@ -156,8 +174,20 @@ class NumberTargets(Targets):
     def losses(self, f: Tensor, y: Tensor) -> Tensor:
         if not self.heteroscedastic:
             return half_squared_error(f, y)
-        location, log_scale = HeteroscedasticGaussian(axis=-1).split(f)
-        return (log_scale + 0.5 * ((y - location) * (-log_scale).exp()).square()).mean(-1)
+        location, log_scale = _NORMAL.split(f)
+        return gaussian_crps(y, location, log_scale.exp()).mean(-1)
+
+    def tempered(self, f: Tensor, factor: float) -> Tensor:
+        if not self.heteroscedastic:
+            return f
+        location, log_variance = f.chunk(2, -1)
+        return torch.cat([location, log_variance + 2 * math.log(factor)], -1)
+
+    def points(self, f: Tensor) -> Tensor:
+        return f[..., : self.columns]
+
+    def squared_errors(self, points: Tensor, y: Tensor) -> Tensor:
+        return (points - y).square()
 
     def scales_of(self, rows: Tensor) -> Affine:
         std, mean = torch.std_mean(self.values[rows], dim=0, correction=0)
@@ -173,13 +203,16 @@ class NumberTargets(Targets):
         return self.mean + self.std * unit[0], self.std * unit[1]
 
     def in_own_units(self, likelihood: Likelihood) -> Likelihood:
-        if self.heteroscedastic:
-            return likelihood  # a factor on what the network predicts
+        if isinstance(likelihood, Heteroscedastic):  # a factor on what the network predicts
+            if likelihood.floor == 0.0:
+                return likelihood
+            floor = torch.as_tensor(likelihood.floor, dtype=torch.float64) * self.std
+            return replace(likelihood, floor=tuple(floor.tolist()) if len(floor) > 1 else float(floor[0]))
         noise = likelihood.noise * self.std.square()
         return likelihood.with_noise(noise[0] if len(noise) == 1 else noise)
 
     def scores(self, predictive: RegressionPredictive, y: Tensor) -> Tensor:
-        return crps_points(predictive, y)
+        return crps_points(predictive, y, form="mixture")
 
     def point_score(self, predictive: RegressionPredictive, y: Tensor) -> float:
         return float(rmse(self.in_own_predictive(predictive), self.in_own_values(y)))
@@ -217,6 +250,15 @@ class LabelTargets(Targets):
 
     def losses(self, f: Tensor, y: Tensor) -> Tensor:
         return -torch.log_softmax(f, -1).gather(-1, y[..., :1].long()).squeeze(-1)
+
+    def tempered(self, f: Tensor, factor: float) -> Tensor:
+        return f / factor
+
+    def points(self, f: Tensor) -> Tensor:
+        return torch.softmax(f, -1)
+
+    def squared_errors(self, points: Tensor, y: Tensor) -> Tensor:
+        return (points - one_hot(y, self.classes)).square().sum(-1, keepdim=True)
 
     def scales_of(self, rows: Tensor) -> Affine:
         return torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)

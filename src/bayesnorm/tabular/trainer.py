@@ -1,28 +1,39 @@
-"""Training of a table's networks, those of all folds and settings at once."""
+"""Training of a table's networks, those of all folds and settings of one shape at once."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..network import Progress
-from ..stacked import Scales, Stack, StackedRows, stacked_outputs, train_stacked
+from ..stacked import Evaluate, Scales, Stack, StackedRows, stacked_outputs, train_stacked
 from ..training import progress_bar
-from .networks import network_for
-from .search_plan import SearchPlan
+from .networks import encoder_for, network_for
+from .search_plan import SearchPlan, Setting
 from .targets import Affine, Targets
 
-# What the learning rate is multiplied by in the end, one after the other, and for which share of the epochs each.
-COOLING, COOLING_EPOCHS = (1 / 3, 1 / 10), 1 / 10
+# Share of the steps over which the step size rises, and what is left of it at the end of the cosine.
+WARM_UP, LEAST_RATE = 0.05, 0.01
 
-# Most epochs of the last layer alone.
-HEAD_EPOCHS = 200
+# Factors of the predicted noise, or temperatures, that networks in training are scored with: the best for them all.
+FACTORS = tuple(2 ** (k / 3) for k in range(-9, 13))
+
+# Held-out rows of a network that it is scored by while it is trained, at most.
+MOST_SCORED = 2_000
+
+
+def warm_cosine(share: float) -> float:
+    """Return the factor of the step size after some share of all steps."""
+    if share < WARM_UP:
+        return (share + 1e-3) / (WARM_UP + 1e-3)
+    angle = math.pi * (share - WARM_UP) / (1 - WARM_UP)
+    return LEAST_RATE + (1 - LEAST_RATE) * 0.5 * (1 + math.cos(angle))
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,131 +44,114 @@ class Trainer:
         x: Inputs of all N training rows, (N, inputs), in single precision.
         targets: Theirs.
         method: The method of the posterior, which decides the kind of network.
-        hidden: Units of the hidden layers.
-        learning_rate: The step size of Adam.
+        learning_rate: The largest step size of Adam.
         seed: Decides initial weights, orders of rows and dropout.
+        device: Where networks are trained.
         verbose: Whether to show progress.
     """
 
     x: Tensor
     targets: Targets
     method: str
-    hidden: tuple[int, ...]
     learning_rate: float
     seed: int
+    device: torch.device
     verbose: bool
+    _encoders: dict[str, tuple[nn.Module, Tensor]] = field(default_factory=dict)
+
+    def encoder(self, encoding: str) -> nn.Module:
+        """Return what becomes of inputs first, by the name that a setting has for it."""
+        return self._encoded(encoding)[0]
+
+    def _encoded(self, encoding: str) -> tuple[nn.Module, Tensor]:
+        if encoding not in self._encoders:
+            encoder = encoder_for(encoding, self.x)
+            self._encoders[encoding] = encoder, encoder(self.x)
+        return self._encoders[encoding]
 
     def train(
         self,
+        settings: Sequence[Setting],
         rows: Sequence[Tensor],
         held_out: Sequence[Tensor] | None,
         plan: SearchPlan,
-        batch_size: int,
-        settings: Sequence[tuple[float, float | None]],
         *,
         epochs: int | None = None,
         first: int = 0,
         progress: Progress | None = None,
     ) -> tuple[Stack, Tensor]:
-        """Networks on every list of rows in every setting, those of a setting side by side and stopping together.
+        """Networks on every list of rows in every setting, those of a setting side by side.
 
-        After the epochs that are best, a tenth as many follow at a third of the learning rate, and as many at a tenth
-        of it: steps of one size never come to rest.
+        The step size rises, then falls along a cosine. Those of a setting are kept as they were when their mean
+        held-out loss was lowest, at the noise that is best for them together: a network that predicts its training
+        rows too well calls their noise too small long before its predictions of others grow worse.
 
         Args:
+            settings: Settings of one encoding, of the same layers and of one batch size.
             rows: Row numbers that each network of a setting learns from.
             held_out: Rows that it is scored by; None where there are none.
-            plan: Gives epochs and patience.
-            batch_size: M.
-            settings: Weight decay and dropout rate of each.
-            epochs: How many, where that is known; None asks the plan.
+            plan: Gives the epochs.
+            epochs: How many, where that is known: nothing is scored then, and the step size falls all the way.
             first: Number of the first network, for its seed; others have the following ones.
             progress: Called with (done, total) epochs of single networks.
 
         Returns:
-            The networks, and for how many epochs each was trained at the full learning rate, (networks,).
+            The networks, and for how many epochs each was trained, (networks,).
         """
         count, each = len(rows), len(settings)
+        x = self._encoded(settings[0].encoding)[1]
         networks = [
-            network_for(self.method, self.x.shape[1], self.targets.outputs, self.hidden, rate, self.seed + first + k)
-            for _, rate in settings
+            network_for(
+                self.method, x.shape[1], self.targets.outputs, own.hidden, own.dropout_rate, self.seed + first + k
+            )
+            for own in settings
             for k in range(count)
         ]
-        stack = Stack.of(networks)
         units = [self.targets.scales_of(numbers) for numbers in rows] * each
         search = epochs is None and plan.search and held_out is not None
-        learned = self.rows(list(rows) * each, units)
-        common: dict[str, Any] = {
-            "batch_size": batch_size,
-            "loss": self.targets.loss,
-            "weight_decay": [decay for decay, _ in settings for _ in range(count)],
-            "seed": [self.seed + first + k for k in range(count)] * each,
-        }
+        stack = Stack.of(networks).to(self.device)
         history = train_stacked(
             stack,
-            learned,
+            self.rows(settings[0].encoding, list(rows) * each, units),
             epochs=epochs or plan.epochs,
-            learning_rate=self.learning_rate,
-            validation=self.rows(list(held_out) * each, units) if search and held_out is not None else None,
-            evaluate_every=plan.evaluate_every,
-            patience=plan.patience if search else None,
-            groups=[number for number in range(each) for _ in range(count)],
-            progress=progress,
-            **common,
-        )
-        for part in COOLING:
-            own = (history.epochs * COOLING_EPOCHS).ceil().long()
-            train_stacked(stack, learned, epochs=own, learning_rate=self.learning_rate * part, **common)
-        return stack, history.epochs
-
-    def train_heads(
-        self,
-        stack: Stack,
-        rows: Sequence[Tensor],
-        held_out: Sequence[Tensor] | None,
-        plan: SearchPlan,
-        batch_size: int,
-        epochs: int | None,
-    ) -> tuple[list[nn.Sequential], int]:
-        """Networks whose last layer has been trained once more with batch norm as it will be used, and for how long.
-
-        Noise that was learned under batch norm holds the jitter of the batches, which the posterior adds as doubt.
-        """
-        networks = [stack.network(k) for k in range(len(stack))]
-        bodies = Stack.of([nn.Sequential(*list(network)[:-1]) for network in networks])
-        heads = Stack.of([nn.Sequential(network[-1]) for network in networks])
-        units = [self.targets.scales_of(numbers) for numbers in rows]
-        search = epochs is None and held_out is not None
-
-        def features(lists: Sequence[Tensor]) -> StackedRows:
-            own = self.rows(lists, units)
-            numbers = [torch.arange(len(numbers)) for numbers in lists]
-            return StackedRows.of(stacked_outputs(bodies, own), own.targets(), numbers)
-
-        history = train_stacked(
-            heads,
-            features(rows),
-            epochs=epochs or min(HEAD_EPOCHS, plan.epochs),
-            batch_size=batch_size,
+            batch_size=settings[0].batch_size,
             loss=self.targets.loss,
-            validation=features(held_out) if search and held_out is not None else None,
-            patience=HEAD_EPOCHS // 10 if search else None,
-            groups=[0] * len(stack),
-            seed=self.seed,
+            learning_rate=self.learning_rate,
+            schedule=warm_cosine,
+            weight_decay=[own.weight_decay for own in settings for _ in range(count)],
+            decoupled=True,
+            evaluate=self._score(settings[0].encoding, list(held_out or ()) * each, units, count) if search else None,
+            evaluate_every=plan.evaluate_every,
+            groups=[number for number in range(each) for _ in range(count)],
+            seed=[self.seed + first + k for k in range(count)] * each,
+            progress=progress,
         )
-        for network, head in zip(networks, (heads.network(k) for k in range(len(heads))), strict=True):
-            network[-1] = head[0]
-        return networks, int(history.epochs[0])
+        return stack.to("cpu"), history.epochs
 
-    def rows(self, lists: Sequence[Tensor], units: Sequence[Affine]) -> StackedRows:
+    def _score(self, encoding: str, held_out: list[Tensor], units: Sequence[Affine], count: int) -> Evaluate:
+        """Score networks by their held-out rows, at the noise that is best for all of a setting."""
+        asked = self.rows(encoding, [rows[:MOST_SCORED] for rows in held_out], units)
+        asked = asked.to(self.device, self.x.dtype)
+
+        def evaluate(stack: Stack, members: Tensor) -> Tensor:
+            own = asked.take(members)
+            f, y = stacked_outputs(stack, own), own.targets()
+            losses = torch.stack([own.mean(self.targets.loss(self.targets.tempered(f, c), y)) for c in FACTORS])
+            groups = losses.view(len(FACTORS), -1, count)  # all networks of a setting are trained as long
+            best = groups.mean(2).argmin(0)
+            return groups.gather(0, best[None, :, None].expand(1, -1, count)).flatten()
+
+        return evaluate
+
+    def rows(self, encoding: str, lists: Sequence[Tensor], units: Sequence[Affine]) -> StackedRows:
         """Rows of several networks, each with its own unit of the targets."""
-        table = self.targets.trained
+        x, table = self._encoded(encoding)[1], self.targets.trained
         plain = table.shape[1] - len(units[0][0])  # the weights' column stays as it is
         mean = torch.stack([torch.cat([m, m.new_zeros(plain)]) for m, _ in units])
         std = torch.stack([torch.cat([s, s.new_ones(plain)]) for _, s in units])
-        shape = len(lists), self.x.shape[1]
-        scales = Scales(self.x.new_zeros(shape), self.x.new_ones(shape), mean.float(), std.float())
-        return StackedRows.of(self.x, table, list(lists), standardise=scales)
+        shape = len(lists), x.shape[1]
+        scales = Scales(x.new_zeros(shape), x.new_ones(shape), mean.float(), std.float())
+        return StackedRows.of(x, table, list(lists), standardise=scales)
 
     @contextlib.contextmanager
     def bar(self, label: str, parts: int = 1) -> Iterator[list[Progress | None]]:

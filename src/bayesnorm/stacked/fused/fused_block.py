@@ -146,6 +146,8 @@ def trains(stack: Stack, settings: Settings) -> bool:
     shape = shape_of(stack)
     if shape is None or settings.loss is not half_squared_error or settings.decay.isnan().any():
         return False
+    if settings.schedule is not None or settings.decoupled:
+        return False
     if any(bool((rate == 1).any()) for rate in stack.rates.values()):  # what is kept is divided by the share of it
         return False
     rows = block_rows(settings.batch_size)

@@ -1,0 +1,110 @@
+"""What a network for tables makes of its inputs first: each number as several, which a linear layer can bend freely.
+
+Both encodings are learned from training inputs once and then fixed; the inputs themselves go on beside them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from ..arguments import require_seed, require_whole
+
+# Different values of an input below which it is left as it is: what is on or off has nothing to bend.
+LEAST_VALUES = 3
+
+# Rows that quantiles are taken of, at most.
+MOST_ROWS = 100_000
+
+
+class PiecewiseLinear(nn.Module):
+    """Each input beside its place in each of its bins: 0 below, 1 above, and linear within (Gorishniy et al. 2022).
+
+    A linear layer behind it adds up piecewise linear functions of the single inputs. Beyond the outermost bins only
+    the input itself changes.
+
+    Args:
+        column: Which input each bin belongs to, (bins,).
+        low: Where each bin begins, (bins,).
+        width: How wide it is, (bins,).
+    """
+
+    def __init__(self, column: Tensor, low: Tensor, width: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("column", column.long())
+        self.register_buffer("low", low)
+        self.register_buffer("width", width)
+
+    @classmethod
+    def of(cls, x: Tensor, bins: int) -> Self:
+        """Return the encoding whose bins end at quantiles of training inputs (rows, inputs), at most so many each."""
+        bins = require_whole("bins", bins)
+        column, low, width = [], [], []
+        for number, values in enumerate(_some(x).T):
+            own = values.unique()
+            if len(own) < LEAST_VALUES:
+                continue
+            edges = own
+            if len(own) > bins + 1:
+                levels = torch.linspace(0, 1, bins + 1, dtype=torch.float64, device=x.device)
+                edges = torch.quantile(values.double(), levels).to(x.dtype).unique()
+            column.append(torch.full((len(edges) - 1,), number, device=x.device))
+            low.append(edges[:-1])
+            width.append(edges.diff())
+        if not column:
+            return cls(torch.empty(0, dtype=torch.long, device=x.device), x.new_empty(0), x.new_empty(0))
+        return cls(torch.cat(column), torch.cat(low), torch.cat(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        inside = ((x[..., self.column] - self.low) / self.width).clamp(0, 1)
+        return torch.cat([x, inside], -1)
+
+    column: Tensor
+    low: Tensor
+    width: Tensor
+
+
+class Waves(nn.Module):
+    """Each input beside its sines and cosines of several frequencies.
+
+    Args:
+        column: Which input each frequency belongs to, (waves,).
+        frequency: Frequencies, in turns per unit of the input, (waves,).
+    """
+
+    def __init__(self, column: Tensor, frequency: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("column", column.long())
+        self.register_buffer("frequency", frequency)
+
+    @classmethod
+    def of(cls, x: Tensor, waves: int, spread: float = 0.3, seed: int = 0) -> Self:
+        """Return the encoding with normally distributed frequencies for each of the inputs (rows, inputs).
+
+        Args:
+            x: Training inputs, standardised: which of them have more than two values is all that counts.
+            waves: Frequencies of each input.
+            spread: Standard deviation of the frequencies.
+            seed: Decides them.
+        """
+        waves = require_whole("waves", waves)
+        bent = [number for number, values in enumerate(_some(x).T) if len(values.unique()) >= LEAST_VALUES]
+        generator = torch.Generator().manual_seed(require_seed(seed))
+        frequency = spread * torch.randn(len(bent) * waves, generator=generator, dtype=torch.float64)
+        column = torch.tensor(bent, dtype=torch.long).repeat_interleave(waves)
+        return cls(column.to(x.device), frequency.to(x))
+
+    def forward(self, x: Tensor) -> Tensor:
+        turns = (2 * math.pi) * x[..., self.column] * self.frequency
+        return torch.cat([x, turns.sin(), turns.cos()], -1)
+
+    column: Tensor
+    frequency: Tensor
+
+
+def _some(x: Tensor) -> Tensor:
+    """Return evenly spaced rows, at most as many as quantiles are taken of."""
+    return x[:: -(-len(x) // MOST_ROWS)] if len(x) else x

@@ -1,0 +1,188 @@
+"""Members of a model judged by rows that they did not see: the parts of doubt, noise, and honest predictions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ..likelihoods import Likelihood
+from ..predictive import ClassificationPredictive
+from ..selection.search import minimise_on_log_scale
+from .conformal import ConformalScores
+from .doubt_parts import DoubtParts
+from .held_out import HeldOut
+from .networks import BATCH_STATISTICS
+from .noise import SeenRows, noise_for
+from .search_plan import Setting
+from .search_results import OutOfFold
+from .targets import NumberTargets
+from .trainer import Trainer
+
+# Rows that members which learned from them are asked about, at most.
+SEEN_ROWS = 2_000
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """What held-out rows say of a model.
+
+    Args:
+        likelihood: The likelihood, in standard units.
+        batch_size: The effective batch size; None where the method has none.
+        doubt: The parts of doubt; None without held-out rows.
+        out_of_fold: Predictions of the held-out rows; None without them.
+        conformal: Scores for intervals with a guarantee, of each target; empty for classes and without held-out rows.
+    """
+
+    likelihood: Likelihood
+    batch_size: float | None
+    doubt: DoubtParts | None
+    out_of_fold: OutOfFold | None
+    conformal: tuple[ConformalScores, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """The members of a model, by the rounds of folds that they were trained in.
+
+    Args:
+        trainer: The rows, and what networks learn.
+        likelihood: What outputs mean, in standard units.
+        noise: Whether the noise is to be chosen.
+        setting: How they were trained.
+        rounds: The networks, each with the rows that it did not see.
+    """
+
+    trainer: Trainer
+    likelihood: Likelihood
+    noise: bool
+    setting: Setting
+    rounds: tuple[HeldOut, ...]
+
+    def judged(self, curve: dict[int, Tensor], size: float | Literal["doubt"] | None) -> Judged:
+        """Find the parts of doubt and the noise.
+
+        Args:
+            curve: Squared errors of single networks, by the number of rows that they learned from.
+            size: The effective batch size; "doubt" scales draws to the doubt that is left to them, None takes that of
+                training.
+        """
+        targets, asked = self.trainer.targets, self._whole_rounds
+        members = sum(len(held.asked) for held in self.rounds)
+        outputs = torch.stack([held.in_order(held.outputs(), 1) for held in asked])  # (rounds, draws, rows, outputs)
+        drawn = targets.points(outputs).var(1).mean(0) if outputs.shape[1] > 1 else None  # (rows, columns)
+        points = torch.stack([held.in_order(targets.points(held.points()), 0) for held in asked])
+        doubt = DoubtParts.of(curve, self._disagreement(points), members, len(asked))
+        batch_size: float | None = None
+        if self.trainer.method in BATCH_STATISTICS:
+            assert drawn is not None
+            wanted = doubt.batch_size(self.setting.batch_size, float(drawn.mean())) if size == "doubt" else size
+            batch_size = float(wanted or self.setting.batch_size)
+            drawn = drawn * (self.setting.batch_size / batch_size)
+        rows = asked[0].rows.sort().values
+        conformal: tuple[ConformalScores, ...] = ()
+        if isinstance(targets, NumberTargets):
+            likelihood, predictive = self._of_numbers(targets, outputs, points.mean(0), drawn, doubt, rows)
+            conformal = self._scores(likelihood)
+        else:
+            likelihood, predictive = self._of_classes(batch_size, rows)
+        return Judged(likelihood, batch_size, doubt, self._out_of_fold(rows, predictive), conformal)
+
+    def _scores(self, likelihood: Likelihood) -> tuple[ConformalScores, ...]:
+        """Return the scores of each target, from the first round's members as they are."""
+        held = self.rounds[0]
+        predictive: Any = likelihood.predictive(held.points()[None])
+        y, sizes = self.trainer.targets.values[held.rows], [len(rows) for rows in held.asked]
+        parts = [values.double().split(sizes) for values in (predictive.loc[0], predictive.scale[0], y)]
+        return tuple(
+            ConformalScores.fit(*([own[:, column].numpy() for own in part] for part in parts))
+            for column in range(y.shape[1])
+        )
+
+    @property
+    def _whole_rounds(self) -> list[HeldOut]:
+        """The rounds that ask about the same rows as the first."""
+        return [held for held in self.rounds if len(held.rows) == len(self.rounds[0].rows)]
+
+    def _of_numbers(
+        self,
+        targets: NumberTargets,
+        outputs: Tensor,
+        mean: Tensor,
+        drawn: Tensor | None,
+        doubt: DoubtParts,
+        rows: Tensor,
+    ) -> tuple[Likelihood, Any]:
+        """Return the likelihood of numbers, and predictions of the held-out rows in standard units."""
+        mean = mean.double()
+        std = torch.ones_like(mean)
+        if targets.heteroscedastic:
+            std = outputs[..., targets.columns :].double().exp().mean((0, 1)).sqrt()
+        spread = std.square() if drawn is None else drawn.double()
+        between = doubt.between * spread / spread.mean().clamp_min(torch.finfo(torch.float64).tiny)
+        own = torch.zeros_like(mean) if drawn is None else drawn.double()
+        y = targets.values[rows]
+        weights = None if targets.weights is None else targets.weights[rows].double()
+        seen = SeenRows(mean, own + between, std, mean + doubt.shrinkage * (y - mean), weights)
+        likelihood = noise_for(seen, self.likelihood) if self.noise else self.likelihood
+        return likelihood, seen.predictive(likelihood)
+
+    def _of_classes(self, batch_size: float | None, rows: Tensor) -> tuple[Likelihood, Any]:
+        """Return the likelihood of classes, its temperature that of the lowest NLL, and predictions."""
+        targets = self.trainer.targets
+        outputs = torch.cat([held.in_order(held.outputs(batch_size), 1) for held in self._whole_rounds])
+        y, likelihood = targets.values[rows], self.likelihood
+        if self.noise:
+            weights = torch.ones(len(y), dtype=torch.float64) if targets.weights is None else targets.weights[rows]
+
+            def score(temperature: Tensor) -> Tensor:
+                predictive: Any = self.likelihood.with_noise(temperature).predictive(outputs)
+                return -(weights * predictive.log_prob(y)).mean()
+
+            low, high = torch.tensor(0.05, dtype=torch.float64), torch.tensor(20.0, dtype=torch.float64)
+            likelihood = self.likelihood.with_noise(minimise_on_log_scale(score, low, high, 21, 16)[0])
+        found = likelihood.predictive(outputs)
+        assert isinstance(found, ClassificationPredictive)
+        return likelihood, found
+
+    def _disagreement(self, points: Tensor) -> float:
+        """Return the variance of members about their mean on rows that they did not see.
+
+        Of several rounds there is a member of each that did not see a row. Of one round there is only one: then it is
+        taken on rows that the others did see, where they agree more the better they fit them, as their errors there
+        are smaller; by as much it is made larger.
+
+        Args:
+            points: What the member of each round that did not see a row says of it, (rounds, rows, columns).
+        """
+        if len(points) > 1:
+            return float(points.double().var(0).mean())
+        (held,), targets = self._whole_rounds, self.trainer.targets
+        if len(held.asked) < 3:
+            return 0.0
+        places = torch.linspace(0, len(held.rows) - 1, min(SEEN_ROWS, len(held.rows))).long().unique()
+        rows = held.rows[places]
+        fold = torch.cat([torch.full((len(own),), k) for k, own in enumerate(held.asked)])[places]
+        every = HeldOut(
+            held.trainer, held.likelihood, held.setting, held.stack, held.learned, [rows] * len(held.asked), held.draws
+        )
+        f = targets.points(every.points()).double().view(len(held.asked), len(rows), -1)
+        saw = (fold != torch.arange(len(held.asked))[:, None])[..., None]
+        mean = (f * saw).sum(0) / saw.sum(0)
+        variance = ((f - mean).square() * saw).sum(0) / (saw.sum(0) - 1)
+        y = targets.values[rows]
+        errors = targets.squared_errors(f, y)
+        inside, outside = (errors * saw).sum() / (saw.sum() * errors.shape[-1]), errors[~saw[..., 0]].mean()
+        return float(variance.mean() * (outside / inside.clamp_min(torch.finfo(torch.float64).tiny)).clamp_min(1))
+
+    def _out_of_fold(self, rows: Tensor, predictive: Any) -> OutOfFold:
+        targets, held = self.trainer.targets, self._whole_rounds[0]
+        fold = torch.cat([torch.full((len(own),), k) for k, own in enumerate(held.asked)])[held.rows.argsort()]
+        target = targets.values[rows]
+        if isinstance(targets, NumberTargets):
+            target, predictive = targets.in_own_values(target), targets.in_own_predictive(predictive)
+        weight = None if targets.weights is None else targets.weights[rows].numpy()
+        return OutOfFold(rows.numpy(), fold.numpy(), target.numpy(), weight, predictive)
