@@ -9,8 +9,12 @@ import pandas as pd
 import pytest
 
 QUICK: dict[str, Any] = {
+    "encoding": "plain",
     "hidden": (10,),
+    "weight_decay": 0.01,
+    "learning_rate": 1e-2,
     "folds": 2,
+    "members": 2,
     "max_epochs": 20,
     "draws": 8,
     "effective_batch_size": None,

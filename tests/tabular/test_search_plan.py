@@ -6,44 +6,57 @@ import numpy as np
 import pytest
 
 from bayesnorm.tabular.likeness import Likeness
-from bayesnorm.tabular.search_plan import folds_for, plan_for
+from bayesnorm.tabular.search_plan import DROPOUT_RATES, Setting, folds_for, plan_for
 
 
 @pytest.mark.parametrize(
-    ("rows", "sizes", "decays", "epochs"),
+    ("rows", "batch_size", "encodings", "epochs", "scouts", "rounds"),
     [
-        (6, (2,), 2, 300),
-        (90, (16,), 2, 300),
-        (120, (32,), 4, 1000),
-        (800, (32, 128), 4, 625),
-        (5_000, (32, 128), 3, 300),
-        (10_000, (64, 256), 2, 250),
-        (36_000, (128, 512), 2, 69),
-        (1_000_000, (128, 512), 2, 20),
+        (6, 2, ["plain", "bins 8"], 1000, 5, 2),
+        (90, 16, ["plain", "bins 8"], 555, 5, 2),
+        (120, 32, ["plain", "bins 16", "bins 32"], 1000, 2, 2),
+        (800, 32, ["plain", "bins 16", "bins 32"], 150, 2, 2),
+        (5_000, 128, ["plain", "bins 16", "bins 48"], 100, 1, 1),
+        (16_000, 128, ["plain", "bins 16", "bins 48"], 50, 1, 1),
+        (36_000, 256, ["plain", "bins 48"], 55, 1, 1),
+        (1_000_000, 512, ["plain", "bins 16"], 10, 1, 1),
     ],
 )
-def test_settings_by_rows(rows, sizes, decays, epochs):
-    plan = plan_for(rows, dropout=False)
-    assert plan.batch_sizes == sizes
-    assert max(sizes) < rows
-    assert len(plan.weight_decays) == decays
-    assert plan.epochs == epochs
+def test_settings_by_rows(rows, batch_size, encodings, epochs, scouts, rounds):
+    plan = plan_for(rows)
+    assert {setting.batch_size for setting in plan.settings} == {batch_size}
+    assert batch_size < rows
+    assert [setting.encoding for setting in plan.settings] == encodings
+    assert (plan.epochs, plan.scouts, plan.rounds) == (epochs, scouts, rounds)
     assert plan.search
-    assert plan.dropout_rates == (None,)
-    assert plan.settings == len(sizes) * decays
+    fast = plan_for(rows, fast=True)
+    assert fast.settings == (plan.settings[1],)
+    assert fast.epochs <= max(10, plan.epochs)
+    assert fast.rounds == 1
 
 
 def test_what_is_given_is_not_searched():
-    plan = plan_for(800, dropout=True, batch_size=64, weight_decay=[0.1, 0.2], dropout_rate=0.3, epochs=7)
-    assert (plan.batch_sizes, plan.weight_decays, plan.dropout_rates) == ((64,), (0.1, 0.2), (0.3,))
+    given = {"encoding": "plain", "hidden": (7,), "batch_size": 64, "dropout_rate": 0.3}
+    plan = plan_for(800, weight_decay=[0.1, 0.2], epochs=7, **given)
+    assert plan.settings == tuple(Setting(weight_decay=decay, **given) for decay in (0.1, 0.2))
     assert (plan.epochs, plan.search) == (7, False)
-    assert plan_for(800, dropout=True).dropout_rates == (0.01, 0.05, 0.1)
-    plan = plan_for(800, dropout=False, max_epochs=50, patience=10)
-    assert (plan.epochs, plan.evaluate_every, plan.patience) == (50, 1, 10)
+    several = plan_for(800, encoding=["plain", "waves 4"], **{k: v for k, v in given.items() if k != "encoding"})
+    assert {(setting.encoding, setting.weight_decay) for setting in several.settings} == {
+        (encoding, decay) for encoding in ("plain", "waves 4") for decay in (0.01, 0.03)
+    }
+    plan = plan_for(800, max_epochs=50)
+    assert (plan.epochs, plan.evaluate_every, plan.search) == (50, 1, True)
+    assert plan_for(120, max_epochs=1000).evaluate_every == 25
+
+
+def test_networks_with_dropout_try_several_rates():
+    rates = {setting.dropout_rate for setting in plan_for(800, dropout=True).settings}
+    assert rates == set(DROPOUT_RATES)
+    assert {setting.dropout_rate for setting in plan_for(800, dropout=True, dropout_rate=0.3).settings} == {0.3}
 
 
 def test_every_row_is_in_one_fold():
-    for rows, wanted, count in [(8, 5, 4), (103, 5, 5), (20_001, 5, 3), (20_001, 2, 2)]:
+    for rows, wanted, count in [(8, 5, 4), (103, 5, 5), (20_001, 5, 5), (20_001, 2, 2)]:
         folds = folds_for(rows, wanted, np.random.default_rng(0))
         assert len(folds) == count
         np.testing.assert_array_equal(np.sort(np.concatenate(folds)), np.arange(rows))

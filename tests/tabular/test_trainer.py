@@ -1,53 +1,85 @@
-"""Training of all folds and settings at once."""
+"""Training of all folds and settings of one shape at once."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
+import pytest
 import torch
 
-from bayesnorm.likelihoods import Gaussian
-from bayesnorm.metrics import rmse
-from bayesnorm.stacked import stacked_point
-from bayesnorm.tabular.search_plan import plan_for
+from bayesnorm.tabular.search_plan import SearchPlan, Setting
 from bayesnorm.tabular.targets import NumberTargets
-from bayesnorm.tabular.trainer import Trainer
+from bayesnorm.tabular.trainer import LEAST_RATE, WARM_UP, Trainer, warm_cosine
+
+SETTING = Setting(encoding="plain", hidden=(6,), dropout_rate=0.0, weight_decay=0.0, batch_size=8)
 
 
-def trainer_for(X: np.ndarray, y: np.ndarray) -> Trainer:
-    targets = NumberTargets.of(y[:, None], None, False)
+def trainer_for(X: np.ndarray, y: np.ndarray, heteroscedastic: bool = False) -> Trainer:
+    targets = NumberTargets.of(y[:, None], None, heteroscedastic)
     x = torch.from_numpy(X).float()
-    return Trainer(x, targets, "mcbn", (6,), learning_rate=1e-2, seed=0, verbose=False)
+    return Trainer(x, targets, "mcbn", learning_rate=1e-2, seed=0, device=torch.device("cpu"), verbose=False)
 
 
-def test_every_network_cools_down_for_a_fifth_of_its_own_epochs(line):
-    plan = plan_for(40, dropout=False, max_epochs=60, patience=5)
+def plan(epochs: int, *, search: bool = True) -> SearchPlan:
+    return SearchPlan((SETTING,), epochs, search, scouts=1, rounds=1)
+
+
+def test_the_step_size_rises_and_falls_along_a_cosine():
+    shares = np.linspace(0, 1, 1001)
+    rates = np.array([warm_cosine(share) for share in shares])
+    peak = rates.argmax()
+    assert shares[peak] == pytest.approx(WARM_UP, abs=1e-3)
+    assert rates[peak] == pytest.approx(1.0)
+    assert (np.diff(rates[: peak + 1]) > 0).all()
+    assert (np.diff(rates[peak:]) < 0).all()
+    assert rates[0] < 0.05
+    assert rates[-1] == pytest.approx(LEAST_RATE)
+    assert warm_cosine((1 + WARM_UP) / 2) == pytest.approx((1 + LEAST_RATE) / 2)  # halfway down
+
+
+def test_networks_of_a_setting_are_kept_as_they_were_when_together_they_were_best(line):
+    X, _ = line
+    noise = np.random.default_rng(5).normal(size=80)  # there is nothing to learn: the best is early
     folds = torch.arange(80).chunk(2)
-    settings = [(1e-4, None), (10.0, None)]  # the second learns next to nothing
-    stack, epochs = trainer_for(*line).train(folds[::-1], folds, plan, 8, settings)
-    assert epochs[0] == epochs[1] != epochs[2] == epochs[3]  # the folds of a setting stop together
+    settings = [SETTING, replace(SETTING, weight_decay=10.0)]
+    trainer = trainer_for(X, noise)
+    stack, epochs = trainer.train(settings, folds[::-1], folds, plan(60))
+    assert epochs[0] == epochs[1]
+    assert epochs[2] == epochs[3]
+    assert epochs.min() < 60
     steps = 40 // 8
-    assert stack.tracked.tolist() == [steps * (e + 2 * -(-e // 10)) for e in epochs.tolist()]
+    assert stack.tracked.tolist() == [steps * e for e in epochs.tolist()]  # batches that batch norm saw
+    assert math.isclose(trainer.encoder("plain")(trainer.x).sum(), trainer.x.sum())
 
 
-def test_cooling_lets_training_come_to_rest(line, monkeypatch):
-    X, y = line
-    trainer, everything = trainer_for(X, y), torch.arange(80)
-    plan = plan_for(80, dropout=False, epochs=60)
-
-    def error() -> float:
-        stack, epochs = trainer.train([everything] * 4, None, plan, 8, [(0.0, None)])
-        assert epochs.tolist() == [60] * 4
-        rows = trainer.rows([everything] * 4, [trainer.targets.scales_of(everything)] * 4)
-        predictive = stacked_point(stack, rows, Gaussian(missing=True)).predict(rows)
-        return float(rmse(predictive, rows.own_targets, each=1).mean())
-
-    cooled = error()
-    monkeypatch.setattr("bayesnorm.tabular.trainer.COOLING", ())
-    assert cooled < 0.9 * error()
+def test_a_given_number_of_epochs_is_kept_to_and_the_step_size_falls_all_the_way(line, monkeypatch):
+    trainer, everything, shares = trainer_for(*line), torch.arange(80), []
+    monkeypatch.setattr("bayesnorm.tabular.trainer.warm_cosine", lambda share: shares.append(share) or 1.0)
+    _, epochs = trainer.train([SETTING], [everything] * 2, None, plan(200), epochs=30)
+    assert epochs.tolist() == [30] * 2
+    np.testing.assert_allclose(shares, np.arange(300) / 300)  # ten steps of eight rows in each epoch
 
 
 def test_members_are_different_networks(line):
     trainer, everything = trainer_for(*line), torch.arange(80)
-    plan = plan_for(80, dropout=False, epochs=1)
-    first, second = (trainer.train([everything], None, plan, 8, [(0.0, None)], first=k)[0].weights.flat for k in (0, 1))
-    assert not torch.equal(first, second)
+    trained = [trainer.train([SETTING], [everything], None, plan(1), epochs=1, first=k)[0] for k in (0, 0, 1)]
+    first, again, other = (stack.weights.flat for stack in trained)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_networks_are_scored_at_the_noise_that_is_best_for_them_all(line):
+    """Predicted noise that is eight times too small for all networks does not decide when training is best."""
+    trainer = trainer_for(*line, heteroscedastic=True)
+    folds = torch.arange(80).chunk(2)
+    stack, _ = trainer.train([SETTING], folds[::-1], folds, plan(5))
+    units = [trainer.targets.scales_of(rows) for rows in folds[::-1]]
+    score = trainer._score("plain", list(folds), units, 2)
+    before = score(stack, torch.arange(2))
+    last = stack.layers[-1].name
+    stack.weights[f"{last}.bias"][:, 1] -= 2 * math.log(8)
+    torch.testing.assert_close(score(stack, torch.arange(2)), before)
+    stack.weights[f"{last}.bias"][0, 1] -= 2 * math.log(8)  # one alone is not what suits both
+    assert (score(stack, torch.arange(2)).mean() > before.mean() * 1.02).all()
