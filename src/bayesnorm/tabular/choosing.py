@@ -46,11 +46,8 @@ STATES = 64
 # Draws of every member that its held-out rows are judged with.
 DRAWS = 16
 
-# Shares of the training rows that the parts of doubt are learned from, by the most rows for which that is done.
-SHARES: tuple[tuple[float, tuple[float, ...]], ...] = ((2_000, (0.25, 0.5)), (20_000, (0.5,)), (math.inf, (0.25,)))
-
-# Rows above which one fold is enough for that.
-MANY_ROWS = 20_000
+# Share of the training rows that the parts of doubt are learned from; of many rows, a smaller one of a single fold.
+SHARE, MANY_ROWS, SHARE_OF_MANY = 0.5, 20_000, 0.25
 
 LEAST_DECAY = 1e-12  # of a prior, which has to have some; it does not move the bound's maximum
 
@@ -177,17 +174,20 @@ class Chooser:
 
     def _trained_rounds(self, best: Candidate) -> list[HeldOut]:
         """Train the best setting on all folds of all rounds; those that it was chosen by are there already."""
-        setting, lists, asked, first = _training(best.setting), [], [], len(best.stack)
+        setting, first = _training(best.setting), len(best.stack)
+        lists: list[Tensor] = []
         for number, folds in enumerate(self.rounds):
             for k in range(self._count(number)):
                 if number or k >= first:
                     lists.append(others(folds)[k])
-                    asked.append(folds[k])
         stack = best.stack
         if lists:
-            # As many epochs as were best while choosing, with the step size as it was then.
+            # For as many epochs as were best while choosing, without a look at their own held-out rows: those are to
+            # tell how good the members are.
             with self.trainer.bar(f"{len(lists)} more members") as (bar,):
-                more, _ = self.trainer.train([setting], lists, asked, self.plan, first=first, progress=bar)
+                more, _ = self.trainer.train(
+                    [setting], lists, None, self.plan, epochs=best.setting.epochs, first=first, progress=bar
+                )
             stack = _joined(stack, more)
         found, start = [], 0
         for number, folds in enumerate(self.rounds):
@@ -206,14 +206,14 @@ class Chooser:
         learned, asked = list(held.learned)[some], list(held.asked)[some]
         whole = replace(held, stack=held.stack.take(torch.arange(len(asked))), learned=learned, asked=asked)
         found = {rows: self._squared_errors(whole)}
-        generator = _generator(self.trainer.seed)
-        for share in next(shares for most, shares in SHARES if rows <= most):
-            count = int(share * rows)
-            if count <= 2 * held.setting.batch_size:
-                continue
+        count = int((SHARE if rows <= MANY_ROWS else SHARE_OF_MANY) * rows)
+        if count > 2 * held.setting.batch_size:
+            generator = _generator(self.trainer.seed)
             parts = [own[torch.randperm(len(own), generator=generator)[:count].sort().values] for own in learned]
-            with self.trainer.bar(f"{share:.0%} of the rows") as (bar,):
-                stack, _ = self.trainer.train([held.setting], parts, asked, self.plan, first=len(parts), progress=bar)
+            with self.trainer.bar(f"{count:,} rows of {rows:,}") as (bar,):
+                stack, _ = self.trainer.train(
+                    [held.setting], parts, None, self.plan, epochs=chosen.epochs, first=len(parts), progress=bar
+                )
             found[count] = self._squared_errors(replace(whole, stack=stack, learned=parts))
         return found
 

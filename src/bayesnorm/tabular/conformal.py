@@ -61,6 +61,10 @@ class ConformalScores:
         upper = self._ordered(mean, std, high) if high <= self.rows else np.full(mean.shape[1], np.inf)
         return lower, upper
 
+    def cdf(self, mean: Numbers, std: Numbers, y: Numbers) -> Numbers:
+        """Return the share of these values at or below y, for each row; intervals lie between two such shares."""
+        return self._count(mean, std, y) / (self.rows + 1)
+
     def _ordered(self, mean: Numbers, std: Numbers, place: int) -> Numbers:
         """Return the value in so manieth place, from 1, of all members' predictions moved by their scores."""
         ends = np.array([[own[0], own[-1]] for own in self.scores])

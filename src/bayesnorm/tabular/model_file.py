@@ -186,7 +186,9 @@ def _unfitted(config: dict[str, Any], classes: Mapping[str, type[Any]]) -> Any:
     kind = classes[config["estimator"]]
     record(**dict.fromkeys(kind().get_params(deep=False), anything))(config["parameters"], "parameters")
     parameters = {name: tuple(v) if isinstance(v, list) else v for name, v in config["parameters"].items()}
-    check_parameters(parameters)
+    # Predictions are made on the processor, so that another machine need not have the GPU of training.
+    check_parameters({**parameters, "device": "cpu"})
+    text(parameters["device"], "parameters.device")
     optional(whole(0, 2**32 - 1))(parameters["random_state"], "parameters.random_state")
     return kind(**parameters)
 

@@ -130,8 +130,26 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         lower, upper = self.interval_of(self.predict_dist(X), level)
         return self._like_y(lower), self._like_y(upper)
 
+    def conformal_cdf(self, X: Any, y: Any) -> NDArray[np.float64]:
+        """Return which share of what `conformal=True` makes intervals of lies at or below y, (rows, outputs).
+
+        Args:
+            X: A table with the columns of training.
+            y: A value for each row, or several, in the shape of y.
+        """
+        given = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
+        parts = zip(self.selection_.conformal, *self._members_of(X), given.T, strict=True)
+        return np.stack([scores.cdf(mean, std, own) for scores, mean, std, own in parts], 1)
+
     def _conformal_interval(self, X: Any, level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return intervals with a guarantee, two of (rows, outputs)."""
+        parts = zip(self.selection_.conformal, *self._members_of(X), strict=True)
+        found = [scores.interval(mean, std, level) for scores, mean, std in parts]
+        lower, upper = (np.stack(bounds, 1) for bounds in zip(*found, strict=True))
+        return lower, upper
+
+    def _members_of(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what the members that have conformal scores say: means and deviations, (outputs, members, rows)."""
         scores = self.selection_.conformal
         if not scores:
             raise BayesNormError(
@@ -142,9 +160,7 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         members = getattr(self.posterior_, "members", (self.posterior_,))[:count]
         said: list[Any] = [member.likelihood.predictive(member.executable.point(x)[None]) for member in members]
         mean, std = (torch.cat([getattr(each, part) for each in said]).numpy() for part in ("loc", "scale"))
-        found = [own.interval(mean[..., i], std[..., i], level) for i, own in enumerate(scores)]
-        lower, upper = (np.stack(bounds, 1) for bounds in zip(*found, strict=True))
-        return lower, upper
+        return np.moveaxis(mean, 2, 0), np.moveaxis(std, 2, 0)
 
     def interval_of(self, predictive: RegressionPredictive, level: float = 0.9) -> tuple[Tensor, Tensor]:
         """Return the interval of `predict_interval` for what `predict_dist` gave: two of (rows, outputs)."""
