@@ -15,7 +15,7 @@ QUICK: dict[str, Any] = {
     "learning_rate": 1e-2,
     "folds": 2,
     "members": 2,
-    "max_epochs": 20,
+    "max_epochs": 12,
     "draws": 8,
     "effective_batch_size": None,
     "random_state": 0,

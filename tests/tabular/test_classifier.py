@@ -22,7 +22,7 @@ def blobs() -> tuple[np.ndarray, np.ndarray]:
 
 def test_classes_are_learned(blobs, quick):
     X, y = blobs
-    quick |= {"max_epochs": 60, "effective_batch_size": "nll"}
+    quick |= {"max_epochs": 40, "effective_batch_size": "doubt"}
     model = BayesNormClassifier(**quick).fit(X[:90], y[:90])
     assert model.classes_.tolist() == ["ash", "birch", "elm"]
     assert model.score(X[90:], y[90:]) > 0.75
@@ -38,7 +38,7 @@ def test_classes_are_learned(blobs, quick):
 @pytest.mark.parametrize("method", ["mcbn", "gaussian", "stochastic", "dropout", "ensemble"])
 def test_every_method_doubts(blobs, quick, method):
     X, y = blobs
-    model = BayesNormClassifier(**quick, method=method, members=3).fit(X, y)
+    model = BayesNormClassifier(**quick, method=method).fit(X, y)
     doubt = model.doubt(np.concatenate([X, [[100.0, -100.0]]]))
     assert list(doubt) == ["entropy", "mutual_information", "unlike", "why", "unseen"]
     assert (doubt["mutual_information"] >= 0).all()
@@ -50,20 +50,20 @@ def test_every_method_doubts(blobs, quick, method):
 
 def test_what_was_chosen(blobs, quick):
     X, y = blobs
-    quick |= {"effective_batch_size": "nll", "max_epochs": 60}
+    quick |= {"effective_batch_size": "doubt", "max_epochs": 40}
     selection = BayesNormClassifier(**quick).fit(X, y).selection_
     assert selection.score == "nll"
     assert list(selection.noise) == ["temperature"]
     held_out = selection.out_of_fold
     assert (held_out.target == np.arange(120) % 3).all()
-    # ranked with fewer draws, and at three effective batch sizes
+    # the same networks on the same rows: ranked without doubt about the network
     assert float(nll(held_out.predictive, held_out.target)) == pytest.approx(selection.chosen.score, rel=0.1)
     assert float(nll(held_out.predictive, held_out.target)) < np.log(3)
 
 
 def test_given_values_are_taken(blobs, quick):
     X, y = blobs
-    quick |= {"temperature": 2.0, "epochs": 3, "weight_decay": 0.0, "batch_size": 8, "folds": None}
+    quick |= {"temperature": 2.0, "epochs": 3, "dropout_rate": 0.0, "batch_size": 8, "folds": None}
     model = BayesNormClassifier(**quick).fit(X, y)
     assert model.posterior_.likelihood == bn.Categorical(temperature=2.0)
     assert model.selection_.noise == {"temperature": 2.0}

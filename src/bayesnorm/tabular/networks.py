@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -22,6 +23,9 @@ METHODS = (*BATCH_STATISTICS, "dropout", "ensemble")
 # Epsilon of batch norm; units that are constant on a batch stay finite.
 EPS = 1e-5
 
+# Fresh weights come from a generator that all threads share: one network at a time, or they would take each other's.
+_ONE_AT_A_TIME = threading.Lock()
+
 # Directions that "gaussian" keeps of the batch statistics' covariance.
 RANK = 64
 
@@ -36,7 +40,7 @@ def network_for(
     """
     normed = method != "dropout"
     layers: list[nn.Module] = []
-    with isolated_torch_randomness(seed):
+    with _ONE_AT_A_TIME, isolated_torch_randomness(seed):
         for number, (fan_in, fan_out) in enumerate(pairwise([inputs, *hidden])):
             block: list[nn.Module] = [nn.Linear(fan_in, fan_out, bias=not normed)]
             block += [nn.BatchNorm1d(fan_out, eps=EPS)] * normed + [nn.ReLU()]

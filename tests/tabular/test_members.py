@@ -1,0 +1,58 @@
+"""The networks of folds are the model: how many there are, what each learned from, and who judges whom."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from bayesnorm.tabular import BayesNormRegressor
+from bayesnorm.tabular.estimator import as_inputs
+
+
+@pytest.mark.parametrize(("members", "asked", "rows"), [(1, 1, 40), (2, 1, 80), (4, 2, 80)])
+def test_members_are_networks_of_folds(line, quick, members, asked, rows):
+    X, y = line
+    model = BayesNormRegressor(**{**quick, "members": members, "epochs": 5}).fit(X, y)
+    found = getattr(model.posterior_, "members", (model.posterior_,))
+    assert len(found) == members
+    assert all(member.rows == 40 for member in found)
+    assert model.posterior_.kind == ("batchnorm" if members == 1 else "ensemble")
+    assert (model.selection_.doubt.members, model.selection_.doubt.asked) == (members, asked)
+    assert len(model.selection_.out_of_fold.rows) == rows
+    weights = [next(member.model.parameters()) for member in found]
+    assert all(not torch.equal(weights[0], other) for other in weights[1:])
+
+
+def test_held_out_rows_are_predicted_by_the_member_that_did_not_see_them(quick):
+    generator = np.random.default_rng(0)
+    X, y = generator.normal(size=(60, 40)), generator.normal(size=60)  # noise alone, which a network can learn by heart
+    quick |= {"epochs": 150, "weight_decay": 0.0, "hidden": (50,), "heteroscedastic": False}
+    model = BayesNormRegressor(**quick).fit(X, y)
+    held_out = model.selection_.out_of_fold
+    np.testing.assert_array_equal(held_out.rows, np.arange(60))
+    np.testing.assert_allclose(held_out.target[:, 0], y)
+    assert set(held_out.fold) == {0, 1}
+    x = as_inputs(model.preprocessing_.transform(X))
+    said = np.stack([member.executable.point(x)[:, 0].numpy() for member in model.posterior_.members])
+    rows = np.arange(60)
+    np.testing.assert_allclose(said[held_out.fold, rows], held_out.predictive.mean[:, 0], rtol=1e-4, atol=1e-4)
+    unseen, seen = (np.abs(said[which, rows] - y).mean() for which in (held_out.fold, 1 - held_out.fold))
+    assert unseen > 3 * seen
+
+
+def test_without_folds_networks_learn_from_all_rows(line, quick):
+    X, y = line
+    quick |= {"epochs": 7, "batch_size": 16, "dropout_rate": 0.0, "effective_batch_size": 50.0, "folds": None}
+    quick |= {"precision": 4.0, "heteroscedastic": False}
+    model = BayesNormRegressor(**{**quick, "members": None}).fit(X, y)
+    assert (model.posterior_.kind, model.posterior_.batch_size, model.posterior_.rows) == ("batchnorm", 50.0, 80)
+    assert model.selection_.out_of_fold is None
+    assert model.selection_.doubt is None
+    assert model.interval_levels_ is None
+    lower, _ = model.predict_interval(X, 0.9)
+    np.testing.assert_array_equal(lower, model.predict_dist(X).interval(0.9)[0][:, 0])
+    several = BayesNormRegressor(**{**quick, "members": 3}).fit(X, y)
+    assert [member.rows for member in several.posterior_.members] == [80] * 3
+    noisy = BayesNormRegressor(**{**quick, "precision": None, "heteroscedastic": True}).fit(X, y)
+    assert noisy.selection_.noise["scale"] == 1.0  # the networks' own

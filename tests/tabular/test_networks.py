@@ -1,0 +1,55 @@
+"""Networks for tables."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from torch import nn
+
+from bayesnorm.errors import BayesNormError
+from bayesnorm.nets import PiecewiseLinear, Waves
+from bayesnorm.stacked import Skip
+from bayesnorm.tabular.networks import encoder_for, network_for, parsed_encoding
+
+
+def test_layers_of_one_width_have_a_way_around_them():
+    network = network_for("mcbn", 3, 2, (8, 8, 4, 4), 0.0, 0)
+    kinds = [type(layer) for layer in network]
+    assert kinds == [nn.Linear, nn.BatchNorm1d, nn.ReLU, Skip, nn.Linear, nn.BatchNorm1d, nn.ReLU, Skip, nn.Linear]
+    assert [type(layer) for layer in network[3]] == [nn.Linear, nn.BatchNorm1d, nn.ReLU]
+    x = torch.randn(5, 3)
+    h = network[:3].eval()(x)
+    torch.testing.assert_close(network.eval()[:4](x), h + nn.Sequential(*network[3])(h))
+
+
+@pytest.mark.parametrize(("method", "rate", "drops"), [("mcbn", 0.0, 0), ("mcbn", 0.1, 2), ("dropout", 0.1, 2)])
+def test_dropout_and_batch_norm(method, rate, drops):
+    modules = list(network_for(method, 3, 2, (8, 8), rate, 0).modules())
+    assert sum(isinstance(module, nn.Dropout) for module in modules) == drops
+    assert sum(isinstance(module, nn.BatchNorm1d) for module in modules) == (0 if method == "dropout" else 2)
+
+
+def test_threads_do_not_take_each_others_weights():
+    seeds = list(range(8)) * 8
+
+    def weights(seed: int) -> torch.Tensor:
+        return torch.cat([p.flatten() for p in network_for("mcbn", 20, 2, (64, 64), 0.0, seed).parameters()])
+
+    alone, before = [weights(seed) for seed in range(8)], torch.get_rng_state()
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(weights, seeds))
+    assert all(torch.equal(alone[seed], own) for seed, own in zip(seeds, found, strict=True))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_encodings_by_name():
+    x = torch.randn(50, 2)
+    assert isinstance(encoder_for("plain", x), nn.Identity)
+    assert isinstance(encoder_for("bins 5", x), PiecewiseLinear)
+    assert isinstance(encoder_for("waves 5", x), Waves)
+    assert parsed_encoding("bins 16") == ("bins", 16)
+    for wrong in ("bins", "bins 0", "bins -1", "bins 1001", "bins ²", "plain 3", "", "trees 4", 7, "bins 1.5"):
+        with pytest.raises(BayesNormError, match=r'^encoding: .* "plain", "bins 16" or "waves 8" would work'):
+            parsed_encoding(wrong)
