@@ -46,8 +46,11 @@ STATES = 64
 # Draws of every member that its held-out rows are judged with.
 DRAWS = 16
 
-# Share of the training rows that the parts of doubt are learned from; of many rows, a smaller one of a single fold.
+# Share of the training rows that the parts of doubt are learned from; of many rows, a smaller one.
 SHARE, MANY_ROWS, SHARE_OF_MANY = 0.5, 20_000, 0.25
+
+# Folds that this is done on, at most, by the most training rows.
+CURVE_FOLDS = ((2_000, 10), (MANY_ROWS, 2), (math.inf, 1))
 
 LEAST_DECAY = 1e-12  # of a prior, which has to have some; it does not move the bound's maximum
 
@@ -71,7 +74,7 @@ class Chooser:
         trainer: The rows, and how networks are trained.
         plan: The settings to look at.
         rounds: The folds of each round; empty where nothing is left to choose.
-        members: How many networks the model is to have; None: one for each fold of each round.
+        members: How many networks the model is to have, at most one for each fold of each round.
         likelihood: What outputs mean, in standard units, with its noise where that is given.
         noise: Whether the noise is to be chosen.
         effective_batch_size: "doubt", "elbo", a number, or None for that of training.
@@ -80,7 +83,7 @@ class Chooser:
     trainer: Trainer
     plan: SearchPlan
     rounds: tuple[Folds, ...]
-    members: int | None
+    members: int
     likelihood: Likelihood
     noise: bool
     effective_batch_size: EffectiveBatchSize
@@ -110,7 +113,7 @@ class Chooser:
     def _given(self) -> tuple[Posterior, Selection]:
         """Train the one setting of a plan that leaves nothing open on all rows."""
         setting, everything = self.plan.settings[0], torch.arange(len(self.trainer.x))
-        count = self.members or 1
+        count = self.members
         with self.trainer.bar(f"all rows, {self.plan.epochs} epochs") as (bar,):
             stack, _ = self.trainer.train(
                 [setting], [everything] * count, None, self.plan, epochs=self.plan.epochs, progress=bar
@@ -170,7 +173,7 @@ class Chooser:
     def _count(self, number: int) -> int:
         """Return how many folds of a round have a member."""
         folds = len(self.rounds[number])
-        return folds if self.members is None else max(0, min(folds, self.members - number * folds))
+        return max(0, min(folds, self.members - number * folds))
 
     def _trained_rounds(self, best: Candidate) -> list[HeldOut]:
         """Train the best setting on all folds of all rounds; those that it was chosen by are there already."""
@@ -202,7 +205,7 @@ class Chooser:
     def _curve(self, chosen: NetworkSetting, held: HeldOut) -> dict[int, Tensor]:
         """Return squared errors of single networks on the same held-out rows, by the rows that they learned from."""
         rows = int(min(len(own) for own in held.learned))
-        some = slice(None) if rows <= MANY_ROWS else slice(0, 1)
+        some = slice(next(folds for most, folds in CURVE_FOLDS if rows <= most))
         learned, asked = list(held.learned)[some], list(held.asked)[some]
         whole = replace(held, stack=held.stack.take(torch.arange(len(asked))), learned=learned, asked=asked)
         found = {rows: self._squared_errors(whole)}

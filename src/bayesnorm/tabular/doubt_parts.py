@@ -11,8 +11,8 @@ Held-out scores see only the sum of both, so they must not decide their shares. 
   excess, of which the mean over members has next to nothing any more.
 
 The model's doubt is to have the size of what is left of the excess then. Its members' disagreement is there already;
-draws of batch statistics are scaled to what that lacks, and noise is the rest of the error. All numbers are mean squared
-errors in units of the targets' variance (of probabilities, for classes).
+draws of batch statistics are scaled to what that lacks, and noise is the rest of the error. All numbers are mean
+squared errors in units of the targets' variance (of probabilities, for classes).
 """
 
 from __future__ import annotations

@@ -160,9 +160,10 @@ class TabularEstimator(BaseEstimator):
         if size not in ("doubt", "elbo", None):
             size = float(size)
         rounds: list[list[NDArray[np.int64]]] = []
+        members = int(self.members or 1)
         if self.folds is not None:
-            count = plan.rounds if self.members is None else -(-int(self.members) // len(folds))
-            rounds = [folds, *(parted() for _ in range(count - 1))]
+            members = len(folds) + min(plan.again, len(folds)) if self.members is None else int(self.members)
+            rounds = [folds, *(parted() for _ in range(-(-members // len(folds)) - 1))]
         likelihood, noise = self._likelihood(targets)
         trainer = Trainer(
             x=torch.from_numpy(features).float(),
@@ -177,7 +178,7 @@ class TabularEstimator(BaseEstimator):
             trainer=trainer,
             plan=plan,
             rounds=tuple(tuple(torch.from_numpy(fold) for fold in each) for each in rounds),
-            members=None if self.members is None else int(self.members),
+            members=members,
             likelihood=likelihood,
             noise=noise,
             effective_batch_size=size,

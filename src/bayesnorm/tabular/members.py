@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -75,7 +75,7 @@ class Members:
         outputs = torch.stack([held.in_order(held.outputs(), 1) for held in asked])  # (rounds, draws, rows, outputs)
         drawn = targets.points(outputs).var(1).mean(0) if outputs.shape[1] > 1 else None  # (rows, columns)
         points = torch.stack([held.in_order(targets.points(held.points()), 0) for held in asked])
-        doubt = DoubtParts.of(curve, self._disagreement(points), members, len(asked))
+        doubt = DoubtParts.of(curve, self._disagreement(), members, len(asked))
         batch_size: float | None = None
         if self.trainer.method in BATCH_STATISTICS:
             assert drawn is not None
@@ -148,35 +148,37 @@ class Members:
         assert isinstance(found, ClassificationPredictive)
         return likelihood, found
 
-    def _disagreement(self, points: Tensor) -> float:
+    def _disagreement(self) -> float:
         """Return the variance of members about their mean on rows that they did not see.
 
-        Of several rounds there is a member of each that did not see a row. Of one round there is only one: then it is
-        taken on rows that the others did see, where they agree more the better they fit them, as their errors there
-        are smaller; by as much it is made larger.
-
-        Args:
-            points: What the member of each round that did not see a row says of it, (rounds, rows, columns).
+        Where members of two rounds did not see a row, it is theirs. Where there is one round only, no two have that in
+        common: then it is that of the members which did see a row, who agree a little too well.
         """
-        if len(points) > 1:
-            return float(points.double().var(0).mean())
-        (held,), targets = self._whole_rounds, self.trainer.targets
+        targets, first = self.trainer.targets, self.rounds[0]
+        if len(self.rounds) == 1:
+            return self._disagreement_on_seen_rows()
+        said = torch.full((len(self.rounds), len(self.trainer.x), targets.points(first.points()).shape[1]), torch.nan)
+        said = said.double()
+        for number, held in enumerate(self.rounds):
+            said[number, held.rows] = targets.points(held.points()).double()
+        count = (~said[..., :1].isnan()).sum(0)
+        several = count[:, 0] > 1
+        said, count = said[:, several], count[several]
+        return float(((said - said.nanmean(0)).square().nansum(0) / (count - 1)).mean())
+
+    def _disagreement_on_seen_rows(self) -> float:
+        """Return the variance of members about their mean on rows that they learned from, 0 of fewer than three."""
+        (held,), targets = self.rounds, self.trainer.targets
         if len(held.asked) < 3:
             return 0.0
         places = torch.linspace(0, len(held.rows) - 1, min(SEEN_ROWS, len(held.rows))).long().unique()
         rows = held.rows[places]
         fold = torch.cat([torch.full((len(own),), k) for k, own in enumerate(held.asked)])[places]
-        every = HeldOut(
-            held.trainer, held.likelihood, held.setting, held.stack, held.learned, [rows] * len(held.asked), held.draws
-        )
+        every = replace(held, asked=[rows] * len(held.asked))
         f = targets.points(every.points()).double().view(len(held.asked), len(rows), -1)
         saw = (fold != torch.arange(len(held.asked))[:, None])[..., None]
         mean = (f * saw).sum(0) / saw.sum(0)
-        variance = ((f - mean).square() * saw).sum(0) / (saw.sum(0) - 1)
-        y = targets.values[rows]
-        errors = targets.squared_errors(f, y)
-        inside, outside = (errors * saw).sum() / (saw.sum() * errors.shape[-1]), errors[~saw[..., 0]].mean()
-        return float(variance.mean() * (outside / inside.clamp_min(torch.finfo(torch.float64).tiny)).clamp_min(1))
+        return float((((f - mean).square() * saw).sum(0) / (saw.sum(0) - 1)).mean())
 
     def _out_of_fold(self, rows: Tensor, predictive: Any) -> OutOfFold:
         targets, held = self.trainer.targets, self._whole_rounds[0]

@@ -171,9 +171,12 @@ def _restored(tensors: dict[str, torch.Tensor], config: dict[str, Any], classes:
         if "interval_levels" in own:
             expected["interval_levels"] = Array((targets, STEPS + 1), DOUBLE, 0.0)
             estimator.interval_levels_ = IntervalLevels(own["interval_levels"].numpy())
-        estimator.selection_ = replace(estimator.selection_, conformal=_conformal(own, targets))
-        expected |= {name: Array((None,), DOUBLE) for name in own if name.startswith("conformal.")}
+        scores = _conformal_names(estimator, targets)
+        expected |= {name: Array((None,), DOUBLE) for names in scores for name in names}
     require_tensors(own, expected)
+    if not isinstance(estimator, ClassifierMixin):
+        found = tuple(ConformalScores(tuple(np.sort(own[name].numpy()) for name in names)) for names in scores)
+        estimator.selection_ = replace(estimator.selection_, conformal=found)
     estimator.likeness_ = Likeness(own["likeness.mean"].numpy(), own["likeness.root"].numpy(), config["threshold"])
     estimator.posterior_ = posterior_from(tensors, described, estimator.method, estimator.selection_.chosen)
     _require_prediction(estimator, features)
@@ -193,14 +196,13 @@ def _unfitted(config: dict[str, Any], classes: Mapping[str, type[Any]]) -> Any:
     return kind(**parameters)
 
 
-def _conformal(own: dict[str, torch.Tensor], targets: int) -> tuple[ConformalScores, ...]:
-    """Return the scores of intervals with a guarantee that a file holds, of each target; none where it holds none."""
-    found = files.grouped(files.under("conformal.", own))
-    if not found:
-        return ()
-    members = len(found.get("0", {}))
-    parts = [[found[str(i)][str(k)].double().numpy() for k in range(members)] for i in range(targets)]
-    return tuple(ConformalScores(tuple(np.sort(scores) for scores in part)) for part in parts)
+def _conformal_names(estimator: Any, targets: int) -> list[list[str]]:
+    """Return what a file calls the scores of each target's folds, of which each has a member; none without a use."""
+    folds = estimator.selection_.folds
+    if not (estimator.conformal and folds):
+        return []
+    members = folds if estimator.members is None else min(folds, estimator.members)
+    return [[f"conformal.{i}.{k}" for k in range(members)] for i in range(targets)]
 
 
 def _classes(described: Any, count: int) -> NDArray[Any]:

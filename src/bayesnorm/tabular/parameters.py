@@ -91,11 +91,6 @@ def _check_network_and_training(values: dict[str, Any]) -> None:
     _require_each("batch_size", values["batch_size"], lambda size: _is_whole(size, 2), "whole numbers from 2")
     _require_each("weight_decay", values["weight_decay"], _is_positive_or_zero, "numbers from 0")
     _require_each("dropout_rate", values["dropout_rate"], _is_rate, "rates from 0 to below 1")
-    members, folds = values["members"], values["folds"]
-    if members is not None and folds is not None and members > folds and members % folds:
-        raise BayesNormError(
-            f"members: {members} were given for {folds} folds; up to {folds}, or a multiple of it, would work."
-        )
 
 
 def _require_nothing_open(values: dict[str, Any]) -> None:

@@ -51,8 +51,9 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         folds: Number of folds of cross-validation; None skips it, and then nothing may be left to choose.
         max_epochs: Most passes where their number is chosen; None decides by rows.
         draws: Number of networks that a prediction is averaged over, at least one of each member.
-        members: Number of networks; None takes one for each fold, on tables of up to 2,000 rows twice. Fewer than
-            folds leaves the others out, and only their rows judge the model; 1 is a network with one held-out fold.
+        members: Number of networks; None takes one for each fold and one more, on tables of up to 2,000 rows two for
+            each. Fewer than folds leaves the others out, and only rows of theirs judge the model; 1 is a network with
+            one held-out fold.
         fast: Whether to try one setting alone, for half as long.
         device: Where networks are trained: "cpu", "cuda", or "auto" for a GPU where there is one.
         random_state: Seed; the same number gives the same result.

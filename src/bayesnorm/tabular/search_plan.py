@@ -2,19 +2,20 @@
 
 With n the rows of the smallest training fold; a setting is an encoding, layers, dropout and weight decay:
 
-| n | settings | batch size | rows that a network sees | folds that choose | rounds |
+| n | settings | batch size | rows that a network sees | folds that choose | members, of 5 folds |
 |---|---|---|---|---|---|
-| below 100 | plain 64-64 0 .03, bins 8 64-64 0 .03 | below n / 3, at most 16 | 50,000 | 5 | 2 |
-| to 2,000 | plain 128-128 0 .01, bins 16 128-128 0 .01, bins 32 192-192-192 .1 .03 | 32 | 120,000 | 2 | 2 |
-| to 20,000 | plain 256-256-256 0 .01, bins 16 128-128 0 .01, bins 48 256-256-256 .1 .03 | 128 | 800,000 | 1 | 1 |
-| to 60,000 | plain 256-256 0 .01, bins 48 256-256-256 .1 .03 | 256 | 2,000,000 | 1 | 1 |
-| above | plain 256-256 0 .01, bins 16 256-256 .1 .03 | 512 | 4,000,000 | 1 | 1 |
+| below 100 | plain 64-64 0 .03, bins 8 64-64 0 .03 | below n / 3, at most 16 | 50,000 | 5 | 10 |
+| to 2,000 | plain 128-128 0 .01, bins 16 128-128 0 .01, bins 32 192-192-192 .1 .03 | 32 | 120,000 | 2 | 10 |
+| to 20,000 | plain 256-256-256 0 .01, bins 48 256-256-256 .1 .03 | 128 | 600,000 | 1 | 6 |
+| to 60,000 | plain 256-256 0 .01, bins 48 256-256-256 .1 .03 | 256 | 2,000,000 | 1 | 6 |
+| above | plain 256-256 0 .01, bins 16 256-256 .1 .03 | 512 | 4,000,000 | 1 | 6 |
 
 Rows seen are at most 100 n from 2,000 on and 60 n from 20,000 on.
-Every setting is trained on the folds that choose, and the best one on all folds, in as many rounds (each with folds of
-its own): those networks are the model's members. What is given is not chosen: a value takes the place of that of every
-setting, and several values are tried with each. With method "dropout" networks have dropout in place of batch norm, of
-the rates .02, .05 and .1. `fast` has the second setting alone (of bins), half of the rows seen and one round.
+Every setting is trained on the folds that choose, and the best one on all folds: those networks are the model's
+members. A second round has folds of its own, all of them or the first: of rows that are held out in both, two members
+that did not see them tell by how much members disagree. What is given is not chosen: a value takes the place of that of
+every setting, and several values are tried with each. With method "dropout" networks have dropout in place of batch
+norm, of the rates .02, .05 and .1. `fast` has the second setting alone (of bins), half of the rows seen, and 6 members.
 """
 
 from __future__ import annotations
@@ -62,14 +63,14 @@ class SearchPlan:
         epochs: Number of epochs, or the most where `search`.
         search: Whether the number of epochs is to be chosen.
         scouts: Folds that every setting is trained on.
-        rounds: How many times all rows are parted into folds, each with members of its own.
+        again: Folds of a second parting of all rows that have members, too.
     """
 
     settings: tuple[Setting, ...]
     epochs: int
     search: bool
     scouts: int
-    rounds: int
+    again: int
 
     @property
     def evaluate_every(self) -> int:
@@ -86,11 +87,11 @@ class _Size:
     batch_size: int
     seen: tuple[float, int]  # times the rows, and at most so many
     scouts: int
-    rounds: int
+    again: int
 
 
 _SIZES = (
-    _Size(100, (("plain", (64, 64), 0.0, 0.03), ("bins 8", (64, 64), 0.0, 0.03)), 16, (1e9, 50_000), 5, 2),
+    _Size(100, (("plain", (64, 64), 0.0, 0.03), ("bins 8", (64, 64), 0.0, 0.03)), 16, (1e9, 50_000), 5, 10**6),
     _Size(
         2_000,
         (
@@ -101,17 +102,16 @@ _SIZES = (
         32,
         (1e9, 120_000),
         2,
-        2,
+        10**6,
     ),
     _Size(
         20_000,
         (
             ("plain", (256, 256, 256), 0.0, 0.01),
-            ("bins 16", (128, 128), 0.0, 0.01),
             ("bins 48", (256, 256, 256), 0.1, 0.03),
         ),
         128,
-        (100, 800_000),
+        (100, 600_000),
         1,
         1,
     ),
@@ -175,7 +175,7 @@ def plan_for(
         epochs=epochs or most,
         search=epochs is None,
         scouts=size.scouts,
-        rounds=1 if fast else size.rounds,
+        again=1 if fast else size.again,
     )
 
 
