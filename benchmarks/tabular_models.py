@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -20,13 +21,13 @@ from benchmarks.tabular_runs import LeftOut
 MOST_GP_ROWS = 1_700
 
 
-def ours(method: str) -> Fit:
-    """Return how to fit `BayesNormRegressor` as it comes."""
+def ours(**options: Any) -> Fit:
+    """Return how to fit `BayesNormRegressor` as it comes, or with some options."""
 
     def fit(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
         from bayesnorm.tabular import BayesNormRegressor
 
-        model = BayesNormRegressor(method=method, random_state=seed).fit(X, y)
+        model = BayesNormRegressor(**options, random_state=seed).fit(X, y)
 
         def predict(X: Values) -> Forecast:
             predictive = model.predict_dist(X)
@@ -42,7 +43,8 @@ def ours(method: str) -> Fit:
             )
 
         chosen = model.selection_.chosen
-        return predict, f"batches of {chosen.batch_size}, weight decay {chosen.weight_decay:g}, {chosen.epochs} epochs"
+        layers = "-".join(str(units) for units in chosen.hidden)
+        return predict, f"{chosen.encoding}, {layers}, {chosen.epochs} epochs"
 
     return fit
 
@@ -69,8 +71,11 @@ def bayesian_ridge(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
 
 
 MODELS: dict[str, Fit] = {
-    "bayesnorm": ours("mcbn"),
-    "bayesnorm, ensemble": ours("ensemble"),
+    "bayesnorm": ours(),
+    "bayesnorm, fast": ours(fast=True),
+    "bayesnorm, no draws": ours(method="ensemble"),
+    "bayesnorm, one network": ours(members=1),
+    "one network, no draws": ours(members=1, method="ensemble"),
     "boosted quantiles": trees.boosted_quantiles,
     "boosted quantiles, conformal": trees.conformal_quantiles,
     "CatBoost": trees.catboost,
