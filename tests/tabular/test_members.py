@@ -10,7 +10,7 @@ from bayesnorm.tabular import BayesNormRegressor
 from bayesnorm.tabular.estimator import as_inputs
 
 
-@pytest.mark.parametrize(("members", "asked", "rows"), [(1, 1, 40), (2, 1, 80), (4, 2, 80)])
+@pytest.mark.parametrize(("members", "asked", "rows"), [(1, 1, 40), (2, 1, 80), (3, 1, 80), (4, 2, 80)])
 def test_members_are_networks_of_folds(line, quick, members, asked, rows):
     X, y = line
     model = BayesNormRegressor(**{**quick, "members": members, "epochs": 5}).fit(X, y)

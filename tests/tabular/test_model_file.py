@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import bayesnorm as bn
+from bayesnorm import files
 from bayesnorm.errors import FileFormatError
 from bayesnorm.tabular import BayesNormClassifier, BayesNormRegressor, load
+
+from .conftest import QUICK
+
+OLD = Path(__file__).parent.parent / "fuzzing" / "written_by_0_1"
 
 
 @pytest.mark.parametrize("method", ["mcbn", "gaussian", "stochastic", "dropout", "ensemble"])
@@ -45,7 +53,8 @@ def test_labels_come_back_as_they_were(line, quick, labels, tmp_path):
 
 def test_several_outputs_and_no_folds(line, quick, tmp_path):
     X, y = line
-    quick |= {"folds": None, "epochs": 2, "batch_size": 8, "weight_decay": 0.0, "precision": 1.0}
+    quick |= {"folds": None, "epochs": 2, "batch_size": 8, "dropout_rate": 0.0, "precision": 1.0}
+    quick |= {"heteroscedastic": False, "members": 1}
     model = BayesNormRegressor(**quick).fit(X, np.stack([y, -y], 1))
     model.save(tmp_path / "model")
     again = load(tmp_path / "model")
@@ -81,11 +90,71 @@ def test_other_files_are_refused(line, quick, tmp_path):
 
 
 def test_an_incomplete_description_is_refused(line, quick, tmp_path):
-    from bayesnorm import files
-
     BayesNormRegressor(**quick).fit(*line).save(tmp_path / "model")
     tensors, config = files.read(tmp_path / "model")
     for missing in ("preprocessing", "posterior", "selection"):
         files.write(tmp_path / "part", tensors, {name: value for name, value in config.items() if name != missing})
         with pytest.raises(FileFormatError, match="does not hold a whole model"):
             load(tmp_path / "part")
+
+
+@pytest.mark.parametrize("members", [1, 4])
+@pytest.mark.parametrize("encoding", ["plain", "bins 4", "waves 3"])
+def test_every_encoding_and_number_of_members(mixed, quick, encoding, members, tmp_path):
+    X, y = mixed
+    quick |= {"encoding": encoding, "members": members, "epochs": 2, "effective_batch_size": "doubt"}
+    model = BayesNormRegressor(**quick, conformal=True).fit(X, y)
+    model.save(tmp_path / "model")
+    for again in (load(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(again.predict(X, return_std=True), model.predict(X, return_std=True))
+        np.testing.assert_array_equal(again.predict_interval(X, 0.8), model.predict_interval(X, 0.8))
+        assert again.selection_.doubt == model.selection_.doubt
+        assert len(getattr(again.posterior_, "members", (None,))) == members
+
+
+@pytest.mark.parametrize("name", ["table_mcbn", "table_classes"])
+def test_a_file_of_an_earlier_version_is_refused_in_one_line(name):
+    with pytest.raises(FileFormatError, match=r"of an earlier version; fitting it again would work\.$") as error:
+        load(OLD / f"{name}.bayesnorm")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda tensors, config: tensors.pop("conformal.0.1"), "conformal"),
+        (lambda tensors, config: tensors.update({"conformal.0.0": tensors["conformal.0.0"][:0]}), "conformal"),
+        (lambda tensors, config: tensors.update({"conformal.0.0": tensors["conformal.0.0"] * np.nan}), "conformal"),
+        (lambda tensors, config: config["selection"]["doubt"].update(members=0), "selection.doubt.members"),
+        (lambda tensors, config: config["selection"]["doubt"].pop("excess"), "excess"),
+        (lambda tensors, config: config["selection"]["doubt"].update(errors=[]), "selection.doubt"),
+        (lambda tensors, config: config["posterior"].update(encoded=3), "encoded|column"),
+        (lambda tensors, config: config["selection"]["settings"][0].update(encoding="trees 4"), "encoding"),
+        (lambda tensors, config: config["parameters"].update(members=0), "members"),
+        (lambda tensors, config: config["parameters"].update(device=4), "device"),
+    ],
+)
+def test_what_a_file_says_wrongly_is_named(saved, tmp_path, spoil, told):
+    tensors, config = files.read(saved)
+    spoil(tensors, config)
+    files.write(tmp_path / "spoilt", tensors, config)
+    with pytest.raises(FileFormatError, match=rf"does not hold a whole model .*({told})"):
+        load(tmp_path / "spoilt")
+
+
+def test_a_model_trained_on_a_gpu_is_read_where_there_is_none(saved, tmp_path):
+    tensors, config = files.read(saved)
+    config["parameters"]["device"] = "cuda"
+    files.write(tmp_path / "model", tensors, config)
+    assert load(tmp_path / "model").device == "cuda"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A file of a model with bins and conformal scores."""
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(60, 2))
+    path = tmp_path_factory.mktemp("saved") / "model"
+    options = QUICK | {"encoding": "bins 4", "epochs": 2}
+    BayesNormRegressor(**options, conformal=True).fit(X, X[:, 0] + generator.normal(size=60)).save(path)
+    return path

@@ -40,7 +40,6 @@ from bayesnorm.tabular.parameters import device_named
         ("max_epochs", 0),
         ("draws", 1),
         ("members", 0),
-        ("members", 3),
         ("verbose", "loud"),
     ],
 )

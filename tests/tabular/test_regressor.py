@@ -232,7 +232,7 @@ def test_one_setting_when_it_is_to_be_fast(line, quick):
     fast, thorough = (BayesNormRegressor(**quick, fast=fast).fit(X, y) for fast in (True, False))
     assert [setting.encoding for setting in fast.selection_.settings] == ["bins 8"]
     assert [setting.encoding for setting in thorough.selection_.settings] == ["plain", "bins 8"]
-    assert [len(model.posterior_.members) for model in (fast, thorough)] == [2, 4]
+    assert [len(model.posterior_.members) for model in (fast, thorough)] == [3, 4]
 
 
 @pytest.mark.parametrize("encoding", ["bins 4", "waves 3"])

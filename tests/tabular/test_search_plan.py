@@ -10,29 +10,29 @@ from bayesnorm.tabular.search_plan import DROPOUT_RATES, Setting, folds_for, pla
 
 
 @pytest.mark.parametrize(
-    ("rows", "batch_size", "encodings", "epochs", "scouts", "rounds"),
+    ("rows", "batch_size", "encodings", "epochs", "scouts", "again"),
     [
-        (6, 2, ["plain", "bins 8"], 1000, 5, 2),
-        (90, 16, ["plain", "bins 8"], 555, 5, 2),
-        (120, 32, ["plain", "bins 16", "bins 32"], 1000, 2, 2),
-        (800, 32, ["plain", "bins 16", "bins 32"], 150, 2, 2),
-        (5_000, 128, ["plain", "bins 16", "bins 48"], 100, 1, 1),
-        (16_000, 128, ["plain", "bins 16", "bins 48"], 50, 1, 1),
+        (6, 2, ["plain", "bins 8"], 1000, 5, 10**6),
+        (90, 16, ["plain", "bins 8"], 555, 5, 10**6),
+        (120, 32, ["plain", "bins 16", "bins 32"], 1000, 2, 10**6),
+        (800, 32, ["plain", "bins 16", "bins 32"], 150, 2, 10**6),
+        (5_000, 128, ["plain", "bins 48"], 100, 1, 1),
+        (16_000, 128, ["plain", "bins 48"], 37, 1, 1),
         (36_000, 256, ["plain", "bins 48"], 55, 1, 1),
         (1_000_000, 512, ["plain", "bins 16"], 10, 1, 1),
     ],
 )
-def test_settings_by_rows(rows, batch_size, encodings, epochs, scouts, rounds):
+def test_settings_by_rows(rows, batch_size, encodings, epochs, scouts, again):
     plan = plan_for(rows)
     assert {setting.batch_size for setting in plan.settings} == {batch_size}
     assert batch_size < rows
     assert [setting.encoding for setting in plan.settings] == encodings
-    assert (plan.epochs, plan.scouts, plan.rounds) == (epochs, scouts, rounds)
+    assert (plan.epochs, plan.scouts, plan.again) == (epochs, scouts, again)
     assert plan.search
     fast = plan_for(rows, fast=True)
     assert fast.settings == (plan.settings[1],)
     assert fast.epochs <= max(10, plan.epochs)
-    assert fast.rounds == 1
+    assert fast.again == 1
 
 
 def test_what_is_given_is_not_searched():

@@ -23,7 +23,7 @@ def trainer_for(X: np.ndarray, y: np.ndarray, heteroscedastic: bool = False) -> 
 
 
 def plan(epochs: int, *, search: bool = True) -> SearchPlan:
-    return SearchPlan((SETTING,), epochs, search, scouts=1, rounds=1)
+    return SearchPlan((SETTING,), epochs, search, scouts=1, again=0)
 
 
 def test_the_step_size_rises_and_falls_along_a_cosine():
