@@ -66,10 +66,20 @@ class DoubtParts:
     asked: int
 
     @classmethod
-    def of(cls, curve: dict[int, Tensor], disagreement: float, members: int, asked: int) -> Self:
-        """Make them of squared errors of single networks on the same rows, by the number of rows learned from."""
+    def of(
+        cls, curve: dict[int, Tensor], disagreement: float, members: int, asked: int, *, bounded: bool = False
+    ) -> Self:
+        """Make them of squared errors of single networks on the same rows, by the number of rows learned from.
+
+        Args:
+            curve: The errors.
+            disagreement, members, asked: The same as in the constructor.
+            bounded: Whether errors cannot be large, as those of probabilities cannot.
+        """
         rows = tuple(sorted(curve))
-        bound = FAR * curve[rows[-1]].median().clamp_min(torch.finfo(torch.float64).tiny)
+        bound = torch.tensor(torch.inf, dtype=torch.float64)
+        if not bounded:
+            bound = FAR * curve[rows[-1]].double().median().clamp_min(torch.finfo(torch.float64).tiny)
         errors = tuple(float(torch.minimum(curve[n].double(), bound).mean()) for n in rows)
         disagreement = min(disagreement, errors[-1])
         return cls(rows, errors, disagreement, max(_excess(rows, errors), disagreement), members, asked)

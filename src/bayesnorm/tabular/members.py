@@ -21,6 +21,9 @@ from .search_results import OutOfFold
 from .targets import NumberTargets
 from .trainer import Trainer
 
+# Range of the temperature: where no held-out row is wrong, the coldest would always be best.
+TEMPERATURES = (0.3, 20.0)
+
 # Rows that members which learned from them are asked about, at most.
 SEEN_ROWS = 2_000
 
@@ -75,7 +78,8 @@ class Members:
         outputs = torch.stack([held.in_order(held.outputs(), 1) for held in asked])  # (rounds, draws, rows, outputs)
         drawn = targets.points(outputs).var(1).mean(0) if outputs.shape[1] > 1 else None  # (rows, columns)
         points = torch.stack([held.in_order(targets.points(held.points()), 0) for held in asked])
-        doubt = DoubtParts.of(curve, self._disagreement(), members, len(asked))
+        bounded = not isinstance(targets, NumberTargets)
+        doubt = DoubtParts.of(curve, self._disagreement(), members, len(asked), bounded=bounded)
         batch_size: float | None = None
         if self.trainer.method in BATCH_STATISTICS:
             assert drawn is not None
@@ -142,7 +146,7 @@ class Members:
                 predictive: Any = self.likelihood.with_noise(temperature).predictive(outputs)
                 return -(weights * predictive.log_prob(y)).mean()
 
-            low, high = torch.tensor(0.05, dtype=torch.float64), torch.tensor(20.0, dtype=torch.float64)
+            low, high = (torch.tensor(bound, dtype=torch.float64) for bound in TEMPERATURES)
             likelihood = self.likelihood.with_noise(minimise_on_log_scale(score, low, high, 21, 16)[0])
         found = likelihood.predictive(outputs)
         assert isinstance(found, ClassificationPredictive)
