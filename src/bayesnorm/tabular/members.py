@@ -12,7 +12,7 @@ from ..likelihoods import Likelihood
 from ..predictive import ClassificationPredictive
 from ..selection.search import minimise_on_log_scale
 from .conformal import ConformalScores
-from .doubt_parts import DoubtParts
+from .doubt_parts import LARGEST, DoubtParts
 from .held_out import HeldOut
 from .networks import BATCH_STATISTICS
 from .noise import SeenRows, noise_for
@@ -92,7 +92,7 @@ class Members:
             likelihood, predictive = self._of_numbers(targets, outputs, points.mean(0), drawn, doubt, rows)
             conformal = self._scores(likelihood)
         else:
-            likelihood, predictive = self._of_classes(batch_size, rows)
+            batch_size, likelihood, predictive = self._of_classes(batch_size, rows, open_size=size == "doubt")
         return Judged(likelihood, batch_size, doubt, self._out_of_fold(rows, predictive), conformal)
 
     def _scores(self, likelihood: Likelihood) -> tuple[ConformalScores, ...]:
@@ -134,8 +134,28 @@ class Members:
         likelihood = noise_for(seen, self.likelihood) if self.noise else self.likelihood
         return likelihood, seen.predictive(likelihood)
 
-    def _of_classes(self, batch_size: float | None, rows: Tensor) -> tuple[Likelihood, Any]:
-        """Return the likelihood of classes, its temperature that of the lowest NLL, and predictions."""
+    def _of_classes(
+        self, batch_size: float | None, rows: Tensor, *, open_size: bool
+    ) -> tuple[float | None, Likelihood, ClassificationPredictive]:
+        """Return the effective batch size, the likelihood with the temperature of the lowest NLL, and predictions.
+
+        Draws that have the doubt's size in probabilities may still make them worse, where a few rows decide both: then
+        the batch size grows until they are no worse than without draws, by a standard error.
+        """
+        best = self._tempered(batch_size, rows)
+        if batch_size is None or not open_size:
+            return batch_size, *best
+        y, (_, without) = self.trainer.targets.values[rows], self._tempered(LARGEST * self.setting.batch_size, rows)
+        while batch_size < LARGEST * self.setting.batch_size:
+            loss = without.log_prob(y) - best[1].log_prob(y)
+            if float(loss.mean()) <= float(loss.std()) / len(loss) ** 0.5:
+                break
+            batch_size *= 4
+            best = self._tempered(batch_size, rows)
+        return batch_size, *best
+
+    def _tempered(self, batch_size: float | None, rows: Tensor) -> tuple[Likelihood, ClassificationPredictive]:
+        """Return the likelihood with the temperature of the lowest NLL at a batch size, and predictions."""
         targets = self.trainer.targets
         outputs = torch.cat([held.in_order(held.outputs(batch_size), 1) for held in self._whole_rounds])
         y, likelihood = targets.values[rows], self.likelihood
