@@ -152,13 +152,28 @@ def test_options_reach_the_model(fit, facts, tmp_path):
     assert (model.method, tuple(model.hidden), model.epochs) == ("dropout", (5, 3), 1)
 
 
-def test_heteroscedastic_and_effective_batch_size(fit, tmp_path):
-    assert fit("--heteroscedastic", "--effective-batch-size", "17.5", "--quiet").code == 0
+def test_noise_members_and_effective_batch_size(fit, facts, tmp_path):
+    assert fit("--homoscedastic", "--effective-batch-size", "17.5", "--members", 3, "--quiet").code == 0
     model = tabular.load(tmp_path / "run" / "model.bayesnorm")
-    assert model.heteroscedastic is True
+    assert model.heteroscedastic is False
     assert model.effective_batch_size == 17.5
+    assert len(model.posterior_.members) == 3
     rows = rows_of(tmp_path / "run" / "test_predictions.csv")
-    assert len({row["aleatoric_std"] for row in rows}) > 1
+    assert len({row["aleatoric_std"] for row in rows}) == 1
+    assert "--homoscedastic" in facts()["command"]
+    assert fit("--quiet", "--force").code == 0
+    assert len({row["aleatoric_std"] for row in rows_of(tmp_path / "run" / "test_predictions.csv")}) > 1
+
+
+def test_fast_tries_one_setting_on_the_device_that_is_named(fit, facts, tmp_path):
+    tried = []
+    for options in ((), ("--fast", "--device", "auto")):
+        assert fit("--quiet", "--force", *options).code == 0
+        tried.append(len(json.loads((tmp_path / "run" / "report.json").read_text())["choice"]["settings"]))
+    model = tabular.load(tmp_path / "run" / "model.bayesnorm")
+    assert (model.fast, model.device) == (True, "auto")
+    assert tried[1] == 1 < tried[0]
+    assert (facts()["settings"]["fast"], facts()["settings"]["device"]) == (True, "auto")
 
 
 def test_task_overrides_the_guess(fit, facts, table):

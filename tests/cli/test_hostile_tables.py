@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from bayesnorm.cli.fit_options import FitOptions
+from bayesnorm.cli.fit_options import Device, FitOptions
 from bayesnorm.cli.holding_out import Holdout
 from bayesnorm.errors import BayesNormError
 
@@ -183,8 +183,12 @@ def options(target):
         seed=0,
         epochs=None,
         hidden=(4,),
+        members=None,
+        fast=False,
+        conformal=False,
+        homoscedastic=False,
         effective_batch_size=None,
-        heteroscedastic=False,
+        device=Device.cpu,
         max_rows=None,
     )
 

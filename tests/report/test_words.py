@@ -25,7 +25,7 @@ from bayesnorm.report.words import column_of_numbers, count, duration, number, p
         (25113.4, "25,113"),
         (12345678.5, "12,345,678"),
         (1.5e12, "1.5e12"),
-        (math.inf, "inf"),
+        (math.inf, "∞"),
     ],
 )
 def test_number(value, text):

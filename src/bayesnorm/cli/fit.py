@@ -12,7 +12,7 @@ import typer
 
 from ..errors import quoted
 from .doubt_method import DoubtMethod
-from .fit_options import KINDS, FitOptions
+from .fit_options import KINDS, Device, FitOptions
 from .fitting import FitContext, fit_run
 from .holding_out import Holdout
 from .pages import WITHOUT_PAGE
@@ -71,13 +71,25 @@ def fit(
     epochs: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Passes over the rows; without, chosen.")
     ] = None,
-    hidden: Annotated[str, typer.Option(metavar="UNITS", help="Units of each hidden layer.")] = "50,50",
-    effective_batch_size: Annotated[
-        str | None, typer.Option(metavar="M", help="How doubt is scaled: crps (nll for classes), elbo, or a number.")
+    hidden: Annotated[
+        str | None, typer.Option(metavar="UNITS", help="Units of each hidden layer, as 128,128; without, chosen.")
     ] = None,
-    heteroscedastic: Annotated[
-        bool, typer.Option("--heteroscedastic", help="Predict every row's noise too (regression).")
+    members: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Number of networks; without, 5 or 10, as rows ask for.")
+    ] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="Try one setting alone, for half as long.")] = False,
+    conformal: Annotated[
+        bool, typer.Option("--conformal", help="Intervals with a guarantee, for any data (regression).")
     ] = False,
+    homoscedastic: Annotated[
+        bool, typer.Option("--homoscedastic", help="One noise for all rows, not one for each (regression).")
+    ] = False,
+    effective_batch_size: Annotated[
+        str | None, typer.Option(metavar="M", help="How draws are scaled: doubt (which it is without), elbo, a number.")
+    ] = None,
+    device: Annotated[
+        Device, typer.Option(metavar="NAME", help="Where to train: cpu, cuda, or auto: a GPU where there is one.")
+    ] = Device.cpu,
     max_rows: Annotated[int | None, typer.Option(min=1, metavar="N", help="Use so many rows, drawn at random.")] = None,
     max_size: Annotated[float, typer.Option(min=0, metavar="MIB", help="Refuse larger files.")] = MOST_MIB,
     encoding: Encoding = None,
@@ -112,9 +124,13 @@ def fit(
         group=group,
         seed=seed,
         epochs=epochs,
-        hidden=_units(hidden),
+        hidden=None if hidden is None else _units(hidden),
+        members=members,
+        fast=fast,
+        conformal=conformal,
+        homoscedastic=homoscedastic,
         effective_batch_size=_effective_batch_size(effective_batch_size),
-        heteroscedastic=heteroscedastic,
+        device=device,
         max_rows=max_rows,
     )
     tell = (lambda _: None) if quiet else note
@@ -169,20 +185,18 @@ def _read_as(text: str) -> tuple[str, str]:
 
 
 def _units(text: str) -> tuple[int, ...]:
-    """Return the units of hidden layers, such as 50,50, as numbers."""
+    """Return the units of hidden layers, such as 128,128, as numbers."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise UsageError(f"--hidden: {quoted(text)} was given; units per hidden layer, such as 50,50, would work.")
+        raise UsageError(f"--hidden: {quoted(text)} was given; units per hidden layer, such as 128,128, would work.")
     return tuple(int(part) for part in parts)
 
 
 def _effective_batch_size(text: str | None) -> str | float | None:
     """Return what the effective batch size is chosen by, or the number that it is."""
-    if text is None or text in ("crps", "nll", "elbo"):
+    if text is None or text in ("doubt", "elbo"):
         return text
     with contextlib.suppress(ValueError):
         if 0 < (size := float(text)) < math.inf:
             return size
-    raise UsageError(
-        f"--effective-batch-size: {quoted(text)} was given; crps, nll, elbo or a positive number would work."
-    )
+    raise UsageError(f"--effective-batch-size: {quoted(text)} was given; doubt, elbo or a positive number would work.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from .holding_out import Holdout
 from .task import Task
@@ -12,6 +13,14 @@ DATES = ("date", "day-first", "month-first")
 
 KINDS = ("category", "number", "text", *DATES)
 """What any column can be said to be."""
+
+
+class Device(StrEnum):
+    """Where networks are trained, as the estimators of `bayesnorm.tabular` take it."""
+
+    cpu = "cpu"
+    cuda = "cuda"
+    auto = "auto"
 
 
 @dataclass(frozen=True)
@@ -32,9 +41,13 @@ class FitOptions:
         group: The column that says which rows belong together; None where each is alone.
         seed: Seed of all that is left to chance.
         epochs: Passes over the rows; None to choose.
-        hidden: Units of each hidden layer.
-        effective_batch_size: How doubt is scaled, as `BayesNormRegressor` takes it; None for the estimator's own way.
-        heteroscedastic: Whether to predict every row's noise too.
+        hidden: Units of each hidden layer; None to choose.
+        members: Number of networks; None for the estimator's own.
+        fast: Whether to try one setting alone, for half as long.
+        conformal: Whether intervals come with a guarantee.
+        homoscedastic: Whether all rows have one noise.
+        effective_batch_size: How draws are scaled, as `BayesNormRegressor` takes it; None for the estimator's own way.
+        device: Where networks are trained.
         max_rows: Most rows, drawn at random; None for all.
     """
 
@@ -51,7 +64,11 @@ class FitOptions:
     group: str | None
     seed: int
     epochs: int | None
-    hidden: tuple[int, ...]
+    hidden: tuple[int, ...] | None
+    members: int | None
+    fast: bool
+    conformal: bool
+    homoscedastic: bool
     effective_batch_size: str | float | None
-    heteroscedastic: bool
+    device: Device
     max_rows: int | None

@@ -16,10 +16,10 @@ from ..errors import BayesNormError
 from .file_columns import require_columns
 from .fit_options import FitOptions
 from .holding_out import Split, hold_out
-from .judging import FEW_ROWS, judge_by_folds, judge_held_out
+from .judging import FEW_ROWS, LEVEL, judge_by_folds, judge_held_out
 from .pages import can_write_pages
 from .prediction_file import prediction_file
-from .predictions import DIGITS, readable
+from .predictions import DIGITS, no_end_words, readable, without_end
 from .report_json import json_value
 from .run_folder import CONTENTS, MODEL, PAGE, TEST, new_run, run_places, write_facts, write_json, write_places
 from .run_report import make_report
@@ -125,6 +125,10 @@ def _fit(loaded: TrainingTable, folder: Path, options: FitOptions, context: FitC
     model.fit(loaded.inputs.iloc[train], loaded.y[train], groups=held.groups)
     model.save(folder / MODEL)
     judged = judge_held_out(model, loaded, held.test) if len(held.test) else judge_by_folds(model, loaded)
+    if endless := without_end(judged.frame):
+        line = no_end_words(endless, len(judged.rows), LEVEL)
+        loaded = replace(loaded, warnings=(line, *loaded.warnings))
+        context.tell(line)
     report = make_report(
         model,
         loaded,
@@ -174,9 +178,13 @@ def _fit(loaded: TrainingTable, folder: Path, options: FitOptions, context: FitC
 
 
 def _held_out(loaded: TrainingTable, options: FitOptions) -> Split:
-    """Return which rows are held out: none of few, if nobody says otherwise."""
+    """Return which rows are held out: none of few, if nobody says otherwise.
+
+    A guarantee of intervals is for rows that no member of the model has learned from.
+    """
     rows, fraction = len(loaded.y), options.test_fraction
-    if fraction is None and loaded.time is None and loaded.group is None and rows < FEW_ROWS:
+    as_usual = fraction is None and loaded.time is None and loaded.group is None and not options.conformal
+    if as_usual and rows < FEW_ROWS:
         told = f"{rows} rows are too few to hold some out: each is judged by networks that did not see it."
         return Split(np.arange(rows), np.arange(0), None, (told,))
     return hold_out(loaded.y, loaded.task, fraction or FIFTH, options.seed, loaded.time, loaded.group)
@@ -190,16 +198,20 @@ def _estimator(options: FitOptions, task: Task, progress: bool) -> Any:
         "method": options.method,
         "hidden": options.hidden,
         "epochs": options.epochs,
+        "members": options.members,
+        "fast": options.fast,
+        "device": str(options.device),
         "random_state": options.seed,
         "verbose": int(progress),
     }
     if options.effective_batch_size is not None:
         given["effective_batch_size"] = options.effective_batch_size
     if task is Task.classification:
-        if options.heteroscedastic:
-            raise BayesNormError("--heteroscedastic: is for regression; leave it out, or give --task regression.")
+        for name in ("conformal", "homoscedastic"):
+            if getattr(options, name):
+                raise BayesNormError(f"--{name}: is for regression; leave it out, or give --task regression.")
         return BayesNormClassifier(**given)
-    return BayesNormRegressor(heteroscedastic=options.heteroscedastic, **given)
+    return BayesNormRegressor(heteroscedastic=not options.homoscedastic, conformal=options.conformal, **given)
 
 
 def _sha256(source: Source) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,14 +28,15 @@ class Judged:
         rows: Their numbers in the table.
         predictive: Their predictive distributions.
         frame: The same as columns, from `rows_of` at `LEVEL`.
-        levels: How wide intervals had to be, which the frame's are made by; None for classes.
+        pit: Returns probabilities of targets at or below y by the frame's intervals, (rows, 1), for the predictive's
+            own; None for classes.
         cross_validated: Whether they are all rows, each predicted by networks of folds that it was not in.
     """
 
     rows: NDArray[np.int64]
     predictive: Any
     frame: Any
-    levels: Any
+    pit: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None
     cross_validated: bool
 
 
@@ -41,7 +44,10 @@ def judge_held_out(model: Any, loaded: TrainingTable, test: NDArray[np.int64]) -
     """Predict rows that were held out."""
     inputs, levels = loaded.inputs.iloc[test], getattr(model, "interval_levels_", None)
     predictive, doubt = model.predict_with_doubt(inputs)
-    return Judged(test, predictive, rows_of(model, inputs, predictive, doubt, LEVEL), levels, False)
+    pit = None if levels is None else levels.transform
+    if getattr(model, "conformal", False):
+        pit = partial(_conformal_pit, model, inputs, loaded.y[test])
+    return Judged(test, predictive, rows_of(model, inputs, predictive, doubt, LEVEL), pit, False)
 
 
 def judge_by_folds(model: Any, loaded: TrainingTable) -> Judged:
@@ -60,4 +66,11 @@ def judge_by_folds(model: Any, loaded: TrainingTable) -> Judged:
     # Whether a row is unlike the others is not asked of rows that the model knows.
     doubt = doubt.assign(unlike=False, why="", unseen="")
     frame = rows_of(model, inputs, held_out.predictive, doubt, LEVEL, levels)
-    return Judged(held_out.rows, held_out.predictive, frame, levels, True)
+    pit = None if levels is None else levels.transform
+    return Judged(held_out.rows, held_out.predictive, frame, pit, True)
+
+
+def _conformal_pit(model: Any, inputs: Any, y: NDArray[Any], _: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return probabilities by intervals that need no predictive."""
+    found: NDArray[np.float64] = model.conformal_cdf(inputs, y)
+    return found

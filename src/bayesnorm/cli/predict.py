@@ -14,7 +14,17 @@ from .drift import told
 from .file_columns import as_in_training, require_columns
 from .overwriting import require_free, require_other
 from .prediction_file import STDOUT, excel, is_sheet, prediction_file
-from .predictions import ALL_DIGITS, DIGITS, predict_rows, readable, reasons_in, side_by_side, with_columns
+from .predictions import (
+    ALL_DIGITS,
+    DIGITS,
+    no_end_words,
+    predict_rows,
+    readable,
+    reasons_in,
+    side_by_side,
+    with_columns,
+    without_end,
+)
 from .printing import note, show_json
 from .run_folder import MODEL, read_runs
 from .spreadsheet import SpreadsheetSafe
@@ -97,7 +107,7 @@ def predict(
     from ..tabular import load
 
     models = [load(folder / MODEL) for folder, _ in runs]
-    rows = unlike = 0
+    rows = unlike = endless = 0
     why = Counter[str]()
     compared: list[Any] = []
     wanted = list(dict.fromkeys((*names, *named, *beside)))
@@ -119,6 +129,7 @@ def predict(
             shown = part.assign(**{name: own[name] for own in inputs for name in own}) if is_sheet(out) else part
             write(with_columns(found, part[named], shown[beside]))
             rows, unlike = rows + len(found), unlike + int(found["unlike"].sum())
+            endless += max(without_end(frame) for frame in each)
             why.update(reasons_in(found["why"]))
     drift = models[0].drift(pandas().concat(compared)) if compared else None
     if as_json:
@@ -131,6 +142,8 @@ def predict(
         return
     if out != STDOUT:
         note(f"wrote {count(rows, 'prediction')} to {out}")
+    if endless:
+        note(no_end_words(endless, rows, level))
     if unlike:
         note(_unlike_line(unlike, rows, why))
     if drift is not None and (drift.drifted or out != STDOUT):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -106,7 +107,9 @@ def _sheet(file: IO[bytes], out: Path) -> Iterator[Write]:
 
     def cell(value: Any, shown: str) -> Any:
         found = cells.WriteOnlyCell(sheet, value=None)
-        if isinstance(value, str):
+        if isinstance(value, float) and math.isinf(value):
+            found.value = _digits(value)  # as text: a sheet has no such number
+        elif isinstance(value, str):
             number = PLAIN_NUMBER.fullmatch(value)
             found.value = float(value) if number and "." in value else int(value) if number else CONTROL.sub(" ", value)
             if not number:

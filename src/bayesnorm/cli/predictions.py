@@ -33,7 +33,8 @@ def rows_of(model: Any, inputs: Any, predictive: Any, doubt: Any, level: float, 
         inputs: Data frame of numbers and text, with its rows numbered as in their file.
         predictive, doubt: What `model.predict_with_doubt` said of them.
         level: Probability of the interval from `lower` to `upper`.
-        levels: What makes intervals; None for the model's own way.
+        levels: What makes intervals; None for the model's own way, in which an end may be infinite where they come with
+            a guarantee.
     """
     pd = pandas()
     found: dict[str, Any] = {"row": np.asarray(inputs.index)}
@@ -43,12 +44,28 @@ def rows_of(model: Any, inputs: Any, predictive: Any, doubt: Any, level: float, 
         for number, label in enumerate(model.classes_):
             found[f"p({label})"] = probs[:, number]
     else:
-        lower, upper = (model.interval_of if levels is None else levels.interval)(predictive, level)
-        for name, values in (("mean", predictive.mean), ("std", predictive.std), ("lower", lower), ("upper", upper)):
-            found[name] = values[:, 0].numpy()
+        found |= {"mean": predictive.mean[:, 0].numpy(), "std": predictive.std[:, 0].numpy()}
+        if model.conformal and levels is None:
+            found["lower"], found["upper"] = model.predict_interval(inputs, level)
+        else:
+            lower, upper = (model.interval_of if levels is None else levels.interval)(predictive, level)
+            found |= {"lower": lower[:, 0].numpy(), "upper": upper[:, 0].numpy()}
     for name in doubt.columns.drop("unseen"):
         found[name] = doubt[name].to_numpy()
     return pd.DataFrame(found)
+
+
+def without_end(frame: Any) -> int:
+    """Count the rows of `rows_of` whose interval has no lower or no upper end."""
+    return int(np.isinf(frame[["lower", "upper"]].to_numpy()).any(1).sum()) if "lower" in frame else 0
+
+
+def no_end_words(endless: int, rows: int, level: float) -> str:
+    """Say that intervals with a guarantee have no end, and what would give them one."""
+    return (
+        f"{endless:,} of {rows:,} intervals have no end: so few training rows guarantee no {100 * level:g} %; a lower "
+        "--level would have one, or more rows."
+    )
 
 
 def reasons_in(why: Iterable[str]) -> Counter[str]:

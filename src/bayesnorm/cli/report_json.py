@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
@@ -19,11 +20,13 @@ def json_value(value: Any) -> Any:
     if hasattr(value, "__dataclass_fields__"):
         return {field.name: json_value(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
+        return json_value(value.tolist())
     if isinstance(value, Mapping):
         return {str(name): json_value(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
         return [json_value(entry) for entry in value]
+    if isinstance(value, float) and math.isinf(value):
+        return str(value)  # which arrays read, and JSON has no number for
     return value
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..tabular.column_types import Kind
 
 # Most and fewest rows whose doubt is explained, and how many cells they may have before they get fewer.
-MOST_EXPLAINED, LEAST_EXPLAINED, MOST_CELLS = 50, 5, 1000
+MOST_EXPLAINED, LEAST_EXPLAINED, MOST_CELLS = 50, 5, 400
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ def make_report(
         provenance: Versions, hardware, date, command and seconds.
     """
     from ..report import HeldOutRows, Provenance, Report, Table, verdicts
+    from ..report.doubt_words import more_rows_words
     from ..report.headlines import advice, leak_words
     from ..tabular.dates import days
 
@@ -95,17 +96,21 @@ def make_report(
         test=_test(model, loaded, train, judged),
         choice=choice,
         provenance=Provenance(**provenance),
-        method=f"{DoubtMethod(model.method).words}. Hidden layers of {', '.join(map(str, model.hidden))} units.",
+        method=_method_words(model),
         warnings=loaded.warnings,
         leaks=loaded.leaks,
         reasons=_reasons(model, loaded.inputs.iloc[test], rows),
     )
+    unit = 1.0 if loaded.task is Task.classification else float(np.var(loaded.y[train]))
+    report = replace(report, curve=_curve(model, report.test, unit))
     found = asdict(report.test.scores()["model"])
     scores = {name: None if value is None or math.isnan(value) else value for name, value in found.items()}
     first = {"look here first": leak_words(loaded.leaks, target)} if loaded.leaks else {}
     summary = first | _summary(loaded, train, judged, scores, float(provenance["seconds"]))
     found_verdicts = verdicts(report)
     summary |= {each.question: f"{each.word}. {each.headline} Next: {each.next_step}" for each in found_verdicts}
+    if report.curve is not None:
+        summary["would more rows help?"] = more_rows_words(report)
     if not loaded.leaks:
         summary["over all"] = advice(found_verdicts)[1]
     return RunReport(report, scores, chosen, summary)
@@ -146,7 +151,40 @@ def _test(model: Any, loaded: TrainingTable, train: NDArray[np.int64], judged: J
         interval=(rows["lower"], rows["upper"]),
         unlike=unlike,
     )
-    return replace(own, pit=judged.levels.transform(own.pit[:, None])[:, 0])
+    assert judged.pit is not None
+    return replace(own, pit=judged.pit(own.pit[:, None])[:, 0])
+
+
+def _method_words(model: Any) -> str:
+    """Say in a sentence or two how a model predicts."""
+    from ..report.words import count
+
+    members, hidden = len(getattr(model.posterior_, "members", (None,))), model.selection_.chosen.hidden
+    networks = "One network" if members == 1 else count(members, "network") + ", each trained on other rows"
+    layers = f"hidden layers of {', '.join(map(str, hidden))} units"
+    return f"{DoubtMethod(model.method).words}. {networks}, with {layers}."
+
+
+def _curve(model: Any, test: Any, variance: float) -> Any:
+    """Return how the error falls with the number of rows; None where networks never learned from fewer of them.
+
+    Args:
+        model: A fitted estimator.
+        test: Its predictions for the report's rows.
+        variance: Variance of the targets that it was trained on, which its errors are in units of; 1 for classes.
+    """
+    from ..report import LearningCurve, RegressionTest
+    from ..tabular.doubt_parts import EXPONENT
+
+    parts, scores = model.selection_.doubt, test.scores()
+    if parts is None or len(parts.rows) < 2:
+        return None
+    errors, share = tuple(variance * error for error in parts.errors), min(max(parts.share, 0.0), 1.0)
+    if isinstance(test, RegressionTest):
+        error, guess = (scores[name].rmse ** 2 for name in ("model", "training_mean"))
+        return LearningCurve(parts.rows, errors, error, share, EXPONENT, guess, "RMSE")
+    error, guess = (scores[name].brier for name in ("model", "class_shares"))
+    return LearningCurve(parts.rows, errors, error, share, EXPONENT, guess, "Brier")
 
 
 def _reasons(model: Any, inputs: Any, frame: Any) -> Any:
@@ -181,9 +219,11 @@ def _choice(model: Any) -> tuple[Any, dict[str, Any]]:
     words = [
         TriedSetting(
             {
-                "batch size": setting.batch_size,
+                "numbers": setting.encoding,
+                "hidden layers": "-".join(map(str, setting.hidden)),
+                "dropout rate": setting.dropout_rate,
                 "weight decay": setting.weight_decay,
-                **({} if setting.dropout_rate is None else {"dropout rate": setting.dropout_rate}),
+                "batch size": setting.batch_size,
                 "epochs": setting.epochs,
             },
             score=setting.score,

@@ -21,7 +21,7 @@ def number(value: object, digits: int = 4) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     if isinstance(value, int) or math.isinf(value):
-        return f"{value:,}".replace("-", "−")
+        return f"{value:,}".replace("inf", "∞").replace("-", "−")
     size = abs(value)
     if size and not LEAST <= size < LARGEST:
         mantissa, exponent = f"{value:.{digits - 1}e}".split("e")

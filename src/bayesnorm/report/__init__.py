@@ -22,6 +22,7 @@ from .contents import (
 )
 from .drift_page import DriftReport as DriftReport
 from .headlines import advice as advice, verdicts as verdicts
+from .learning_curve import LearningCurve as LearningCurve
 from .maps_page import MappedImage as MappedImage, MapsReport as MapsReport
 from .page import render as render, write_report as write_report
 from .regression import RegressionScores as RegressionScores, RegressionTest as RegressionTest

@@ -1,4 +1,4 @@
-"""Arrays as a report keeps them: flat, finite, double precision, one value per test row."""
+"""Arrays as a report keeps them: flat, double precision, one value per test row."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from ..errors import InputError
 Array = NDArray[np.float64]
 
 
-def per_row(name: str, values: Any, rows: int) -> Array:
-    """Return `values` as (rows,) finite numbers, or raise an error."""
+def per_row(name: str, values: Any, rows: int, *, endless: bool = False) -> Array:
+    """Return `values` as (rows,) finite numbers, which with `endless` may be infinite too, or raise an error."""
     array = np.asarray(values, dtype=np.float64)
-    if array.shape != (rows,) or not np.isfinite(array).all():
-        bad = int((~np.isfinite(array)).sum())
-        raise InputError(
-            f"{name}: has shape {array.shape} and {bad} NaN or infinite values; ({rows},) and 0 would work."
-        )
+    bad = int((np.isnan(array) if endless else ~np.isfinite(array)).sum())
+    if array.shape != (rows,) or bad:
+        words = "NaN" if endless else "NaN or infinite values"
+        raise InputError(f"{name}: has shape {array.shape} and {bad} {words}; ({rows},) and 0 would work.")
     return array
 
 

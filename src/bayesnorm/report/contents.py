@@ -8,6 +8,7 @@ from typing import Literal
 
 from ..errors import InputError
 from .classification import ClassificationTest
+from .learning_curve import LearningCurve
 from .regression import RegressionTest
 
 Value = float | int | str
@@ -202,6 +203,7 @@ class Report:
         warnings: Sentences that the reader must see.
         leaks: Columns that alone give the target away, and how, as the rest of a sentence "It ...".
         reasons: Why it doubts the rows that it doubts most; None where nobody asked.
+        curve: How the error falls with the number of rows; None where nobody looked.
     """
 
     table: Table
@@ -214,6 +216,7 @@ class Report:
     warnings: tuple[str, ...] = ()
     leaks: Mapping[str, str] = field(default_factory=dict)
     reasons: DoubtReasons | None = None
+    curve: LearningCurve | None = None
 
     def __post_init__(self) -> None:
         if len(self.rows.numbers) != len(self.test):

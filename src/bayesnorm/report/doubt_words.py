@@ -5,17 +5,24 @@ from __future__ import annotations
 import numpy as np
 
 from .classification import ClassificationTest
+from .contents import Report
+from .learning_curve import LearningCurve
 from .regression import RegressionTest
-from .words import count, number, percent
+from .words import count, listed, number, percent
 
-# What held-out rows cannot tell.
+# What held-out rows cannot tell, unless networks that learned from fewer rows were held against them.
 SUM_ALONE = (
     "Held-out rows bear out the sum of both, not how it is split: whether more rows would help, this does not say."
 )
 
+# Rows that are named as those to have more of.
+MOST_ROWS = 3
 
-def doubt_words(test: RegressionTest | ClassificationTest) -> str:
+
+def doubt_words(report: Report) -> str:
     """Say where the doubt comes from, in the mean over the test rows."""
+    test = report.test
+    told = f" {SUM_ALONE}" if report.curve is None else ""
     if isinstance(test, RegressionTest):
         total = float((test.std**2).mean())
         share = float((test.epistemic_std**2).mean()) / total if total > 0 else 0.0
@@ -23,7 +30,7 @@ def doubt_words(test: RegressionTest | ClassificationTest) -> str:
         return (
             f"Its doubt is between ± {least} and ± {most} (one standard deviation), in the middle ± {middle}. Of its "
             f"variance, it puts {percent(share)} down to not knowing the model, and the rest to scatter of the rows "
-            f"themselves. {SUM_ALONE}"
+            f"themselves.{told}"
         )
     if test.mutual_information is None:
         return ""
@@ -33,8 +40,52 @@ def doubt_words(test: RegressionTest | ClassificationTest) -> str:
     return (
         f"It is {percent(sure, 1)} sure of its answer in the median row, and {percent(unsure, 1)} in the one it is "
         f"least sure of. Of its doubt (entropy), it puts {percent(share)} down to not knowing the model, and the rest "
-        f"to overlap of the classes. {SUM_ALONE}"
+        f"to overlap of the classes.{told}"
     )
+
+
+def more_rows_words(report: Report) -> str:
+    """Say whether more rows would help, and what else would; "" where nobody looked."""
+    curve, target = report.curve, report.table.target.name
+    if curve is None:
+        return ""
+    if curve.explains_little:
+        return (
+            "More rows like these would hardly help: what is left is noise, and however many there are, these columns "
+            f"tell hardly anything of {target}. Other columns might."
+        )
+    if not curve.helps:
+        return (
+            "More rows like these would hardly help: what is left is noise that these columns do not explain. Other "
+            "columns might."
+        )
+    first, later = number(curve.at(4), 2), number(curve.shown(curve.floor), 2)
+    floor = (
+        f"and no number of them below {later}: that is noise, which only other columns could explain"
+        if curve.floor > 0
+        else "and no floor is in sight: all of it is for want of rows"
+    )
+    return (
+        f"{twice_words(curve)}, four times as many to about {first}, {floor}. Rows like {_least_known(report)} are the "
+        "first to have more of: there it knows least."
+    )
+
+
+def twice_words(curve: LearningCurve) -> str:
+    """Begin a sentence about twice as many rows."""
+    error = "typical error" if curve.measure == "RMSE" else "squared error (Brier)"
+    now, then = number(curve.at(1), 2), number(curve.at(2), 2)
+    if now == then:
+        now, then = number(curve.at(1), 3), number(curve.at(2), 3)
+    return f"Twice as many rows like these would lower the {error} from {now} to about {then}"
+
+
+def _least_known(report: Report) -> str:
+    """Name the test rows with the largest epistemic part."""
+    test = report.test
+    part = test.epistemic_std if isinstance(test, RegressionTest) else test.mutual_information
+    order = np.argsort(-(test.doubt if part is None else part), kind="stable")[:MOST_ROWS]
+    return listed([str(report.rows.numbers[at]) for at in order])
 
 
 def unlike_words(test: RegressionTest | ClassificationTest) -> str:

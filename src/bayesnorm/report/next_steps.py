@@ -7,6 +7,7 @@ import numpy as np
 from .class_verdicts import never_found
 from .classification import ClassificationTest
 from .contents import Report
+from .doubt_words import twice_words
 from .verdict import FEW, Verdict
 from .words import count, listed
 
@@ -29,10 +30,15 @@ def _prediction(verdict: Verdict, report: Report) -> str:
     missed = never_found(test) if isinstance(test, ClassificationTest) else {}
     if missed:
         return f"more rows of {listed([f'“{name}”' for name in missed])}, or columns that tell them from the rest."
+    curve = report.curve
     if verdict.grade == "good":
-        return NOTHING
+        return NOTHING if curve is None or not curve.helps else f"nothing; but {_lower(twice_words(curve))}."
     if len(test) < FEW:
         return f"more rows with a known {target}, before anything else."
+    if curve is not None:
+        if curve.helps:
+            return f"more rows: {_lower(twice_words(curve))}. Columns that have to do with {target} may help, too."
+        return f"columns that have to do with {target}; more rows like these would hardly help."
     more = "more rows may help, too" if verdict.grade == "poor" else "or more rows"
     return f"columns that have to do with {target}; {more}."
 
@@ -63,3 +69,8 @@ def _usefulness(verdict: Verdict, report: Report) -> str:
     if verdict.grade == "poor":
         return "do not sort rows by its doubt; columns that tell easy rows from hard ones might help."
     return "doubt all rows about alike, until more rows show otherwise."
+
+
+def _lower(sentence: str) -> str:
+    """Return a sentence as it goes on after another's beginning."""
+    return sentence[0].lower() + sentence[1:]

@@ -10,12 +10,12 @@ from ..files import write_bytes
 from .confusions import Confusions
 from .contents import Column, Report
 from .doubt_reasons import reason_pictures
-from .doubt_words import doubt_words, unlike_words
+from .doubt_words import doubt_words, more_rows_words, unlike_words
 from .doubted_rows import DoubtedRows
 from .drift_page import DriftReport, drift_context
 from .headlines import advice, leak_words, verdicts
 from .maps_page import MapsReport, maps_context
-from .pictures import pictures
+from .pictures import curve_picture, pictures
 from .regression import RegressionTest
 from .score_table import score_table
 from .template import rendered
@@ -73,7 +73,9 @@ def _context(report: Report) -> dict[str, Any]:
         "reasons": reason_pictures(report),
         "unlike": 0 if test.unlike is None else int(test.unlike.sum()),
         "confusions": None if isinstance(test, RegressionTest) else Confusions.of(test),
-        "doubt_words": doubt_words(test),
+        "doubt_words": doubt_words(report),
+        "more_rows_words": more_rows_words(report),
+        "curve": curve_picture(report.curve),
         "unlike_words": unlike_words(test),
         "off_by": max(1, round(196 * (0.9 * 0.1 / rows) ** 0.5)),
         "settings": list(dict.fromkeys(name for setting in report.choice.settings for name in setting.values)),

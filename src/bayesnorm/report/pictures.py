@@ -18,6 +18,7 @@ from ..plots import (
     style,
 )
 from .classification import ClassificationTest, one_draw
+from .learning_curve import TIMES, LearningCurve
 from .predicted_true import MOST_POINTS, PredictedTruePlot, ResidualPlot
 from .regression import RegressionTest
 from .themed_svg import themed_svg
@@ -36,7 +37,7 @@ MANY = 500
 GROUP = 25
 
 
-Group = Literal["prediction", "doubt", "reasons", "drift"]
+Group = Literal["prediction", "doubt", "rows", "reasons", "drift"]
 
 
 class TitledPlot(Plot, Protocol):
@@ -142,6 +143,19 @@ def _classification(test: ClassificationTest) -> tuple[PagePicture, ...]:
             f"line, the better the doubt knows where errors are. {_gain(retention)}",
         ),
     )
+
+
+def curve_picture(curve: LearningCurve | None) -> tuple[PagePicture, ...]:
+    """Draw how the error falls with the number of rows; nothing where nobody looked."""
+    if curve is None:
+        return ()
+    caption = (
+        "Squares are single networks in cross-validation, with fewer rows and with all; the full circle is the "
+        f"model on the rows that judge it. Dashed is what {TIMES[0]} and {TIMES[1]} times as many rows would bring."
+    )
+    if curve.floor > 0:
+        caption += " The dotted line is noise that these columns do not explain, however many rows there are."
+    return (page_picture("rows", curve, caption),)
 
 
 def _gain(curve: RetentionPlot) -> str:

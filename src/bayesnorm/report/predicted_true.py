@@ -59,11 +59,17 @@ class PredictedTruePlot(PredictedRows):
         ax = style.axes(ax, style.SQUARE)
         ends = [min(self.y.min(), self.mean.min()), max(self.y.max(), self.mean.max())]
         some = spread_out(len(self.y), MOST_INTERVALS)
-        # One broken line for all intervals: a small file.
-        across = np.stack([self.lower[some], self.upper[some], np.full(len(some), np.nan)], axis=1).ravel()
+        # One broken line for all intervals: a small file. Those without an end run to the picture's.
+        seen = np.concatenate([ends, self.lower[np.isfinite(self.lower)], self.upper[np.isfinite(self.upper)]])
+        room = 0.05 * (seen.max() - seen.min())
+        edges = seen.min() - room, seen.max() + room
+        lower, upper = (np.clip(end[some], *edges) for end in (self.lower, self.upper))
+        across = np.stack([lower, upper, np.full(len(some), np.nan)], axis=1).ravel()
         ax.plot(across, np.repeat(self.y[some], 3), color=now.backdrop, linewidth=0.8, alpha=0.6, label="interval")
         ax.plot(ends, ends, color=now.ink, linewidth=1.0, linestyle="--", label="perfect")
         self.draw_points(ax, self.y)
+        if room > 0:
+            ax.set_xlim(*edges)
         ax.set_xlabel("predicted")
         ax.set_ylabel("true")
         style.legend(ax, loc="upper left")

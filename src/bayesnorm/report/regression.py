@@ -27,7 +27,8 @@ from ..predictive import RegressionPredictive
 from ..predictive.regression import require_level
 from .arrays import Array, flags, flat, per_row
 
-VECTORS = ("y", "mean", "std", "epistemic_std", "aleatoric_std", "lower", "upper", "pit", "log_density")
+VECTORS = ("y", "mean", "std", "epistemic_std", "aleatoric_std", "pit", "log_density")
+ENDS = ("lower", "upper")
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class RegressionTest:
         y: The targets.
         mean, std: Means and standard deviations of the predictive distributions.
         epistemic_std, aleatoric_std: The two parts of the latter: the draws' disagreement, and noise.
-        lower, upper: Ends of the central intervals.
+        lower, upper: Ends of the central intervals, infinite where they have none.
         pit: Predictive probability of a target at or below y; by the intervals, where these are not the predictive's
             own.
         log_density: Log of the predictive density at y.
@@ -91,6 +92,8 @@ class RegressionTest:
             raise InputError("y: is empty; at least one held-out row would work.")
         for name in VECTORS:
             object.__setattr__(self, name, per_row(name, getattr(self, name), rows))
+        for name in ENDS:
+            object.__setattr__(self, name, per_row(name, getattr(self, name), rows, endless=True))
         if self.unlike is not None:
             object.__setattr__(self, "unlike", flags("unlike", self.unlike, rows))
         require_level(self.level)

@@ -59,7 +59,7 @@ def column_of_numbers(values: Iterable[float], digits: int = 3, like: Iterable[f
     if not LEAST <= middle < LARGEST:
         return [number(value, digits) for value in given]
     decimals = max(0, digits - 1 - math.floor(math.log10(middle)))
-    return [f"{value:,.{decimals}f}".replace("-", "−") for value in given]
+    return [number(value) if math.isinf(value) else f"{value:,.{decimals}f}".replace("-", "−") for value in given]
 
 
 def unbroken(text: str) -> str:

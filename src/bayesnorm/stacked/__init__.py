@@ -6,7 +6,7 @@ in the targets' units, go through the same likelihoods, scores and choices as th
 
 from .architecture import Skip as Skip
 from .collecting import stacked_moments as stacked_moments, stacked_statistics as stacked_statistics
-from .cores import in_threads as in_threads
+from .cores import in_threads as in_threads, one_thread as one_thread
 from .executable import StackedExecutable as StackedExecutable
 from .history import Kept as Kept, StackedHistory as StackedHistory
 from .passes import stacked_outputs as stacked_outputs

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import TypeVar
@@ -59,4 +60,15 @@ def in_threads(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch's operations on one core: on networks as small as these, several wait for each other most of the time."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
         torch.set_num_threads(before)

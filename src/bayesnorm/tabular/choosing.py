@@ -13,7 +13,6 @@ No row counts where its own network learned from it.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -29,7 +28,7 @@ from ..methods import ensemble
 from ..network import isolated_torch_randomness
 from ..posterior import Posterior, effective_batch_size, resized
 from ..selection import select_batch_size
-from ..stacked import Stack, in_threads
+from ..stacked import Stack, in_threads, one_thread
 from .held_out import Folds, HeldOut, others
 from .members import Judged, Members
 from .networks import posterior_for
@@ -101,7 +100,7 @@ class Chooser:
         rounds = self._trained_rounds(best)
         members = Members(self.trainer, self.likelihood, self.noise, _training(best.setting), tuple(rounds))
         curve = self._curve(best.setting, rounds[0])
-        with _one_thread():
+        with one_thread():
             judged = members.judged(curve, self._wanted_size)
             posterior = self._posterior(rounds, best.setting, judged.likelihood, judged.batch_size)
             if self.effective_batch_size == "elbo" and judged.batch_size is not None:
@@ -121,7 +120,7 @@ class Chooser:
         found = _found(setting, self.plan.epochs, math.nan, math.nan)
         held = HeldOut(self.trainer, self.likelihood, setting, stack, [everything] * count, [everything] * count, DRAWS)
         size = as_number(self.effective_batch_size)
-        with _one_thread():
+        with one_thread():
             posterior = self._posterior([held], found, self.likelihood, size)
             if self.effective_batch_size == "elbo" and effective_batch_size(posterior) is not None:
                 size = self._by_elbo(posterior, found)
@@ -296,17 +295,6 @@ def _joined(first: Stack, second: Stack) -> Stack:
     """Return one stack of the networks of two."""
     networks = [stack.network(k) for stack in (first, second) for k in range(len(stack))]
     return Stack.of(networks)
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Torch's operations on one core: on networks as small as these, several wait for each other most of the time."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _noise_of(likelihood: Likelihood) -> dict[str, Any]:

@@ -19,6 +19,7 @@ import pandas as pd
 from ..arguments import require_whole
 from ..errors import BayesNormError, InputError
 from ..predictive import ClassificationPredictive
+from ..stacked import one_thread
 from .column_types import Numbers
 from .date_column import DateColumn
 from .dates import DAY
@@ -148,7 +149,8 @@ def explain_doubt(
     used = np.flatnonzero(widths)
     groups = np.arange(len(used)).repeat(widths[used])
     exchanges = Exchanges.of(len(used), pairs, seed)
-    shares, total, start = shapley_values(epistemic, features, baseline[0], groups, exchanges)
+    with one_thread():
+        shares, total, start = shapley_values(epistemic, features, baseline[0], groups, exchanges)
     contributions = np.zeros((len(features), len(widths)))
     contributions[:, used] = shares
     frame = pd.DataFrame(contributions, index=index, columns=preprocessing.names)
