@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,20 +40,21 @@ def one_core(row: Row) -> Row:
 def score_table(rows: Sequence[Row], sets: Sequence[str], models: Sequence[str], score: Score) -> str:
     """Return one score of all models on all sets, mean ± standard error over splits.
 
-    A model with fewer splits than others of its set has their number in brackets, and does not count as the best.
+    A model with fewer splits than others of its set has their number in brackets; it is not the best, and no other is
+    where its mean is lower.
     """
     columns = []
     for name in sets:
         found = {model: _values(rows, name, model, score.key) for model in models}
         most, means = _complete(found)
-        least = min(means.values(), default=math.nan)
+        least, best = min(means.values(), default=math.nan), _best(found, means)
         digits = score.digits
         if digits is None:
             digits = min(4, max(0, 2 - math.floor(math.log10(least)))) if least > 0 else 3
         columns.append([])
         for model, values in found.items():
             cell = mean_and_error(values, digits) if values else "–"
-            if score.best and means.get(model) == least:
+            if score.best and model in best:
                 cell = f"**{cell}**"
             columns[-1].append(f"{cell} ({len(values)})" if 0 < len(values) < most else cell)
     lines = [[model, *cells] for model, *cells in zip(models, *columns, strict=True)]
@@ -65,18 +67,17 @@ def tally(rows: Sequence[Row], sets: Sequence[str], models: Sequence[str], score
     Only models with all splits of a set are compared on it.
     """
     above: dict[str, list[float]] = {model: [] for model in models}
+    wins: Counter[str] = Counter()
     for name in sets:
-        _, means = _complete({model: _values(rows, name, model, score.key) for model in models})
+        found = {model: _values(rows, name, model, score.key) for model in models}
+        _, means = _complete(found)
+        wins.update(_best(found, means))
         least = min(means.values(), default=math.nan)
         for model, mean in means.items():
             above[model].append(mean / least if ratios else mean - least)
     average = statistics.geometric_mean if ratios else statistics.fmean
     title = f"{score.title} / best, geometric mean" if ratios else f"{score.title} - best, mean"
-    lines = [
-        [model, str(len(found)), str(found.count(1.0 if ratios else 0.0)), f"{average(found):.3f}"]
-        for model, found in above.items()
-        if found
-    ]
+    lines = [[model, len(those), wins[model], f"{average(those):.3f}"] for model, those in above.items() if those]
     return table(["", "sets", f"best {score.title} on", title], lines)
 
 
@@ -115,6 +116,12 @@ def _complete(found: dict[str, list[float]]) -> tuple[int, dict[str, float]]:
     """Return the most splits that a model has, and the means of models that have so many."""
     most = max((len(values) for values in found.values()), default=0)
     return most, {model: statistics.fmean(values) for model, values in found.items() if values and len(values) == most}
+
+
+def _best(found: dict[str, list[float]], means: dict[str, float]) -> list[str]:
+    """Return the models with the least mean, or none where a model with fewer splits lies below them."""
+    least = min((statistics.fmean(values) for values in found.values() if values), default=math.nan)
+    return [model for model, mean in means.items() if mean == least]
 
 
 def _values(rows: Sequence[Row], name: str, model: str, key: str) -> list[float]:
