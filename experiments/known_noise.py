@@ -1,0 +1,111 @@
+"""Are doubt and noise told apart? Made-up tables whose noise is known, from 300 to 20,000 rows.
+
+Targets are Friedman's function of five of eight columns plus normal noise, or a smooth function of 3 of 16 collinear
+columns with next to none. A fit has to say how large the noise is, and how large the doubt: the error of its mean
+against the function itself, which nobody but the maker of a table knows. New rows judge.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from bayesnorm import metrics
+from bayesnorm.tabular import BayesNormRegressor
+
+from .evidence import show_progress, write_numbers
+from .options import OUT, OutFolder, Size
+
+Values = NDArray[np.float64]
+
+NEW_ROWS = 4000
+CASES: dict[Size, list[tuple[str, int, float]]] = {
+    Size.quick: [("friedman", 300, 1.0)],
+    Size.paper: [
+        *(("friedman", rows, 1.0) for rows in (300, 1_000, 3_000, 10_000, 20_000)),
+        *(("friedman", 1_000, noise) for noise in (0.3, 3.0)),
+        ("collinear", 10_000, 0.001),
+    ],
+}
+SEEDS = {Size.quick: 1, Size.paper: 3}
+OPTIONS: dict[Size, dict[str, Any]] = {Size.quick: {"max_epochs": 20}, Size.paper: {}}
+
+
+def friedman(rows: int, generator: np.random.Generator) -> tuple[Values, Values]:
+    """Return inputs, and Friedman's first function of five of them (1991)."""
+    X = generator.random((rows, 8))
+    bent = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2
+    return X, bent + 10 * X[:, 3] + 5 * X[:, 4]
+
+
+def collinear(rows: int, generator: np.random.Generator) -> tuple[Values, Values]:
+    """Return 16 inputs that four directions make up nearly, and a smooth function of three of them."""
+    mixing = np.random.default_rng(0).standard_normal((4, 16))
+    X = generator.standard_normal((rows, 4)) @ mixing + 0.05 * generator.standard_normal((rows, 16))
+    return X, np.tanh(X[:, 0]) + 0.5 * np.sin(X[:, 1]) + 0.1 * X[:, 2]
+
+
+TABLES = {"friedman": friedman, "collinear": collinear}
+
+
+def main(
+    preset: Annotated[Size, typer.Option(help="One small table, or all.")] = Size.quick,
+    out: OutFolder = OUT,
+) -> None:
+    """What a fit says of noise and doubt, beside the truth, on made-up tables.
+
+    \b
+    python -m experiments known-noise --preset paper --out out
+    """
+    rows: list[dict[str, Any]] = []
+    for table, size, noise in CASES[preset]:
+        for seed in range(SEEDS[preset]):
+            show_progress(f"{table}, {size:,} rows, noise {noise:g}, seed {seed}")
+            rows.append(measured(table, size, noise, seed, **OPTIONS[preset]))
+            show_progress("")
+            print(text(rows[-1]), flush=True)
+            write_numbers(out / "known_noise.json", {"preset": str(preset), "rows": rows})
+
+
+def measured(table: str, size: int, noise: float, seed: int, **options: Any) -> dict[str, Any]:
+    """Fit one table, and return what was said beside the truth."""
+    generator = np.random.default_rng(seed)
+    X, f = TABLES[table](size, generator)
+    new, truth = TABLES[table](NEW_ROWS, generator)
+    y, target = f + noise * generator.standard_normal(size), truth + noise * generator.standard_normal(NEW_ROWS)
+    started = time.perf_counter()
+    model = BayesNormRegressor(random_state=seed, **options).fit(X, y)
+    seconds = time.perf_counter() - started
+    predictive, (lower, upper) = model.predict_dist(new), model.predict_interval(new, 0.9)
+    mean = predictive.mean[:, 0].numpy()
+    return {
+        "table": table,
+        "rows": size,
+        "noise": noise,
+        "seed": seed,
+        "said_noise": round(float(predictive.aleatoric.mean()) ** 0.5, 5),
+        "doubt": round(float(np.sqrt(np.mean((mean - truth) ** 2))), 5),
+        "said_doubt": round(float(predictive.epistemic.mean()) ** 0.5, 5),
+        "said_share": round(float(predictive.epistemic.mean() / predictive.variance.mean()), 4),
+        "share": round(float(np.mean((mean - truth) ** 2) / np.mean((mean - target) ** 2)), 4),
+        "rmse": round(float(np.sqrt(np.mean((mean - target) ** 2))), 5),
+        "crps": round(float(metrics.crps(predictive, target[:, None], form="mixture")), 5),
+        "log_likelihood": round(float(predictive.log_prob(target[:, None]).mean()), 4),
+        "coverage": round(float(np.mean((lower <= target) & (target <= upper))), 4),
+        "chosen": model.selection_.chosen.encoding,
+        "seconds": round(seconds, 1),
+    }
+
+
+def text(row: dict[str, Any]) -> str:
+    """Return a line for people."""
+    return (
+        f"{row['table']:10} {row['rows']:6,} rows  noise {row['said_noise']:.4g} (true {row['noise']:g})  "
+        f"doubt {row['said_doubt']:.4g} (true {row['doubt']:.4g})  share {row['said_share']:.2f} "
+        f"(true {row['share']:.2f})  90 % held {row['coverage']:.3f}  log likelihood {row['log_likelihood']:.2f}  "
+        f"{row['seconds']:.0f} s"
+    )
