@@ -9,6 +9,7 @@ from .likelihoods import (
     Gaussian as Gaussian,
     HeteroscedasticGaussian as HeteroscedasticGaussian,
     HeteroscedasticLaplace as HeteroscedasticLaplace,
+    HeteroscedasticStudentT as HeteroscedasticStudentT,
     Laplace as Laplace,
     LearnedNoise as LearnedNoise,
     Likelihood as Likelihood,

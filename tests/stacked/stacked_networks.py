@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import mse_loss
 
 from bayesnorm.nets import paper_mlp
-from bayesnorm.stacked import Stack, StackedRows, train_stacked
+from bayesnorm.stacked import Skip, Stack, StackedRows, train_stacked
 from bayesnorm.training import train
 
 INPUTS = 4
@@ -39,7 +39,15 @@ def mixed(rate, seed):
     return nn.Sequential(nn.BatchNorm1d(INPUTS), nn.Linear(INPUTS, 12), nn.GELU(), inner, head)
 
 
-FAMILIES = {"batch norm": batchnorm, "dropout": dropout, "mixed": mixed}
+def skipping(rate, seed):
+    """Ways around layers, one inside another."""
+    torch.manual_seed(seed)
+    inner = Skip(nn.Linear(10, 10, bias=False), nn.BatchNorm1d(10), nn.ReLU())
+    outer = Skip(nn.Linear(10, 10), nn.Dropout(rate), inner, nn.Tanh())
+    return nn.Sequential(nn.Linear(INPUTS, 10, bias=False), nn.BatchNorm1d(10), nn.ReLU(), outer, nn.Linear(10, 1))
+
+
+FAMILIES = {"batch norm": batchnorm, "dropout": dropout, "mixed": mixed, "ways around": skipping}
 
 
 def data(n=100, dtype=torch.float32, seed=0):

@@ -1,0 +1,110 @@
+"""Numbers as several: places in bins, and waves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from bayesnorm.errors import BayesNormError
+from bayesnorm.nets import PiecewiseLinear, Waves
+
+
+@pytest.fixture
+def x() -> torch.Tensor:
+    """A number, one that is on or off, one that never changes, and one of five values."""
+    generator = torch.Generator().manual_seed(0)
+    many = torch.randn(200, generator=generator, dtype=torch.float64)
+    return torch.stack([many, many.sign(), torch.ones_like(many), (3 * many).round().clamp(-2, 2)], 1)
+
+
+def test_bins_end_at_quantiles(x):
+    encoder = PiecewiseLinear.of(x, 8)
+    assert encoder.column.tolist() == [0] * 8 + [3] * 4  # five values are their own edges
+    edges = np.quantile(x[:, 0].numpy(), np.linspace(0, 1, 9))
+    np.testing.assert_allclose(encoder.low[:8], edges[:-1])
+    np.testing.assert_allclose((encoder.low + encoder.width)[:8], edges[1:])
+    assert encoder.low[8:].tolist() == [-2, -1, 0, 1]
+
+
+def test_inputs_go_on_beside_their_places(x):
+    encoder = PiecewiseLinear.of(x, 8)
+    found = encoder(x)
+    assert found.shape == (200, 4 + 12)
+    assert torch.equal(found[:, :4], x)
+    assert ((found[:, 4:] >= 0) & (found[:, 4:] <= 1)).all()
+    assert encoder(x[None, :3]).shape == (1, 3, 16)
+    assert encoder(x.float()[:3]).shape == (3, 16)
+
+
+def test_places_are_linear_within_a_bin_and_still_outside(x):
+    encoder = PiecewiseLinear.of(x, 8)
+    low, width = encoder.low[3], encoder.width[3]
+    at = x[:1].repeat(5, 1)
+    at[:, 0] = torch.stack([low - 1, low, low + 0.25 * width, low + width, low + width + 1])
+    torch.testing.assert_close(encoder(at)[:, 4 + 3], torch.tensor([0.0, 0.0, 0.25, 1.0, 1.0], dtype=torch.float64))
+    far = x[:1].repeat(2, 1)
+    far[:, 0] = torch.tensor([-1e6, 1e6])
+    assert encoder(far)[:, 4:12].tolist() == [[0.0] * 8, [1.0] * 8]
+
+
+def test_a_larger_input_never_makes_a_place_smaller(x):
+    encoder = PiecewiseLinear.of(x, 8)
+    at = torch.zeros(300, 4, dtype=torch.float64)
+    at[:, 0] = torch.linspace(-5, 5, 300)
+    assert (encoder(at)[:, 4:12].diff(dim=0) >= 0).all()
+    # bins follow each other: what is in a bin has all of those before it
+    places = encoder(at)[:, 4:12]
+    assert ((places[:, 1:] == 0) | (places[:, :-1] == 1)).all()
+
+
+def test_a_linear_layer_behind_bins_can_follow_any_piecewise_linear_function(x):
+    encoder = PiecewiseLinear.of(x[:, :1], 8)
+    knots = torch.cat([encoder.low, (encoder.low + encoder.width)[-1:]])
+    heights = torch.randn(9, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    weights = torch.cat([torch.zeros(1, dtype=torch.float64), heights.diff()])
+    at = torch.linspace(float(knots[0]), float(knots[-1]), 100, dtype=torch.float64)
+    found = encoder(at[:, None]) @ weights + heights[0]
+    np.testing.assert_allclose(found, np.interp(at, knots, heights), atol=1e-12)
+
+
+def test_one_input_more_often_than_others_has_fewer_bins():
+    x = torch.cat([torch.zeros(150), torch.arange(50.0)])[:, None]
+    encoder = PiecewiseLinear.of(x, 10)
+    assert (encoder.width > 0).all()
+    assert len(encoder.width) < 10
+
+
+@pytest.mark.parametrize("kind", [PiecewiseLinear, Waves])
+def test_where_nothing_can_be_bent_inputs_stay_as_they_are(x, kind):
+    encoder = kind.of(x[:, 1:3], 8)
+    assert torch.equal(encoder(x[:, 1:3]), x[:, 1:3])
+    with pytest.raises(BayesNormError, match=r"(bins|waves): "):
+        kind.of(x, 0)
+
+
+def test_waves_are_sines_and_cosines(x):
+    encoder = Waves.of(x, 3, spread=0.5, seed=2)
+    assert encoder.column.tolist() == [0, 0, 0, 3, 3, 3]
+    found = encoder(x)
+    assert found.shape == (200, 4 + 12)
+    assert torch.equal(found[:, :4], x)
+    sines, cosines = found[:, 4:10], found[:, 10:]
+    torch.testing.assert_close(sines.square() + cosines.square(), torch.ones_like(sines))
+    expected = np.sin(2 * np.pi * x[:, 3].numpy() * float(encoder.frequency[4]))
+    np.testing.assert_allclose(sines[:, 4], expected)
+    assert not torch.equal(Waves.of(x, 3, seed=3).frequency, Waves.of(x, 3, seed=2).frequency)
+
+
+def test_frequencies_have_the_spread_that_was_asked_for():
+    found = Waves.of(torch.randn(10, 1, dtype=torch.float64), 4000, spread=0.5).frequency
+    assert float(found.std()) == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(2 * 4000))  # 4 standard errors
+
+
+def test_encoders_are_part_of_a_network(x):
+    for encoder in (PiecewiseLinear.of(x.float(), 8), Waves.of(x.float(), 3)):
+        assert not list(encoder.parameters())
+        assert encoder.double()(x).dtype == torch.float64
+        again = type(encoder)(*[torch.zeros_like(b) for b in encoder.buffers()])
+        again.load_state_dict(encoder.state_dict())
+        assert torch.equal(again(x), encoder(x))
