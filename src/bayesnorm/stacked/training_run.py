@@ -26,8 +26,9 @@ CPU_BYTES = 2**24
 # Share of a GPU's free memory for the networks that it trains together: a recorded step keeps all it ever holds.
 GPU_SHARE = 0.1
 
-# Networks in a block below which another core of a CPU is not worth a block of its own.
-FEWEST_TOGETHER = 32
+# Networks in a block below which another core of a CPU is not worth a block of its own, if they are small: of so many
+# bytes of working memory each at most.
+FEWEST_TOGETHER, SMALL_BYTES = 32, 2**19
 
 # Share of a GPU's networks that must go on for its blocks to stay: recording their steps anew takes time.
 WORTH_PACKING = 0.75
@@ -210,4 +211,5 @@ def _together(stack: Stack, networks: int, batch_size: int) -> int:
     if stack.device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(stack.device)
         return max(1, int(GPU_SHARE * free) // each)
-    return max(1, min(CPU_BYTES // each, max(FEWEST_TOGETHER, -(-networks // torch.get_num_threads()))))
+    fewest = FEWEST_TOGETHER if each <= SMALL_BYTES else 1
+    return max(1, min(CPU_BYTES // each, max(fewest, -(-networks // torch.get_num_threads()))))
