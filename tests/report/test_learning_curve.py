@@ -1,0 +1,117 @@
+"""Whether more rows would help: from the learning curve, and said only where it bears that out."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bayesnorm.errors import InputError
+from bayesnorm.report import LearningCurve, render, verdicts
+from bayesnorm.report.doubt_words import SUM_ALONE, doubt_words, more_rows_words
+
+from .conftest import classification_test, regression_test, report_of
+
+
+def curve(share: float, error: float = 9.0, guess: float = 100.0, measure="RMSE") -> LearningCurve:
+    return LearningCurve((200, 400), (1.5 * error, 1.1 * error), error, share, 0.75, guess, measure)
+
+
+def test_what_twice_the_rows_bring():
+    found = curve(0.5)
+    assert found.at(1) == pytest.approx(3.0)
+    assert found.at(2) == pytest.approx(math.sqrt(4.5 + 4.5 * 2**-0.75))
+    assert found.at(1e12) == pytest.approx(math.sqrt(4.5), rel=1e-4)
+    assert found.shown(found.floor) == pytest.approx(math.sqrt(4.5))
+    brier = curve(0.5, 0.2, 0.6, "Brier")
+    assert brier.at(2) == pytest.approx(0.1 + 0.1 * 2**-0.75)
+
+
+def test_where_more_rows_help():
+    report = report_of(regression_test(), curve=curve(0.5))
+    words = more_rows_words(report)
+    assert words.startswith(
+        "Twice as many rows like these would lower the typical error from 3 to about 2.7, four times as many to about "
+        "2.5, and no number of them below 2.1: that is noise, which only other columns could explain."
+    )
+    # The rows to have more of are those with the largest epistemic part.
+    order = np.argsort(-report.test.epistemic_std)[:3]
+    named = [report.rows.numbers[at] for at in order]
+    assert f"Rows like {named[0]}, {named[1]} and {named[2]} are the first to have more of" in words
+    assert SUM_ALONE not in doubt_words(report)
+
+
+def test_where_nothing_but_rows_is_wanting():
+    words = more_rows_words(report_of(regression_test(), curve=curve(1.0)))
+    assert "no floor is in sight: all of it is for want of rows" in words
+    assert "noise" not in words
+
+
+def test_where_more_rows_hardly_help():
+    words = more_rows_words(report_of(regression_test(), curve=curve(0.05)))
+    assert words == (
+        "More rows like these would hardly help: what is left is noise that these columns do not explain. Other "
+        "columns might."
+    )
+
+
+def test_columns_that_tell_hardly_anything():
+    # Networks overfit less with more rows, but there is nothing to be learned.
+    found = curve(0.2, error=120.0)
+    assert not found.helps
+    words = more_rows_words(report_of(regression_test(), curve=found))
+    assert "these columns tell hardly anything of price <i>. Other columns might." in words
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5])
+def test_the_next_step_agrees(share):
+    poor = replace(regression_test(), mean=np.zeros(150))
+    steps = {each.topic: each.next_step for each in verdicts(report_of(poor, curve=curve(share)))}
+    if share > 0.1:
+        assert steps["prediction"].startswith("more rows: twice as many rows like these would lower the typical error")
+    else:
+        assert steps["prediction"] == "columns that have to do with price <i>; more rows like these would hardly help."
+    good = {each.topic: each.next_step for each in verdicts(report_of(regression_test(), curve=curve(share)))}
+    assert good["prediction"].startswith("nothing; but twice as many rows" if share > 0.1 else "nothing.")
+
+
+@pytest.mark.parametrize("make", [regression_test, classification_test])
+def test_the_page_draws_it_where_there_is_one(make):
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+    pytest.importorskip("jinja2", reason="needs jinja2: pip install 'bayesnorm[report]'")
+    found = curve(0.5) if make is regression_test else curve(0.5, 0.2, 0.6, "Brier")
+    page = render(report_of(make(), curve=found))
+    assert "Would more rows help?" in page
+    assert "More rows would lower the error" in page
+    assert ("typical error" if make is regression_test else "squared error (Brier)") in page
+    without = render(report_of(make()))
+    assert "ould more rows help" not in without.replace("whether more rows would help", "")
+    assert 'href="#more"' not in without
+
+
+def test_it_is_kept_with_a_run():
+    from bayesnorm.cli.report_json import json_value, report_from_values
+
+    report = report_of(regression_test(), curve=curve(0.5))
+    values = json.loads(json.dumps(json_value(report)))
+    assert report_from_values(values).curve == report.curve
+    del values["curve"]  # as in runs of earlier versions
+    assert report_from_values(values).curve is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"rows": (400,), "errors": (1.0,)}, "rows"),
+        ({"rows": (400, 200)}, "rows"),
+        ({"errors": (1.0,)}, "rows"),
+        ({"share": 1.5}, "share"),
+        ({"share": math.nan}, "share"),
+    ],
+)
+def test_refuses(changes, named):
+    with pytest.raises(InputError, match=f"^{named}: "):
+        replace(curve(0.5), **changes)
