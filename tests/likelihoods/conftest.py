@@ -61,7 +61,7 @@ VECTORS = [
     Case("HeteroscedasticGaussian of two", bn.HeteroscedasticGaussian((1.5, 0.8)), 4),
     Case("HeteroscedasticGaussian with a floor", bn.HeteroscedasticGaussian(0.5, floor=(0.3, 2.0)), 4),
     Case("HeteroscedasticLaplace", bn.HeteroscedasticLaplace(1.2), 4),
-    Case("HeteroscedasticStudentT", bn.HeteroscedasticStudentT(0.8, df=5.0, floor=0.4), 4),
+    Case("HeteroscedasticStudentT", bn.HeteroscedasticStudentT(0.8, df=5.0, floor=0.4), 2),
     Case("Categorical", bn.Categorical(1.5), 3, classes=3),
     Case("Categorical of one", bn.Categorical(), 1, classes=2),
     Case("DoubtfulCategorical", bn.DoubtfulCategorical(1.5, slope=0.7, mean=-0.2, std=0.5), 3, classes=3),

@@ -12,6 +12,7 @@ import pytest
 import scoringrules
 import torch
 from hypothesis import given, settings, strategies as st
+from scipy import stats
 from torch import nn
 
 import bayesnorm as bn
@@ -259,3 +260,31 @@ def test_a_factor_for_other_outputs():
     likelihood = dataclasses.replace(bn.HeteroscedasticGaussian(), scale=(1.0, 2.0, 3.0))
     with pytest.raises(InputError, match=r"scale: 3 numbers for outputs of shape \(4, 1\)"):
         likelihood.predictive(torch.zeros(2, 4, 2))
+
+
+def test_a_floor_adds_its_square_to_the_predicted_variance():
+    f = torch.tensor([[[0.3, -0.5, -4.0, 1.0], [0.0, 2.0, 3.0, -9.0]]], dtype=torch.float64)
+    found = bn.HeteroscedasticGaussian((0.5, 2.0), floor=(0.1, 3.0)).predictive(f)
+    expected = torch.tensor([0.5, 2.0]).square() * f[0, :, 2:].exp() + torch.tensor([0.1, 3.0]).square()
+    torch.testing.assert_close(found.aleatoric, expected)
+    assert bn.HeteroscedasticGaussian(floor=0.2) != bn.HeteroscedasticGaussian()
+    for wrong in (-0.1, math.inf, math.nan):
+        with pytest.raises(bn.BayesNormError, match="floor: "):
+            bn.HeteroscedasticGaussian(floor=wrong)
+
+
+@pytest.mark.parametrize("df", [1.5, 3.0, 20.0])
+def test_predicted_noise_with_heavy_tails_is_scipys(df):
+    generator = torch.Generator().manual_seed(0)
+    f = torch.randn(1, 7, 2, generator=generator, dtype=torch.float64)
+    y = 5 * torch.randn(7, 1, generator=generator, dtype=torch.float64)
+    found = bn.HeteroscedasticStudentT(0.7, df=df).predictive(f).log_prob(y)
+    expected = stats.t.logpdf(y[:, 0], df, loc=f[0, :, 0], scale=0.7 * (f[0, :, 1] / 2).exp())
+    np.testing.assert_allclose(found[:, 0], expected, rtol=1e-9)
+
+
+def test_with_many_degrees_of_freedom_the_same_network_says_the_same_as_normal_noise():
+    f, y = torch.randn(3, 6, 4, dtype=torch.float64), torch.randn(6, 2, dtype=torch.float64)
+    heavy, normal = bn.HeteroscedasticStudentT(1.3, df=1e7, floor=0.2), bn.HeteroscedasticGaussian(1.3, floor=0.2)
+    torch.testing.assert_close(heavy.predictive(f).log_prob(y), normal.predictive(f).log_prob(y), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(heavy.loss(f[0], y), normal.loss(f[0], y), rtol=1e-5, atol=1e-5)
