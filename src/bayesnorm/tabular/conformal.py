@@ -23,6 +23,9 @@ from numpy.typing import NDArray
 
 from .column_types import Numbers
 
+# What a place may be off by because numbers are binary: the tail of a level of .8 is not quite .1.
+ROUNDING = 1e-9
+
 # Bisections of a bracket, down to the precision of numbers.
 HALVINGS = 60
 
@@ -56,7 +59,8 @@ class ConformalScores:
             level: 1 - a.
         """
         tail = (1 - level) / 2
-        low, high = int(np.floor(tail * (self.rows + 1))), int(np.ceil((1 - tail) * (self.rows + 1)))
+        places = np.array([tail, 1 - tail]) * (self.rows + 1)
+        low, high = int(np.floor(places[0] + ROUNDING)), int(np.ceil(places[1] - ROUNDING))
         lower = self._ordered(mean, std, low) if low >= 1 else np.full(mean.shape[1], -np.inf)
         upper = self._ordered(mean, std, high) if high <= self.rows else np.full(mean.shape[1], np.inf)
         return lower, upper
