@@ -25,10 +25,10 @@ install: .venv/.installed ## Make .venv with the package and everything its test
 	$(PIP) install -c constraints.txt -e ".[dev]"
 	@touch $@
 
-quickstart: .venv/.installed ## From a table to a report: scikit-learn's diabetes set as CSV, then fit
+quickstart: .venv/.installed ## From a table to a report in a minute: 569 tumours, benign or malignant?
 	@mkdir -p out
-	$(BIN)/bayesnorm data csv sklearn:diabetes --out out/diabetes.csv --force
-	$(BIN)/bayesnorm fit out/diabetes.csv --target target --out out/diabetes --force
+	$(BIN)/bayesnorm data csv sklearn:breast_cancer --out out/breast_cancer.csv --force
+	$(BIN)/bayesnorm fit out/breast_cancer.csv --target target --out out/breast_cancer --fast --force
 
 lint: .venv/.installed ## Check style and format
 	$(BIN)/ruff check .

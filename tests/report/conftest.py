@@ -19,6 +19,7 @@ from bayesnorm.report import (
     Column,
     DriftReport,
     HeldOutRows,
+    LearningCurve,
     MappedImage,
     MapsReport,
     Provenance,
@@ -76,7 +77,8 @@ def report_of(test: RegressionTest | ClassificationTest, **changes: Any) -> Repo
         (float(round(a)), None if place % 7 == 0 else float(b), towns[place % 3])
         for place, (a, b) in enumerate(zip(generator.uniform(1, 90, rows), generator.normal(size=rows), strict=True))
     ]
-    settings = tuple(TriedSetting({"weight decay": decay}, 1 / decay, 0.1) for decay in (0.1, 0.2))
+    usual = {"numbers": "bins 16", "hidden layers": "256-256-256", "dropout rate": 0.1, "batch size": 128}
+    settings = tuple(TriedSetting({**usual, "weight decay": decay}, 1 / decay, 0.1) for decay in (0.1, 0.2))
     parts: dict[str, Any] = {
         "table": Table(f"data{HOSTILE}.csv", 1000, 700, 150, columns, target),
         "rows": HeldOutRows(NAMES, values, [3 * place + 1 for place in range(rows)]),
@@ -91,12 +93,13 @@ def report_of(test: RegressionTest | ClassificationTest, **changes: Any) -> Repo
 
 @pytest.fixture(scope="session")
 def regression_report() -> Report:
-    return report_of(regression_test())
+    return report_of(regression_test(), curve=LearningCurve((280, 560), (2.5, 1.6), 1.5, 0.4, 0.75, 100.0, "RMSE"))
 
 
 @pytest.fixture(scope="session")
 def classification_report() -> Report:
-    return report_of(classification_test())
+    curve = LearningCurve((280, 560), (0.5, 0.42), 0.4, 0.05, 0.75, 0.66, "Brier")
+    return report_of(classification_test(), curve=curve)
 
 
 @pytest.fixture

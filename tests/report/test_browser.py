@@ -214,7 +214,7 @@ def test_names_and_roles_for_those_who_listen(visit):
     page = visit()
     assert page.get_by_role("main").count() == 1
     assert page.get_by_role("navigation", name="Sections").count() == 1
-    assert page.get_by_role("img").count() == 6
+    assert page.get_by_role("img").count() == 7
     assert page.get_by_role("heading", level=1).count() == 1
     for section in ("What it was trained on", "Which rows it doubts most", "What this page cannot tell"):
         assert page.get_by_role("region", name=section).count() == 1

@@ -18,7 +18,7 @@ from bayesnorm.report.doubted_rows import MOST_ROWS, DoubtedRows
 
 VOID = {"meta", "input", "br", "link", "img"}
 MODELS = ("regression", "classification")
-SECTIONS = dict.fromkeys(MODELS, ("verdict", "data", "predicts", "doubt", "rows", "chosen", "limits"))
+SECTIONS = dict.fromkeys(MODELS, ("verdict", "data", "predicts", "doubt", "more", "rows", "chosen", "limits"))
 SECTIONS["drift"] = ("verdict", "columns", "network", "limits")
 
 
@@ -105,7 +105,7 @@ def test_the_browser_may_run_the_pages_own_script_alone(model_page):
 
 def test_pictures_have_words_and_follow_the_theme(page):
     pictures = [attributes for tag, attributes in outline(page) if tag == "svg"]
-    assert len(pictures) in (3, 4, 6)
+    assert len(pictures) in (3, 4, 7)
     assert all(picture["role"] == "img" and len(picture["aria-label"]) > 40 for picture in pictures)
     drawn = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
     assert re.findall(r"(?:fill|stroke): #[0-9a-f]{6}", drawn) == []

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import random
+import re
 import sys
+import time
 from functools import partial
 
 import numpy as np
@@ -186,6 +188,25 @@ def test_a_bar(rich, monkeypatch, capsys):
     assert out == ""
     assert "members" in err
     assert ("100%" if rich else "3/3") in err
+
+
+@pytest.mark.parametrize("rich", [True, False], ids=["rich", "plain"])
+def test_a_bar_tells_the_time_left(rich, monkeypatch, capsys):
+    now = [0.0]
+    if rich:
+        pytest.importorskip("rich", reason="needs rich: pip install 'bayesnorm[cli]'")
+        monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal, where bars move
+    else:
+        monkeypatch.setitem(sys.modules, "rich.progress", None)
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with progress_bar("members") as bar:
+        for done in range(4):
+            now[0] = 100.0 * done
+            bar(done, 40)
+    err = capsys.readouterr().err
+    # rich has a clock of its own.
+    assert re.search(r"[\d-]:[\d-]{2}:[\d-]{2}\S* left", err) if rich else "members: 3/40, 1:01:40 left" in err
 
 
 BAD = {
