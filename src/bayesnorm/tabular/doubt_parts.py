@@ -33,7 +33,7 @@ EXPONENT = 0.75
 FAR = 100.0
 
 # Bounds of the effective batch size, in terms of that of training.
-SMALLEST, LARGEST = 1 / 16, 4096.0
+SMALLEST, LARGEST = 1 / 64, 4096.0
 
 _CONFIG = record(
     rows=listed(whole(1), 1),

@@ -9,12 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..engines import MonteCarlo
 from ..likelihoods import Likelihood
 from ..methods import MCDropout
 from ..posterior import PointPosterior, effective_batch_size, resized
 from ..stacked import Stack, StackedExecutable, by_own_rows, fit_stacked
-from .networks import batchnorm_method
+from .networks import LATE_LAYERS, batchnorm_method
 from .search_plan import Setting
 from .trainer import FACTORS, Trainer
 
@@ -66,10 +65,15 @@ class HeldOut:
             size: The effective batch size; None for that of training.
         """
         posterior = by_own_rows(self._posterior())
+        if isinstance(posterior, PointPosterior):
+            return posterior.executable.point(self._inputs())[None]
         if size is not None and effective_batch_size(posterior) is not None:
             posterior = resized(posterior, size)
-        samples = 1 if isinstance(posterior, PointPosterior) else self.draws
-        return MonteCarlo(samples).outputs(posterior, self._inputs(), self.trainer.seed)
+        states = posterior.sample(self.draws, self.trainer.seed)
+        if self.stack.norms:
+            drawn = self.stack.norms[-LATE_LAYERS].name
+            states = {name: state for name, state in states.items() if name.startswith(f"{drawn}.")}
+        return posterior.executable.run(states, self._inputs())
 
     def score(self) -> tuple[float, Tensor]:
         """Score the networks as they are: RMSE (own units) or NLL, and each target's mean score at the best noise."""

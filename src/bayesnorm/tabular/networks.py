@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -25,6 +26,10 @@ EPS = 1e-5
 
 # Fresh weights come from a generator that all threads share: one network at a time, or they would take each other's.
 _ONE_AT_A_TIME = threading.Lock()
+
+# Batch-norm layers, from the last, whose statistics are drawn: all that comes before runs once for all draws. Their
+# variance is scaled anyway (`doubt_parts.py`), and where it lies differs little.
+LATE_LAYERS = 1
 
 # Directions that "gaussian" keeps of the batch statistics' covariance.
 RANK = 64
@@ -90,7 +95,8 @@ def posterior_for(
         return point(network, likelihood)
     if method == "dropout":
         return MCDropout().fit(network, None, likelihood)
-    return batchnorm_method(method, batch_size, states).fit(network, x, likelihood, seed=seed)
+    fitted: Any = batchnorm_method(method, batch_size, states).fit(network, x, likelihood, seed=seed)
+    return fitted.at_layers(LATE_LAYERS)
 
 
 def batchnorm_method(method: str, batch_size: int, states: int) -> BatchNormMethod:
