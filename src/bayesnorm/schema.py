@@ -196,16 +196,19 @@ class Array:
             refuse(where, found, f"shape {tuple('any' if size is None else size for size in self.shape)}")
         if tensor.dtype not in self.dtypes:
             refuse(where, tensor.dtype, f"one of {', '.join(map(str, self.dtypes))}")
-        if not tensor.is_floating_point():
-            return
+        if tensor.is_floating_point():
+            self._require_measure(tensor, where)
+        if self.least > -math.inf and tensor.numel() and float(tensor.min()) < self.least:
+            refuse(where, float(tensor.min()), f"values from {self.least:g}")
+
+    def _require_measure(self, tensor: Tensor, where: str) -> None:
+        """Refuse numbers that are none, or too large to be squared."""
         most = torch.finfo(tensor.dtype).max
         if self.least < 0 and tensor.dtype != torch.float16:  # whose largest number is small
             most = math.sqrt(most)
         odd = ~(tensor.abs() <= most)
         if bool(odd.any()) and (self.like is None or not torch.equal(tensor[odd].to(self.like), self.like[odd])):
             refuse(where, "NaN, infinite or beyond all measure", f"values up to {most:g}")
-        if tensor.numel() and float(tensor.min()) < self.least:
-            refuse(where, float(tensor.min()), f"values from {self.least:g}")
 
 
 def arrays_like(tensors: Mapping[str, Tensor], floats: Collection[torch.dtype] = FLOATS) -> dict[str, Array]:

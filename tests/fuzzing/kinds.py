@@ -102,16 +102,24 @@ def table(count: int = 40) -> tuple[pd.DataFrame, np.ndarray]:
     return frame, 2 * size + (np.arange(count) % 3)
 
 
-SETTINGS: dict[str, Any] = {"hidden": (3,), "folds": 2, "max_epochs": 2, "draws": 4, "members": 2, "random_state": 0}
+SETTINGS: dict[str, Any] = {
+    "encoding": "plain",
+    "hidden": (3, 3),
+    "weight_decay": 0.01,
+    "folds": 2,
+    "members": 2,
+    "max_epochs": 2,
+    "draws": 4,
+    "random_state": 0,
+}
 
 
-def _write_estimator(path: Path, method: str, *, classes: bool = False, heteroscedastic: bool = False) -> None:
+def _write_estimator(path: Path, *, classes: bool = False, **own: Any) -> None:
     x, y = table()
     if classes:
-        tabular.BayesNormClassifier(method=method, **SETTINGS).fit(x, np.where(y > 1, "yes", "no")).save(path)
+        tabular.BayesNormClassifier(**SETTINGS | own).fit(x, np.where(y > 1, "yes", "no")).save(path)
     else:
-        model = tabular.BayesNormRegressor(method=method, heteroscedastic=heteroscedastic, **SETTINGS)
-        model.fit(x, y).save(path)
+        tabular.BayesNormRegressor(**SETTINGS | own).fit(x, y).save(path)
 
 
 def _use_estimator(path: Path) -> list[Tensor]:
@@ -194,12 +202,16 @@ def kinds() -> dict[str, FileKind]:
         name: FileKind(lambda path, make=make: make().save(path), _use_posterior)
         for name, make in _posteriors().items()
     }
-    for method in ("mcbn", "gaussian", "dropout", "ensemble"):
-        found[f"table {method}"] = FileKind(
-            lambda path, method=method: _write_estimator(path, method, heteroscedastic=method == "gaussian"),
-            _use_estimator,
-        )
-    found["table classes"] = FileKind(lambda path: _write_estimator(path, "mcbn", classes=True), _use_estimator)
+    tables: dict[str, dict[str, Any]] = {
+        "mcbn": {"encoding": "bins 3", "conformal": True},
+        "one member": {"encoding": "waves 2", "conformal": True, "members": 1},
+        "gaussian": {"method": "gaussian", "heteroscedastic": False},
+        "dropout": {"method": "dropout"},
+        "ensemble": {"method": "ensemble"},
+        "classes": {"classes": True},
+    }
+    for name, options in tables.items():
+        found[f"table {name}"] = FileKind(lambda path, own=options: _write_estimator(path, **own), _use_estimator)
     found["monitor"] = FileKind(_write_monitor, _use_monitor)
     found["compressed"] = FileKind(_write_compressed, _use_compressed)
     found["labels"] = FileKind(_write_labels, _use_labels)

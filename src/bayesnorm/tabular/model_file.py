@@ -50,10 +50,10 @@ from .training_columns import TrainingColumns
 FORMAT, EARLIER_FORMAT = "bayesnorm-tabular-2", "bayesnorm-tabular"
 
 POSTERIORS = {
-    method: ("ensemble", *{"dropout": ("dropout",), "ensemble": ("point",)}.get(method, ("batchnorm", "adapted")))
+    method: {"dropout": ("dropout",), "ensemble": ("point",)}.get(method, ("batchnorm", "adapted"))
     for method in METHODS
 }
-"""The kinds of posterior that each method may have."""
+"""The kinds of posterior that members of each method may have."""
 
 # Bytes that labels may take; a dtype of text says how long the longest one may be.
 LARGEST_LABELS = 2**26
@@ -140,7 +140,7 @@ def _restored(tensors: dict[str, torch.Tensor], config: dict[str, Any], classes:
     """Return the fitted estimator that tensors and JSON values of a file describe."""
     _FILE(config, "config")
     estimator, described = _unfitted(config, classes), config["posterior"]
-    one_of(*POSTERIORS[estimator.method])(described["kind"], "posterior.kind")
+    one_of("ensemble", *POSTERIORS[estimator.method])(described["kind"], "posterior.kind")
     estimator.preprocessing_ = Preprocessing.from_config(config["preprocessing"])
     estimator.training_columns_ = None
     if "training_columns" in config:
@@ -179,6 +179,8 @@ def _restored(tensors: dict[str, torch.Tensor], config: dict[str, Any], classes:
         estimator.selection_ = replace(estimator.selection_, conformal=found)
     estimator.likeness_ = Likeness(own["likeness.mean"].numpy(), own["likeness.root"].numpy(), config["threshold"])
     estimator.posterior_ = posterior_from(tensors, described, estimator.method, estimator.selection_.chosen)
+    for member in getattr(estimator.posterior_, "members", (estimator.posterior_,)):
+        one_of(*POSTERIORS[estimator.method])(member.kind, "posterior.members.kind")
     _require_prediction(estimator, features)
     return estimator
 

@@ -82,8 +82,8 @@ def _encoder(encoding: str, numbers: int, own: dict[str, Tensor]) -> tuple[nn.Mo
         return nn.Identity(), 0
     nothing, column = torch.zeros(numbers, dtype=torch.float64), torch.zeros(numbers, dtype=torch.long)
     expected = {"network.0.column": Array((numbers,), (torch.long,), 0)}
-    names = ("low", "width") if kind == "bins" else ("frequency",)
-    expected |= {f"network.0.{name}": Array((numbers,), DOUBLE) for name in names}
+    least = {"low": -math.inf, "width": 5e-324} if kind == "bins" else {"frequency": -math.inf}
+    expected |= {f"network.0.{name}": Array((numbers,), DOUBLE, bound) for name, bound in least.items()}
     require_tensors({name: own[name] for name in expected if name in own}, expected)
     if kind == "bins":
         return PiecewiseLinear(column, nothing, nothing + 1), numbers
