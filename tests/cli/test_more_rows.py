@@ -37,7 +37,7 @@ def x():
 def test_pure_noise(bayesnorm, tmp_path, x):
     said, curve = fitted(bayesnorm, tmp_path, np.random.default_rng(1).normal(size=300), x)
     assert said["would more rows help?"].startswith("More rows like these would hardly help: what is left is noise")
-    assert "Other columns might" in said["would more rows help?"]
+    assert "Other columns might help" in said["would more rows help?"]
     assert "columns that have to do with y; more rows like these would hardly help" in said["Does it predict?"]
     assert curve["rows"] == [96, 192]  # of 240, a fifth of which each network does not see
 

@@ -54,7 +54,7 @@ def test_where_more_rows_hardly_help():
     words = more_rows_words(report_of(regression_test(), curve=curve(0.05)))
     assert words == (
         "More rows like these would hardly help: what is left is noise that these columns do not explain. Other "
-        "columns might."
+        "columns might help."
     )
 
 
@@ -63,7 +63,7 @@ def test_columns_that_tell_hardly_anything():
     found = curve(0.2, error=120.0)
     assert not found.helps
     words = more_rows_words(report_of(regression_test(), curve=found))
-    assert "these columns tell hardly anything of price <i>. Other columns might." in words
+    assert "these columns tell hardly anything of price <i>. Other columns might help." in words
 
 
 @pytest.mark.parametrize("share", [0.05, 0.5])

@@ -52,12 +52,12 @@ def more_rows_words(report: Report) -> str:
     if curve.explains_little:
         return (
             "More rows like these would hardly help: what is left is noise, and however many there are, these columns "
-            f"tell hardly anything of {target}. Other columns might."
+            f"tell hardly anything of {target}. Other columns might help."
         )
     if not curve.helps:
         return (
             "More rows like these would hardly help: what is left is noise that these columns do not explain. Other "
-            "columns might."
+            "columns might help."
         )
     first, later = number(curve.at(4), 2), number(curve.shown(curve.floor), 2)
     floor = (
