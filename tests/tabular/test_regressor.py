@@ -80,19 +80,21 @@ def test_noise_follows_the_input():
     assert found[1] == pytest.approx(1.0, rel=0.3)
 
 
-@pytest.mark.parametrize("heteroscedastic", [False, True])
-def test_units_are_the_targets_own(line, quick, heteroscedastic):
+@pytest.mark.parametrize(("heteroscedastic", "unit"), [(False, 1e6), (True, 1e-9), (True, 1e9)])
+def test_units_are_the_targets_own(line, quick, heteroscedastic, unit):
     X, y = line
     quick["heteroscedastic"] = heteroscedastic
     model = BayesNormRegressor(**quick).fit(X, y)
-    other = BayesNormRegressor(**quick).fit(X, 1e9 + 1e6 * y)
-    np.testing.assert_allclose((other.predict(X) - 1e9) / 1e6, model.predict(X), atol=1e-4)
+    other = BayesNormRegressor(**quick).fit(X, unit * (1e3 + y))
+    np.testing.assert_allclose(other.predict(X) / unit - 1e3, model.predict(X), atol=1e-4)
     stds = [estimator.predict(X, return_std=True)[1] for estimator in (other, model)]
-    np.testing.assert_allclose(stds[0] / 1e6, stds[1], rtol=1e-3)
-    if not heteroscedastic:
+    np.testing.assert_allclose(stds[0] / unit, stds[1], rtol=1e-3)
+    if heteroscedastic:
+        assert other.selection_.noise["scale"] == pytest.approx(model.selection_.noise["scale"], rel=1e-3)
+    else:
         ratio = other.selection_.noise["precision"] / model.selection_.noise["precision"]
-        assert ratio == pytest.approx(1e-12, rel=1e-3)
-    assert other.selection_.chosen.score / model.selection_.chosen.score == pytest.approx(1e6, rel=1e-3)
+        assert ratio == pytest.approx(unit**-2, rel=1e-3)
+    assert other.selection_.chosen.score / model.selection_.chosen.score == pytest.approx(unit, rel=1e-3)
 
 
 def test_several_outputs_of_different_size(line, quick):

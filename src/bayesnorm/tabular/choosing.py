@@ -245,12 +245,17 @@ class Chooser:
         return posterior if size is None or effective_batch_size(posterior) is None else resized(posterior, size)
 
     def _selection(self, candidates: Sequence[Candidate], best: Candidate, judged: Judged) -> Selection:
-        likelihood = self.trainer.targets.in_own_units(judged.likelihood)
+        noise, plain = (
+            _noise_of(own) for own in (self.trainer.targets.in_own_units(judged.likelihood), judged.likelihood)
+        )
+        noise |= {
+            name: plain[name] for name in plain if name == "scale"
+        }  # a factor on what networks predict has no unit
         return Selection(
             score="crps" if isinstance(self.trainer.targets, NumberTargets) else "nll",
             settings=tuple(candidate.setting for candidate in candidates),
             chosen=best.setting,
-            noise=_noise_of(likelihood),
+            noise=noise,
             effective_batch_size=judged.batch_size,
             folds=len(self.rounds[0]) if self.rounds else 0,
             seconds=0.0,

@@ -122,7 +122,11 @@ class Targets(ABC):
     def in_units(self, network: nn.Module, unit: Affine) -> Rescaled:
         """Return a network that learned targets in `unit` as one that gives what `unit` is measured in, in float64."""
         none = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
-        return Rescaled(network.double(), *none, *self.outputs_in(unit)).eval()
+        return Rescaled(network.double(), *none, *self._own_outputs_in(unit)).eval()
+
+    def _own_outputs_in(self, unit: Affine) -> Affine:
+        """Return what moves and multiplies outputs that a likelihood in the targets' own units takes."""
+        return self.outputs_in(unit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,17 +203,26 @@ class NumberTargets(Targets):
             return mean, std
         return torch.cat([mean, 2 * std.log()]), torch.cat([std, torch.ones_like(std)])
 
+    def _own_outputs_in(self, unit: Affine) -> Affine:
+        """Leave the targets' deviation to the likelihood's factor: log-variances of any unit may pass their bounds."""
+        shift, factor = self.outputs_in(unit)
+        if self.heteroscedastic:
+            shift = shift - torch.cat([torch.zeros_like(self.std), 2 * self.std.log()])
+        return shift, factor
+
     def own_units(self, unit: Affine) -> Affine:
         return self.mean + self.std * unit[0], self.std * unit[1]
 
     def in_own_units(self, likelihood: Likelihood) -> Likelihood:
-        if isinstance(likelihood, Heteroscedastic):  # a factor on what the network predicts
-            if likelihood.floor == 0.0:
-                return likelihood
-            floor = torch.as_tensor(likelihood.floor, dtype=torch.float64) * self.std
-            return replace(likelihood, floor=tuple(floor.tolist()) if len(floor) > 1 else float(floor[0]))
-        noise = likelihood.noise * self.std.square()
-        return likelihood.with_noise(noise[0] if len(noise) == 1 else noise)
+        if not isinstance(likelihood, Heteroscedastic):
+            noise = likelihood.noise * self.std.square()
+            return likelihood.with_noise(noise[0] if len(noise) == 1 else noise)
+        factor = likelihood.noise * self.std
+        found = likelihood.with_noise(factor[0] if len(factor) == 1 else factor)
+        if likelihood.floor == 0.0:
+            return found
+        floor = torch.as_tensor(likelihood.floor, dtype=torch.float64) * self.std
+        return replace(found, floor=tuple(floor.tolist()) if len(floor) > 1 else float(floor[0]))
 
     def scores(self, predictive: RegressionPredictive, y: Tensor) -> Tensor:
         return crps_points(predictive, y, form="mixture")
