@@ -117,7 +117,8 @@ def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     # Costs are measured, and a busy machine is no fault of the page.
     monkeypatch.setattr(late_layers, "prediction_cost", lambda posterior, _x, _samples: 1 + 0.5 * len(posterior.layers))
     # Nor does a table have to be learned well.
-    monkeypatch.setattr(estimator, "plan_for", lambda *rows, **given: plan_for(*rows, **{**given, "max_epochs": 30}))
+    brief = {"max_epochs": 4, "fast": True}
+    monkeypatch.setattr(estimator, "plan_for", lambda *rows, **given: plan_for(*rows, **{**given, **brief}))
     names, left_out = stand_ins(), []
     found = [(number, need, code) for where, number, need, code in blocks() if where == page]
     assert found, "a page has Python"
