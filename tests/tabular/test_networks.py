@@ -53,3 +53,18 @@ def test_encodings_by_name():
     for wrong in ("bins", "bins 0", "bins -1", "bins 1001", "bins ²", "plain 3", "", "trees 4", 7, "bins 1.5"):
         with pytest.raises(BayesNormError, match=r'^encoding: .* "plain", "bins 16" or "waves 8" would work'):
             parsed_encoding(wrong)
+
+
+def test_weights_come_from_no_generator_that_others_use(monkeypatch):
+    class Meddled(nn.Linear):
+        """In another thread, training begins anew with the generator that all share while weights are drawn."""
+
+        def __init__(self, in_features, out_features, bias=True, device=None):
+            torch.manual_seed(1)
+            super().__init__(in_features, out_features, bias, device)
+
+    alone, before = network_for("mcbn", 3, 2, (4,), 0.0, 7).state_dict(), torch.get_rng_state()
+    monkeypatch.setattr(nn, "Linear", Meddled)
+    other = network_for("mcbn", 3, 2, (4,), 0.0, 7).state_dict()
+    torch.set_rng_state(before)
+    assert all(torch.equal(alone[name], other[name]) for name in alone)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import threading
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..errors import BayesNormError
 from ..likelihoods import Likelihood
 from ..methods import MCBN, BatchNormMethod, GaussianBN, MCDropout, StochasticBN
 from ..nets import PiecewiseLinear, Waves
-from ..network import isolated_torch_randomness
 from ..posterior import Posterior, point
 from ..stacked import Skip
 
@@ -23,9 +23,6 @@ METHODS = (*BATCH_STATISTICS, "dropout", "ensemble")
 
 # Epsilon of batch norm; units that are constant on a batch stay finite.
 EPS = 1e-5
-
-# Fresh weights come from a generator that all threads share: one network at a time, or they would take each other's.
-_ONE_AT_A_TIME = threading.Lock()
 
 # Batch-norm layers, from the last, whose statistics are drawn: all that comes before runs once for all draws. Their
 # variance is scaled anyway (`doubt_parts.py`), and where it lies differs little.
@@ -45,13 +42,23 @@ def network_for(
     """
     normed = method != "dropout"
     layers: list[nn.Module] = []
-    with _ONE_AT_A_TIME, isolated_torch_randomness(seed):
-        for number, (fan_in, fan_out) in enumerate(pairwise([inputs, *hidden])):
-            block: list[nn.Module] = [nn.Linear(fan_in, fan_out, bias=not normed)]
-            block += [nn.BatchNorm1d(fan_out, eps=EPS)] * normed + [nn.ReLU()]
-            block += [nn.Dropout(float(dropout_rate))] * bool(dropout_rate > 0 or not normed)
-            layers += [Skip(*block)] if number and fan_in == fan_out else block
-        return nn.Sequential(*layers, nn.Linear(hidden[-1], outputs))
+    generator = torch.Generator().manual_seed(seed)
+    for number, (fan_in, fan_out) in enumerate(pairwise([inputs, *hidden])):
+        block: list[nn.Module] = [_linear(fan_in, fan_out, generator, bias=not normed)]
+        block += [nn.BatchNorm1d(fan_out, eps=EPS)] * normed + [nn.ReLU()]
+        block += [nn.Dropout(float(dropout_rate))] * bool(dropout_rate > 0 or not normed)
+        layers += [Skip(*block)] if number and fan_in == fan_out else block
+    return nn.Sequential(*layers, _linear(hidden[-1], outputs, generator, bias=True))
+
+
+def _linear(fan_in: int, fan_out: int, generator: torch.Generator, *, bias: bool) -> nn.Linear:
+    """Return a linear layer with torch's own kind of fresh weights, from a generator that no other thread uses."""
+    layer: nn.Linear = nn.utils.skip_init(nn.Linear, fan_in, fan_out, bias=bias)
+    bound = 1 / math.sqrt(fan_in)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.uniform_(-bound, bound, generator=generator)
+    return layer
 
 
 def encoder_for(encoding: str, x: Tensor) -> nn.Module:
