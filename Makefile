@@ -28,7 +28,7 @@ install: .venv/.installed ## Make .venv with the package and everything its test
 quickstart: .venv/.installed ## From a table to a report in a minute: 569 tumours, benign or malignant?
 	@mkdir -p out
 	$(BIN)/bayesnorm data csv sklearn:breast_cancer --out out/breast_cancer.csv --force
-	$(BIN)/bayesnorm fit out/breast_cancer.csv --target target --out out/breast_cancer --fast --force
+	$(BIN)/bayesnorm fit out/breast_cancer.csv --target target --out out/breast_cancer --force
 
 lint: .venv/.installed ## Check style and format
 	$(BIN)/ruff check .

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..tabular.column_types import Kind
 
 # Most and fewest rows whose doubt is explained, and how many cells they may have before they get fewer.
-MOST_EXPLAINED, LEAST_EXPLAINED, MOST_CELLS = 50, 5, 400
+MOST_EXPLAINED, LEAST_EXPLAINED, MOST_CELLS = 50, 5, 1000
 
 
 @dataclass(frozen=True)
