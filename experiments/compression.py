@@ -26,12 +26,12 @@ from bayesnorm.compression import Compressed
 from bayesnorm.data import load_mnist, to_tensor
 from bayesnorm.methods import GroupHorseshoe, GroupNormalJeffreys
 from bayesnorm.nets import VGG, LeNet5
+from bayesnorm.stacked import one_thread
 from bayesnorm.training import train
 
 from .evidence import show_progress, write_numbers, write_picture
 from .image_networks.datasets import image_set, load_images
 from .known_names import require_known
-from .machine import one_thread
 from .options import OUT, FastestDevice, OutFolder, Size, fastest
 from .panels import panels, set_figure_title
 from .pieces import measured_once

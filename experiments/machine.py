@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
-from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
@@ -30,14 +28,3 @@ def machine(device: str = "cpu") -> dict[str, Any]:
         "bayesnorm": bayesnorm.__version__,
         "date": date.today().isoformat(),
     }
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch work on one core while the block lasts, so that times can be compared."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

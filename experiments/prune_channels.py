@@ -31,13 +31,13 @@ from bayesnorm.compression.measuring import prediction_seconds
 from bayesnorm.metrics import auroc
 from bayesnorm.nets import load_cifar_resnet
 from bayesnorm.plots import style
+from bayesnorm.stacked import one_thread
 
 from .evidence import show_progress, write_numbers, write_picture
 from .image_networks.asking import Asked, doubt_scores, load_asked
 from .image_networks.recipes import Recipe
 from .image_networks.training import Plan
 from .known_names import require_known
-from .machine import one_thread
 from .options import OUT, FastestDevice, OutFolder, Size, fastest
 from .panels import panels, set_figure_title
 from .pieces import measured_once

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 import torch
@@ -287,13 +287,12 @@ def _by_shape(settings: Sequence[Setting]) -> Iterator[Iterator[Setting]]:
 
 
 def _found(setting: Setting, epochs: int, point: float, score: float) -> NetworkSetting:
-    fields = {name: getattr(setting, name) for name in Setting.__dataclass_fields__}
-    return NetworkSetting(**fields, epochs=epochs, point_score=point, score=score)
+    return NetworkSetting(**asdict(setting), epochs=epochs, point_score=point, score=score)
 
 
 def _training(found: NetworkSetting) -> Setting:
     """Return the setting that was trained, without its scores."""
-    return Setting(**{name: getattr(found, name) for name in Setting.__dataclass_fields__})
+    return Setting(**{each.name: getattr(found, each.name) for each in fields(Setting)})
 
 
 def _joined(first: Stack, second: Stack) -> Stack:

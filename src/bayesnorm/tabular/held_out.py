@@ -112,15 +112,3 @@ class HeldOut:
             return fit_stacked(MCDropout(), self.stack, rows, self.likelihood, executable=executable)
         way = batchnorm_method(method, self.setting.batch_size, self.draws)
         return fit_stacked(way, self.stack, rows, self.likelihood, executable=executable, seed=self.trainer.seed)
-
-
-def as_often_as_weights_want(weights: Tensor, most: int) -> Tensor:
-    """Choose places of rows, evenly spaced along the summed weights: each as often as its share says, give or take 1.
-
-    Args:
-        weights: How much each row counts, (n,), mean about 1.
-        most: How many places to give at most; four for every row would be enough.
-    """
-    count = min(most, round(4 * float(weights.sum())))
-    ends = weights.double().cumsum(0)
-    return torch.searchsorted(ends, (torch.arange(count) + 0.5) / count * ends[-1]).clamp_max(len(weights) - 1)

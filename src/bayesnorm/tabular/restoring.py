@@ -22,8 +22,8 @@ DOUBLE = (torch.float64,)
 
 SCALES = ("x_mean", "x_std", "y_mean", "y_std")
 
-# Numbers that inputs may become, and networks that a model may consist of: what a file says is not believed beyond.
-MOST_ENCODED, MOST_MEMBERS = 2**20, 10_000
+# Numbers that inputs may become: what a file says is not believed beyond.
+MOST_ENCODED = 2**20
 
 POSTERIOR = record(
     inputs=whole(1),

@@ -13,29 +13,21 @@ from ..predictive import Predictive
 from ..schema import anything, either, listed, mapping, number, one_of, optional, record, text, whole
 from .conformal import ConformalScores
 from .doubt_parts import DoubtParts
+from .search_plan import Setting
 
 
 @dataclass(frozen=True)
-class NetworkSetting:
-    """A way of training, scored on held-out rows.
+class NetworkSetting(Setting):
+    """A setting, scored on held-out rows.
 
     Args:
-        encoding: What becomes of inputs first: "plain", "bins 16" or "waves 8", with how many for each.
-        hidden: Units of the hidden layers.
-        dropout_rate: Share of units that are dropped after each hidden layer in training.
-        weight_decay: Share by which weight matrices shrink in a step of size 1 (AdamW).
-        batch_size: M, rows per training step.
+        encoding, hidden, dropout_rate, weight_decay, batch_size: Those of the setting.
         epochs: Number of epochs that was best.
         point_score: Score of single networks without noise: RMSE in the target's units, or NLL; NaN where it was not
             looked at.
         score: Score of single networks at the best noise for them: CRPS in the target's units, or NLL.
     """
 
-    encoding: str
-    hidden: tuple[int, ...]
-    dropout_rate: float
-    weight_decay: float
-    batch_size: int
     epochs: int
     point_score: float
     score: float
