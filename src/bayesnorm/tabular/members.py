@@ -18,11 +18,11 @@ from .networks import BATCH_STATISTICS
 from .noise import SeenRows, noise_for
 from .search_plan import Setting
 from .search_results import OutOfFold
-from .targets import NumberTargets
+from .targets import LEAST_TEMPERATURE, NumberTargets
 from .trainer import Trainer
 
-# Range of the temperature: where no held-out row is wrong, the coldest would always be best.
-TEMPERATURES = (0.3, 20.0)
+# Range of the temperature.
+TEMPERATURES = (LEAST_TEMPERATURE, 20.0)
 
 # Rows that members which learned from them are asked about, at most.
 SEEN_ROWS = 2_000

@@ -28,6 +28,9 @@ from ..stacked import RowLoss, half_squared_error
 
 _NORMAL = HeteroscedasticGaussian(axis=-1)
 
+# Least temperature of classes: where no held-out row is wrong, the coldest would always be best.
+LEAST_TEMPERATURE = 0.3
+
 # Size up to which targets are taken; their squares have to be numbers too.
 LARGEST_TARGET = 1e100
 
@@ -265,7 +268,7 @@ class LabelTargets(Targets):
         return -torch.log_softmax(f, -1).gather(-1, y[..., :1].long()).squeeze(-1)
 
     def tempered(self, f: Tensor, factor: float) -> Tensor:
-        return f / factor
+        return f / max(factor, LEAST_TEMPERATURE)
 
     def points(self, f: Tensor) -> Tensor:
         return torch.softmax(f, -1)
