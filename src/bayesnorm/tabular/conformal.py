@@ -9,8 +9,8 @@ as errors are). A target then lies within
 - with probability 1 - a at least where there is one member, whose fold nobody learned from (split conformal).
 
 (Setting, epochs and the noise's form were chosen on some of the same rows, a few numbers, which this leaves out of
-account.) Nothing is asked of the network or of the noise; where they are bad, intervals are wide. An interval that so few scores
-cannot tell the end of has none: it is infinite.
+account.) Nothing is asked of the network or of the noise; where they are bad, intervals are wide. An interval that so
+few scores cannot tell the end of has none: it is infinite.
 """
 
 from __future__ import annotations
