@@ -193,6 +193,7 @@ def test_networks_that_were_trained_here(tmp_path, refuses, monkeypatch):
     assert "needs a folder with trained networks" in refuses("teye-table2", "--preset", "paper", code=2)
 
 
+@pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
 def test_all_of_it_on_a_few_images(experiments, require, tmp_path, monkeypatch):
     require("resnet_cifar10/resnet32.safetensors", "cifar10/test_first2000.webp", "cifar10/train_first5000.webp")
     pytest.importorskip("matplotlib")

@@ -55,6 +55,7 @@ def test_compare_methods(experiments, tmp_path, monkeypatch, written):
     assert [run["crps"] for run in found["toy"]["MCBN"]] == [0.5, 0.5]
 
 
+@pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
 def test_kendall_doubt(experiments, tmp_path, monkeypatch, written):
     monkeypatch.setitem(kendall_doubt.EVIDENCE, kendall_doubt.Picture.gap, partial(measure_gap, steps=4, rows=80))
     ended = experiments("kendall-doubt", "gap", "--out", tmp_path / "out")
