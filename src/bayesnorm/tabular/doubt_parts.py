@@ -116,12 +116,15 @@ class DoubtParts:
 
     @property
     def shrinkage(self) -> float:
-        """How much smaller the model's error is than that of the members which were asked about held-out rows.
+        """How much smaller the model's error is than that of the one member which was asked about a held-out row.
 
-        A factor of errors, not of their squares: a mean over more members has less of their disagreement in it.
+        A factor of errors, not of their squares: a mean over members has less of their disagreement in it. Where two
+        members were asked it is 1: little is left to gain, and on small tables, which have two, the model's error was
+        found to be that of their mean.
         """
-        error = self.errors[-1] - self.disagreement * (1 - 1 / self.asked)
-        better = self.errors[-1] - self.disagreement * (1 - 1 / self.members)
+        if self.asked > 1:
+            return 1.0
+        error, better = self.errors[-1], self.error
         return math.sqrt(better / error) if 0 < better < error else 1.0
 
     def batch_size(self, training: int, drawn: float) -> float:
