@@ -69,7 +69,9 @@ PRESETS: dict[str, Preset] = {
             "resnet18": Setting("resnet18", "cifar5", OTHER_FIVE, "resnet18"),
         },
         "paper",
-        members=6,
+        members=3,
+        epochs=30,
+        draws=20,
     ),
 }
 

@@ -145,7 +145,10 @@ def trained_network(plan: Plan, out: Path, name: str, device: str = "cpu") -> tu
     network = plan.new_network()
     read = {key: value.float() for key, value in read_tensors(weights)[0].items()}
     network.load_state_dict({**_counters(network), **read})
-    return network.eval().to(device), told
+    network = network.eval().to(device)
+    if device == "cuda":  # where convolutions are faster so
+        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return network, told
 
 
 def train_together(

@@ -79,10 +79,10 @@ PRESETS: dict[str, Preset] = {
         epochs=20,
         sizes=(32, 128, 512, 2048),
         one_for_all=128,
-        effective=(8, 16, 32, 64, 128, 256, 512, 1024, 2048),
+        effective=(8, 32, 128, 512, 2048),
         asked=5000,
         bound_rows=2000,
-        bound_draws=40,
+        bound_draws=20,
         mean_field_epochs=3,
     ),
 }
