@@ -66,7 +66,7 @@ class Preset:
 PRESETS = {
     Size.quick: Preset("resnet20", "quick", (250, 1000, 2000), epochs=3, most_epochs=12, members=2, asked=300),
     Size.paper: Preset(
-        "resnet18", "paper", (2500, 5000, 12_500, 25_000, 50_000), epochs=15, most_epochs=150, members=3
+        "resnet18", "paper", (2500, 5000, 12_500, 25_000, 50_000), epochs=12, most_epochs=120, members=3
     ),
 }
 

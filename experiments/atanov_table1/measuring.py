@@ -35,6 +35,7 @@ class Preset:
         members: Networks of an ensemble.
         asked: Images of each kind that are predicted; None means all.
         batch_size: Rows whose statistics a draw has; None means as in training, as in the paper.
+        trained_with: Images per step of training, if not the recipe's.
         dropout: Rate of the networks with dropout; the paper does not tell its own.
         epochs: Passes over the training images, if not the recipe's.
         states: Batches of training images whose statistics are taken.
@@ -46,6 +47,7 @@ class Preset:
     members: int
     asked: int | None = None
     batch_size: int | None = None
+    trained_with: int | None = None
     dropout: float = 0.2
     epochs: int | None = None
     states: int = 256
@@ -70,7 +72,8 @@ PRESETS: dict[str, Preset] = {
         },
         "paper",
         members=3,
-        epochs=30,
+        trained_with=128,
+        epochs=40,
         draws=20,
     ),
 }
@@ -131,7 +134,7 @@ def _name(setting: Setting, seed: int, dropout: float | None) -> str:
 
 
 def _plan(setting: Setting, preset: Preset, seed: int, dropout: float | None = None) -> Plan:
-    changes: dict[str, Any] = {"dropout": dropout, "epochs": preset.epochs}
+    changes: dict[str, Any] = {"dropout": dropout, "epochs": preset.epochs, "batch_size": preset.trained_with}
     return Plan.of(setting.network, setting.data, preset.recipe, seed, **changes)
 
 

@@ -76,7 +76,7 @@ PRESETS: dict[str, Preset] = {
             "fashion-mnist, VGG-16": Setting("vgg16", "fashion-mnist", "mnist", "vgg16"),
         },
         recipe="paper",
-        epochs=20,
+        epochs=16,
         sizes=(32, 128, 512, 2048),
         one_for_all=128,
         effective=(8, 32, 128, 512, 2048),
@@ -171,11 +171,13 @@ def mcbn(network: nn.Module, x: Tensor, size: int) -> BatchNormPosterior:
 
 
 def _plans(panel: Setting, preset: Preset) -> dict[str, Plan]:
-    """Return what is trained, by name; with the paper's learning rate, the same for all batch sizes."""
+    """Return what is trained, by name; learning rates grow with the batch size, or few epochs of large ones would end
+    before their networks are trained.
+    """
 
     def plan(size: int, dropout: float | None = None) -> Plan:
         changes: dict[str, Any] = {"batch_size": size, "dropout": dropout, "epochs": preset.epochs}
-        return Plan.of(panel.network, panel.data, preset.recipe, learning_rate=0.1, **changes)
+        return Plan.of(panel.network, panel.data, preset.recipe, **changes)
 
     common = preset.one_for_all
     return {f"M{size}": plan(size) for size in preset.sizes} | {f"dropout_M{common}": plan(common, preset.dropout)}
