@@ -16,43 +16,48 @@ from bayesnorm.tabular.search_plan import DROPOUT_RATES, Setting, folds_for, pla
         (90, 16, ["plain", "bins 8"], 555, 5, 10**6),
         (120, 32, ["plain", "bins 16", "bins 32"], 1000, 2, 10**6),
         (800, 32, ["plain", "bins 16", "bins 32"], 150, 2, 10**6),
-        (5_000, 128, ["plain", "bins 48"], 100, 1, 1),
-        (16_000, 128, ["plain", "bins 48"], 37, 1, 1),
-        (36_000, 256, ["plain", "bins 48"], 55, 1, 1),
+        (5_000, 128, ["plain", "bins 192"], 100, 1, 1),
+        (16_000, 128, ["plain", "bins 192"], 37, 1, 1),
+        (36_000, 256, ["plain", "bins 192"], 55, 1, 1),
         (1_000_000, 512, ["plain", "bins 16"], 10, 1, 1),
     ],
 )
 def test_settings_by_rows(rows, batch_size, encodings, epochs, scouts, again):
-    plan = plan_for(rows)
+    plan = plan_for(rows, 8)
     assert {setting.batch_size for setting in plan.settings} == {batch_size}
     assert batch_size < rows
     assert [setting.encoding for setting in plan.settings] == encodings
     assert (plan.epochs, plan.scouts, plan.again) == (epochs, scouts, again)
     assert plan.search
-    fast = plan_for(rows, fast=True)
+    fast = plan_for(rows, 8, fast=True)
     assert fast.settings == (plan.settings[1],)
     assert fast.epochs <= max(10, plan.epochs)
     assert fast.again == 1
 
 
+def test_fine_bins_are_fewer_where_there_are_many_inputs():
+    found = [plan_for(5_000, inputs).settings[1].encoding for inputs in (1, 4, 13, 1_000)]
+    assert found == ["bins 384", "bins 384", "bins 118", "bins 16"]
+
+
 def test_what_is_given_is_not_searched():
     given = {"encoding": "plain", "hidden": (7,), "batch_size": 64, "dropout_rate": 0.3}
-    plan = plan_for(800, weight_decay=[0.1, 0.2], epochs=7, **given)
+    plan = plan_for(800, 8, weight_decay=[0.1, 0.2], epochs=7, **given)
     assert plan.settings == tuple(Setting(weight_decay=decay, **given) for decay in (0.1, 0.2))
     assert (plan.epochs, plan.search) == (7, False)
-    several = plan_for(800, encoding=["plain", "waves 4"], **{k: v for k, v in given.items() if k != "encoding"})
+    several = plan_for(800, 8, encoding=["plain", "waves 4"], **{k: v for k, v in given.items() if k != "encoding"})
     assert {(setting.encoding, setting.weight_decay) for setting in several.settings} == {
-        (encoding, decay) for encoding in ("plain", "waves 4") for decay in (0.01, 0.03)
+        (encoding, decay) for encoding in ("plain", "waves 4") for decay in (0.1, 0.3)
     }
-    plan = plan_for(800, max_epochs=50)
+    plan = plan_for(800, 8, max_epochs=50)
     assert (plan.epochs, plan.evaluate_every, plan.search) == (50, 1, True)
-    assert plan_for(120, max_epochs=1000).evaluate_every == 25
+    assert plan_for(120, 8, max_epochs=1000).evaluate_every == 25
 
 
 def test_networks_with_dropout_try_several_rates():
-    rates = {setting.dropout_rate for setting in plan_for(800, dropout=True).settings}
+    rates = {setting.dropout_rate for setting in plan_for(800, 8, dropout=True).settings}
     assert rates == set(DROPOUT_RATES)
-    assert {setting.dropout_rate for setting in plan_for(800, dropout=True, dropout_rate=0.3).settings} == {0.3}
+    assert {setting.dropout_rate for setting in plan_for(800, 8, dropout=True, dropout_rate=0.3).settings} == {0.3}
 
 
 def test_every_row_is_in_one_fold():

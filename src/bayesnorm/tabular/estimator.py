@@ -60,7 +60,7 @@ class TabularEstimator(BaseEstimator):
     epochs: int | None = None
     effective_batch_size: float | str | None = "doubt"
     dropout_rate: float | Sequence[float] | None = None
-    learning_rate: float = 2e-3
+    learning_rate: float = 4e-3
     folds: int | None = 5
     max_epochs: int | None = None
     draws: int = 64
@@ -143,6 +143,7 @@ class TabularEstimator(BaseEstimator):
             rows -= max(len(fold) for fold in folds)
         plan = plan_for(
             rows,
+            features.shape[1],
             dropout=self.method == "dropout",
             fast=bool(self.fast),
             encoding=self.encoding,

@@ -5,12 +5,13 @@ With n the rows of the smallest training fold; a setting is an encoding, layers,
 | n | settings | batch size | rows that a network sees | folds that choose | members, of 5 folds |
 |---|---|---|---|---|---|
 | below 100 | plain 64-64 0 .03, bins 8 64-64 0 .03 | below n / 3, at most 16 | 50,000 | 5 | 10 |
-| to 2,000 | plain 128-128 0 .01, bins 16 128-128 0 .01, bins 32 192-192-192 .1 .03 | 32 | 120,000 | 2 | 10 |
-| to 20,000 | plain 256-256-256 0 .01, bins 48 256-256-256 .1 .03 | 128 | 600,000 | 1 | 6 |
-| to 60,000 | plain 256-256 0 .01, bins 48 256-256-256 .1 .03 | 256 | 2,000,000 | 1 | 6 |
-| above | plain 256-256 0 .01, bins 16 256-256 .1 .03 | 512 | 4,000,000 | 1 | 6 |
+| to 2,000 | plain 128-128 .1 .1, bins 16 128-128 .1 .1, bins 32 192-192-192 .1 .3 | 32 | 120,000 | 2 | 10 |
+| to 20,000 | plain 256-256-256 .1 .1, fine bins 256-256-256 .1 .1 | 128 | 600,000 | 1 | 6 |
+| to 60,000 | plain 256-256-256 .1 .1, fine bins 256-256-256 .1 .1 | 256 | 2,000,000 | 1 | 6 |
+| above | plain 256-256 .1 .1, bins 16 256-256 .1 .1 | 512 | 4,000,000 | 1 | 6 |
 
-Rows seen are at most 100 n from 2,000 on and 60 n from 20,000 on.
+Rows seen are at most 100 n from 2,000 on and 60 n from 20,000 on. Fine bins are as many as 1,536 over the inputs, from
+16 to 384: trees owe much to how finely they can part a number.
 Every setting is trained on the folds that choose, and the best one on all folds: those networks are the model's
 members. A second round has folds of its own, all of them or the first: of rows that are held out in both, two members
 that did not see them tell by how much members disagree. What is given is not chosen: a value takes the place of that of
@@ -33,6 +34,9 @@ EVALUATIONS = 40
 
 # Epochs that a network is trained at most.
 MOST_EPOCHS = 1_000
+
+# The encoding of fine bins before the number of inputs is known, and how many numbers and bins it has.
+FINE, FINE_NUMBERS, FINE_BINS = "fine bins", 1_536, (16, 384)
 
 
 @dataclass(frozen=True)
@@ -95,9 +99,9 @@ _SIZES = (
     _Size(
         2_000,
         (
-            ("plain", (128, 128), 0.0, 0.01),
-            ("bins 16", (128, 128), 0.0, 0.01),
-            ("bins 32", (192, 192, 192), 0.1, 0.03),
+            ("plain", (128, 128), 0.1, 0.1),
+            ("bins 16", (128, 128), 0.1, 0.1),
+            ("bins 32", (192, 192, 192), 0.1, 0.3),
         ),
         32,
         (1e9, 120_000),
@@ -107,8 +111,8 @@ _SIZES = (
     _Size(
         20_000,
         (
-            ("plain", (256, 256, 256), 0.0, 0.01),
-            ("bins 48", (256, 256, 256), 0.1, 0.03),
+            ("plain", (256, 256, 256), 0.1, 0.1),
+            (FINE, (256, 256, 256), 0.1, 0.1),
         ),
         128,
         (100, 600_000),
@@ -117,7 +121,7 @@ _SIZES = (
     ),
     _Size(
         60_000,
-        (("plain", (256, 256), 0.0, 0.01), ("bins 48", (256, 256, 256), 0.1, 0.03)),
+        (("plain", (256, 256, 256), 0.1, 0.1), (FINE, (256, 256, 256), 0.1, 0.1)),
         256,
         (60, 2_000_000),
         1,
@@ -125,7 +129,7 @@ _SIZES = (
     ),
     _Size(
         float("inf"),
-        (("plain", (256, 256), 0.0, 0.01), ("bins 16", (256, 256), 0.1, 0.03)),
+        (("plain", (256, 256), 0.1, 0.1), ("bins 16", (256, 256), 0.1, 0.1)),
         512,
         (60, 4_000_000),
         1,
@@ -138,6 +142,7 @@ DROPOUT_RATES = (0.02, 0.05, 0.1)
 
 def plan_for(
     rows: int,
+    inputs: int,
     *,
     dropout: bool = False,
     fast: bool = False,
@@ -149,10 +154,14 @@ def plan_for(
     epochs: int | None = None,
     max_epochs: int | None = None,
 ) -> SearchPlan:
-    """Return what to train on so many rows, as far as it is not given; see the module's text."""
+    """Return what to train on so many rows and inputs, as far as it is not given; see the module's text."""
     size = next(size for size in _SIZES if rows <= size.most)
     third = 2 ** max(1, int(np.log2(max(2, rows // 3))))
-    defaults = [Setting(*each, batch_size=min(size.batch_size, third)) for each in size.settings]
+    fine = f"bins {min(max(FINE_NUMBERS // inputs, FINE_BINS[0]), FINE_BINS[1])}"
+    defaults = [
+        Setting(fine if kind == FINE else kind, *each, batch_size=min(size.batch_size, third))
+        for kind, *each in size.settings
+    ]
     if fast:
         defaults = defaults[1:2]
     given: dict[str, tuple[Any, ...]] = {
