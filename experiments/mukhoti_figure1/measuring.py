@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 import bayesnorm as bn
+from bayesnorm.network import isolated_torch_randomness
 from bayesnorm.posterior import BatchNormPosterior, Posterior
 
 from ..evidence import show_progress
@@ -32,8 +33,8 @@ class Preset:
     Args:
         panels: The panels, by name.
         recipe: The preset of the networks' recipes.
-        epochs: Passes over the training images.
-        sizes: Batch sizes that networks are retrained for.
+        epochs: Batch sizes that networks are retrained for, and their passes over the training images: large batches
+            take as many steps as it needs to learn.
         one_for_all: The one whose network also gets effective batch sizes.
         effective: Effective batch sizes.
         asked: Images of each kind that are predicted; None means all.
@@ -45,8 +46,7 @@ class Preset:
 
     panels: dict[str, Setting]
     recipe: str
-    epochs: int
-    sizes: tuple[int, ...]
+    epochs: dict[int, int]
     one_for_all: int
     effective: tuple[int, ...]
     asked: int | None
@@ -55,13 +55,17 @@ class Preset:
     mean_field_epochs: int
     dropout: float = 0.1
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Batch sizes that networks are retrained for."""
+        return tuple(self.epochs)
+
 
 PRESETS: dict[str, Preset] = {
     "quick": Preset(
         panels={"cifar10": Setting("resnet20", "cifar10", "svhn", "resnet50")},
         recipe="quick",
-        epochs=4,
-        sizes=(32, 128),
+        epochs={32: 4, 128: 4},
         one_for_all=128,
         effective=(32, 128, 512),
         asked=200,
@@ -76,8 +80,7 @@ PRESETS: dict[str, Preset] = {
             "fashion-mnist, VGG-16": Setting("vgg16", "fashion-mnist", "mnist", "vgg16"),
         },
         recipe="paper",
-        epochs=16,
-        sizes=(32, 128, 512, 2048),
+        epochs={32: 16, 128: 16, 512: 32, 2048: 80},
         one_for_all=128,
         effective=(8, 32, 128, 512, 2048),
         asked=5000,
@@ -113,6 +116,8 @@ def measure_panel(
     asked = load_asked(common, [panel.outside], preset.asked, device)
     pixels, labels = load_images(panel.data, "train", common.recipe.images)
     training = common.transform().scaled(pixels.to(device)), labels.to(device)
+    with isolated_torch_randomness(0):
+        seen = common.transform()(pixels).contiguous().to(device)
 
     stem = f"{panel.network}_{panel.data}"
     train_together({f"{stem}_{name}": plan for name, plan in plans.items()}, networks, device, workers, compiled)
@@ -123,10 +128,10 @@ def measure_panel(
 
     @cache
     def at_size(size: int) -> BatchNormPosterior:
-        return mcbn(network(f"M{size}"), training[0], size)
+        return mcbn(network(f"M{size}"), seen, size)
 
     def piece(name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        settings = {"panel": asdict(panel), "plan": common.described(), "asked": preset.asked}
+        settings: dict[str, Any] = {"panel": asdict(panel), "plan": common.described(), "epochs": preset.epochs, "asked": preset.asked}
         return measured_once(kept / f"{name}.json", settings, measure)
 
     retrained = {
@@ -149,7 +154,7 @@ def measure_panel(
     }
     others = {
         name: piece(name.replace(" ", "_"), lambda make=make: _scored(make(), asked))  # type: ignore[misc]
-        for name, make in _others(preset, network, training).items()
+        for name, make in _others(preset, network, training, seen).items()
     }
     show_progress("")
     return {
@@ -166,25 +171,23 @@ def measure_panel(
 
 
 def mcbn(network: nn.Module, x: Tensor, size: int) -> BatchNormPosterior:
-    """Return MCBN as published."""
+    """Return MCBN as published, from images `x` as training shows them."""
     return bn.MCBN(size, states=STATES, center="batch").fit(network, x, bn.Categorical())
 
 
 def _plans(panel: Setting, preset: Preset) -> dict[str, Plan]:
-    """Return what is trained, by name; learning rates grow with the batch size, or few epochs of large ones would end
-    before their networks are trained.
-    """
+    """Return what is trained, by name; with the paper's learning rate, the same for all batch sizes."""
 
     def plan(size: int, dropout: float | None = None) -> Plan:
-        changes: dict[str, Any] = {"batch_size": size, "dropout": dropout, "epochs": preset.epochs}
-        return Plan.of(panel.network, panel.data, preset.recipe, **changes)
+        changes: dict[str, Any] = {"batch_size": size, "dropout": dropout, "epochs": preset.epochs[size]}
+        return Plan.of(panel.network, panel.data, preset.recipe, learning_rate=0.1, **changes)
 
     common = preset.one_for_all
     return {f"M{size}": plan(size) for size in preset.sizes} | {f"dropout_M{common}": plan(common, preset.dropout)}
 
 
 def _others(
-    preset: Preset, network: Callable[[str], nn.Module], training: tuple[Tensor, Tensor]
+    preset: Preset, network: Callable[[str], nn.Module], training: tuple[Tensor, Tensor], seen: Tensor
 ) -> dict[str, Callable[[], Posterior]]:
     """Return what makes the other posteriors of a network with batch norm, by name."""
     size = preset.one_for_all
@@ -195,7 +198,7 @@ def _others(
 
     def both() -> Posterior:
         dropped, posterior = with_dropout()
-        return bn.combine(posterior, mcbn(dropped, training[0], size))
+        return bn.combine(posterior, mcbn(dropped, seen, size))
 
     def mean_field() -> Posterior:
         method = bn.BayesByBackprop(

@@ -22,7 +22,9 @@ import typer
 from torch import nn
 
 from bayesnorm.cli.usage import UsageError
-from bayesnorm.data import load_cifar10, to_network_input
+from bayesnorm.data import IMAGENET_MEAN, IMAGENET_STD, load_cifar10, to_network_input, to_tensor
+from bayesnorm.network import isolated_torch_randomness
+from bayesnorm.training import CropAndFlip
 
 from ..evidence import show_progress, write_numbers, write_picture
 from ..options import OUT, FastestDevice, OutFolder, fastest
@@ -111,4 +113,7 @@ def read_images(preset: Preset, device: str) -> Images:
     train, _ = load_cifar10("train", preset.train_images)
     test, labels = load_cifar10("test", preset.images)
     x, y = to_network_input(test).to(device), torch.as_tensor(labels).to(device)
-    return Images(to_network_input(train).to(device), x, y)
+    seen = CropAndFlip(mean=IMAGENET_MEAN, std=IMAGENET_STD)
+    with isolated_torch_randomness(0):
+        augmented = seen(to_tensor(train)).contiguous()  # on a CPU: the same on all devices
+    return Images(to_network_input(train).to(device), augmented.to(device), x, y)

@@ -29,6 +29,7 @@ from .presets import BATCH_SIZE, Preset
 
 SOFTMAX, TEMPERATURE = "softmax", "softmax, temperature"
 PUBLISHED, MCBN, MCBN_TEMPERATURE = "MCBN as published", "MCBN", "MCBN, temperature"
+AUGMENTED = "MCBN as published, batches as in training"
 TIMED_IMAGES, REPEATS = 64, 5
 CHOOSING_IMAGES, CHOOSING_DRAWS = 500, 32
 """What an effective batch size is chosen on."""
@@ -56,12 +57,14 @@ class Images:
     """Images as the network takes them, on its device.
 
     Args:
-        train: Training images.
+        train: Training images as they are.
+        augmented: The same as training showed them, cropped and mirrored at random.
         test: Those that are scored.
         labels: Their labels.
     """
 
     train: Tensor
+    augmented: Tensor
     test: Tensor
     labels: Tensor
 
@@ -71,6 +74,7 @@ def batchnorm_methods(preset: Preset) -> dict[str, tuple[BatchNormMethod, int]]:
     states = preset.states
     return {
         PUBLISHED: (bn.MCBN(BATCH_SIZE, states, center="batch"), preset.draws),
+        AUGMENTED: (bn.MCBN(BATCH_SIZE, states, center="batch"), preset.draws),
         MCBN: (bn.MCBN(BATCH_SIZE, states), preset.centred_draws),
         "GaussianBN": (bn.GaussianBN(BATCH_SIZE, states), preset.other_draws),
         f"GaussianBN, rank {states // 4}": (bn.GaussianBN(BATCH_SIZE, states, rank=states // 4), preset.other_draws),
@@ -88,7 +92,7 @@ def predict_all(network: nn.Module, images: Images, preset: Preset, gathering: G
         Predicted(TEMPERATURE, tempered(one, images.labels)),
     ]
     for name, (method, draws) in batchnorm_methods(preset).items():
-        posterior = method.fit(network, images.train, likelihood)
+        posterior = method.fit(network, images.augmented if name == AUGMENTED else images.train, likelihood)
         found.append(Predicted(name, drawn(gathering, posterior, images.test, draws, name)))
         if name == MCBN:
             found.append(Predicted(MCBN_TEMPERATURE, tempered(found[-1].outputs, images.labels), whole=True))

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..paper_facts import Fact, paper_facts
-from .methods import MCBN, PUBLISHED, SOFTMAX, TEMPERATURE
+from .methods import AUGMENTED, MCBN, PUBLISHED, SOFTMAX, TEMPERATURE
 from .scoring import Score, Scores
 
 HOLDS, PARTLY, DOES_NOT = "holds", "partly", "does not"
@@ -116,6 +116,11 @@ def claims(scores: Scores) -> list[Claim]:
         found.append(Claim(f"{FEW} draws do as well as {drawn}", by_draws[drawn] - by_draws[FEW], gain, error, verdict))
     found += [
         _asked(f"{drawn} draws against softmax with temperature", most, tempered),
+        *(
+            _asked(f"the same from batches as in training, {own.draws} draws", own, most)
+            for own in scores.all
+            if own.method == AUGMENTED and own.draws == drawn
+        ),
         _asked(f"the same about the running statistics (our default), {centred.draws} draws", centred, most),
         _asked(f"our default, {centred.draws} draws, against softmax with temperature", centred, tempered),
     ]

@@ -31,8 +31,7 @@ def test_mukhoti_figure1_trains_measures_and_judges(experiments, clothes_and_dig
     preset = mukhoti.Preset(
         panels={"clothes": panel},
         recipe="paper",
-        epochs=2,
-        sizes=(8, 32),
+        epochs={8: 2, 32: 2},
         one_for_all=8,
         effective=(8, 32),
         asked=None,

@@ -174,7 +174,8 @@ def test_networks_that_were_trained_here(tmp_path, refuses, monkeypatch):
         (tmp_path / f"n{seed}.json").write_text(json.dumps(plan.described()))
     (tmp_path / "n5.json").write_text(json.dumps({"network": "lenet5", "data": "mnist"}))
     found = trained_networks(tmp_path, "cpu")
-    images = Images(torch.randn(4, 3, 8, 8), torch.randn(2, 3, 8, 8), torch.tensor([0, 1]))
+    train = torch.randn(4, 3, 8, 8)
+    images = Images(train, train, torch.randn(2, 3, 8, 8), torch.tensor([0, 1]))
     preset = Preset(other_draws=2)
     (together,), missing = found.predict(images, preset, Gathering(tmp_path / "kept"))
     assert missing == ["MC dropout: no network that was trained with dropout is there"]

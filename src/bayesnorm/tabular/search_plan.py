@@ -158,10 +158,9 @@ def plan_for(
     size = next(size for size in _SIZES if rows <= size.most)
     third = 2 ** max(1, int(np.log2(max(2, rows // 3))))
     fine = f"bins {min(max(FINE_NUMBERS // inputs, FINE_BINS[0]), FINE_BINS[1])}"
-    defaults = [
-        Setting(fine if kind == FINE else kind, *each, batch_size=min(size.batch_size, third))
-        for kind, *each in size.settings
-    ]
+    batch = min(size.batch_size, third)
+    known = [Setting(*each, batch_size=batch) for each in size.settings]
+    defaults = [replace(each, encoding=fine) if each.encoding == FINE else each for each in known]
     if fast:
         defaults = defaults[1:2]
     given: dict[str, tuple[Any, ...]] = {
