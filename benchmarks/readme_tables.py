@@ -229,9 +229,9 @@ def uci_repeats() -> str:
     return f"MCBN, {'; '.join(machines)}:\n\n" + table(head, rows)
 
 
-def teye_table2() -> str:
+def teye_table2(name: str) -> str:
     """Return table 2 of the MCBN paper, ours beside it, and what else passes buy."""
-    found = read("teye_table2.json")
+    found = read(name)
     if found is None:
         return ""
     parts = []
@@ -250,6 +250,63 @@ def teye_table2() -> str:
     return "\n\n".join(parts)
 
 
+def atanov_table1() -> str:
+    """Return table 1 of the stochastic batch norm paper, ours beside it, for the networks that were measured."""
+    parts = []
+    for network in ("lenet5", "vgg11", "resnet18"):
+        found = read(f"atanov_table1_{network}.json")
+        if found is None:
+            continue
+        told = found["settings"][network]
+        cells = {(cell["method"], cell["score"]): cell for cell in found["cells"]}
+        rows = []
+        for method, scores in told["methods"].items():
+            row = [method]
+            for score, digits in (("error_percent", 2), ("nll", 3)):
+                mean, error = scores[score]
+                cell = cells.get((method, score))
+                row.append(f"{mean:.{digits}f}" + ("" if error is None else f" ± {error:.{digits}f}"))
+                row.append("" if cell is None else f"{cell['paper']:g}: {cell['verdict']}")
+            rows.append([*row, *(f"{scores[name][0]:.3f}" for name in ("auroc", "auroc mutual information"))])
+        recipe, data = told["recipe"], told["setting"]
+        parts += [
+            f"**{network} on {told['training images']:,} images of {data['data']}**, asked about {data['outside']}; "
+            f"{told['members']} networks, {recipe['epochs']} epochs, M = {told['batch_size']}, {told['draws']} draws "
+            f"({hardware(found['machine'])}):",
+            table(["", "error %", "paper", "NLL", "paper", "AUROC, entropy", "AUROC, mutual information"], rows),
+        ]
+    return "\n\n".join(parts)
+
+
+def doubt_and_data() -> str:
+    """Return what becomes of doubt with more data and on other data."""
+    found = read("doubt_and_data.json")
+    if found is None:
+        return ""
+    rows = [
+        [
+            row["method"],
+            f"{row['images']:,}",
+            f"{row['accuracy']:.3f}",
+            f"{row['nll']:.3f}",
+            *(f"{row['inside'][doubt][0]:.3f}" for doubt in ("mutual information", "expected entropy")),
+            *(f"{kind['entropy']['auroc']:.3f}, {kind['entropy']['fpr95']:.3f}" for kind in row["outside"].values()),
+        ]
+        for row in found["rows"]
+    ]
+    outside = [f"{kind}: AUROC, FPR95 of entropy" for kind in found["rows"][0]["outside"]]
+    head = ["", "images", "accuracy", "NLL", "epistemic", "aleatoric", *outside]
+    told = [[claim["claim"], claim["seen"], claim["verdict"]] for claim in found["claims"]]
+    return "\n\n".join(
+        [
+            f"{found['preset']['network']}, {found['draws']} draws with M = {found['batch_size']}, ensembles of "
+            f"{found['preset']['members']} ({hardware(found['machine'])}):",
+            table(head, rows),
+            table(["claim", "seen", "verdict"], told),
+        ]
+    )
+
+
 def _threads(run: dict) -> str:
     """Return the threads of a run in words."""
     return f"{run['hardware']['threads']} thread" + "s" * (run["hardware"]["threads"] > 1)
@@ -266,7 +323,12 @@ def main() -> None:
         "docs/benchmark.md": {"uci-table1": uci_table(), "uci-verdicts": uci_verdicts(), "uci-repeats": uci_repeats()},
         "docs/tabular.md": {"tabular-table": tabular(), "classes-table": classes()},
         "docs/training.md": {"training-table": training()},
-        "docs/papers_images.md": {"teye-table2": teye_table2()},
+        "docs/papers_images.md": {
+            "teye-table2": teye_table2("teye_table2.json"),
+            "teye-table2-paper": teye_table2("teye_table2_paper.json"),
+            "atanov-table1": atanov_table1(),
+            "doubt-and-data": doubt_and_data(),
+        },
     }
     for page, tables in pages.items():
         text = (ROOT / page).read_text()
