@@ -131,7 +131,12 @@ def measure_panel(
         return mcbn(network(f"M{size}"), seen, size)
 
     def piece(name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        settings: dict[str, Any] = {"panel": asdict(panel), "plan": common.described(), "epochs": preset.epochs, "asked": preset.asked}
+        settings: dict[str, Any] = {
+            "panel": asdict(panel),
+            "plan": common.described(),
+            "epochs": preset.epochs,
+            "asked": preset.asked,
+        }
         return measured_once(kept / f"{name}.json", settings, measure)
 
     retrained = {

@@ -14,7 +14,7 @@ from bayesnorm.tabular.search_plan import DROPOUT_RATES, Setting, folds_for, pla
     [
         (6, 2, ["plain", "bins 8"], 1000, 5, 10**6),
         (90, 16, ["plain", "bins 8"], 555, 5, 10**6),
-        (120, 32, ["plain", "bins 16", "bins 32"], 1000, 2, 10**6),
+        (120, 32, ["plain", "bins 16", "bins 32"], 1000, 5, 10**6),
         (800, 32, ["plain", "bins 16", "bins 32"], 150, 2, 10**6),
         (5_000, 128, ["plain", "bins 192"], 100, 1, 1),
         (16_000, 128, ["plain", "bins 192"], 37, 1, 1),
