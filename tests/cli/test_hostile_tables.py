@@ -185,6 +185,7 @@ def options(target):
         hidden=(4,),
         members=None,
         fast=False,
+        interruptible=False,
         conformal=False,
         homoscedastic=False,
         effective_batch_size=None,

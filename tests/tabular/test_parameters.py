@@ -35,6 +35,7 @@ from bayesnorm.tabular.parameters import device_named
         ("device", None),
         ("conformal", "yes"),
         ("fast", 1),
+        ("interruptible", 1),
         ("learning_rate", 0.0),
         ("folds", 1),
         ("max_epochs", 0),

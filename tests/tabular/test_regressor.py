@@ -8,11 +8,12 @@ import pytest
 import torch
 
 import bayesnorm as bn
-from bayesnorm.errors import InputError
+from bayesnorm.errors import BayesNormWarning, InputError
 from bayesnorm.metrics import coverage, crps
 from bayesnorm.posterior import effective_batch_size
 from bayesnorm.tabular import BayesNormRegressor
 from bayesnorm.tabular.doubt_parts import LARGEST, SMALLEST
+from bayesnorm.tabular.trainer import Trainer
 
 
 def test_a_mixed_table_is_learned(mixed, quick):
@@ -307,3 +308,30 @@ def test_frames_with_other_columns_are_refused(mixed, quick):
         model.predict(X.assign(extra=1))
     with pytest.raises(InputError, match="column 'size' holds numbers in training, but 'big' in row 0"):
         model.predict(X.assign(size=pd.Series(["big"] * len(X), dtype=object)))
+
+
+def test_an_interrupted_fit_keeps_what_chose_the_setting(line, quick, monkeypatch):
+    X, y = line
+    trained, calls = Trainer.train, []
+
+    def interrupted(self, *given, **options):
+        if calls:
+            raise KeyboardInterrupt
+        calls.append(1)
+        return trained(self, *given, **options)
+
+    monkeypatch.setattr(Trainer, "train", interrupted)
+    several = quick | {"encoding": ["plain", "bins 4"], "folds": 4, "members": 6}
+    monkeypatch.setattr("torch.get_num_threads", lambda: 1)
+    with pytest.raises(KeyboardInterrupt):
+        BayesNormRegressor(**several, interruptible=True).fit(X, y)  # nothing was chosen yet
+    calls.clear()
+    one = several | {"encoding": "plain", "weight_decay": [0.01, 0.1]}
+    with pytest.raises(KeyboardInterrupt):
+        BayesNormRegressor(**one).fit(X, y)
+    calls.clear()
+    with pytest.warns(BayesNormWarning, match="interrupted: the model has 4 of 6 networks"):
+        kept = BayesNormRegressor(**one, interruptible=True).fit(X, y)
+    lower, upper = kept.predict_interval(X, 0.9)
+    assert ((lower < y) & (y < upper)).mean() > 0.6
+    assert kept.score(X, y) > 0.5

@@ -78,6 +78,9 @@ def fit(
         int | None, typer.Option(min=1, metavar="N", help="Number of networks; without, 5 or 10, as rows ask for.")
     ] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Try one setting alone, for half as long.")] = False,
+    interruptible: Annotated[
+        bool, typer.Option("--interruptible", help="Let Ctrl-C end the training and keep what is trained so far.")
+    ] = False,
     conformal: Annotated[
         bool, typer.Option("--conformal", help="Intervals with a guarantee, for any data (regression).")
     ] = False,
@@ -127,6 +130,7 @@ def fit(
         hidden=None if hidden is None else _units(hidden),
         members=members,
         fast=fast,
+        interruptible=interruptible,
         conformal=conformal,
         homoscedastic=homoscedastic,
         effective_batch_size=_effective_batch_size(effective_batch_size),

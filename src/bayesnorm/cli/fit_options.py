@@ -44,6 +44,7 @@ class FitOptions:
         hidden: Units of each hidden layer; None to choose.
         members: Number of networks; None for the estimator's own.
         fast: Whether to try one setting alone, for half as long.
+        interruptible: Whether Ctrl-C keeps what is trained so far.
         conformal: Whether intervals come with a guarantee.
         homoscedastic: Whether all rows have one noise.
         effective_batch_size: How draws are scaled, as `BayesNormRegressor` takes it; None for the estimator's own way.
@@ -67,6 +68,7 @@ class FitOptions:
     hidden: tuple[int, ...] | None
     members: int | None
     fast: bool
+    interruptible: bool
     conformal: bool
     homoscedastic: bool
     effective_batch_size: str | float | None

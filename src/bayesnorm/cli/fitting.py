@@ -200,6 +200,7 @@ def _estimator(options: FitOptions, task: Task, progress: bool) -> Any:
         "epochs": options.epochs,
         "members": options.members,
         "fast": options.fast,
+        "interruptible": options.interruptible,
         "device": str(options.device),
         "random_state": options.seed,
         "verbose": int(progress),

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
@@ -23,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from ..arguments import as_number
+from ..errors import BayesNormWarning
 from ..likelihoods import Likelihood
 from ..methods import ensemble
 from ..network import isolated_torch_randomness
@@ -77,6 +79,7 @@ class Chooser:
         likelihood: What outputs mean, in standard units, with its noise where that is given.
         noise: Whether the noise is to be chosen.
         effective_batch_size: "doubt", "elbo", a number, or None for that of training.
+        interruptible: Whether Ctrl-C keeps the networks that chose the setting, once there are such.
     """
 
     trainer: Trainer
@@ -86,6 +89,7 @@ class Chooser:
     likelihood: Likelihood
     noise: bool
     effective_batch_size: EffectiveBatchSize
+    interruptible: bool = False
 
     def fit(self) -> tuple[Posterior, Selection]:
         """Return the posterior, in the targets' own units, and what was chosen for it."""
@@ -97,9 +101,8 @@ class Chooser:
         """Choose a setting, train its members, and learn from held-out rows how far to trust them."""
         candidates = self._scouted()
         best = min(candidates, key=lambda candidate: candidate.order)
-        rounds = self._trained_rounds(best)
+        rounds, curve = self._members(best)
         members = Members(self.trainer, self.likelihood, self.noise, _training(best.setting), tuple(rounds))
-        curve = self._curve(best.setting, rounds[0])
         with one_thread():
             judged = members.judged(curve, self._wanted_size)
             posterior = self._posterior(rounds, best.setting, judged.likelihood, judged.batch_size)
@@ -173,6 +176,24 @@ class Chooser:
         """Return how many folds of a round have a member."""
         folds = len(self.rounds[number])
         return max(0, min(folds, self.members - number * folds))
+
+    def _members(self, best: Candidate) -> tuple[list[HeldOut], dict[int, Tensor]]:
+        """Return the members, and how much networks err that learn from fewer rows.
+
+        Where the user interrupts and that is allowed, the members are those that chose the setting.
+        """
+        try:
+            rounds = self._trained_rounds(best)
+            return rounds, self._curve(best.setting, rounds[0])
+        except KeyboardInterrupt:
+            if not self.interruptible:
+                raise
+        folds, count = self.rounds[0], len(best.stack)
+        warnings.warn(f"interrupted: the model has {count} of {self.members} networks", BayesNormWarning, stacklevel=2)
+        setting = _training(best.setting)
+        own = others(folds)[:count], folds[:count]
+        held = HeldOut(self.trainer, self.likelihood, setting, best.stack, *own, DRAWS)
+        return [held], {int(min(len(rows) for rows in held.learned)): self._squared_errors(held)}
 
     def _trained_rounds(self, best: Candidate) -> list[HeldOut]:
         """Train the best setting on all folds of all rounds; those that it was chosen by are there already."""

@@ -35,7 +35,8 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
             The same as in `BayesNormRegressor`.
         folds: Number of folds of cross-validation, with the classes spread evenly; None skips it, and then nothing may
             be left to choose.
-        max_epochs, draws, members, fast, device, random_state, verbose: The same as in `BayesNormRegressor`.
+        max_epochs, draws, members, fast, interruptible, device, random_state, verbose: The same as in
+            `BayesNormRegressor`.
 
     Attributes:
         classes_: The labels, in the order of probabilities.

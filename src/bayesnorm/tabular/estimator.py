@@ -66,6 +66,7 @@ class TabularEstimator(BaseEstimator):
     draws: int = 64
     members: int | None = None
     fast: bool = False
+    interruptible: bool = False
     device: str = "cpu"
     random_state: Any = None
     verbose: int = 0
@@ -183,6 +184,7 @@ class TabularEstimator(BaseEstimator):
             likelihood=likelihood,
             noise=noise,
             effective_batch_size=size,
+            interruptible=bool(self.interruptible),
         )
 
     def predict_dist(self, X: Any) -> Predictive:

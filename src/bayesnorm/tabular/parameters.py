@@ -32,7 +32,7 @@ def check_parameters(parameters: dict[str, Any]) -> None:
     for name in ("precision", "temperature"):
         if values[name] is not None:
             require_positive(name, values[name], words="; None or a positive number would work.")
-    for name in ("heteroscedastic", "conformal", "fast"):
+    for name in ("heteroscedastic", "conformal", "fast", "interruptible"):
         if not isinstance(values[name], bool | np.bool_):
             raise BayesNormError(f"{name}: {values[name]!r} was given; True or False would work.")
     if values["heteroscedastic"] and values["precision"] is not None:

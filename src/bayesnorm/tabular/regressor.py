@@ -55,6 +55,7 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
             each. Fewer than folds leaves the others out, and only rows of theirs judge the model; 1 is a network with
             one held-out fold.
         fast: Whether to try one setting alone, for half as long.
+        interruptible: Whether Ctrl-C, once a setting was chosen, ends training and keeps the networks that chose it.
         device: Where networks are trained: "cpu", "cuda", or "auto" for a GPU where there is one.
         random_state: Seed; the same number gives the same result.
         verbose: Whether to show progress on standard error, 1 or 0.
