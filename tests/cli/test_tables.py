@@ -178,11 +178,11 @@ def test_parquet(tmp_path):
 
 
 def test_what_comes_as_one_is_handed_on_in_parts(tmp_path, monkeypatch):
-    """As Parquet does, whose draws would not all fit into memory."""
+    """As large groups of rows may, whose draws would not all fit into memory."""
     import pandas as pd
 
     whole = pd.DataFrame({"a": range(10), "b": range(10)})
-    monkeypatch.setattr(tables, "read_parquet", lambda source, columns: whole)
+    monkeypatch.setattr(tables, "read_parquet", lambda source, columns, rows: iter([whole]))
     source = Source("t.parquet", tmp_path / "t.parquet")
     file = tables.TableFile(source, ("a", "b"), (0, 1), None)
     parts = [*read_chunks(file, ["b"], 4)]

@@ -98,7 +98,7 @@ def read_chunks(file: TableFile, columns: Sequence[str] | None, rows: int | None
     """
     wanted = list(file.names if columns is None else columns)
     found = 0
-    parts = _read_whole(file, wanted) if file.delimiter is None else _read_text(file, wanted, rows)
+    parts = _read_typed(file, wanted, rows) if file.delimiter is None else _read_text(file, wanted, rows)
     with contextlib.closing(parts):
         for read in parts:
             for start in range(0, len(read), rows or max(1, len(read))):  # some come as one
@@ -232,10 +232,10 @@ def _pandas_errors_in_one_line(source: Source) -> Iterator[None]:
         ) from None
 
 
-def _read_whole(file: TableFile, columns: Sequence[str]) -> Generator[Any, None, None]:
-    """Give columns of a table whose cells have types, as one part."""
+def _read_typed(file: TableFile, columns: Sequence[str], rows: int | None) -> Generator[Any, None, None]:
+    """Give columns of a table whose cells have types; but for Parquet as one part."""
     if file.rows is None:
-        yield read_parquet(file.source, columns)
+        yield from read_parquet(file.source, columns, rows)
         return
     place = dict(zip(file.names, file.places, strict=True))
     cells = {name: [known(row[place[name]]) for row in file.rows] for name in columns}

@@ -13,6 +13,7 @@ from ..errors import InputError, quoted
 from .file_columns import numbers_alone, require_columns
 from .fit_options import DATES, FitOptions
 from .holding_out import Holdout, Order
+from .sampling import Sample, read_sample
 from .tables import TableFile, read_table
 from .task import Task, guess_task, require_targets
 from .training_inputs import Reading, read_inputs
@@ -84,13 +85,14 @@ def load_training_table(file: TableFile, options: FitOptions, tell: Tell) -> Tra
         raise InputError(
             f"{file.source} has no column beside {quoted(options.target)} to predict it from; one would work."
         )
-    frame = read_table(file)
+    sample = None if options.max_rows is None else read_sample(file, options.max_rows, options.target, options.seed)
+    frame = read_table(file) if sample is None else sample.frame
     looked_at = [*names, *(each for each in (options.time, options.group) if each and each not in names)]
     reading = Reading.of(frame, file, looked_at, options)
     if options.read_as.get(options.target) == "number":
         written = reading.written.get(options.target)
         frame[options.target] = numbers_alone(frame[options.target], file.decimal, written)
-    frame, warnings = _rows_with_targets(frame, file, options)
+    frame, warnings = _rows_with_targets(frame, file, options, sample)
     for line in warnings:
         tell(line)
     y, task, reason = _targets(frame, reading, options)
@@ -132,8 +134,10 @@ def _require_options(file: TableFile, options: FitOptions) -> None:
     _require_agreement(options)
 
 
-def _rows_with_targets(frame: Any, file: TableFile, options: FitOptions) -> tuple[Any, list[str]]:
-    """Return the rows that have a target, as many as are wanted, and what to say of the others."""
+def _rows_with_targets(
+    frame: Any, file: TableFile, options: FitOptions, sample: Sample | None
+) -> tuple[Any, list[str]]:
+    """Return the rows that have a target, and what to say of the others."""
     from ..report.words import were
 
     warnings = []
@@ -141,14 +145,13 @@ def _rows_with_targets(frame: Any, file: TableFile, options: FitOptions) -> tupl
         left = were(file.nameless, "column", " without a name in the first line")
         warnings.append(f"{left} left out.")
     known = frame[options.target].notna().to_numpy()
-    if not known.all():
-        left = were(int((~known).sum()), "row", f" without a value in {options.target}")
+    without = int((~known).sum()) + (0 if sample is None else sample.without)
+    if without:
+        left = were(without, "row", f" without a value in {options.target}")
         warnings.append(f"{left} left out. (Words such as NA, None and null are no values.)")
         frame = frame[known]
-    if options.max_rows is not None and len(frame) > options.max_rows:
-        warnings.append(f"{options.max_rows:,} of {len(frame):,} rows were drawn at random (--max-rows).")
-        kept = np.random.default_rng(options.seed).permutation(len(frame))[: options.max_rows]
-        frame = frame.iloc[np.sort(kept)]
+    if sample is not None and sample.rows > len(sample.frame):
+        warnings.append(f"{len(sample.frame):,} of {sample.rows:,} rows were drawn at random (--max-rows).")
     if not len(frame):
         raise InputError(f"{file.source}: no row has a {quoted(options.target)}; rows with one would work.")
     return frame, warnings

@@ -1,4 +1,4 @@
-"""Tables that are read as a whole, with the types that their cells have: Parquet, Excel, JSON lines and SQLite."""
+"""Tables with the types that their cells have: Parquet, whole or in parts; Excel, JSON lines and SQLite as a whole."""
 
 from __future__ import annotations
 
@@ -30,10 +30,15 @@ def parquet_names(source: Source) -> list[str]:
     return [str(name) for name in names if not str(name).startswith("__index_level_")]
 
 
-def read_parquet(source: Source, columns: Sequence[str]) -> Any:
-    """Return columns of a Parquet file."""
+def read_parquet(source: Source, columns: Sequence[str], rows: int | None) -> Iterator[Any]:
+    """Give columns of a Parquet file, whole or in parts of at most so many rows: no more of it is then in memory."""
     with _parquet(source) as (arrow, file):
-        return arrow.parquet.read_table(file, columns=list(columns)).to_pandas(ignore_metadata=True)
+        if rows is None:
+            yield arrow.parquet.read_table(file, columns=list(columns)).to_pandas(ignore_metadata=True)
+            return
+        for part in arrow.parquet.ParquetFile(file).iter_batches(rows, columns=list(columns)):
+            frame = arrow.Table.from_batches([part]).to_pandas(ignore_metadata=True)
+            yield frame[list(columns)]
 
 
 @contextlib.contextmanager
