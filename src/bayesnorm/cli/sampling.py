@@ -53,4 +53,4 @@ def _smallest(held: list[Any], keys: Any, most: int) -> tuple[list[Any], Any]:
     """Keep the rows of the smallest keys, in their order."""
     frame = pandas().concat(held)
     kept = np.sort(np.argsort(keys, kind="stable")[:most])
-    return [frame.iloc[kept]], keys[kept]
+    return [frame.iloc[kept].copy()], keys[kept]
