@@ -33,7 +33,7 @@ def refuses(bayesnorm: Command) -> Callable[..., str]:
     return refusal(bayesnorm)
 
 
-QUICK = ("--epochs", "2", "--hidden", "4", "--test-fraction", "0.2")
+QUICK = ("--epochs", "2", "--hidden", "4", "--members", "2", "--test-fraction", "0.2")
 """Options that make a fit as short as it can be, and hold some of few rows out."""
 
 

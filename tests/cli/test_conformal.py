@@ -22,7 +22,7 @@ from .conftest import _fit, houses
 
 @pytest.fixture(scope="module")
 def guaranteed(tmp_path_factory):
-    return _fit(tmp_path_factory.mktemp("conformal"), houses(80), "--target", "price", "--conformal")
+    return _fit(tmp_path_factory.mktemp("conformal"), houses(80), "--target", "price", "--conformal", "--members", "5")
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def test_the_one_error_bar_comes_from_rows_that_were_held_out_in_training(fit, t
     models = []
     save = tabular.BayesNormRegressor.save
     monkeypatch.setattr(tabular.BayesNormRegressor, "save", lambda self, path: models.append(self) or save(self, path))
-    assert fit("--quiet").code == 0
+    assert fit("--quiet", "--members", 5).code == 0
     honest = models[0].selection_.out_of_fold
     errors = honest.target.reshape(-1) - honest.predictive.mean.numpy().reshape(-1)
     bar = json.loads((tmp_path / "run" / "report.json").read_text())["test"]["constant_std"]
