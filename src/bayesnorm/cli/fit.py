@@ -75,7 +75,7 @@ def fit(
         str | None, typer.Option(metavar="UNITS", help="Units of each hidden layer, as 128,128; without, chosen.")
     ] = None,
     members: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Number of networks; without, 5 or 10, as rows ask for.")
+        int | None, typer.Option(min=1, metavar="N", help="Number of networks; without, 6 or 10, as rows ask for.")
     ] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Try one setting alone, for half as long.")] = False,
     interruptible: Annotated[

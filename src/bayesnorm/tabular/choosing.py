@@ -188,11 +188,9 @@ class Chooser:
         except KeyboardInterrupt:
             if not self.interruptible:
                 raise
-        folds, count = self.rounds[0], len(best.stack)
-        warnings.warn(f"interrupted: the model has {count} of {self.members} networks", BayesNormWarning, stacklevel=2)
-        setting = _training(best.setting)
-        own = others(folds)[:count], folds[:count]
-        held = HeldOut(self.trainer, self.likelihood, setting, best.stack, *own, DRAWS)
+        told = f"interrupted: the model has {len(best.stack)} of {self.members} networks"
+        warnings.warn(told, BayesNormWarning, stacklevel=2)
+        held = self._held_out(_training(best.setting), best.stack, self.rounds[0])
         return [held], {int(min(len(rows) for rows in held.learned)): self._squared_errors(held)}
 
     def _trained_rounds(self, best: Candidate) -> list[HeldOut]:
@@ -217,10 +215,14 @@ class Chooser:
             count = self._count(number)
             if count:
                 own = stack.take(torch.arange(start, start + count))
-                learned = others(folds)[:count]
-                found.append(HeldOut(self.trainer, self.likelihood, setting, own, learned, folds[:count], DRAWS))
+                found.append(self._held_out(setting, own, folds))
                 start += count
         return found
+
+    def _held_out(self, setting: Setting, stack: Stack, folds: Folds) -> HeldOut:
+        """Return networks of the first folds, each with the rows that it did not see."""
+        count = len(stack)
+        return HeldOut(self.trainer, self.likelihood, setting, stack, others(folds)[:count], folds[:count], DRAWS)
 
     def _curve(self, chosen: NetworkSetting, held: HeldOut) -> dict[int, Tensor]:
         """Return squared errors of single networks on the same held-out rows, by the rows that they learned from."""
