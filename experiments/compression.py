@@ -8,9 +8,10 @@ times are those of one CPU core at batches of 64.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,11 +24,12 @@ from torch.optim import Adam
 
 import bayesnorm as bn
 from bayesnorm.compression import Compressed
+from bayesnorm.compression.measuring import prediction_seconds
 from bayesnorm.data import load_mnist, to_tensor
 from bayesnorm.methods import GroupHorseshoe, GroupNormalJeffreys
 from bayesnorm.nets import VGG, LeNet5
 from bayesnorm.stacked import one_thread
-from bayesnorm.training import train
+from bayesnorm.training import CropAndFlip, train
 
 from .evidence import show_progress, write_numbers, write_picture
 from .image_networks.datasets import image_set, load_images
@@ -39,7 +41,7 @@ from .pieces import measured_once
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-HELD_OUT = 5000
+HELD_OUT, TIMED = 5000, 64
 
 
 def lenet_300_100() -> nn.Module:
@@ -98,6 +100,9 @@ def main(
     network: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(NETWORKS)}; by default the first.")] = None,
     prior: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(PRIORS)}; by default both.")] = None,
     epochs: Annotated[int | None, typer.Option(min=2, help="Other than the preset's; a half is warm-up.")] = None,
+    tolerance: Annotated[
+        list[float] | None, typer.Option(min=0.0, help="By how much the loss may rise, other than the preset's.")
+    ] = None,
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
@@ -110,7 +115,9 @@ def main(
     """
     chosen, where = PRESETS[preset], fastest(device)
     if epochs is not None:
-        chosen = Preset(**{**asdict(chosen), "epochs": epochs, "kl_warmup": epochs // 2})
+        chosen = replace(chosen, epochs=epochs, kl_warmup=epochs // 2)
+    if tolerance:
+        chosen = replace(chosen, tolerances=tuple(tolerance))
     networks, priors = network or [next(iter(NETWORKS))], prior or list(PRIORS)
     require_known("--network", networks, NETWORKS)
     require_known("--prior", priors, PRIORS)
@@ -127,15 +134,16 @@ def main(
 
 def measured(preset: Preset, network: str, prior: str, folder: Path, device: str) -> list[dict[str, Any]]:
     """Compress a network that was trained under a prior for each tolerance, and return what was measured."""
-    data, make = NETWORKS[network]
-    x, y = images(data, "train", preset.images)
-    held_out = min(HELD_OUT, len(x) // 5)
-    rest, where = (x[-held_out:], y[-held_out:]), f"{network}, {prior}"
-    model, path = make(), folder / f"{network}_{prior}_{preset.epochs}x{len(x)}.bayesnorm"
+    (data, make), where = NETWORKS[network], f"{network}, {prior}"
+    x, y = images(data, "train", preset.images, device)
+    transform, held_out = transforms(data), min(HELD_OUT, len(x) // 5)
+    rest = transform.scaled(x[-held_out:]), y[-held_out:]
+    model, path = make().to(device), folder / f"{network}_{prior}_{preset.epochs}x{len(x)}.bayesnorm"
     if not path.exists():
-        fit(preset, model.to(device), prior, (x[:-held_out].to(device), y[:-held_out].to(device)), path, where)
-    posterior: Any = bn.load(path, model.cpu())
-    test, rows = images(data, "test", None if preset.images is None else HELD_OUT), []
+        fit(preset, model, prior, (x[:-held_out], y[:-held_out]), transform, path, where)
+    posterior: Any = bn.load(path, model)
+    pixels, labels = images(data, "test", None if preset.images is None else HELD_OUT, device)
+    test, rows = (transform.scaled(pixels), labels), []
     for tolerance in preset.tolerances:
         show_progress(f"{where}: compressing at a tolerance of {tolerance}")
         small = bn.compress(posterior, *rest, tolerance=tolerance)
@@ -147,26 +155,33 @@ def measured(preset: Preset, network: str, prior: str, folder: Path, device: str
     return rows
 
 
-def fit(preset: Preset, model: nn.Module, prior: str, rows: tuple[Tensor, Tensor], path: Path, where: str) -> None:
+def fit(
+    preset: Preset,
+    model: nn.Module,
+    prior: str,
+    rows: tuple[Tensor, Tensor],
+    transform: CropAndFlip,
+    path: Path,
+    where: str,
+) -> None:
     """Train a network, then under a prior, and keep the posterior as a file."""
     show_progress(f"{where}: training without doubt")
+    common: dict[str, Any] = {"batch_size": preset.batch_size, "transform": transform, "compiled": "graph"}
     train(
         model,
         rows,
         loss=cross_entropy,
         epochs=preset.point_epochs,
-        batch_size=preset.batch_size,
         optimiser=partial(Adam, lr=1e-3, fused=True),
-        compiled="graph",
         seed=0,
+        **common,
     )
     method = PRIORS[prior](
         epochs=preset.epochs,
-        batch_size=preset.batch_size,
         learning_rate=preset.learning_rate,
         kl_warmup=preset.kl_warmup,
         start="trained",
-        compiled="graph",
+        **common,
     )
     posterior = method.fit(
         model,
@@ -179,12 +194,14 @@ def fit(preset: Preset, model: nn.Module, prior: str, rows: tuple[Tensor, Tensor
 
 
 def numbers(small: Compressed, x: Tensor, y: Tensor, file: Path) -> dict[str, Any]:
-    """Return what is told of a smaller network, plain."""
-    with one_thread():
-        report = small.report(x, y)
+    """Return what is told of a smaller network, plain; times are those of a CPU core."""
+    report = small.report(x, y)
     assert report.before is not None
     assert report.after is not None
     weights = [layer for layer in report.layers if len(layer.after) > 1]
+    with one_thread():
+        networks = [copy.deepcopy(network).cpu() for network in (small.before, small.network)]
+        seconds = prediction_seconds(networks, x[:TIMED].cpu())
     return {
         "units": "-".join(str(layer.after[len(layer.after) == 2]) for layer in weights),
         "bits": "-".join(str(layer.bits) for layer in weights),
@@ -192,22 +209,29 @@ def numbers(small: Compressed, x: Tensor, y: Tensor, file: Path) -> dict[str, An
         "bytes": [report.bytes_before, report.bytes_after],
         "header_bytes": file.stat().st_size - report.bytes_after,
         "multiply_adds": [report.before.multiply_adds, report.after.multiply_adds],
-        "milliseconds": [1e3 * report.before.seconds, 1e3 * report.after.seconds],
+        "milliseconds": [1e3 * own for own in seconds],
         "nll": [report.before.loss, report.after.loss],
         "error": [report.before.error, report.after.error],
         "kept": report.kept,
     }
 
 
-def images(data: str, split: str, count: int | None) -> tuple[Tensor, Tensor]:
-    """Return images as networks take them, and their labels; digits in the 28 x 28 pixels that they have."""
+def images(data: str, split: str, count: int | None, device: str) -> tuple[Tensor, Tensor]:
+    """Return images as bytes, digits in the 28 x 28 pixels that they have, and their labels."""
     if data == "mnist":
         pixels, labels = load_mnist(split, count)
-        return to_tensor(pixels).float() / 255, torch.from_numpy(labels).long()
-    x, y = load_images(data, split, count)
+        x, y = to_tensor(pixels), torch.from_numpy(labels).long()
+    else:
+        x, y = load_images(data, split, count)
+    return x.to(device), y.to(device)
+
+
+def transforms(data: str) -> CropAndFlip:
+    """Return what becomes of training images: digits are shown as they are, from 0 to 1."""
+    if data == "mnist":
+        return CropAndFlip(0, flip=False)
     made = image_set(data)
-    mean, std = (torch.tensor(part).view(-1, 1, 1) for part in (made.mean, made.std))
-    return (x.float() / 255 - mean) / std, y
+    return CropAndFlip(made.padding, made.flip, made.mean, made.std)
 
 
 def text(rows: Sequence[dict[str, Any]]) -> str:
@@ -240,7 +264,7 @@ def draw(small: Compressed, title: str) -> Figure:
     for row, network, when in zip(rows, (small.before, small.network), ("before", "after"), strict=True):
         weights = dict(network.named_parameters())
         for ax, name in zip(row, names, strict=True):
-            size = weights[name].detach().abs().flatten(1).numpy()
+            size = weights[name].detach().abs().flatten(1).cpu().numpy()
             limit = math.sqrt(float(weights[name].detach().square().mean())) * 3
             ax.imshow(size, aspect="auto", cmap="magma", vmin=0, vmax=limit, interpolation="nearest")
             ax.set_title(f"{name} {when}: {size.shape[0]} x {size.shape[1]}")

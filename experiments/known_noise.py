@@ -8,30 +8,32 @@ against the function itself, which nobody but the maker of a table knows. New ro
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from bayesnorm import metrics
 from bayesnorm.tabular import BayesNormRegressor
 
 from .evidence import show_progress, write_numbers
-from .options import OUT, OutFolder, Size
+from .known_names import require_known
+from .options import OUT, FastestDevice, OutFolder, Size, fastest
+from .pieces import measured_once
 
 Values = NDArray[np.float64]
 
 NEW_ROWS = 4000
-CASES: dict[Size, list[tuple[str, int, float]]] = {
-    Size.quick: [("friedman", 300, 1.0)],
+# Table, rows, noise, and how many seeds.
+CASES: dict[Size, list[tuple[str, int, float, int]]] = {
+    Size.quick: [("friedman", 300, 1.0, 1)],
     Size.paper: [
-        *(("friedman", rows, 1.0) for rows in (300, 1_000, 3_000, 10_000, 20_000)),
-        *(("friedman", 1_000, noise) for noise in (0.3, 3.0)),
-        ("collinear", 10_000, 0.001),
+        *(("friedman", rows, 1.0, 3) for rows in (300, 1_000, 3_000, 10_000, 20_000)),
+        *(("friedman", 1_000, noise, 3) for noise in (0.3, 3.0)),
+        ("collinear", 10_000, 0.001, 10),
     ],
 }
-SEEDS = {Size.quick: 1, Size.paper: 3}
 OPTIONS: dict[Size, dict[str, Any]] = {Size.quick: {"max_epochs": 20}, Size.paper: {}}
 
 
@@ -54,21 +56,29 @@ TABLES = {"friedman": friedman, "collinear": collinear}
 
 def main(
     preset: Annotated[Size, typer.Option(help="One small table, or all.")] = Size.quick,
+    table: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(TABLES)}; all by default.")] = None,
+    device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
     """What a fit says of noise and doubt, beside the truth, on made-up tables.
 
+    Every fit is kept, and not done twice.
+
     \b
     python -m experiments known-noise --preset paper --out out
     """
-    rows: list[dict[str, Any]] = []
-    for table, size, noise in CASES[preset]:
-        for seed in range(SEEDS[preset]):
-            show_progress(f"{table}, {size:,} rows, noise {noise:g}, seed {seed}")
-            rows.append(measured(table, size, noise, seed, **OPTIONS[preset]))
+    require_known("--table", table or (), TABLES)
+    where, rows, kept = fastest(device), list[dict[str, Any]](), out / "known_noise"
+    for name, size, noise, seeds in CASES[preset]:
+        for seed in range(seeds) if name in (table or TABLES) else ():
+            show_progress(f"{name}, {size:,} rows, noise {noise:g}, seed {seed}")
+            settings = {"table": name, "size": size, "noise": noise, "seed": seed}
+            find = partial(measured, **settings, device=where, **OPTIONS[preset])
+            file = f"{preset}_{name}_{size}_{noise:g}_{seed}.json"
+            rows.append(measured_once(kept / file, settings | OPTIONS[preset], find))
             show_progress("")
             print(text(rows[-1]), flush=True)
-            write_numbers(out / "known_noise.json", {"preset": str(preset), "rows": rows})
+    write_numbers(out / "known_noise.json", {"preset": str(preset), "rows": rows}, where)
 
 
 def measured(table: str, size: int, noise: float, seed: int, **options: Any) -> dict[str, Any]:
@@ -93,7 +103,6 @@ def measured(table: str, size: int, noise: float, seed: int, **options: Any) -> 
         "said_share": round(float(predictive.epistemic.mean() / predictive.variance.mean()), 4),
         "share": round(float(np.mean((mean - truth) ** 2) / np.mean((mean - target) ** 2)), 4),
         "rmse": round(float(np.sqrt(np.mean((mean - target) ** 2))), 5),
-        "crps": round(float(metrics.crps(predictive, target[:, None], form="mixture")), 5),
         "log_likelihood": round(float(predictive.log_prob(target[:, None]).mean()), 4),
         "coverage": round(float(np.mean((lower <= target) & (target <= upper))), 4),
         "chosen": model.selection_.chosen.encoding,

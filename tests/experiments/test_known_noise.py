@@ -10,7 +10,7 @@ from experiments import known_noise
 def test_what_is_said_stands_beside_the_truth(experiments, tmp_path, monkeypatch):
     quick = {"encoding": "plain", "hidden": (20,), "dropout_rate": 0.0, "weight_decay": 0.01, "max_epochs": 40}
     monkeypatch.setitem(known_noise.OPTIONS, "quick", {**quick, "members": 3})
-    monkeypatch.setattr(known_noise, "NEW_ROWS", 100)  # CRPS of mixtures with heavy tails takes long
+    monkeypatch.setattr(known_noise, "NEW_ROWS", 200)
     ended = experiments("known-noise", "--out", tmp_path)
     assert ended.code == 0, ended.err
     (row,) = json.loads((tmp_path / "known_noise.json").read_text())["rows"]
@@ -19,6 +19,9 @@ def test_what_is_said_stands_beside_the_truth(experiments, tmp_path, monkeypatch
     assert row["said_share"] < 1
     assert row["rmse"] ** 2 > row["doubt"] ** 2
     assert f"{row['rows']:,} rows" in ended.out
+    again = experiments("known-noise", "--table", "friedman", "--out", tmp_path)
+    assert again.out.strip() in ended.out
+    assert experiments("known-noise", "--table", "iris").code == 2
 
 
 def test_collinear_columns_are_nearly_of_four_directions():

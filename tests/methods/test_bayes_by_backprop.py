@@ -282,3 +282,14 @@ def test_bound_of_other_rows_is_refused(regression):
         posterior.elbo(regression.x, regression.y[:5])
     with pytest.raises(bn.BayesNormError, match=r"n: 0 was given"):
         posterior.kl(0)
+
+
+def test_batches_go_through_a_transform():
+    x = torch.randint(0, 256, (24, 5), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    y = (x[:, :1].float() / 255).round()
+    method = bn.BayesByBackprop(epochs=2, batch_size=8)
+    scaled = method.fit(nn.Linear(5, 1), (x.float() / 255, y), bn.Gaussian(), seed=3)
+    changed = dataclasses.replace(method, transform=lambda rows: rows.float() / 255)
+    same = changed.fit(nn.Linear(5, 1), (x, y), bn.Gaussian(), seed=3)
+    for name, own in scaled.weights.items():
+        torch.testing.assert_close(own.mean, same.weights[name].mean, rtol=0, atol=0)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from bayesnorm.errors import BayesNormError
-from bayesnorm.nets import PiecewiseLinear, Waves
+from bayesnorm.nets import Encoded, PiecewiseLinear, Waves
 
 
 @pytest.fixture
@@ -108,3 +109,17 @@ def test_encoders_are_part_of_a_network(x):
         again = type(encoder)(*[torch.zeros_like(b) for b in encoder.buffers()])
         again.load_state_dict(encoder.state_dict())
         assert torch.equal(again(x), encoder(x))
+
+
+@pytest.mark.parametrize("bins", [8, 60, 300])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_linear_layer_behind_bins_is_the_same_however_many_there_are(x, bins, bias):
+    encoder = PiecewiseLinear.of(x, bins)
+    layers = encoder, nn.Linear(4 + len(encoder.column), 6, bias=bias).double(), nn.ReLU()
+    beyond = torch.cat([x, x * 3, encoder.low[:20, None].expand(-1, 4)])  # outside of all bins, and at their ends
+    torch.testing.assert_close(Encoded(*layers)(beyond), nn.Sequential(*layers)(beyond), rtol=1e-12, atol=1e-12)
+
+
+def test_other_encodings_go_on_as_in_a_sequence(x):
+    layers = Waves.of(x, 2), nn.Linear(4 + 8, 6).double()
+    torch.testing.assert_close(Encoded(*layers)(x), nn.Sequential(*layers)(x), rtol=0, atol=0)

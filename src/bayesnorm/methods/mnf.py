@@ -58,6 +58,7 @@ class MNF(VariationalMethod):
         initial_std: Standard deviation that fresh weights start with.
         delta: Standard deviation that trained weights start with, as a share of their size.
         kl_warmup: Epochs in which the divergence's weight rises to 1.
+        transform: What every batch's inputs go through in training, as in `training.train`: crops and mirror images.
         compiled: Whether steps are compiled, or the mode, as in `training.train`. "graph" records them on a GPU: for
             small networks by far the quickest.
         flows: Steps of z's flow.

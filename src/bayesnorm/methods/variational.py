@@ -11,6 +11,7 @@ that have no distribution (batch norm's scale and shift, embeddings, ...) are tr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -67,6 +68,7 @@ class VariationalMethod(ABC):
         initial_std: Standard deviation that fresh weights start with.
         delta: Standard deviation that trained weights start with, as a share of their size.
         kl_warmup: Epochs in which the divergence's weight rises to 1.
+        transform: What every batch's inputs go through in training, as in `training.train`: crops and mirror images.
         compiled: Whether steps are compiled, or the mode, as in `training.train`. "graph" records them on a GPU: for
             small networks by far the quickest.
     """
@@ -82,6 +84,7 @@ class VariationalMethod(ABC):
     initial_std: float = 0.05
     delta: float = 0.1
     kl_warmup: int = 0
+    transform: Callable[[Tensor], Tensor] | None = None
     compiled: bool | str = False
 
     def __post_init__(self) -> None:
@@ -96,6 +99,7 @@ class VariationalMethod(ABC):
         _require_choice("prior_center", self.prior_center, ("zero", "trained"))
         _require_choice("estimator", self.estimator, ("local", "flipout", "weights"))
         _require_choice("start", self.start, ("fresh", "trained"))
+        require_function("transform", self.transform)
         WeightPrior.of(self.prior)
         if self.kl_warmup >= self.epochs:
             raise BayesNormError(
@@ -146,7 +150,12 @@ class VariationalMethod(ABC):
         seed = require_seed(seed)
         rows = _rows(train_data)
         with renamed_argument("x", "train_data"):
-            example = executable.input(example_rows(train_data, seed))
+            seen = example_rows(train_data, seed)
+        if self.transform is not None:
+            with isolated_torch_randomness(seed, executable.device):
+                seen = self.transform(seen.to(executable.device))
+        with renamed_argument("x", "train_data"):
+            example = executable.input(seen)
         given = fitting_likelihood(executable, example, likelihood)
         require_targets(executable, example, train_data, given)
         network = own_copy(executable.model)
@@ -172,6 +181,7 @@ class VariationalMethod(ABC):
                 batch_size=self.batch_size or (None if isinstance(train_data, DataLoader) else 32),
                 optimiser=partial(Adam, lr=self.learning_rate, fused=True),  # many small tensors: a fifth of the time
                 schedule=partial(CosineAnnealingLR, T_max=self.epochs) if self.schedule == "cosine" else None,
+                transform=self.transform,
                 compiled=self.compiled,
                 seed=seed,
                 progress=progress,

@@ -10,11 +10,15 @@ from typing import Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ..arguments import require_seed, require_whole
 
 # Different values of an input below which it is left as it is: what is on or off has nothing to bend.
 LEAST_VALUES = 3
+
+# Bins per input from which on their sums are looked up: a product with fewer is as quick.
+LOOKED_UP = 24
 
 # Rows that quantiles are taken of, at most.
 MOST_ROWS = 100_000
@@ -58,13 +62,50 @@ class PiecewiseLinear(nn.Module):
             return cls(torch.empty(0, dtype=torch.long, device=x.device), x.new_empty(0), x.new_empty(0))
         return cls(torch.cat(column), torch.cat(low), torch.cat(width))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, linear: nn.Linear | None = None) -> Tensor:
+        """Return inputs beside their places in bins, or what a linear layer makes of them."""
+        if linear is not None and x.dim() == 2 and len(self.column) >= LOOKED_UP * x.shape[1]:
+            return self._looked_up(x, linear)
         inside = ((x[..., self.column] - self.low) / self.width).clamp(0, 1)
-        return torch.cat([x, inside], -1)
+        encoded = torch.cat([x, inside], -1)
+        return encoded if linear is None else linear(encoded)
+
+    def _looked_up(self, x: Tensor, linear: nn.Linear) -> Tensor:
+        """Return what a linear layer makes of encoded inputs, without encoding them.
+
+        Of an input's bins all below its own are 1 and all above 0: the sums of weights up to every bin, made once, take
+        the place of products with ones and zeros.
+        """
+        inputs, device = x.shape[1], x.device
+        counts = self.column.bincount(minlength=inputs)
+        first, bent = counts.cumsum(0) - counts, counts.nonzero()[:, 0]
+        edges = x.new_full((inputs, int(counts.max())), math.inf)
+        edges[self.column, torch.arange(len(self.column), device=device) - first[self.column]] = self.low
+        values = x.T[bent].contiguous()
+        own = first[bent, None] + (torch.searchsorted(edges[bent], values, right=True) - 1).clamp_min(0)
+        inside = ((values - self.low[own]) / self.width[own]).clamp(0, 1)
+        weights = linear.weight[:, inputs:].T.contiguous()
+        below = weights.cumsum(0) - weights
+        table = torch.cat([below - below[first[self.column]], weights])
+        places, shares = torch.cat([own, own + len(weights)]).T, torch.cat([torch.ones_like(inside), inside]).T
+        bins = F.embedding_bag(places.contiguous(), table, per_sample_weights=shares.contiguous(), mode="sum")
+        return F.linear(x, linear.weight[:, :inputs], linear.bias) + bins
 
     column: Tensor
     low: Tensor
     width: Tensor
+
+
+class Encoded(nn.Sequential):
+    """An encoding and layers behind it, the first of them linear: as `nn.Sequential`, but many bins are looked up."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        encoder, first, *others = self
+        h = encoder(x, first) if isinstance(encoder, PiecewiseLinear) else first(encoder(x))
+        for layer in others:
+            h = layer(h)
+        result: Tensor = h
+        return result
 
 
 class Waves(nn.Module):

@@ -21,12 +21,13 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..arguments import as_number
 from ..errors import BayesNormWarning
 from ..likelihoods import Likelihood
 from ..methods import ensemble
+from ..nets import Encoded
 from ..network import isolated_torch_randomness
 from ..posterior import Posterior, effective_batch_size, resized
 from ..selection import select_batch_size
@@ -255,7 +256,7 @@ class Chooser:
         own = trainer.targets.in_own_units(likelihood)
         for held in rounds:
             for k, rows in enumerate(held.learned):
-                network = nn.Sequential(trainer.encoder(setting.encoding), *held.stack.network(k))
+                network = Encoded(trainer.encoder(setting.encoding), *held.stack.network(k))
                 unit = trainer.targets.own_units(trainer.targets.scales_of(rows))
                 wrapped = trainer.targets.in_units(network, unit)
                 x = trainer.x[rows].double()

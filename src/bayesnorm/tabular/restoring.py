@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..files import under
 from ..likelihoods import likelihood_from
-from ..nets import PiecewiseLinear, Rescaled, Waves
+from ..nets import Encoded, PiecewiseLinear, Rescaled, Waves
 from ..network import Executable, tensors_of
 from ..posterior import Posterior, restored_posterior
 from ..schema import Array, anything, arrays_like, one_of, record, refuse, require_tensors, whole
@@ -65,7 +65,7 @@ def posterior_from(
     widths = [config["inputs"] + made, *setting.hidden, config["outputs"]]
     _require_sizes(own, widths, config["inputs"])
     inner = network_for(method, widths[0], widths[-1], setting.hidden, setting.dropout_rate, 0)
-    network = nn.Sequential(encoder, *inner).double()
+    network = Encoded(encoder, *inner).double()
     model = Rescaled(network, *(own[name] for name in SCALES)).eval()
     require_tensors(own, arrays_like(tensors_of(model), DOUBLE))
     model.load_state_dict(own)
