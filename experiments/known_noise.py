@@ -72,7 +72,7 @@ def main(
     for name, size, noise, seeds in CASES[preset]:
         for seed in range(seeds) if name in (table or TABLES) else ():
             show_progress(f"{name}, {size:,} rows, noise {noise:g}, seed {seed}")
-            settings = {"table": name, "size": size, "noise": noise, "seed": seed}
+            settings: dict[str, Any] = {"table": name, "size": size, "noise": noise, "seed": seed}
             find = partial(measured, **settings, device=where, **OPTIONS[preset])
             file = f"{preset}_{name}_{size}_{noise:g}_{seed}.json"
             rows.append(measured_once(kept / file, settings | OPTIONS[preset], find))

@@ -6,6 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from crepes import ConformalPredictiveSystem
+from mapie.conformity_scores import AbsoluteConformityScore
+from mapie.regression import CrossConformalRegressor
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import KFold
 
 from bayesnorm.errors import BayesNormError
 from bayesnorm.tabular import BayesNormRegressor, load
@@ -47,6 +52,35 @@ def test_several_members_are_order_statistics_of_all_their_moved_predictions(lev
     share = found.cdf(mean, std, y)
     assert ((share >= 0) & (share < 1)).all()
     np.testing.assert_array_equal(share * 22 + 1e-9 >= low, y >= lower)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.9])
+def test_one_member_is_a_predictive_system_of_crepes(level):
+    generator = np.random.default_rng(2)
+    mean, std, y = generator.normal(size=150), np.exp(generator.normal(size=150)), generator.normal(size=150)
+    new, scale = generator.normal(size=6), np.exp(generator.normal(size=6))
+    theirs = ConformalPredictiveSystem().fit(y - mean, sigmas=std).predict_int(new, sigmas=scale, confidence=level)
+    ours = ConformalScores.fit([mean], [std], [y]).interval(new[None], scale[None], level)
+    np.testing.assert_allclose(np.stack(ours, 1), theirs)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.9])
+def test_members_of_folds_are_mapies_cross_conformal_regressor(level):
+    generator, folds = np.random.default_rng(3), KFold(5)
+    x, new = generator.normal(size=(150, 1)), generator.normal(size=(7, 1))
+    y = 2 * x[:, 0] + generator.exponential(size=150)
+    lopsided = AbsoluteConformityScore(sym=False)
+    model = CrossConformalRegressor(
+        LinearRegression(), confidence_level=level, method="plus", cv=folds, conformity_score=lopsided
+    )
+    _, theirs = model.fit_conformalize(x, y).predict_interval(new)
+    parts = list(folds.split(x))
+    members = [LinearRegression().fit(x[learned], y[learned]) for learned, _ in parts]
+    said = [member.predict(x[asked]) for member, (_, asked) in zip(members, parts, strict=True)]
+    found = ConformalScores.fit(said, [np.ones_like(own) for own in said], [y[asked] for _, asked in parts])
+    mean = np.stack([member.predict(new) for member in members])
+    ours = found.interval(mean, np.ones_like(mean), level)
+    np.testing.assert_allclose(np.stack(ours, 1), theirs[:, :, 0])
 
 
 def test_too_few_scores_have_no_end():
