@@ -21,8 +21,9 @@ from benchmarks import (
 )
 from benchmarks.markdown import table
 from benchmarks.tabular_tables import all_tables
-from experiments import teye_tables, uci_luck
+from experiments import prune_channels as prune, teye_tables, uci_luck
 from experiments.means import mean_and_error
+from experiments.teye_figure2 import showing as figure2, verdicts as figure2_verdicts
 from experiments.teye_table2 import showing as table2
 
 ROOT = Path(__file__).parent.parent
@@ -307,6 +308,40 @@ def doubt_and_data() -> str:
     )
 
 
+def teye_figure2() -> str:
+    """Return what doubt about pixels is worth, by method, and the claims about it."""
+    found = read("teye_figure2.json")
+    if found is None:
+        return ""
+    told = [figure2_verdicts.Claim(**claim) for claim in found["claims"]]
+    ious = ", ".join(f"{network['mean IoU']:.3f}" for network in found["networks"])
+    head = f"SegNet, {found['preset']['draws']} draws; mean IoU of the three networks {ious}"
+    return f"{head} ({hardware(found['machine'])}).\n\n{figure2.text(found['methods'], told)}"
+
+
+def prune_channels() -> str:
+    """Return what is left of a network and of its doubt as channels go."""
+    found = read("prune_channels.json")
+    if found is None:
+        return ""
+    asked = f"{found['preset']['asked']:,} test images and as many of SVHN"
+    return f"ResNet-{found['preset']['depth']}, {asked} ({hardware(found['machine'])}):\n\n" + prune.text(found["rows"])
+
+
+def tabular_size() -> str:
+    """Return time and memory of large tables."""
+    rows = []
+    for device in ("cpu", "cuda"):
+        found = read(f"tabular_size_{device}.json")
+        for row in found["rows"] if found else ():
+            numbers = [row[f"{key} seconds"] for key in ("fit", "predict", "interval")]
+            shown = [f"{row['rows']:,} x {row['columns']}", *(f"{value:.1f}" for value in numbers)]
+            shown += [f"{row[f'{key} MiB']:,.0f}" for key in ("fit", "predict")]
+            rows.append([hardware(found["machine"]), *shown, f"{row['rmse']:.3f}", f"{row['coverage']:.3f}"])
+    head = ["", "table", "fit, s", "predict 100,000 rows, s", "with intervals, s", "fit, MiB", "predict, MiB", "RMSE"]
+    return table([*head, "90 % intervals hold"], rows)
+
+
 def _threads(run: dict) -> str:
     """Return the threads of a run in words."""
     return f"{run['hardware']['threads']} thread" + "s" * (run["hardware"]["threads"] > 1)
@@ -321,13 +356,15 @@ def main() -> None:
         "README.md": {"inference-table": inference(), "frontier-table": frontier(), "peers-table": peers()},
         "docs/methods.md": {"methods-table": methods()},
         "docs/benchmark.md": {"uci-table1": uci_table(), "uci-verdicts": uci_verdicts(), "uci-repeats": uci_repeats()},
-        "docs/tabular.md": {"tabular-table": tabular(), "classes-table": classes()},
+        "docs/tabular.md": {"tabular-table": tabular(), "classes-table": classes(), "size-table": tabular_size()},
+        "docs/compression.md": {"prune-channels": prune_channels()},
         "docs/training.md": {"training-table": training()},
         "docs/papers_images.md": {
             "teye-table2": teye_table2("teye_table2.json"),
             "teye-table2-paper": teye_table2("teye_table2_paper.json"),
             "atanov-table1": atanov_table1(),
             "doubt-and-data": doubt_and_data(),
+            "teye-figure2": teye_figure2(),
         },
     }
     for page, tables in pages.items():
