@@ -49,8 +49,9 @@ browser:
 	   >/dev/null 2>&1 \
 	|| echo "no chromium: the report is not tested in a browser"
 
-# Neighbours share fitted posteriors, so each of the two gets half of the tests in their order, then takes from the other.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+# Neighbours share fitted posteriors, so each of the three gets a third of the tests in their order, then takes from others;
+# three on two cores, since some tests wait.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal
 
 test-core: .venv/.installed ## The core's tests alone, in a minute and a half
 	$(PYTEST) $(addprefix tests/,contract network predictive likelihoods engines posteriors training methods metrics)

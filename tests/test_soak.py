@@ -11,7 +11,10 @@ pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn and pandas: 
 
 from benchmarks import soak
 
+from .marks import takes_long
 
+
+@takes_long
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_fits_and_predictions_leave_nothing_behind(tmp_path):
     def counted():

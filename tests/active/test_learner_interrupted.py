@@ -16,6 +16,7 @@ import bayesnorm as bn
 from bayesnorm import active, files
 from bayesnorm.errors import FileFormatError
 
+from ..marks import takes_long
 from .far_rows import POOL, Broken, Far, learner, truth
 
 
@@ -150,6 +151,7 @@ print(before, *learner.rows.tolist())
 """
 
 
+@takes_long
 @pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")
 def test_a_killed_process_goes_on_where_it_was(tmp_path):
     path = tmp_path / "labels.safetensors"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import quoteattr
 
 import numpy as np
 import pytest
@@ -17,8 +18,19 @@ pytest.importorskip("typer", reason="needs typer: pip install 'bayesnorm[cli]'")
 
 from bayesnorm import report
 from bayesnorm.cli.app import run
+from bayesnorm.report import pictures
 
 from ..ended_commands import Command, Ended, command, refusal
+
+
+@pytest.fixture(scope="package", autouse=True)
+def quick_pictures() -> Iterator[None]:
+    """Pages get frames without pictures, which take longer than these fits; `tests/report` looks at pictures."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            pictures, "themed_svg", lambda _draw, label, _prefix: f"<svg aria-label={quoteattr(label)}></svg>"
+        )
+        yield
 
 
 @pytest.fixture

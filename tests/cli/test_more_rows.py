@@ -11,6 +11,7 @@ pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn and pandas: 
 
 from bayesnorm import report
 
+from ..marks import takes_long
 from .conftest import write_csv
 
 
@@ -34,6 +35,7 @@ def x():
     return np.random.default_rng(0).normal(size=(300, 3))
 
 
+@takes_long
 def test_pure_noise(bayesnorm, tmp_path, x):
     said, curve = fitted(bayesnorm, tmp_path, np.random.default_rng(1).normal(size=300), x)
     assert said["would more rows help?"].startswith("More rows like these would hardly help: what is left is noise")
@@ -42,6 +44,7 @@ def test_pure_noise(bayesnorm, tmp_path, x):
     assert curve["rows"] == [96, 192]  # of 240, a fifth of which each network does not see
 
 
+@takes_long
 def test_a_function_without_noise(bayesnorm, tmp_path, x):
     said, curve = fitted(bayesnorm, tmp_path, np.sin(2 * x[:, 0]) * x[:, 1] + x[:, 2] ** 2, x)
     assert said["would more rows help?"].startswith("Twice as many rows like these would lower the typical error from")

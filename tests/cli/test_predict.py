@@ -19,6 +19,7 @@ import pytest
 from bayesnorm.cli import predict as module
 from bayesnorm_command import main
 
+from ..marks import takes_long
 from .conftest import houses, write_csv
 
 pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
@@ -102,6 +103,7 @@ def test_a_file_of_predictions(bayesnorm, refuses, regression_run, new, tmp_path
     assert told == {"rows": 25, "unlike": unlike, "out": str(out), "task": "regression", "level": 0.8}
 
 
+@takes_long
 def test_a_killed_predict_leaves_nothing_for_long(bayesnorm, regression_run, new, tmp_path):
     """Killed with the file half written, and then done again."""
     code = f"""

@@ -9,6 +9,7 @@ from bayesnorm.cli import sampling
 from bayesnorm.cli.sampling import read_sample
 from bayesnorm.cli.tables import open_table
 
+from ..marks import takes_long
 from .conftest import houses, write_csv
 
 
@@ -29,6 +30,7 @@ def test_rows_with_a_target_are_drawn_in_order_and_none_twice(numbers):
     assert len(read_sample(numbers, 5_000, "y", seed=0).frame) == 900
 
 
+@takes_long
 def test_all_rows_have_the_same_chance(numbers):
     counts = np.zeros(1000)
     for seed in range(200):

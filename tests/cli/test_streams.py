@@ -11,6 +11,8 @@ import pytest
 from bayesnorm.cli import predict as module
 from bayesnorm.cli.app import run
 
+from ..marks import takes_long
+
 pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn and pandas: pip install 'bayesnorm[tabular]'")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX pipes")
 
@@ -68,6 +70,7 @@ def test_a_reader_who_goes_in_the_middle(ends_with, unread, capsys, regression_r
     assert capsys.readouterr().err == ""
 
 
+@takes_long
 def test_head(regression_run):
     command = f"{sys.executable} -m bayesnorm predict {regression_run.run} {regression_run.data}"
     told = subprocess.run(

@@ -198,7 +198,7 @@ def test_the_model_is_bit_identical_when_its_forward_raises(method, task, calls,
     calls.reset()
     expected = numbers(unused().predict(task.new_x), task.new_y)
     predict_calls = calls.count
-    for share in (0.0, 0.2, 0.5, 0.8, 1.0):
+    for share in (0.0, 0.5, 1.0):
         calls.reset(limit=1 + round(share * (fit_calls - 1)))
         with pytest.raises((calls.Boom, bn.BayesNormError), match="call"):
             fit(method, task)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
@@ -15,11 +15,21 @@ pytest.importorskip("typer", reason="needs typer: pip install 'bayesnorm[cli]'")
 
 from bayesnorm.data import CAMVID_VOID, WHOLE_SETS
 from bayesnorm.nets import SegNet, UNet
+from bayesnorm.plots import save_figure
 from bayesnorm.theory import diagnose
+from experiments import evidence
 from experiments.app import run
 from experiments.segmentation import frames, plans
 
 from ..ended_commands import Command, command, refusal
+
+
+@pytest.fixture(scope="package", autouse=True)
+def coarse_pictures() -> Iterator[None]:
+    """Pictures of few pixels, which are written in a fraction of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evidence, "save_figure", partial(save_figure, dpi=20))
+        yield
 
 
 @pytest.fixture

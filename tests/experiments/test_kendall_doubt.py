@@ -12,6 +12,8 @@ from experiments.kendall_doubt.medians import measure_shift, measure_sizes
 from experiments.kendall_doubt.posteriors import SETS
 from experiments.kendall_doubt.retention import measure_retention
 
+from ..marks import takes_long
+
 # Small networks often want the least or the largest batch size; tests/selection/test_calibrate.py asks for the warning.
 pytestmark = pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
 
@@ -56,6 +58,7 @@ def test_another_distribution_raises_epistemic_doubt_more_than_noise():
     assert len(found.draw().get_figure().axes) == 2
 
 
+@takes_long
 @pytest.mark.usefixtures("_real_data")
 def test_more_rows_leave_the_noise_and_lower_the_networks_disagreement():
     found = measure_sizes(["power"], seeds=1, steps=200, most=2000)

@@ -21,6 +21,8 @@ from experiments.teye_tables import compare, read_rows
 from experiments.uci import PRESETS, Preset, export, note_run, presets, results, rows, summary, units, weights
 from experiments.uci.folds import Data
 
+from ..marks import takes_long
+
 SIZES = {"yacht": 60, "boston": 100}
 TINY = Preset(
     sets=("boston", "yacht"),
@@ -302,6 +304,7 @@ class Stop(Exception):
     """What ends a run early."""
 
 
+@takes_long
 def test_a_run_that_was_stopped_goes_on(tmp_path):
     asked = units("tiny", sets=["yacht"], methods=["MCBN", "MCDropout"])
     assert len(asked) == 3

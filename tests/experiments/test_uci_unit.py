@@ -26,6 +26,8 @@ from experiments.uci.folds import Data
 from experiments.uci.posteriors import MULTIPLES
 from experiments.uci.results import METHODS_OF
 
+from ..marks import takes_long
+
 N, FOLDS, DRAWS, EPOCHS = 90, 2, 20, 50
 """72 training rows and 18 test rows; folds of 36 rows, which 36 others train for."""
 
@@ -247,6 +249,7 @@ def alone(request, data, normalised):
     return normalised if request.param == "bn" else Alone(data, "dropout")
 
 
+@takes_long
 @pytest.mark.parametrize("criterion", [POINT, DRAWN])
 def test_cross_validation_chooses_the_least_rmse(found, alone, criterion):
     method = unit.NAMES[alone.family][0] if criterion == POINT else {"bn": "MCBN", "dropout": "MCDropout"}[alone.family]
@@ -353,6 +356,7 @@ FORCED = dataclasses.replace(TOY, splits=(1,), weight_decays=(1e-3,), epochs=20,
 """One weight decay and one epoch to choose, so that networks are the same whatever the doubt about them."""
 
 
+@takes_long
 def test_doubled_deviations_are_a_quarter_of_the_batch_size(monkeypatch):
     """What MCBN draws is said in `MCBN.distribution` alone: a unit follows it, in every score, as theory has it."""
     monkeypatch.setitem(presets.PRESETS, "forced", FORCED)

@@ -16,6 +16,7 @@ from bayesnorm.data import find, load_cifar10, to_network_input
 from bayesnorm.errors import DataNotFoundError
 from bayesnorm.network import mini_batches
 
+from ..marks import takes_long
 from ..two_norms import SIGMAS, Difference, rows
 
 
@@ -315,6 +316,7 @@ def cifar():
     )
 
 
+@takes_long
 def test_the_centre_matters_on_real_images(cifar):
     """The centre matters: centred MCBN keeps accuracy and lowers NLL; as published, less so."""
     model, train, x, y = cifar

@@ -18,6 +18,8 @@ from bayesnorm.methods.mnf import FlowWeights
 from bayesnorm.posterior.flows import Flow, MaskedStep
 from bayesnorm.posterior.weight_distributions import WeightPrior
 
+from ..marks import takes_long
+
 SIGMAS = 4.5
 """Two-sided probability 7e-6 of a false alarm per comparison, at most some hundreds of which are made here."""
 
@@ -242,6 +244,7 @@ def bound(posterior, x, y):
     return bounds.mean().item(), bounds.std().item() / 10**0.5
 
 
+@takes_long
 def test_linear_regression_from_scratch_comes_down_to_independent_gaussians():
     """With one output z has nothing to share and shrinks, at last slowly: some tenths of a nat are left to go."""
     task = CorrelatedRegression.of(width=3, correlation=0.8)
@@ -252,6 +255,7 @@ def test_linear_regression_from_scratch_comes_down_to_independent_gaussians():
     assert found < task.log_evidence + SIGMAS * error
 
 
+@takes_long
 def test_the_bound_of_a_network_is_tighter_than_that_of_independent_gaussians():
     generator = torch.Generator().manual_seed(0)
     x = 4 * torch.rand(120, 1, generator=generator) - 2

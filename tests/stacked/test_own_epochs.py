@@ -9,6 +9,7 @@ import torch
 from bayesnorm.stacked import Stack, train_stacked, training_run
 from bayesnorm.stacked.training_block import Block
 
+from ..marks import takes_long
 from .stacked_networks import COUNTS, DECAYS, SEEDS, alone, furthest, own, task, together
 
 LIMITS = [7, 3, 12, 7, 10]
@@ -94,6 +95,7 @@ def test_what_is_trained_after_a_limit_is_what_would_be_without_it():
     assert asked == [([0, 1, 3, 4], 3), ([2], 3), ([0, 3, 4], 4), ([2], 4), ([2], 3), ([4], 3), ([2], 2)]
 
 
+@takes_long
 @pytest.mark.parametrize(
     ("every", "patience"), [(1, 1), (1, 2), (2, 1), (2, None), (5, 2), (5, None), (30, 1), (30, None)]
 )

@@ -21,6 +21,7 @@ from bayesnorm.errors import BayesNormError
 from experiments.bench import Runner, Store, Tally, Unit, run_local, unit_bar
 from experiments.bench.progress import pace
 
+from ...marks import takes_long
 from .processes import gone
 
 runner: Runner = run_local
@@ -127,6 +128,7 @@ def test_a_worker_that_dies_costs_its_unit_only(store, units, kind, message):
     assert all(message in failure.error and failure.attempts == 1 for failure in failures)
 
 
+@takes_long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("workers", [0, 1])
@@ -206,6 +208,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background
 import json, sys
 sys.path[:0] = json.loads(sys.argv[1])
 from experiments.bench import Store, Unit, run_local
+
 folder = sys.argv[2]
 units = [Unit("test", "fake_units:slow", {"x": x, "folder": folder, "seconds": 0.0 if x < 4 else 30.0})
          for x in range(8)]

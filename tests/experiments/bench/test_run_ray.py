@@ -20,6 +20,7 @@ import pytest
 from bayesnorm.errors import BayesNormError, MissingExtraError
 from experiments.bench import Runner, Store, Tally, Unit, run_local, run_ray
 
+from ...marks import takes_long
 from .processes import gone
 
 ray = pytest.importorskip("ray", reason="needs Ray: pip install ray")
@@ -27,9 +28,6 @@ ray = pytest.importorskip("ray", reason="needs Ray: pip install ray")
 runner: Runner = run_ray
 
 ROOT = Path(__file__).parents[3]
-
-# Clusters take their time to start, and to notice what has died.
-takes_long = pytest.mark.skipif(not os.environ.get("BAYESNORM_LONG_TESTS"), reason="long: BAYESNORM_LONG_TESTS=1")
 
 # Ray leaves its own pipes and log files to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -54,6 +52,7 @@ def cluster():
         gc.collect()  # Ray forgets the processes that it has ended without waiting for them
 
 
+@takes_long
 @pytest.mark.usefixtures("cluster")
 def test_the_same_table_as_a_local_run(tmp_path, units, table):
     wanted = [
@@ -78,6 +77,7 @@ def test_the_same_table_as_a_local_run(tmp_path, units, table):
     assert seen[0] == seen[1]
 
 
+@takes_long
 @pytest.mark.usefixtures("cluster")
 def test_a_worker_that_dies_costs_its_unit_only(store, units, tmp_path):
     todo = units("dies", 6, deadly=[2], kind="SIGKILL")
@@ -101,6 +101,7 @@ def test_a_worker_that_loses_its_gpu_costs_its_unit_only(store, units):
     assert "illegal memory access" in failure.error
 
 
+@takes_long
 @pytest.mark.usefixtures("cluster")
 def test_what_another_run_finished_meanwhile_is_not_done_again(store, units):
     todo = units("square", 4)
@@ -113,6 +114,7 @@ def test_what_another_run_finished_meanwhile_is_not_done_again(store, units):
     assert [row["square"] for row in store.rows("test")] == [0, 1, 4, "theirs"]
 
 
+@takes_long
 @pytest.mark.usefixtures("cluster")
 def test_what_was_finished_before_an_interruption_is_kept(store, units, tmp_path):
     def stop(done, total):
@@ -140,6 +142,7 @@ def test_more_threads_than_any_machine_has_cores(store, units):
     assert store.rows("test")[0]["result"] == ["64", "64"]
 
 
+@takes_long
 @pytest.mark.usefixtures("cluster")
 def test_a_connection_that_is_there_stays(store, units):
     with pytest.raises(BayesNormError, match=r"address: '10\.0\.0\.1:6379' was given, but this process is connected"):
@@ -186,6 +189,7 @@ def start(folder, addresses, without=(), **variables):
     )
 
 
+@takes_long
 def test_a_cluster_by_address(tmp_path, cluster):
     with socket.create_server(("127.0.0.1", 0)) as server:
         unused = f"127.0.0.1:{server.getsockname()[1]}"

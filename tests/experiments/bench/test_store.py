@@ -14,6 +14,8 @@ import pytest
 from bayesnorm.errors import BayesNormError, FileFormatError
 from experiments.bench import Failure, Store, Unit, run_local
 
+from ...marks import takes_long
+
 RUN = "package.module:run"
 
 
@@ -195,6 +197,7 @@ import os, signal, sys, time
 sys.path.insert(0, sys.argv[2])
 from experiments.bench import Store, Unit, run_local
 
+
 def units(count):
     return [Unit("test", "fake_units:square", {"x": x, "text": "t" * 500}) for x in range(count)]
 
@@ -252,6 +255,7 @@ def test_writers_killed_at_any_moment_lose_nothing(tmp_path, table):
         assert len(table(store)) == 300
 
 
+@takes_long
 @pytest.mark.skipif(not hasattr(sys, "getdlopenflags"), reason="needs fork")
 def test_several_processes_make_a_store_and_write_at_once(tmp_path):
     path = tmp_path / "results.db"
