@@ -164,6 +164,34 @@ def tabular() -> str:
     return "\n\n".join([_over_splits(found["machine"]), *tables])
 
 
+PARTS = {
+    "one network, no draws": "one network: its predicted noise",
+    "bayesnorm, one network": "and batch-norm draws",
+    "bayesnorm, no draws": "all members, without draws",
+    "bayesnorm": "all members and draws",
+    "bayesnorm, fast": "`fast=True`",
+}
+"""Models that have some of the three places of doubt, and what the table of parts calls them."""
+
+
+def tabular_parts() -> str:
+    """Return what each place of doubt adds to CRPS, on the splits that all models of it have."""
+    found = read("tabular.json")
+    if found is None:
+        return ""
+    scores = {(row["set"], row["model"], row["split"]): row["crps"] for row in found["rows"] if "crps" in row}
+    splits = {
+        name: [n for n in range(1, 6) if all((name, model, n) in scores for model in PARTS)]
+        for name in tabular_sets.SETS
+    }
+    sets = [name for name, own in splits.items() if own]
+    rows = [
+        [words, *(f"{statistics.fmean(scores[name, model, n] for n in splits[name]):.4g}" for name in sets)]
+        for model, words in PARTS.items()
+    ]
+    return table(["CRPS", *(f"{name} ({count(len(splits[name]), 'split')})" for name in sets)], rows)
+
+
 def classes() -> str:
     """Return the comparison with models for tables of classes."""
     found = read("tabular_classes.json")
@@ -356,7 +384,12 @@ def main() -> None:
         "README.md": {"inference-table": inference(), "frontier-table": frontier(), "peers-table": peers()},
         "docs/methods.md": {"methods-table": methods()},
         "docs/benchmark.md": {"uci-table1": uci_table(), "uci-verdicts": uci_verdicts(), "uci-repeats": uci_repeats()},
-        "docs/tabular.md": {"tabular-table": tabular(), "classes-table": classes(), "size-table": tabular_size()},
+        "docs/tabular.md": {
+            "tabular-table": tabular(),
+            "parts-table": tabular_parts(),
+            "size-table": tabular_size(),
+            "classes-table": classes(),
+        },
         "docs/compression.md": {"prune-channels": prune_channels()},
         "docs/training.md": {"training-table": training()},
         "docs/papers_images.md": {

@@ -40,6 +40,15 @@ def test_fine_bins_are_fewer_where_there_are_many_inputs():
     assert found == ["bins 384", "bins 384", "bins 118", "bins 16"]
 
 
+def test_networks_of_classes_are_held_back_too():
+    numbers, classes = (plan_for(800, 8, classes=each).settings for each in (False, True))
+    assert classes[: len(numbers)] == numbers
+    more = [(each.encoding, each.dropout_rate, each.weight_decay) for each in classes[len(numbers) :]]
+    assert more == [("plain", 0.1, 2.0), ("plain", 0.5, 2.0), ("bins 16", 0.5, 2.0)]
+    assert plan_for(36_000, 8, classes=True) == plan_for(36_000, 8)
+    assert plan_for(800, 8, classes=True, fast=True) == plan_for(800, 8, fast=True)
+
+
 def test_what_is_given_is_not_searched():
     given = {"encoding": "plain", "hidden": (7,), "batch_size": 64, "dropout_rate": 0.3}
     plan = plan_for(800, 8, weight_decay=[0.1, 0.2], epochs=7, **given)

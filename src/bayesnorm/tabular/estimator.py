@@ -35,7 +35,7 @@ from .restoring import posterior_from, posterior_parts
 from .search_plan import folds_for, folds_of_groups, plan_for
 from .search_results import Selection
 from .table_drift import TableDrift, column_drift, table_drift
-from .targets import Targets
+from .targets import NumberTargets, Targets
 from .trainer import Trainer
 from .training_columns import TrainingColumns, table_values
 from .training_rows import as_input_errors, check_frame, row_groups, row_weights
@@ -145,6 +145,7 @@ class TabularEstimator(BaseEstimator):
         plan = plan_for(
             rows,
             features.shape[1],
+            classes=not isinstance(targets, NumberTargets),
             dropout=self.method == "dropout",
             fast=bool(self.fast),
             encoding=self.encoding,
