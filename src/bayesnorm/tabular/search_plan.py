@@ -11,9 +11,9 @@ With n the rows of the smallest training fold; a setting is an encoding, layers,
 | to 60,000 | plain 256-256-256 .1 .1, fine bins 256-256-256 .1 .1 | 256 | 2,000,000 | 1 | 6 |
 | above | plain 256-256 .1 .1, bins 16 256-256 .1 .1 | 512 | 4,000,000 | 1 | 6 |
 
-Of classes, the first setting is tried with a weight decay of 2, too, and the first two with a dropout of .5 besides, up
-to 20,000 rows: labels that columns hardly tell want networks that are held back. Rows seen are at most 100 n from 2,000
-on and 60 n from 20,000 on. Fine bins are as many as 1,536 over the inputs, from 16 to 384: trees owe much to how finely
+Of classes, from 500 to 20,000 rows the first setting is tried with a weight decay of 2, too, and the first two with a
+dropout of .5 besides: labels that columns hardly tell want networks that are held back. Rows seen are at most 100 n
+from 2,000 on and 60 n from 20,000 on. Fine bins are as many as 1,536 over the inputs, from 16 to 384: trees owe much to how finely
 they can part a number.
 Every setting is trained on the folds that choose, and the best one on all folds: those networks are the model's
 members. A second round has folds of its own, all of them or the first: of rows that are held out in both, two members
@@ -137,8 +137,9 @@ _SIZES = (
 
 DROPOUT_RATES = (0.02, 0.05, 0.1)
 
-# Weight decay and dropout that networks of classes are tried with besides, and up to how many rows.
-HELD_BACK, MOST_HELD_BACK = (2.0, 0.5), 20_000
+# Weight decay and dropout that networks of classes are tried with besides, and for how many rows: few rows choose by more
+# folds, which takes long enough.
+HELD_BACK, HELD_BACK_ROWS = (2.0, 0.5), range(501, 20_001)
 
 
 def plan_for(
@@ -163,7 +164,7 @@ def plan_for(
     batch = min(size.batch_size, third)
     known = [Setting(*each, batch_size=batch) for each in size.settings]
     defaults = [replace(each, encoding=fine) if each.encoding == FINE else each for each in known]
-    if classes and not dropout and rows <= MOST_HELD_BACK:
+    if classes and not dropout and rows in HELD_BACK_ROWS:
         decay, rate = HELD_BACK
         decayed = [replace(each, weight_decay=decay) for each in defaults[:2]]
         defaults += [decayed[0], *(replace(each, dropout_rate=rate) for each in decayed)]
