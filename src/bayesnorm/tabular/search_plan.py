@@ -13,8 +13,8 @@ With n the rows of the smallest training fold; a setting is an encoding, layers,
 
 Of classes, from 500 to 20,000 rows the first setting is tried with a weight decay of 2, too, and the first two with a
 dropout of .5 besides: labels that columns hardly tell want networks that are held back. Rows seen are at most 100 n
-from 2,000 on and 60 n from 20,000 on. Fine bins are as many as 1,536 over the inputs, from 16 to 384: trees owe much to how finely
-they can part a number.
+from 2,000 on and 60 n from 20,000 on. Fine bins are as many as 1,536 over the inputs, from 16 to 384: trees owe much to
+how finely they can part a number.
 Every setting is trained on the folds that choose, and the best one on all folds: those networks are the model's
 members. A second round has folds of its own, all of them or the first: of rows that are held out in both, two members
 that did not see them tell by how much members disagree. What is given is not chosen: a value takes the place of that of
@@ -137,8 +137,8 @@ _SIZES = (
 
 DROPOUT_RATES = (0.02, 0.05, 0.1)
 
-# Weight decay and dropout that networks of classes are tried with besides, and for how many rows: few rows choose by more
-# folds, which takes long enough.
+# Weight decay and dropout that networks of classes are tried with besides, and for how many rows: few rows choose by
+# more folds, which takes long enough.
 HELD_BACK, HELD_BACK_ROWS = (2.0, 0.5), range(501, 20_001)
 
 
