@@ -115,13 +115,13 @@ def _fit(folder: Path, lines: list[list[Any]], *options: str) -> Fitted:
     return Fitted(folder / "run", data, out.getvalue(), err.getvalue())
 
 
-@pytest.fixture(scope="session")
-def regression_run(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+@pytest.fixture(scope="package")
+def regression_run(quick_pictures: None, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
     """80 houses and their prices."""
     return _fit(tmp_path_factory.mktemp("regression"), houses(80), "--target", "price")
 
 
-@pytest.fixture(scope="session")
-def classification_run(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+@pytest.fixture(scope="package")
+def classification_run(quick_pictures: None, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
     """80 houses and their towns."""
     return _fit(tmp_path_factory.mktemp("classification"), houses(80), "--target", "town")
