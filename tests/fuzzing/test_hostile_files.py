@@ -132,6 +132,7 @@ HOSTILE = {
     "another encoding": ("table mcbn", put("selection", "settings", 0, "encoding", "waves 3")),
     "an encoding of 400 digits": ("table mcbn", put("selection", "settings", 0, "encoding", "bins " + "9" * 400)),
     "bins of a column that is not there": ("table mcbn", lambda _c, t: t["network.network.0.column"].fill_(99)),
+    "bins in another order": ("table mcbn", lambda _c, t: t["network.network.0.column"][:1].fill_(1)),
     "bins of a negative column": ("table mcbn", lambda _c, t: t["network.network.0.column"].fill_(-1)),
     "bins without a width": ("table mcbn", lambda _c, t: t["network.network.0.width"].zero_()),
     "endless waves": ("table one member", lambda _c, t: t["network.network.0.frequency"].fill_(float("inf"))),

@@ -120,6 +120,14 @@ def test_a_linear_layer_behind_bins_is_the_same_however_many_there_are(x, bins, 
     torch.testing.assert_close(Encoded(*layers)(beyond), nn.Sequential(*layers)(beyond), rtol=1e-12, atol=1e-12)
 
 
+def test_infinite_inputs_lie_in_their_own_last_bin(x):
+    encoder = PiecewiseLinear.of(x, 300)
+    layers = encoder, nn.Linear(4 + len(encoder.column), 6).double()
+    far = x[:2].clone()
+    far[0, 3], far[1, 0] = torch.inf, -torch.inf  # the fourth has the fewest bins, and no other behind
+    torch.testing.assert_close(Encoded(*layers)(far), nn.Sequential(*layers)(far))
+
+
 def test_other_encodings_go_on_as_in_a_sequence(x):
     layers = Waves.of(x, 2), nn.Linear(4 + 8, 6).double()
     torch.testing.assert_close(Encoded(*layers)(x), nn.Sequential(*layers)(x), rtol=0, atol=0)

@@ -31,8 +31,8 @@ class PiecewiseLinear(nn.Module):
     the input itself changes.
 
     Args:
-        column: Which input each bin belongs to, (bins,).
-        low: Where each bin begins, (bins,).
+        column: Which input each bin belongs to, in ascending order, (bins,).
+        low: Where each bin begins, in ascending order for each input, (bins,).
         width: How wide it is, (bins,).
     """
 
@@ -82,7 +82,8 @@ class PiecewiseLinear(nn.Module):
         edges = x.new_full((inputs, int(counts.max())), math.inf)
         edges[self.column, torch.arange(len(self.column), device=device) - first[self.column]] = self.low
         values = x.T[bent].contiguous()
-        own = first[bent, None] + (torch.searchsorted(edges[bent], values, right=True) - 1).clamp_min(0)
+        found = (torch.searchsorted(edges[bent], values, right=True) - 1).clamp_min(0)
+        own = first[bent, None] + torch.minimum(found, counts[bent, None] - 1)  # what is infinite lies in the last bin
         inside = ((values - self.low[own]) / self.width[own]).clamp(0, 1)
         weights = linear.weight[:, inputs:].T.contiguous()
         below = weights.cumsum(0) - weights

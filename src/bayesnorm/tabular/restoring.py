@@ -101,6 +101,8 @@ def _require_sizes(own: dict[str, Tensor], widths: list[int], inputs: int) -> No
     column = own.get("network.0.column")
     if column is not None and len(column) and int(column.max()) >= inputs:
         refuse("posterior.network.0.column", int(column.max()), f"numbers below {inputs}")
+    if column is not None and bool((column.diff() < 0).any()):
+        refuse("posterior.network.0.column", column.tolist(), "numbers in ascending order")
     for name, width in zip(SCALES, (inputs, inputs, widths[-1], widths[-1]), strict=True):
         shape = (1,) if own.get(name, torch.empty(0)).shape == (1,) else (width,)  # one for all, or one for each
         expected[name] = Array(shape, DOUBLE, 5e-324 if name.endswith("std") else -math.inf)
