@@ -1,0 +1,107 @@
+"""Tables of the experiments with images, for `readme_tables`."""
+
+from __future__ import annotations
+
+from benchmarks.markdown import table
+from benchmarks.results_files import hardware, read
+from experiments import prune_channels as prune
+from experiments.teye_figure2 import showing as figure2, verdicts as figure2_verdicts
+from experiments.teye_table2 import showing as table2
+
+
+def teye_table2(name: str) -> str:
+    """Return table 2 of the MCBN paper, ours beside it, and what else passes buy."""
+    found = read(name)
+    if found is None:
+        return ""
+    parts = []
+    for network in found["networks"]:
+        where = f"{network['network']}, {network['images']:,} test images ({hardware(found['machine'])})"
+        tables = table2.tables(network)
+        titles = {
+            "cells": f"**{where}.** Mean log probability (PLL) by draws T of MCBN with M = 32:",
+            "claims": "What it says, and beneath that what it leaves open (differences of PLL; above 0 is better):",
+            "rows": "Every method at its most draws:",
+        }
+        for kind, title in titles.items():
+            parts += [title, table(list(table2.HEADS[kind]), [list(row) for row in tables[kind]])]
+        if network["left_out"]:
+            parts.append("Left out: " + "; ".join(network["left_out"]) + ".")
+    return "\n\n".join(parts)
+
+
+def atanov_table1() -> str:
+    """Return table 1 of the stochastic batch norm paper, ours beside it, for the networks that were measured."""
+    parts = []
+    for network in ("lenet5", "vgg11", "resnet18"):
+        found = read(f"atanov_table1_{network}.json")
+        if found is None:
+            continue
+        told = found["settings"][network]
+        cells = {(cell["method"], cell["score"]): cell for cell in found["cells"]}
+        rows = []
+        for method, scores in told["methods"].items():
+            row = [method]
+            for score, digits in (("error_percent", 2), ("nll", 3)):
+                mean, error = scores[score]
+                cell = cells.get((method, score))
+                row.append(f"{mean:.{digits}f}" + ("" if error is None else f" ± {error:.{digits}f}"))
+                row.append("" if cell is None else f"{cell['paper']:g}: {cell['verdict']}")
+            rows.append([*row, *(f"{scores[name][0]:.3f}" for name in ("auroc", "auroc mutual information"))])
+        recipe, data = told["recipe"], told["setting"]
+        parts += [
+            f"**{network} on {told['training images']:,} images of {data['data']}**, asked about {data['outside']}; "
+            f"{told['members']} networks, {recipe['epochs']} epochs, M = {told['batch_size']}, {told['draws']} draws "
+            f"({hardware(found['machine'])}):",
+            table(["", "error %", "paper", "NLL", "paper", "AUROC, entropy", "AUROC, mutual information"], rows),
+        ]
+    return "\n\n".join(parts)
+
+
+def doubt_and_data() -> str:
+    """Return what becomes of doubt with more data and on other data."""
+    found = read("doubt_and_data.json")
+    if found is None:
+        return ""
+    rows = [
+        [
+            row["method"],
+            f"{row['images']:,}",
+            f"{row['accuracy']:.3f}",
+            f"{row['nll']:.3f}",
+            *(f"{row['inside'][doubt][0]:.3f}" for doubt in ("mutual information", "expected entropy")),
+            *(f"{kind['entropy']['auroc']:.3f}, {kind['entropy']['fpr95']:.3f}" for kind in row["outside"].values()),
+        ]
+        for row in found["rows"]
+    ]
+    outside = [f"{kind}: AUROC, FPR95 of entropy" for kind in found["rows"][0]["outside"]]
+    head = ["", "images", "accuracy", "NLL", "epistemic", "aleatoric", *outside]
+    told = [[claim["claim"], claim["seen"], claim["verdict"]] for claim in found["claims"]]
+    return "\n\n".join(
+        [
+            f"{found['preset']['network']}, {found['draws']} draws with M = {found['batch_size']}, ensembles of "
+            f"{found['preset']['members']} ({hardware(found['machine'])}):",
+            table(head, rows),
+            table(["claim", "seen", "verdict"], told),
+        ]
+    )
+
+
+def teye_figure2() -> str:
+    """Return what doubt about pixels is worth, by method, and the claims about it."""
+    found = read("teye_figure2.json")
+    if found is None:
+        return ""
+    told = [figure2_verdicts.Claim(**claim) for claim in found["claims"]]
+    ious = ", ".join(f"{network['mean IoU']:.3f}" for network in found["networks"])
+    head = f"SegNet, {found['preset']['draws']} draws; mean IoU of the three networks {ious}"
+    return f"{head} ({hardware(found['machine'])}).\n\n{figure2.text(found['methods'], told)}"
+
+
+def prune_channels() -> str:
+    """Return what is left of a network and of its doubt as channels go."""
+    found = read("prune_channels.json")
+    if found is None:
+        return ""
+    asked = f"{found['preset']['asked']:,} test images and as many of SVHN"
+    return f"ResNet-{found['preset']['depth']}, {asked} ({hardware(found['machine'])}):\n\n" + prune.text(found["rows"])
