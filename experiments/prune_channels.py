@@ -2,8 +2,9 @@
 
 What compression does to doubt is rarely shown. A trained CIFAR-10 ResNet loses channels by several criteria, down to
 several shares of its multiply-adds; its statistics are estimated anew, and it is fine-tuned for two epochs or not at
-all. What MCBN then says of test images and of SVHN is scored: error, NLL, the AUROC with which
-doubt tells wrong predictions from right ones, and the one with which it tells SVHN from CIFAR-10.
+all. How it is fine-tuned (`Way`) is chosen at one share on training images that this training does not see. What MCBN
+then says of test images and of SVHN is scored: error, NLL, the AUROC with which doubt tells wrong predictions from
+right ones, and the one with which it tells SVHN from CIFAR-10.
 
 Beside them stand the whole network as a plain softmax, and its int8 quantisation by torch's own tools, whose doubt is
 that of its softmax too: batch norm is folded away in it. Times are those of 64 images on one CPU core.
@@ -14,8 +15,8 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,17 +27,19 @@ from torch.ao.quantization import get_default_qconfig_mapping
 from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 
 import bayesnorm as bn
-from bayesnorm.compression import prune_channels
+from bayesnorm.compression import Compressed, prune_channels
 from bayesnorm.compression.measuring import prediction_seconds
 from bayesnorm.metrics import auroc
 from bayesnorm.nets import load_cifar_resnet
 from bayesnorm.plots import style
+from bayesnorm.posterior import BatchNormPosterior
 from bayesnorm.stacked import one_thread
+from bayesnorm.training import Teacher
 
 from .evidence import show_progress, write_numbers, write_picture
 from .image_networks.asking import Asked, doubt_scores, load_asked
-from .image_networks.recipes import Recipe
-from .image_networks.training import Plan
+from .image_networks.recipes import Recipe, set_up_device
+from .image_networks.training import Plan, score as score_network
 from .known_names import require_known
 from .options import OUT, FastestDevice, OutFolder, Size, fastest
 from .panels import panels, set_figure_title
@@ -51,6 +54,25 @@ BATCH_SIZE, OUTSIDE, TIMED = 32, "svhn", 64
 
 
 @dataclass(frozen=True)
+class Way:
+    """How a smaller network is fine-tuned.
+
+    Args:
+        learning_rate: The highest one.
+        temperature: At which the whole network teaches it; None where labels do.
+        batch_size: Images per step.
+        weight_decay: On kernels and matrices.
+        halfway: Whether half of the epochs come after half of the channels, and the rest go then.
+    """
+
+    learning_rate: float
+    temperature: float | None = None
+    batch_size: int = 128
+    weight_decay: float = 5e-4
+    halfway: bool = False
+
+
+@dataclass(frozen=True)
 class Preset:
     """How much is measured.
 
@@ -60,7 +82,9 @@ class Preset:
         images: Training images; None for all.
         asked: Test images of each kind; None for all.
         states: Batches whose statistics are kept, and draws.
+        ways: How networks may be fine-tuned.
         epochs: Of fine-tuning.
+        chosen_at: The share at which one of the ways is chosen.
     """
 
     depth: int
@@ -68,18 +92,34 @@ class Preset:
     images: int | None
     asked: int | None
     states: int
+    ways: tuple[Way, ...]
     epochs: int = 2
+    chosen_at: float = 0.5
 
     @property
     def plan(self) -> Plan:
-        """How images are transformed and networks fine-tuned."""
-        recipe = Recipe(self.epochs, batch_size=128, learning_rate=0.02, images=self.images, test_images=self.asked)
+        """How images are loaded and transformed."""
+        recipe = Recipe(self.epochs, images=self.images, test_images=self.asked)
         return replace(Plan.of(f"resnet{self.depth}"), recipe=recipe)
 
 
 PRESETS = {
-    Size.quick: Preset(20, (0.75, 0.5), images=1000, asked=200, states=8),
-    Size.paper: Preset(32, (0.9, 0.75, 0.6, 0.5, 0.4, 0.3), images=None, asked=5000, states=32),
+    Size.quick: Preset(20, (0.75, 0.5), images=1000, asked=200, states=8, ways=(Way(0.02), Way(0.02, temperature=4))),
+    Size.paper: Preset(
+        32,
+        (0.9, 0.75, 0.6, 0.5, 0.4, 0.3),
+        images=None,
+        asked=5000,
+        states=32,
+        ways=(
+            *(Way(rate) for rate in (0.01, 0.02, 0.05, 0.1)),
+            *(Way(rate, temperature=4) for rate in (0.01, 0.02, 0.05, 0.1)),
+            *(Way(0.05, temperature) for temperature in (1, 2, 8)),
+            *(Way(rate, 4, batch_size=size) for size in (32, 64) for rate in (0.02, 0.05)),
+            *(Way(rate, 4, weight_decay=0) for rate in (0.02, 0.05)),
+            *(Way(rate, 4, halfway=True) for rate in (0.02, 0.05)),
+        ),
+    ),
 }
 
 
@@ -96,27 +136,112 @@ def main(
     """
     chosen, where = PRESETS[preset], fastest(device)
     require_known("--criterion", criterion or (), CRITERIA)
-    rows = measure(chosen, where, out / "prune_channels", criterion or CRITERIA)
+    set_up_device(where)
+    ways, rows = measure(chosen, where, out / "prune_channels", criterion or CRITERIA)
     print(text(rows))
     write_picture(out / "prune_channels.png", draw(rows))
-    write_numbers(out / "prune_channels.json", {"preset": asdict(chosen), "rows": rows}, where)
+    write_numbers(out / "prune_channels.json", {"preset": asdict(chosen), "ways": ways, "rows": rows}, where)
 
 
-def measure(preset: Preset, device: str, kept: Path, criteria: Sequence[str] = CRITERIA) -> list[dict[str, Any]]:
-    """Return a row for the network as it is and for each criterion, share and way; each is kept as a file."""
+@dataclass(frozen=True)
+class Whole:
+    """The network that loses channels, and the training images that it is pruned by.
+
+    Args:
+        network: The network.
+        plan: How its images are transformed.
+        states: Batches whose statistics are kept.
+        pixels, labels: Training images, as bytes, and their classes.
+    """
+
+    network: nn.Module
+    plan: Plan
+    states: int
+    pixels: Tensor
+    labels: Tensor
+
+    @cached_property
+    def x(self) -> Tensor:
+        """The images as the network gets them."""
+        return self.plan.transform().scaled(self.pixels)
+
+    def posterior(self, network: nn.Module) -> BatchNormPosterior:
+        """Return MCBN of a network."""
+        return bn.MCBN(BATCH_SIZE, states=self.states).fit(network, self.x, bn.Categorical())
+
+    def pruned(self, network: nn.Module, share: float, criterion: Any) -> Compressed:
+        """Return a network with a share of the multiply-adds of `network`."""
+        return prune_channels(self.posterior(network), self.x[:10_000], multiply_adds=share, criterion=criterion)
+
+    def fine_tuned(self, small: nn.Module, way: Way, share: float, criterion: Any) -> nn.Module:
+        """Return a pruned network after fine-tuning; `share` and `criterion` are those that it was pruned by."""
+        recipe = self.plan.recipe
+        if not way.halfway or recipe.epochs < 2:
+            return self._trained(small, way, recipe.epochs)
+        first, middle = recipe.epochs // 2, (1 + share) / 2
+        wider = self._trained(self.pruned(self.network, middle, criterion).network, way, first)
+        return self._trained(self.pruned(wider, share / middle, criterion).network, way, recipe.epochs - first)
+
+    def _trained(self, network: nn.Module, way: Way, epochs: int) -> nn.Module:
+        changed = replace(
+            self.plan.recipe,
+            epochs=epochs,
+            batch_size=way.batch_size,
+            learning_rate=way.learning_rate,
+            weight_decay=way.weight_decay,
+        )
+        teacher = None if way.temperature is None else Teacher(self.network, self.plan.transform(), way.temperature)
+        replace(self.plan, recipe=changed).train(network, self.pixels, self.labels, teacher, compiled="graph")
+        return network
+
+
+def chosen_way(whole: Whole, preset: Preset, kept: Path) -> list[dict[str, Any]]:
+    """Return what each way gives on every tenth training image, which it does not see: the best first."""
+    held = torch.arange(len(whole.pixels), device=whole.pixels.device) % 10 == 9
+    rest = replace(whole, pixels=whole.pixels[~held], labels=whole.labels[~held])
+    criterion = "statistics"
+
+    def scored(way: Way) -> dict[str, Any]:
+        small = rest.pruned(rest.network, preset.chosen_at, criterion).network
+        tuned = rest.fine_tuned(small, way, preset.chosen_at, criterion)
+        return asdict(way) | score_network(tuned, whole.pixels[held], whole.labels[held], whole.plan)
+
+    rows: list[dict[str, Any]] = []
+    for way in preset.ways:
+        show_progress(f"ResNet-{preset.depth}: {way}")
+        settings = {"preset": _told(preset), "way": asdict(way)}
+        name = "_".join(str(value) for value in asdict(way).values())
+        rows.append(measured_once(kept / "ways" / f"{name}.json", settings, partial(scored, way)))
+    return sorted(rows, key=lambda row: row["nll"])
+
+
+def _told(preset: Preset) -> dict[str, Any]:
+    """Return what decides a piece: other ways do not change those that are there."""
+    return {name: value for name, value in asdict(preset).items() if name not in ("ways", "shares")}
+
+
+def measure(
+    preset: Preset, device: str, kept: Path, criteria: Sequence[str] = CRITERIA
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the ways of fine-tuning, the best first, and rows: the network as it is, then each criterion and share.
+
+    Each is kept as a file.
+    """
     plan = preset.plan
     pixels, labels = (part.to(device) for part in plan.load("train"))
-    x = plan.transform().scaled(pixels)
     asked = load_asked(plan, [OUTSIDE], preset.asked, device)
     model = load_cifar_resnet(preset.depth).to(device)
-    posterior = bn.MCBN(BATCH_SIZE, states=preset.states).fit(model, x, bn.Categorical())
+    networks = Whole(model, plan, preset.states, pixels, labels)
+    x = networks.x
+    ways = chosen_way(networks, preset, kept)
+    way = Way(**{field.name: ways[0][field.name] for field in fields(Way)})
 
     def whole() -> list[dict[str, Any]]:
         own = {"share": 1.0, "epochs": 0}
         small = quantised(model, x[: preset.images or 1000])
         times = seconds([copy.deepcopy(model).cpu(), small], asked.x[:TIMED])
         return [
-            _scored(model, x, asked, preset) | own | {"criterion": WHOLE, "bytes": 1.0, "time": 1.0},
+            _scored(networks.posterior(model), asked, preset) | own | {"criterion": WHOLE, "bytes": 1.0, "time": 1.0},
             _as_softmax(model, asked) | own | {"criterion": SOFTMAX, "bytes": 1.0, "time": 1.0},
             _as_softmax(small, asked)
             | own
@@ -124,7 +249,7 @@ def measure(preset: Preset, device: str, kept: Path, criteria: Sequence[str] = C
         ]
 
     def pruned(criterion: Any, share: float) -> list[dict[str, Any]]:
-        small = prune_channels(posterior, x[:10_000], multiply_adds=share, criterion=criterion)
+        small = networks.pruned(model, share, criterion)
         report = small.report(asked.x[:TIMED])
         assert report.before is not None
         assert report.after is not None
@@ -135,19 +260,19 @@ def measure(preset: Preset, device: str, kept: Path, criteria: Sequence[str] = C
             "bytes": report.bytes_after / report.bytes_before,
             "time": times[1] / times[0],
         }
-        found = [_scored(small.network, x, asked, preset) | told | {"epochs": 0}]
-        plan.train(small.network, pixels, labels)
-        return [*found, _scored(small.network, x, asked, preset) | told | {"epochs": preset.epochs}]
+        found = [_scored(networks.posterior(small.network), asked, preset) | told | {"epochs": 0}]
+        tuned = networks.fine_tuned(small.network, way, share, criterion)
+        return [*found, _scored(networks.posterior(tuned), asked, preset) | told | {"epochs": preset.epochs}]
 
     cases = {(WHOLE, 1.0): whole}
     cases |= {(name, share): partial(pruned, name, share) for name in criteria for share in preset.shares}
     rows: list[dict[str, Any]] = []
     for (criterion, share), find in cases.items():
         show_progress(f"ResNet-{preset.depth}: {criterion}, {share:g} of the multiply-adds")
-        settings = {"preset": asdict(preset), "criterion": criterion, "share": share}
+        settings = {"preset": _told(preset), "criterion": criterion, "share": share, "way": asdict(way)}
         rows += measured_once(kept / f"{criterion}_{share:g}.json", settings, find)
     show_progress("")
-    return rows
+    return ways, rows
 
 
 def quantised(network: nn.Module, x: Tensor) -> nn.Module:
@@ -181,9 +306,8 @@ def _bytes(network: nn.Module) -> int:
     return total
 
 
-def _scored(network: nn.Module, x: Tensor, asked: Asked, preset: Preset) -> dict[str, Any]:
-    """Return scores of what MCBN says of a network's predictions."""
-    posterior = bn.MCBN(BATCH_SIZE, states=preset.states).fit(network, x, bn.Categorical())
+def _scored(posterior: BatchNormPosterior, asked: Asked, preset: Preset) -> dict[str, Any]:
+    """Return scores of what MCBN says."""
     return _scores(partial(posterior.predict, engine=bn.MonteCarlo(preset.states)), asked)
 
 

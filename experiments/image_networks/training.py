@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from bayesnorm.errors import FileFormatError
 from bayesnorm.files import read_tensors, write_bytes
-from bayesnorm.training import CropAndFlip, History, StepTimes, train
+from bayesnorm.training import CropAndFlip, History, StepTimes, Teacher, train
 from bayesnorm.training.objective import Loss
 
 from ..known_names import require_known
@@ -96,21 +96,31 @@ class Plan:
         """Return the steps of an epoch; of fewer images than a batch, all make one."""
         return max(1, images // self.recipe.batch_size)
 
-    def train(self, network: nn.Module, x: Tensor, y: Tensor, **options: Any) -> History:
-        """Train a network in place by the recipe; `options` are further ones of `bayesnorm.training.train`."""
+    def train(
+        self, network: nn.Module, x: Tensor, y: Tensor, teacher: Teacher | None = None, **options: Any
+    ) -> History:
+        """Train a network in place by the recipe.
+
+        Args:
+            network: The network.
+            x: Images, as bytes.
+            y: Targets.
+            teacher: Says what the network learns, where targets do not.
+            options: Further ones of `bayesnorm.training.train`.
+        """
         recipe = self.recipe
         return train(
             network,
             x,
             y,
-            loss=self.loss(y),
+            loss=self.loss(y) if teacher is None else teacher.loss,
             epochs=recipe.epochs,
             batch_size=recipe.batch_size,
             optimiser=recipe.optimiser,
             schedule=recipe.schedule(recipe.epochs * self.steps(len(x))),
             schedule_every="step",
-            transform=self.transform(),
-            transform_targets=self.targets_move,
+            transform=teacher or self.transform(),
+            transform_targets=self.targets_move or teacher is not None,
             seed=self.seed,
             **options,
         )

@@ -8,6 +8,7 @@ from torch import nn
 from experiments import prune_channels
 from experiments.image_networks.asking import Asked
 from experiments.image_networks.training import Plan
+from experiments.prune_channels import Way
 
 
 def made_up(count, seed):
@@ -29,13 +30,17 @@ def test_from_the_command(experiments, monkeypatch, tmp_path):
     monkeypatch.setattr(prune_channels, "load_cifar_resnet", tiny)
     monkeypatch.setattr(prune_channels, "CRITERIA", ("signal",))
     monkeypatch.setattr(prune_channels, "BATCH_SIZE", 4)
-    small = prune_channels.Preset(20, (0.6,), images=16, asked=20, states=4, epochs=1)
+    ways = Way(0.01), Way(0.01, temperature=4, batch_size=4, halfway=True)
+    small = prune_channels.Preset(20, (0.6,), images=16, asked=20, states=4, ways=ways)
     monkeypatch.setitem(prune_channels.PRESETS, "quick", small)
     ended = experiments("prune-channels", "--out", tmp_path)
     assert ended.code == 0, ended.err
-    rows = json.loads((tmp_path / "prune_channels.json").read_text())["rows"]
+    told = json.loads((tmp_path / "prune_channels.json").read_text())
+    rows, chosen = told["rows"], told["ways"]
+    assert {way["temperature"] for way in chosen} == {None, 4}
+    assert chosen[0]["nll"] <= chosen[1]["nll"]
     whole = [("none", 0), ("none, softmax", 0), ("int8, softmax", 0)]
-    assert [(row["criterion"], row["epochs"]) for row in rows] == [*whole, ("signal", 0), ("signal", 1)]
+    assert [(row["criterion"], row["epochs"]) for row in rows] == [*whole, ("signal", 0), ("signal", 2)]
     assert rows[3]["share"] <= 0.6
     assert rows[2]["bytes"] < rows[3]["bytes"] < 1
     assert abs(rows[1]["nll"] - rows[2]["nll"]) < 0.1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -27,6 +28,17 @@ from .trained_layers import (
 
 RowLoss = Callable[[Tensor, Tensor], Tensor]
 """`loss(f, y)`, of outputs (networks, rows, outputs) and targets (networks, rows, ...): (networks, rows)."""
+
+
+@runtime_checkable
+class SlopedLoss(Protocol):
+    """A `RowLoss` that knows its gradient, which saves autograd's bookkeeping."""
+
+    def __call__(self, f: Tensor, y: Tensor) -> Tensor: ...
+
+    def with_slope(self, f: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return losses (networks, rows), and their gradients at the outputs, (networks, rows, outputs)."""
+
 
 Schedule = Callable[[float], float]
 """A factor of the step size, of the share of all steps that is done, from 0 to 1."""
@@ -249,6 +261,9 @@ class Block:
         if self.settings.loss is half_squared_error:
             error = f - y
             return error.square().mean((1, 2)) / 2, error / (f.shape[1] * f.shape[2])
+        if isinstance(self.settings.loss, SlopedLoss):
+            values, slope = self.settings.loss.with_slope(f, y)
+            return values.mean(1), slope / f.shape[1]
         f = f.detach().requires_grad_()
         with torch.enable_grad():
             values = self.settings.loss(f, y)

@@ -23,10 +23,8 @@ from ..likelihoods.heteroscedastic import Heteroscedastic
 from ..metrics import crps_points, nll, rmse
 from ..nets import Rescaled
 from ..predictive import ClassificationPredictive, RegressionPredictive
-from ..predictive.regression import gaussian_crps
 from ..stacked import RowLoss, half_squared_error
-
-_NORMAL = HeteroscedasticGaussian(axis=-1)
+from .training_losses import ClassNLL, HalfSquaredError, NormalCrps
 
 # Least temperature of classes: where no held-out row is wrong, the coldest would always be best.
 LEAST_TEMPERATURE = 0.3
@@ -60,9 +58,10 @@ class Targets(ABC):
     def likelihood(self) -> Likelihood:
         """Likelihood in standard units, its noise still open."""
 
+    @property
     @abstractmethod
-    def losses(self, f: Tensor, y: Tensor) -> Tensor:
-        """Return the loss of every row, without weights: (networks, rows) of outputs (networks, rows, outputs)."""
+    def loss(self) -> RowLoss:
+        """Loss of every row, for `train_stacked`, which gives it columns of `trained`."""
 
     @abstractmethod
     def tempered(self, f: Tensor, factor: float) -> Tensor:
@@ -114,13 +113,6 @@ class Targets(ABC):
         """What networks learn from, (N, columns): targets, and behind them the weight where there are some."""
         values = self.values.float().view(len(self.values), -1)
         return values if self.weights is None else torch.cat([values, self.weights.float()[:, None]], 1)
-
-    @property
-    def loss(self) -> RowLoss:
-        """Loss of every row, for `train_stacked`, which gives it columns of `trained`."""
-        if self.weights is None:
-            return self.losses
-        return lambda f, y: y[..., -1] * self.losses(f, y[..., :-1])
 
     def in_units(self, network: nn.Module, unit: Affine) -> Rescaled:
         """Return a network that learned targets in `unit` as one that gives what `unit` is measured in, in float64."""
@@ -175,14 +167,9 @@ class NumberTargets(Targets):
 
     @property
     def loss(self) -> RowLoss:
-        plain = self.weights is None and not self.heteroscedastic
-        return half_squared_error if plain else super().loss
-
-    def losses(self, f: Tensor, y: Tensor) -> Tensor:
-        if not self.heteroscedastic:
-            return half_squared_error(f, y)
-        location, log_scale = _NORMAL.split(f)
-        return gaussian_crps(y, location, log_scale.exp()).mean(-1)
+        if self.heteroscedastic:
+            return NormalCrps(self.weights is not None)
+        return half_squared_error if self.weights is None else HalfSquaredError(weighted=True)
 
     def tempered(self, f: Tensor, factor: float) -> Tensor:
         if not self.heteroscedastic:
@@ -264,8 +251,9 @@ class LabelTargets(Targets):
     def likelihood(self) -> Likelihood:
         return Categorical()
 
-    def losses(self, f: Tensor, y: Tensor) -> Tensor:
-        return -torch.log_softmax(f, -1).gather(-1, y[..., :1].long()).squeeze(-1)
+    @property
+    def loss(self) -> RowLoss:
+        return ClassNLL(self.weights is not None)
 
     def tempered(self, f: Tensor, factor: float) -> Tensor:
         return f / max(factor, LEAST_TEMPERATURE)

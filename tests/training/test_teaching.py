@@ -1,0 +1,98 @@
+"""A network that learns what another one says."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.optim import SGD
+
+from bayesnorm.errors import BayesNormError
+from bayesnorm.training import CropAndFlip, Teacher, train
+
+LOGITS = torch.tensor([[2.0, 0.0, -1.0], [0.5, 0.5, 3.0]])
+
+
+def network(width, seed):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return nn.Sequential(nn.Linear(4, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Linear(width, 3))
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0])
+def test_gradients_are_those_of_the_definition(temperature):
+    """T^2 KL(teacher / T, student / T) has the gradient T (softmax(student / T) - softmax(teacher / T)) per row."""
+    student = torch.tensor([[1.0, 1.0, 0.0], [0.0, -2.0, 1.0]], requires_grad=True)
+    teacher = Teacher(network(2, 0), temperature=temperature)
+    teacher.loss(student, LOGITS).backward()
+    expected = temperature * ((student / temperature).softmax(1) - (LOGITS / temperature).softmax(1)) / len(LOGITS)
+    torch.testing.assert_close(student.grad, expected.detach())
+
+
+def test_at_temperature_one_it_is_a_cross_entropy_less_the_teachers_entropy():
+    said = LOGITS.softmax(1)
+    student, entropy = LOGITS.flip(1), -(said * said.log()).sum(1).mean()
+    loss = Teacher(network(2, 0), temperature=1).loss(student, LOGITS)
+    torch.testing.assert_close(loss, cross_entropy(student, said) - entropy)
+
+
+def test_pixels_are_taught_one_by_one():
+    teacher, student = Teacher(network(2, 0)), LOGITS.flip(1)
+    pixels = [values.T.reshape(1, 3, 1, 2) for values in (student, LOGITS)]
+    torch.testing.assert_close(teacher.loss(*pixels), teacher.loss(student, LOGITS))
+
+
+def test_a_student_comes_to_agree_without_labels_and_the_teacher_stays():
+    x = torch.randn(256, 4, generator=torch.Generator().manual_seed(0))
+    large, small = network(32, 1).train(), network(8, 2)
+    before = copy.deepcopy(large.state_dict())
+    teacher = Teacher(large)
+    labels = torch.zeros(len(x), dtype=torch.long)  # say nothing
+
+    def disagreement():
+        with torch.no_grad():
+            return float(teacher.loss(small.eval()(x), teacher(x, labels)[1]))
+
+    first = disagreement()
+    options = {"optimiser": partial(SGD, lr=0.2, momentum=0.9), "batch_size": 32, "epochs": 20}
+    train(small, x, labels, loss=teacher.loss, transform=teacher, transform_targets=True, **options)
+    assert disagreement() < 0.1 * first
+    assert large.training
+    assert all(torch.equal(value, before[name]) for name, value in large.state_dict().items())
+
+
+def test_teacher_and_student_see_the_same_crops():
+    images = torch.randint(0, 256, (6, 1, 8, 8), dtype=torch.uint8)
+    seen = []
+
+    class Watching(nn.Flatten):
+        def forward(self, x):
+            seen.append(x)
+            return super().forward(x)
+
+    x, said = Teacher(Watching(), CropAndFlip(2))(images, torch.zeros(6))
+    assert torch.equal(x, seen[0])
+    assert torch.equal(said, x.flatten(1))
+
+
+def test_repr_tells_what_checkpoints_have_to_know():
+    assert repr(Teacher(network(2, 0), CropAndFlip(2), 3)).startswith("Teacher(Sequential, CropAndFlip(padding=2")
+    assert repr(Teacher(network(2, 0), temperature=3)) != repr(Teacher(network(2, 0)))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("network", {"network": "resnet"}),
+        ("transform", {"transform": 4}),
+        ("temperature", {"temperature": 0.0}),
+        ("temperature", {"temperature": "high"}),
+    ],
+)
+def test_bad_arguments_are_named(name, arguments):
+    with pytest.raises(BayesNormError, match=f"^{name}: "):
+        Teacher(**{"network": network(2, 0), **arguments})
