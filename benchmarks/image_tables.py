@@ -5,6 +5,8 @@ from __future__ import annotations
 from benchmarks.markdown import table
 from benchmarks.results_files import hardware, read
 from experiments import prune_channels as prune
+from experiments.kendall_segmentation import showing as kendall
+from experiments.mukhoti_figure1 import showing as mukhoti
 from experiments.teye_figure2 import showing as figure2, verdicts as figure2_verdicts
 from experiments.teye_table2 import showing as table2
 
@@ -96,6 +98,47 @@ def teye_figure2() -> str:
     ious = ", ".join(f"{network['mean IoU']:.3f}" for network in found["networks"])
     head = f"SegNet, {found['preset']['draws']} draws; mean IoU of the three networks {ious}"
     return f"{head} ({hardware(found['machine'])}).\n\n{figure2.text(found['methods'], told)}"
+
+
+def kendall_segmentation() -> str:
+    """Return both kinds of doubt about pixels: what they are worth, and how they go with data and light."""
+    found = read("kendall_segmentation.json")
+    if found is None:
+        return ""
+    told = [figure2_verdicts.Claim(**claim) for claim in found["claims"]]
+    head = f"U-Net on up to {found['preset']['frames']} frames, {found['preset']['draws']} draws"
+    return f"{head} ({hardware(found['machine'])}).\n\n{kendall.text(found, told)}"
+
+
+def mukhoti_figure1() -> str:
+    """Return what becomes of mutual information with the batch size, and the claims about it."""
+    found = read("mukhoti_figure1.json")
+    if found is None:
+        return ""
+    parts = []
+    for name, panel in found["panels"].items():
+        rows = [
+            [
+                kind if size is None else f"{kind}, M = {size}",
+                f"{scores['accuracy']:.4f}",
+                f"{scores['nll']:.4f}",
+                f"{scores['inside'][mukhoti.MI][0]:.4f}",
+                f"{outside[mukhoti.MI]['mean'][0]:.4f}",
+                f"{outside[mukhoti.MI]['auroc']:.3f}",
+                f"{outside['entropy']['auroc']:.3f}",
+            ]
+            for kind, size, scores in mukhoti.rows(panel)
+            for outside in scores["outside"].values()
+        ]
+        about = panel["panel"]
+        head = ["", "accuracy", "NLL", "MI inside", f"MI of {about['outside']}", "AUROC of MI", "AUROC of entropy"]
+        parts += [
+            f"**{name}** ({about['network']}, {panel['draws']} draws; {hardware(found['machine'])}):",
+            table(head, rows),
+            "; ".join(mukhoti.bounds(panel)) + ".",
+        ]
+    told = [[claim["claim"], claim["seen"], claim["verdict"]] for claim in found["claims"]]
+    return "\n\n".join([*parts, table(["claim", "seen", "verdict"], told)])
 
 
 def prune_channels() -> str:

@@ -17,7 +17,15 @@ from benchmarks import (
     tabular_classes,
     tabular_models,
 )
-from benchmarks.image_tables import atanov_table1, doubt_and_data, prune_channels, teye_figure2, teye_table2
+from benchmarks.image_tables import (
+    atanov_table1,
+    doubt_and_data,
+    kendall_segmentation,
+    mukhoti_figure1,
+    prune_channels,
+    teye_figure2,
+    teye_table2,
+)
 from benchmarks.markdown import table
 from benchmarks.results_files import ROOT, hardware, read
 from benchmarks.tabular_tables import all_tables
@@ -284,6 +292,8 @@ def main() -> None:
             "atanov-table1": atanov_table1(),
             "doubt-and-data": doubt_and_data(),
             "teye-figure2": teye_figure2(),
+            "kendall-segmentation": kendall_segmentation(),
+            "mukhoti-figure1": mukhoti_figure1(),
         },
     }
     for page, tables in pages.items():

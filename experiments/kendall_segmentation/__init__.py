@@ -19,6 +19,7 @@ import typer
 
 from ..evidence import show_progress, write_numbers, write_picture
 from ..options import OUT, FastestDevice, OutFolder, Size, Workers, fastest
+from ..segmentation.pixels import without_frames
 from . import showing
 from .measuring import PRESETS, Networks, measure
 from .verdicts import claims
@@ -45,7 +46,7 @@ def main(
     show_progress("")
     told = claims(found)
     print(showing.text(found, told))
-    content = {"preset": asdict(chosen), **found, "claims": [asdict(claim) for claim in told]}
+    content = {"preset": asdict(chosen), **without_frames(found), "claims": [asdict(claim) for claim in told]}
     write_numbers(out / "kendall_segmentation.json", content, where)
     write_picture(out / "kendall_segmentation.png", showing.draw_classes(found))
     write_picture(out / "kendall_red.png", showing.draw_red(found))

@@ -126,14 +126,16 @@ def _draw_parts(data: Axes, light: Axes, value: Callable[[str, str, str, str], f
     lights = {"by day": BY_DAY, "at dusk": AT_DUSK}
     for method, part in ((MCBN, EPISTEMIC), (DROPOUT, EPISTEMIC), (MCBN, ALEATORIC)):
         kind = part if part == ALEATORIC else of(part, method)
-        data.plot(shares, [value(case, ANY, part, method) for case in shares], "o-", lw=2, label=kind, **_colour(kind))
+        levels = [value(case, ANY, part, method) for case in shares]
+        data.plot(levels, "o-", lw=2, label=kind, **_colour(kind))
         for known, marker, width in ((DAY, "o-", 2), (ALL, "s:", 1)):
             levels = [value(known, at, part, method) for at in lights.values()]
             words = f"{kind}, trained {'by day' if known == DAY else 'on both'}"
-            light.plot(list(lights), levels, marker, lw=width, label=words, **_colour(kind))
+            light.plot(levels, marker, lw=width, label=words, **_colour(kind))
     data.set(xlabel="training frames", ylabel=label, title="With more data", yscale="log")
     light.set(xlabel="test frames", ylabel=label, title="In another light", yscale="log")
-    for ax in (data, light):
+    for ax, names in ((data, shares), (light, list(lights))):
+        ax.set_xticks(range(len(names)), names)
         style.legend_below(ax, 2, fontsize="small")
 
 

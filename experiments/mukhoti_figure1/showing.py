@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from bayesnorm.plots import style
@@ -32,22 +33,37 @@ def text(found: dict[str, Any]) -> str:
             f"{about['outside']}; {panel['draws']} draws (the paper: {about['paper_network']})",
             f"{'':24}{'accuracy':>9}{'paper':>8}{'NLL':>8}{'MI inside':>11}{'outside':>9}{'AUROC':>10}{'entropy':>9}",
         ]
-        for kind in ("retrained", "effective"):
-            for size, scores in panel[kind].items():
-                told = fact(
-                    "mukhoti2020", 1, about["data"], "MCBN", "accuracy",
-                    net=about["paper_network"], batch_size=int(size),
-                ) if kind == "retrained" else None  # fmt: skip
-                lines.append(_line(f"{kind}, M = {size}", scores, "" if told is None else f"{told.value:.4f}"))
-        lines += [_line(kind, scores, "") for kind, scores in panel["others"].items()]
-        for kind, bound in panel["bounds"].items():
-            chosen, (least, scores) = f"{bound['chosen']:g}", min(panel[kind].items(), key=lambda pair: pair[1]["nll"])
-            lines.append(
-                f"ELBO, {kind}: chooses M = {chosen}, test NLL there {panel[kind][chosen]['nll']:.4f}; "
-                f"lowest test NLL {scores['nll']:.4f} at {least}"
-            )
+        for kind, size, scores in rows(panel):
+            told = fact(
+                "mukhoti2020", 1, about["data"], "MCBN", "accuracy",
+                net=about["paper_network"], batch_size=int(size),
+            ) if kind == "retrained" and size is not None else None  # fmt: skip
+            label = kind if size is None else f"{kind}, M = {size}"
+            lines.append(_line(label, scores, "" if told is None else f"{told.value:.4f}"))
+        lines += bounds(panel)
     lines += ["", *(f"{claim['verdict']:>14}  {claim['claim']}: {claim['seen']}" for claim in claims(found))]
     return "\n".join(lines[1:])
+
+
+def rows(panel: dict[str, Any]) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
+    """Yield every posterior of a panel: its kind, its batch size where that is what differs, and its scores."""
+    for kind in ("retrained", "effective"):
+        for size, scores in panel[kind].items():
+            yield kind, size, scores
+    for kind, scores in panel["others"].items():
+        yield kind, None, scores
+
+
+def bounds(panel: dict[str, Any]) -> list[str]:
+    """Return in words which sizes the ELBO chooses, and whether they are the likeliest."""
+    lines = []
+    for kind, bound in panel["bounds"].items():
+        chosen, (least, scores) = f"{bound['chosen']:g}", min(panel[kind].items(), key=lambda pair: pair[1]["nll"])
+        lines.append(
+            f"ELBO, {kind}: chooses M = {chosen}, test NLL there {panel[kind][chosen]['nll']:.4f}; "
+            f"lowest test NLL {scores['nll']:.4f} at {least}"
+        )
+    return lines
 
 
 def _line(name: str, scores: dict[str, Any], paper: str) -> str:

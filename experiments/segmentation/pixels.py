@@ -132,6 +132,13 @@ def scores(said: Pixels, frames: Frames) -> dict[str, Any]:
     }
 
 
+def without_frames(found: Any) -> Any:
+    """Return scores without entries that have a number for each frame, which only verdicts need."""
+    if isinstance(found, dict):
+        return {name: without_frames(value) for name, value in found.items() if not name.endswith(" of frames")}
+    return found
+
+
 def _of_doubt(doubt: Tensor, label: Tensor, wrong: Tensor, frames: Frames, seen: Tensor) -> dict[str, Any]:
     """Return what one kind of doubt is worth; empty where it is the same for all pixels, as a softmax's epistemic."""
     values = doubt[seen].double()

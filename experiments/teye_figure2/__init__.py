@@ -16,6 +16,7 @@ import typer
 
 from ..evidence import show_progress, write_numbers, write_picture
 from ..options import OUT, FastestDevice, OutFolder, Size, Workers, fastest
+from ..segmentation.pixels import without_frames
 from . import showing
 from .measuring import PRESETS, Setup, measure
 from .verdicts import claims
@@ -42,7 +43,12 @@ def main(
     show_progress("")
     told = claims(found)
     print(showing.text(found, told))
-    content = {"preset": asdict(chosen), "networks": setup.told, "methods": found, "claims": [asdict(c) for c in told]}
+    content = {
+        "preset": asdict(chosen),
+        "networks": setup.told,
+        "methods": without_frames(found),
+        "claims": [asdict(claim) for claim in told],
+    }
     write_numbers(out / "teye_figure2.json", content, where)
     write_picture(out / "teye_figure2.png", showing.draw(found))
     for number, frame in enumerate(setup.shown):

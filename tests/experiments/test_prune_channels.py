@@ -38,7 +38,7 @@ def test_from_the_command(experiments, monkeypatch, tmp_path):
     told = json.loads((tmp_path / "prune_channels.json").read_text())
     rows, chosen = told["rows"], told["ways"]
     assert {way["temperature"] for way in chosen} == {None, 4}
-    assert chosen[0]["nll"] <= chosen[1]["nll"]
+    assert chosen[0]["accuracy"] >= chosen[1]["accuracy"]
     whole = [("none", 0), ("none, softmax", 0), ("int8, softmax", 0)]
     assert [(row["criterion"], row["epochs"]) for row in rows] == [*whole, ("signal", 0), ("signal", 2)]
     assert rows[3]["share"] <= 0.6
