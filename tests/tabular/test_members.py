@@ -8,6 +8,8 @@ import torch
 
 from bayesnorm.tabular import BayesNormRegressor
 from bayesnorm.tabular.estimator import as_inputs
+from bayesnorm.tabular.held_out import HeldOut
+from bayesnorm.tabular.members import Members
 
 
 @pytest.mark.parametrize(("members", "asked", "rows"), [(1, 1, 40), (2, 1, 80), (3, 1, 80), (4, 2, 80)])
@@ -56,3 +58,29 @@ def test_without_folds_networks_learn_from_all_rows(line, quick):
     assert [member.rows for member in several.posterior_.members] == [80] * 3
     noisy = BayesNormRegressor(**{**quick, "precision": None, "heteroscedastic": True}).fit(X, y)
     assert noisy.selection_.noise["scale"] == 1.0  # the networks' own
+
+
+def test_a_few_rows_do_not_decide_how_far_members_disagree(line, quick, monkeypatch):
+    """Of two members that differ wildly on one row of forty, next to nothing is certain; on all of them, nearly all."""
+    X, y = line
+    seen = []
+    judge = Members.judged
+    monkeypatch.setattr(Members, "judged", lambda self, *given: seen.append(self) or judge(self, *given))
+    BayesNormRegressor(**{**quick, "members": 3, "epochs": 5}).fit(X, y)
+    (members,) = seen
+    first, second = members.rounds
+    assert len(second.rows) == 40  # the second round is one member
+
+    def disagreement(error):
+        said = {id(first): torch.zeros(80, 2), id(second): torch.zeros(40, 2)}
+        said[id(second)][:, 0] = error
+        monkeypatch.setattr(HeldOut, "points", lambda held: said[id(held)])
+        return members._disagreement()
+
+    one = torch.zeros(40)
+    one[3] = 8.0
+    assert disagreement(one) == 0.0  # 0.8 on average, give or take 0.8
+    assert disagreement(torch.full((40,), 2.0)) == pytest.approx(2.0)
+    mixed = torch.linspace(1, 3, 40)
+    found = mixed.square() / 2
+    assert disagreement(mixed) == pytest.approx(float(found.mean() - 2 * found.std() / 40**0.5))

@@ -24,6 +24,9 @@ from .trainer import Trainer
 # Range of the temperature.
 TEMPERATURES = (LEAST_TEMPERATURE, 20.0)
 
+# Standard errors by which the disagreement of two members is taken to be smaller than it was found.
+SURE = 2.0
+
 # Rows that members which learned from them are asked about, at most.
 SEEN_ROWS = 2_000
 
@@ -176,7 +179,9 @@ class Members:
         """Return the variance of members about their mean on rows that they did not see.
 
         Where members of two rounds did not see a row, it is theirs. Where there is one round only, no two have that in
-        common: then it is that of the members which did see a row, who agree a little too well.
+        common: then it is that of the members which did see a row, who agree a little too well. Where the second round
+        is one member, which a few rows may decide, it is what can be told from chance: too small a number makes
+        intervals a little wide, too large a one makes them far too narrow.
         """
         targets, first = self.trainer.targets, self.rounds[0]
         if len(self.rounds) == 1:
@@ -188,7 +193,11 @@ class Members:
         count = (~said[..., :1].isnan()).sum(0)
         several = count[:, 0] > 1
         said, count = said[:, several], count[several]
-        return float(((said - said.nanmean(0)).square().nansum(0) / (count - 1)).mean())
+        variance = ((said - said.nanmean(0)).square().nansum(0) / (count - 1)).mean(1)
+        mean = float(variance.mean())
+        if len(self._whole_rounds) > 1:
+            return mean
+        return max(0.0, mean - SURE * float(variance.std()) / len(variance) ** 0.5)
 
     def _disagreement_on_seen_rows(self) -> float:
         """Return the variance of members about their mean on rows that they learned from, 0 of fewer than three."""
