@@ -63,6 +63,7 @@ class Way:
         batch_size: Images per step.
         weight_decay: On kernels and matrices.
         halfway: Whether half of the epochs come after half of the channels, and the rest go then.
+        hints: How much the outputs of stages count, which are to be the whole network's, where that teaches.
     """
 
     learning_rate: float
@@ -70,6 +71,7 @@ class Way:
     batch_size: int = 128
     weight_decay: float = 5e-4
     halfway: bool = False
+    hints: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,8 @@ PRESETS = {
             *(Way(rate, temperature=4, batch_size=64) for rate in (0.002, 0.005)),
             Way(0.005, temperature=4, weight_decay=0),
             *(Way(rate, temperature=4, halfway=True) for rate in (0.002, 0.005)),
+            *(Way(rate, 4, weight_decay=0, hints=hints) for rate in (0.005, 0.01, 0.02) for hints in (50, 200)),
+            *(Way(rate, 4, batch_size=64, weight_decay=0, hints=200) for rate in (0.005, 0.01)),
         ),
     ),
 }
@@ -191,9 +195,24 @@ class Whole:
             learning_rate=way.learning_rate,
             weight_decay=way.weight_decay,
         )
-        teacher = None if way.temperature is None else Teacher(self.network, self.plan.transform(), way.temperature)
+        teacher = None
+        if way.temperature is not None:
+            hinted = _same_stages(self.network, network) if way.hints else ()
+            teacher = Teacher(self.network, self.plan.transform(), way.temperature, hinted, way.hints)
         replace(self.plan, recipe=changed).train(network, self.pixels, self.labels, teacher, compiled="graph")
         return network
+
+
+def _same_stages(whole: nn.Module, small: nn.Module) -> list[str]:
+    """Return names of the stages of a ResNet that are as wide in one that lost channels."""
+    stages = [name for name, stage in whole.named_children() if isinstance(stage, nn.Sequential)]
+    return [name for name in stages if _widths(whole, name) == _widths(small, name)]
+
+
+def _widths(network: nn.Module, stage: str) -> list[int]:
+    """Return how many channels every block of a stage adds to the residual stream: those of its last kernel."""
+    blocks = network.get_submodule(stage).children()
+    return [[len(value) for value in block.parameters() if value.dim() == 4][-1] for block in blocks]
 
 
 def chosen_way(whole: Whole, preset: Preset, kept: Path) -> list[dict[str, Any]]:

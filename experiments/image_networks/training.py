@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import statistics
@@ -109,21 +110,21 @@ class Plan:
             options: Further ones of `bayesnorm.training.train`.
         """
         recipe = self.recipe
-        return train(
-            network,
-            x,
-            y,
-            loss=self.loss(y) if teacher is None else teacher.loss,
-            epochs=recipe.epochs,
-            batch_size=recipe.batch_size,
-            optimiser=recipe.optimiser,
-            schedule=recipe.schedule(recipe.epochs * self.steps(len(x))),
-            schedule_every="step",
-            transform=teacher or self.transform(),
-            transform_targets=self.targets_move or teacher is not None,
-            seed=self.seed,
-            **options,
-        )
+        how = {"loss": self.loss(y), "transform": self.transform(), "transform_targets": self.targets_move}
+        with teacher.watching(network) if teacher else contextlib.nullcontext():
+            return train(
+                network,
+                x,
+                y,
+                epochs=recipe.epochs,
+                batch_size=recipe.batch_size,
+                optimiser=recipe.optimiser,
+                schedule=recipe.schedule(recipe.epochs * self.steps(len(x))),
+                schedule_every="step",
+                seed=self.seed,
+                **(teacher.options if teacher else how),
+                **options,
+            )
 
     def described(self) -> dict[str, Any]:
         """Return what decides the weights, as JSON has it."""

@@ -12,8 +12,9 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD
 
 from bayesnorm.errors import BayesNormError
-from bayesnorm.training import CropAndFlip, Teacher, train
+from bayesnorm.training import CropAndFlip, Teacher, teach
 
+OPTIONS = {"optimiser": partial(SGD, lr=0.2, momentum=0.9), "batch_size": 32, "epochs": 20}
 LOGITS = torch.tensor([[2.0, 0.0, -1.0], [0.5, 0.5, 3.0]])
 
 
@@ -58,8 +59,7 @@ def test_a_student_comes_to_agree_without_labels_and_the_teacher_stays():
             return float(teacher.loss(small.eval()(x), teacher(x, labels)[1]))
 
     first = disagreement()
-    options = {"optimiser": partial(SGD, lr=0.2, momentum=0.9), "batch_size": 32, "epochs": 20}
-    train(small, x, labels, loss=teacher.loss, transform=teacher, transform_targets=True, **options)
+    teach(small, large, x, **OPTIONS)
     assert disagreement() < 0.1 * first
     assert large.training
     assert all(torch.equal(value, before[name]) for name, value in large.state_dict().items())
@@ -87,7 +87,10 @@ def test_repr_tells_what_checkpoints_have_to_know():
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("network", {"network": "resnet"}),
+        ("teacher", {"network": "resnet"}),
+        ("layers", {"layers": ["5"]}),
+        ("layers", {"layers": ""}),
+        ("weight", {"layers": "1", "weight": -1.0}),
         ("transform", {"transform": 4}),
         ("temperature", {"temperature": 0.0}),
         ("temperature", {"temperature": "high"}),
@@ -96,3 +99,37 @@ def test_repr_tells_what_checkpoints_have_to_know():
 def test_bad_arguments_are_named(name, arguments):
     with pytest.raises(BayesNormError, match=f"^{name}: "):
         Teacher(**{"network": network(2, 0), **arguments})
+
+
+def test_layers_come_to_agree_too():
+    """Of two students that start alike, the one that is shown a layer is nearer to it, and no hook is left."""
+    x = torch.randn(256, 4, generator=torch.Generator().manual_seed(0))
+    large = network(8, 1).eval()
+
+    def away(layers):
+        small = network(8, 2)
+        teach(small, large, x, layers=layers, weight=10.0, **OPTIONS)
+        assert not any(module._forward_hooks for module in [*small.modules(), *large.modules()])
+        with torch.no_grad():
+            return float((small[:3](x) - large[:3](x)).square().mean())
+
+    assert away(["2"]) < 0.5 * away([])
+
+
+def test_what_layers_add_to_the_loss():
+    large, small = network(3, 1).eval(), network(3, 2).eval()
+    x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+    teacher = Teacher(large, layers=["0"], weight=2.0)
+    with teacher.watching(small), torch.no_grad():
+        _, said = teacher(x, torch.zeros(5))
+        found = teacher.loss(small(x), said)
+        mine, its = small[0](x), large[0](x)
+        plain = Teacher(large).loss(small(x), said)
+    torch.testing.assert_close(found - plain, 2.0 * (mine - its).square().mean() / its.square().mean())
+
+
+def test_layers_of_other_shapes_are_refused():
+    with pytest.raises(BayesNormError, match=r"^layers: '0' gives \(32, 8\) in the student and \(32, 32\)"):
+        teach(network(8, 2), network(32, 1), torch.randn(64, 4), layers="0", **OPTIONS)
+    with pytest.raises(BayesNormError, match=r"^layers: the student has no layer '3'"):
+        teach(network(8, 2)[:2], network(8, 1), torch.randn(64, 4), layers="3", **OPTIONS)

@@ -5,4 +5,4 @@ from .loop import train as train
 from .progress import progress_bar as progress_bar
 from .run import History as History
 from .step_times import StepTimes as StepTimes
-from .teaching import Teacher as Teacher
+from .teaching import Teacher as Teacher, teach as teach
