@@ -59,6 +59,9 @@ NETWORKS: dict[str, tuple[str, Callable[[], nn.Module]]] = {
 
 PRIORS = {"normal-jeffreys": GroupNormalJeffreys, "horseshoe": GroupHorseshoe}
 
+FEW_LOOKS = 4
+"""Filters of a layer that are tried one by one where a look takes long."""
+
 PUBLISHED = {
     ("lenet-5-caffe", "sparse VD"): (1.0, 63, 228),
     ("lenet-5-caffe", "normal-jeffreys"): (1.0, 108, 361),
@@ -146,7 +149,7 @@ def measured(preset: Preset, network: str, prior: str, folder: Path, device: str
     test, rows = (transform.scaled(pixels), labels), []
     for tolerance in preset.tolerances:
         show_progress(f"{where}: compressing at a tolerance of {tolerance}")
-        small = bn.compress(posterior, *rest, tolerance=tolerance)
+        small = bn.compress(posterior, *rest, tolerance=tolerance, looks=32 if data == "mnist" else FEW_LOOKS)
         file = folder / f"{network}_{prior}_{tolerance}.safetensors"
         small.save(file)
         rows.append({"network": network, "prior": prior, "tolerance": tolerance, **numbers(small, *test, file)})
@@ -167,6 +170,7 @@ def fit(
     """Train a network, then under a prior, and keep the posterior as a file."""
     show_progress(f"{where}: training without doubt")
     common: dict[str, Any] = {"batch_size": preset.batch_size, "transform": transform, "compiled": "graph"}
+    common["mixed_precision"] = rows[0].shape[1] > 1  # large convolutions of colours; digits take no time
     train(
         model,
         rows,

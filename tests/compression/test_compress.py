@@ -103,6 +103,18 @@ def test_thresholds_are_chosen_by_the_loss():
     assert bn.compress(posterior, x, y, threshold=100.0).network[0].weight.shape == (1, 6)
 
 
+@pytest.mark.parametrize(("looks", "columns"), [(0, 4), (1, 3), (32, 1)])
+def test_groups_behind_one_that_matters_are_tried_one_by_one(looks, columns):
+    torch.manual_seed(0)
+    x, model = torch.randn(300, 4), nn.Sequential(nn.Linear(4, 1))
+    with torch.no_grad():
+        model[0].weight.copy_(torch.tensor([[2.0, 0.0005, 0.001, 0.0]]))
+    posterior = made_posterior(model, bn.Gaussian(4.0), {"shape": (4,)})
+    posterior.weights["0.weight"].z_log_std.copy_(torch.tensor([-0.5, -0.6, -0.7, -0.8]))  # the noisiest matters
+    found = bn.compress(posterior, x, model(x).detach(), tolerance=0.001, looks=looks).network[0]
+    assert found.weight.shape[1] == columns
+
+
 class Gated(nn.Module):
     def __init__(self):
         super().__init__()

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..arguments import require_number
+from ..arguments import require_number, require_whole
 from ..errors import BayesNormError
 from ..network import (
     Executable,
@@ -32,9 +32,6 @@ from .compressed import Compressed
 from .measuring import losses
 from .packing import Precision
 
-# Groups of a layer that are tried one by one.
-LOOKS = 32
-
 # Steps between neighbouring values, as shares of the weights' standard deviations, which are tried in this order.
 SHARES = (1.0, 0.5, 0.25, 0.125)
 
@@ -48,6 +45,7 @@ def compress(
     *,
     threshold: float | None = None,
     tolerance: float = 0.01,
+    looks: int = 32,
 ) -> Compressed:
     """Return a smaller plain network: that of the posterior's means, without the units that it calls noise.
 
@@ -59,11 +57,13 @@ def compress(
         threshold: Groups with a `log_noise()` above it are removed; None chooses by x and y, or without them takes the
             kind's own, 0 for normal-Jeffreys (as much noise as signal) and 1 for the horseshoe.
         tolerance: By how much the mean loss per row may rise by pruning, and again by rounding, where they are chosen.
+        looks: How many groups of each layer are tried one by one, once a threshold is found; fewer are faster.
     """
     groups = _groups(posterior)
     if threshold is not None:
         threshold = require_number("threshold", threshold)
     tolerance = require_number("tolerance", tolerance, least=0)
+    looks = require_whole("looks", looks, 0)
     if y is not None and x is None:
         raise BayesNormError("x: None was given with y; the rows that these targets belong to would work.")
     units, (means, variances) = trace_units(posterior.model), _moments(posterior)
@@ -74,7 +74,7 @@ def compress(
     rows = None if x is None else posterior.executable.input(x)
     score = _Score(posterior, rows, y) if y is not None else None
     if threshold is None and score is not None:
-        removal = _chosen(groups, network, units, noise, score, tolerance)
+        removal = _chosen(groups, network, units, noise, score, tolerance, looks)
     else:
         limits = {layer: groups[layer].threshold if threshold is None else threshold for layer in noise}
         removal = _removal(groups, {layer: own > limits[layer] for layer, own in noise.items()})
@@ -143,6 +143,7 @@ def _chosen(
     noise: dict[str, Tensor],
     score: _Score,
     tolerance: float,
+    looks: int,
 ) -> Removal:
     """Return the removal of as many groups as the loss allows, the largest layer first.
 
@@ -165,7 +166,7 @@ def _chosen(
             middle = (low + high + 1) // 2
             low, high = (middle, high) if works(layer, order[:middle]) else (low, middle - 1)
         gone[layer][order[:low]] = True
-        for group in order[low + 1 : low + 1 + LOOKS]:
+        for group in order[low + 1 : low + 1 + looks]:
             if int((~gone[layer]).sum()) > 1 and works(layer, group):
                 gone[layer][group] = True
     return _removal(groups, gone)

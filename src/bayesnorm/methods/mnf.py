@@ -61,6 +61,8 @@ class MNF(VariationalMethod):
         transform: What every batch's inputs go through in training, as in `training.train`: crops and mirror images.
         compiled: Whether steps are compiled, or the mode, as in `training.train`. "graph" records them on a GPU: for
             small networks by far the quickest.
+        mixed_precision: Whether to train in bfloat16 where the network is on a GPU that has it, as in `training.train`:
+            for large convolutions.
         flows: Steps of z's flow.
         auxiliary_flows: Steps of r's flow.
         hidden: Units in the hidden layer of each step.

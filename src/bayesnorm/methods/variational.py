@@ -71,6 +71,8 @@ class VariationalMethod(ABC):
         transform: What every batch's inputs go through in training, as in `training.train`: crops and mirror images.
         compiled: Whether steps are compiled, or the mode, as in `training.train`. "graph" records them on a GPU: for
             small networks by far the quickest.
+        mixed_precision: Whether to train in bfloat16 where the network is on a GPU that has it, as in `training.train`:
+            for large convolutions.
     """
 
     epochs: int = 100
@@ -86,6 +88,7 @@ class VariationalMethod(ABC):
     kl_warmup: int = 0
     transform: Callable[[Tensor], Tensor] | None = None
     compiled: bool | str = False
+    mixed_precision: bool = False
 
     def __post_init__(self) -> None:
         hold_plain_numbers(self)
@@ -183,6 +186,7 @@ class VariationalMethod(ABC):
                 schedule=partial(CosineAnnealingLR, T_max=self.epochs) if self.schedule == "cosine" else None,
                 transform=self.transform,
                 compiled=self.compiled,
+                mixed_precision=self.mixed_precision,
                 seed=seed,
                 progress=progress,
             )
