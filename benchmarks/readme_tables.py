@@ -29,7 +29,7 @@ from benchmarks.image_tables import (
 from benchmarks.markdown import table
 from benchmarks.results_files import ROOT, hardware, read
 from benchmarks.tabular_tables import all_tables
-from experiments import teye_tables, uci_luck
+from experiments import known_noise as made_up, teye_tables, uci_luck
 from experiments.means import mean_and_error
 
 
@@ -264,6 +264,12 @@ def tabular_size() -> str:
     return table([*head, "90 % intervals hold"], rows)
 
 
+def known_noise() -> str:
+    """Return what fits say of tables whose noise is known."""
+    found = read("known_noise.json")
+    return f"{hardware(found['machine'])}:\n\n{made_up.summary(found['rows'])}" if found else ""
+
+
 def _threads(run: dict) -> str:
     """Return the threads of a run in words."""
     return f"{run['hardware']['threads']} thread" + "s" * (run["hardware"]["threads"] > 1)
@@ -282,6 +288,7 @@ def main() -> None:
             "tabular-table": tabular(),
             "parts-table": tabular_parts(),
             "size-table": tabular_size(),
+            "known-noise": known_noise(),
             "classes-table": classes(),
         },
         "docs/compression.md": {"prune-channels": prune_channels()},

@@ -7,7 +7,9 @@ against the function itself, which nobody but the maker of a table knows. New ro
 
 from __future__ import annotations
 
+import statistics
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -78,6 +80,7 @@ def main(
             rows.append(measured_once(kept / file, settings | OPTIONS[preset], find))
             show_progress("")
             print(text(rows[-1]), flush=True)
+    print(summary(rows))
     write_numbers(out / "known_noise.json", {"preset": str(preset), "rows": rows}, where)
 
 
@@ -118,3 +121,35 @@ def text(row: dict[str, Any]) -> str:
         f"(true {row['share']:.2f})  90 % held {row['coverage']:.3f}  log likelihood {row['log_likelihood']:.2f}  "
         f"{row['seconds']:.0f} s"
     )
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> str:
+    """Return a table as Markdown: a line per kind of table, means over seeds, and the range of what intervals held."""
+    heads = (
+        "table",
+        "rows",
+        "tables",
+        "noise",
+        "said",
+        "doubt",
+        "said",
+        "doubt's share",
+        "said",
+        "90 % hold",
+        "log lik.",
+    )
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    keys = dict.fromkeys((row["table"], row["noise"], row["rows"]) for row in rows)
+    for name, noise, size in keys:
+        own = [row for row in rows if (row["table"], row["noise"], row["rows"]) == (name, noise, size)]
+
+        def mean(key: str, own: Sequence[dict[str, Any]] = own) -> float:
+            return statistics.fmean(row[key] for row in own)
+
+        held = f"{min(row['coverage'] for row in own):.3f} to {max(row['coverage'] for row in own):.3f}"
+        told = (f"{mean(key):.3g}" for key in ("said_noise", "doubt", "said_doubt"))
+        shares = (f"{mean(key):.2f}" for key in ("share", "said_share"))
+        least = f"{min(row['log_likelihood'] for row in own):.2f}"
+        cells = (name, f"{size:,}", len(own), f"{noise:g}", *told, *shares, held, f"{least} or more")
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
