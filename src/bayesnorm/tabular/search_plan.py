@@ -19,7 +19,8 @@ Every setting is trained on the folds that choose, and the best one on all folds
 members. A second round has folds of its own, all of them or the first: of rows that are held out in both, two members
 that did not see them tell by how much members disagree. What is given is not chosen: a value takes the place of that of
 every setting, and several values are tried with each. With method "dropout" networks have dropout in place of batch
-norm, of the rates .02, .05 and .1. `fast` has the second setting alone (of bins), half of the rows seen, and 6 members.
+norm, of the rates .02, .05 and .1. `fast` has the second setting alone (of bins, fine ones a third as many), half of
+the rows seen, and 6 members.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ EVALUATIONS = 40
 
 # Epochs that a network is trained at most.
 MOST_EPOCHS = 1_000
+
+# How many times coarser fine bins are where time counts.
+COARSER = 3
 
 # The encoding of fine bins before the number of inputs is known, and how many numbers and bins it has.
 FINE, FINE_NUMBERS, FINE_BINS = "fine bins", 1_536, (16, 384)
@@ -160,7 +164,8 @@ def plan_for(
     """Return what to train on so many rows and inputs, as far as it is not given; see the module's text."""
     size = next(size for size in _SIZES if rows <= size.most)
     third = 2 ** max(1, int(np.log2(max(2, rows // 3))))
-    fine = f"bins {min(max(FINE_NUMBERS // inputs, FINE_BINS[0]), FINE_BINS[1])}"
+    numbers = FINE_NUMBERS // (COARSER if fast else 1)
+    fine = f"bins {min(max(numbers // inputs, FINE_BINS[0]), FINE_BINS[1])}"
     batch = min(size.batch_size, third)
     known = [Setting(*each, batch_size=batch) for each in size.settings]
     defaults = [replace(each, encoding=fine) if each.encoding == FINE else each for each in known]
