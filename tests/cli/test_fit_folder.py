@@ -17,6 +17,7 @@ import pytest
 
 from bayesnorm.cli import run_folder
 
+from ..marks import takes_long
 from .conftest import QUICK
 
 pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
@@ -123,7 +124,10 @@ def test_a_run_whose_successor_was_killed_while_taking_its_place_comes_back(regr
     assert (tmp_path / "run" / "model.bayesnorm").exists()
 
 
-@pytest.mark.parametrize(("number", "code", "told"), [("SIGINT", 130, "interrupted\n"), ("SIGTERM", 143, "")])
+@pytest.mark.parametrize(
+    ("number", "code", "told"),
+    [("SIGINT", 130, "interrupted\n"), pytest.param("SIGTERM", 143, "", marks=takes_long)],
+)
 def test_a_fit_that_is_told_to_end_leaves_nothing(table, tmp_path, number, code, told):
     start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     arguments = ["fit", str(table), "--target", "price", "--out", str(tmp_path / "run"), "--epochs", "100000"]

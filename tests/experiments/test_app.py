@@ -16,6 +16,8 @@ from experiments import teye_tables
 from experiments.app import BENCHMARK, NETWORKS, TABLES_AND_FIGURES
 from experiments.teye_tables import printing
 
+from ..marks import takes_long
+
 ROOT = Path(__file__).parents[2]
 ALL = [*TABLES_AND_FIGURES, *BENCHMARK, *NETWORKS]
 
@@ -111,6 +113,7 @@ def run_module(*arguments, **variables):
     )
 
 
+@takes_long
 def test_as_a_module():
     ended = run_module("teye-table7")
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -19,7 +19,7 @@ def toy():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compare_methods, "DRAWS", 64)
         patch.setattr(compare_methods, "median_seconds", lambda call, _repeats: timed(call))
-        return compare("toy", 1, steps=160)
+        return compare("toy", 1, steps=100)
 
 
 def test_every_method_is_scored(toy):

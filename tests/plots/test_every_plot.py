@@ -21,6 +21,8 @@ from experiments.quantile_plot import QQPlot
 from experiments.rejections import RejectionPlot
 from experiments.sensitivity import SensitivityCurve
 
+from ..marks import takes_long
+
 generator = torch.Generator().manual_seed(0)
 REGRESSION = RegressionPredictive(
     torch.randn(4, 40, 1, generator=generator), torch.rand(1, 40, 1, generator=generator) + 0.2
@@ -84,6 +86,7 @@ def test_contract(name):
     assert pyplot.get_fignums() == windows
 
 
+@takes_long
 def test_all_of_them_in_one_figure():
     figure = plots.draw_grid(EVERY, columns=5)
     assert [ax.get_title() for ax in figure.axes if ax.get_title()] == list(EVERY)

@@ -12,6 +12,8 @@ pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesno
 from bayesnorm.report import drift_words, render
 from bayesnorm.report.drift_page import MOST_PICTURES
 
+from ..marks import takes_long
+
 
 def test_hostile_names_stay_words(drift_report):
     page = render(drift_report)
@@ -24,6 +26,7 @@ def test_every_moved_column_has_a_picture_and_the_network_one(drift_report):
     assert render(drift_report).count("<figure>") == 4
 
 
+@takes_long
 def test_many_columns(drift_report):
     drift = drift_report.drift
     many = dataclasses.replace(drift, columns=tuple(drift.columns[0] for _ in range(MOST_PICTURES + 1)), network=None)

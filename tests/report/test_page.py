@@ -16,6 +16,8 @@ from bayesnorm.errors import BayesNormError, FileFormatError, InputError, Missin
 from bayesnorm.report import Choice, Column, HeldOutRows, Table, render, write_report
 from bayesnorm.report.doubted_rows import MOST_ROWS, DoubtedRows
 
+from ..marks import takes_long
+
 VOID = {"meta", "input", "br", "link", "img"}
 MODELS = ("regression", "classification")
 SECTIONS = dict.fromkeys(MODELS, ("verdict", "data", "predicts", "doubt", "more", "rows", "chosen", "limits"))
@@ -202,6 +204,7 @@ def test_strange_rows_are_shown_even_where_they_are_not_doubted(make_report, mak
     assert {str(3 * place + 1) for place in most_doubted} <= shown
 
 
+@takes_long
 def test_ten_thousand_rows_stay_a_small_file(make_report, make_regression):
     page = render(make_report(make_regression(rows=10_000)))
     assert len(page.encode()) < 1_000_000
@@ -310,6 +313,7 @@ def test_a_missing_template_engine_is_said_in_a_line(monkeypatch, regression_rep
         render(regression_report)
 
 
+@takes_long
 def test_importing_the_room_needs_no_extra():
     code = "import sys; sys.modules |= dict.fromkeys(('jinja2', 'matplotlib')); import bayesnorm.report"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=120)

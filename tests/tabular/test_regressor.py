@@ -212,7 +212,7 @@ def test_given_values_are_taken(line, quick):
 
 def test_the_training_batch_size_and_the_bound_as_effective_ones(line, quick):
     X, y = line
-    quick["batch_size"] = 8
+    quick |= {"batch_size": 8, "epochs": 5}
     assert effective_batch_size(BayesNormRegressor(**quick).fit(X, y).posterior_) == 8
     quick["effective_batch_size"] = "elbo"
     model = BayesNormRegressor(**quick).fit(X, y)
@@ -231,7 +231,7 @@ def test_dropout_rates(line, quick):
 
 def test_one_setting_when_it_is_to_be_fast(line, quick):
     X, y = line
-    quick |= {"encoding": None, "weight_decay": None, "members": None}
+    quick |= {"encoding": None, "weight_decay": None, "members": None, "epochs": 10}
     fast, thorough = (BayesNormRegressor(**quick, fast=fast).fit(X, y) for fast in (True, False))
     assert [setting.encoding for setting in fast.selection_.settings] == ["bins 8"]
     assert [setting.encoding for setting in thorough.selection_.settings] == ["plain", "bins 8"]
@@ -254,6 +254,7 @@ def test_encodings_stand_before_every_network(mixed, quick, encoding):
 
 def test_single_precision_tables_are_taken(line, quick):
     X, y = line
+    quick |= {"epochs": 10}
     single, double = (
         BayesNormRegressor(**quick).fit(X.astype(kind), y.astype(kind)).predict(X.astype(kind))
         for kind in (np.float32, np.float64)

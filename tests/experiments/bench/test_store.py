@@ -219,9 +219,9 @@ def work():
         run_local(units(300), store, workers=0)
 
 left = []
-while len(left) < 20 or left[-1] == 300:  # a busy machine needs longer to write anything
+while len(left) < 12 or left[-1] == 300:  # a busy machine needs longer to write anything
     number = child(work)
-    time.sleep(0.002 + 0.004 * len(left))
+    time.sleep(0.002 + 0.007 * len(left))
     os.kill(number, signal.SIGKILL)
     os.waitpid(number, 0)
     with Store(sys.argv[1]) as store:
