@@ -20,6 +20,8 @@ from bayesnorm.data import (
 )
 from bayesnorm.errors import BayesNormError, FileFormatError, InputError, MissingExtraError
 
+from ..marks import takes_long
+
 COUNT = 250  # two and a half rows of a sheet with 100 images to a row
 
 
@@ -171,7 +173,9 @@ def test_real_notmnist(require):
     assert load_notmnist(rows=[18723])[1].tolist() == [labels[18723]]
 
 
-@pytest.mark.parametrize(("split", "count"), [("train", 367), ("val", 101), ("test", 233)])
+@pytest.mark.parametrize(
+    ("split", "count"), [pytest.param("train", 367, marks=takes_long), ("val", 101), ("test", 233)]
+)
 def test_real_camvid(split, count, require):
     require("camvid/labels_180x240.npz", f"camvid/{split}_180x240.webp")
     images, labels = load_camvid(split)

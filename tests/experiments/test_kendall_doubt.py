@@ -32,16 +32,19 @@ def _real_data():
         pytest.skip(f"needs real data: {error}")
 
 
+@takes_long
 def test_aleatoric_follows_the_noise(gap):
     for name in gap.aleatoric:
         assert gap.follows_noise(name) > 0.7, name
 
 
+@takes_long
 def test_epistemic_follows_the_gap(gap):
     for name in ("MCBN", "5 networks"):
         assert gap.gap_ratio(name) > 1.3, name
 
 
+@takes_long
 def test_the_picture_of_the_gap(gap):
     assert len(gap.draw().get_figure().axes) == 2
     assert len(gap.table().splitlines()) == 1 + len(gap.epistemic)

@@ -10,6 +10,7 @@ import bayesnorm as bn
 from bayesnorm.errors import FileFormatError
 from bayesnorm.shift import Drift, DriftMonitor, monitor as module
 
+from ..marks import takes_long
 from .conftest import fitted, fresh
 
 
@@ -26,7 +27,7 @@ def alarms(p_values: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> list[int | 
     return found
 
 
-@pytest.mark.parametrize("power", [1.0, 1.1])
+@pytest.mark.parametrize("power", [1.0, pytest.param(1.1, marks=takes_long)])
 def test_streams_without_drift_hardly_ever_ring(power, monkeypatch):
     # Also where p-values are too small throughout: ranks among those of the stream make up for it.
     p_values = np.random.default_rng(0).random((200, 300)) ** power

@@ -217,7 +217,7 @@ with Store(folder + "/results.db") as store:
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=takes_long), signal.SIGKILL])
 def test_a_run_that_is_stopped_leaves_its_results_and_no_process(tmp_path, how):
     # From another folder, where only the run's own path leads to the experiments and to the units.
     arguments = [sys.executable, "-c", RUN, json.dumps([sys.path[0], str(ROOT)]), str(tmp_path)]
