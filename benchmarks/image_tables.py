@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from benchmarks.markdown import table
 from benchmarks.results_files import hardware, read
 from experiments import prune_channels as prune
@@ -91,23 +94,30 @@ def doubt_and_data() -> str:
 
 def teye_figure2() -> str:
     """Return what doubt about pixels is worth, by method, and the claims about it."""
-    found = read("teye_figure2.json")
-    if found is None:
-        return ""
-    told = [figure2_verdicts.Claim(**claim) for claim in found["claims"]]
-    ious = ", ".join(f"{network['mean IoU']:.3f}" for network in found["networks"])
-    head = f"SegNet, {found['preset']['draws']} draws; mean IoU of the three networks {ious}"
-    return f"{head} ({hardware(found['machine'])}).\n\n{figure2.text(found['methods'], told)}"
+
+    def head(found: dict[str, Any]) -> str:
+        ious = ", ".join(f"{network['mean IoU']:.3f}" for network in found["networks"])
+        return f"SegNet, {found['preset']['draws']} draws; mean IoU of the three networks {ious}"
+
+    return _of_pixels("teye_figure2.json", head, lambda found, told: figure2.text(found["methods"], told))
 
 
 def kendall_segmentation() -> str:
     """Return both kinds of doubt about pixels: what they are worth, and how they go with data and light."""
-    found = read("kendall_segmentation.json")
+
+    def head(found: dict[str, Any]) -> str:
+        return f"U-Net on up to {found['preset']['frames']} frames, {found['preset']['draws']} draws"
+
+    return _of_pixels("kendall_segmentation.json", head, kendall.text)
+
+
+def _of_pixels(name: str, head: Callable[..., str], text: Callable[..., str]) -> str:
+    """Return an experiment with claims about pixels, under a line that says what was measured and on what."""
+    found = read(name)
     if found is None:
         return ""
     told = [figure2_verdicts.Claim(**claim) for claim in found["claims"]]
-    head = f"U-Net on up to {found['preset']['frames']} frames, {found['preset']['draws']} draws"
-    return f"{head} ({hardware(found['machine'])}).\n\n{kendall.text(found, told)}"
+    return f"{head(found)} ({hardware(found['machine'])}).\n\n{text(found, told)}"
 
 
 def mukhoti_figure1() -> str:

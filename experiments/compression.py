@@ -59,8 +59,8 @@ NETWORKS: dict[str, tuple[str, Callable[[], nn.Module]]] = {
 
 PRIORS = {"normal-jeffreys": GroupNormalJeffreys, "horseshoe": GroupHorseshoe}
 
-FEW_LOOKS = 4
-"""Filters of a layer that are tried one by one where a look takes long."""
+LOOKS = {"mnist": 32, "cifar10": 4}
+"""Groups of a layer that are tried one by one, by data: a look at VGG takes long."""
 
 PUBLISHED = {
     ("lenet-5-caffe", "sparse VD"): (1.0, 63, 228),
@@ -149,7 +149,7 @@ def measured(preset: Preset, network: str, prior: str, folder: Path, device: str
     test, rows = (transform.scaled(pixels), labels), []
     for tolerance in preset.tolerances:
         show_progress(f"{where}: compressing at a tolerance of {tolerance}")
-        small = bn.compress(posterior, *rest, tolerance=tolerance, looks=32 if data == "mnist" else FEW_LOOKS)
+        small = bn.compress(posterior, *rest, tolerance=tolerance, looks=LOOKS[data])
         file = folder / f"{network}_{prior}_{tolerance}.safetensors"
         small.save(file)
         rows.append({"network": network, "prior": prior, "tolerance": tolerance, **numbers(small, *test, file)})

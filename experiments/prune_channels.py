@@ -16,7 +16,7 @@ import copy
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -221,9 +221,12 @@ def chosen_way(whole: Whole, preset: Preset, kept: Path) -> list[dict[str, Any]]
     rest = replace(whole, pixels=whole.pixels[~held], labels=whole.labels[~held])
     criterion = "statistics"
 
+    @cache
+    def pruned() -> nn.Module:
+        return rest.pruned(rest.network, preset.chosen_at, criterion).network
+
     def scored(way: Way) -> dict[str, Any]:
-        small = rest.pruned(rest.network, preset.chosen_at, criterion).network
-        tuned = rest.fine_tuned(small, way, preset.chosen_at, criterion)
+        tuned = rest.fine_tuned(copy.deepcopy(pruned()), way, preset.chosen_at, criterion)
         return asdict(way) | score_network(tuned, whole.pixels[held], whole.labels[held], whole.plan)
 
     rows: list[dict[str, Any]] = []

@@ -133,3 +133,11 @@ def test_layers_of_other_shapes_are_refused():
         teach(network(8, 2), network(32, 1), torch.randn(64, 4), layers="0", **OPTIONS)
     with pytest.raises(BayesNormError, match=r"^layers: the student has no layer '3'"):
         teach(network(8, 2)[:2], network(8, 1), torch.randn(64, 4), layers="3", **OPTIONS)
+
+
+def test_validation_rows_are_refused():
+    x = torch.randn(64, 4)
+    with pytest.raises(BayesNormError, match=r"^validation: .*evaluate= would work"):
+        teach(network(8, 2), network(8, 1), x, validation=(x, torch.zeros(64)), **OPTIONS)
+    history = teach(network(8, 2), network(8, 1), x, evaluate=lambda _: 0.0, **{**OPTIONS, "epochs": 2})
+    assert len(history.losses) == 2

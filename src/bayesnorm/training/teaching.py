@@ -44,8 +44,11 @@ def teach(
         layers: Names of layers whose outputs have the same shape in both networks, such as the stages of a residual
             one: the student's are to be the teacher's.
         weight: How much their squared difference counts, in terms of the teacher's mean square.
-        options: Further ones of `train`: `epochs`, `batch_size`, `optimiser`, `learning_rate`, `schedule`, ...
+        options: Further ones of `train`: `epochs`, `batch_size`, `optimiser`, `learning_rate`, `schedule`, ... but for
+            `validation`, whose rows the teacher is not asked about: `evaluate` scores the student.
     """
+    if options.get("validation") is not None:
+        raise BayesNormError("validation: rows were given, but the teacher sees batches only; evaluate= would work.")
     taught = Teacher(teacher, transform, temperature, layers, weight)
     with taught.watching(student):
         return train(student, x, torch.zeros(len(x)), **taught.options, **options)
