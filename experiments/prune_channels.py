@@ -62,16 +62,16 @@ class Way:
         temperature: At which the whole network teaches it; None where labels do.
         batch_size: Images per step.
         weight_decay: On kernels and matrices.
-        halfway: Whether half of the epochs come after half of the channels, and the rest go then.
         hints: How much the outputs of stages count, which are to be the whole network's, where that teaches.
+        blocks: Whether the outputs of all blocks count so, not those of stages alone.
     """
 
     learning_rate: float
     temperature: float | None = None
     batch_size: int = 128
     weight_decay: float = 5e-4
-    halfway: bool = False
     hints: float = 0.0
+    blocks: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,14 +115,17 @@ PRESETS = {
         states=32,
         ways=(
             *(Way(rate) for rate in (0.01, 0.02, 0.05)),
-            *(Way(rate, temperature=4) for rate in (0.001, 0.002, 0.005, 0.01, 0.02)),
-            *(Way(rate, temperature=1) for rate in (0.01, 0.02, 0.05)),
-            Way(0.005, temperature=2),
-            *(Way(rate, temperature=4, batch_size=64) for rate in (0.002, 0.005)),
-            Way(0.005, temperature=4, weight_decay=0),
-            *(Way(rate, temperature=4, halfway=True) for rate in (0.002, 0.005)),
+            *(Way(rate, temperature=4) for rate in (0.002, 0.005, 0.01)),
+            *(Way(0.005, temperature, weight_decay=0) for temperature in (2, 4)),
+            *(Way(rate, 4, 64, weight_decay=0) for rate in (0.002, 0.005)),
             *(Way(rate, 4, weight_decay=0, hints=hints) for rate in (0.005, 0.01, 0.02) for hints in (50, 200)),
-            *(Way(rate, 4, batch_size=64, weight_decay=0, hints=200) for rate in (0.005, 0.01)),
+            *(Way(rate, 4, 64, weight_decay=0, hints=200) for rate in (0.005, 0.01)),
+            *(
+                Way(rate, 4, weight_decay=0, hints=hints, blocks=True)
+                for rate in (0.005, 0.01, 0.02)
+                for hints in (10, 50)
+            ),
+            *(Way(rate, 4, 64, weight_decay=0, hints=50, blocks=True) for rate in (0.005, 0.01)),
         ),
     ),
 }
@@ -174,59 +177,52 @@ class Whole:
         """Return MCBN of a network."""
         return bn.MCBN(BATCH_SIZE, states=self.states).fit(network, self.x, bn.Categorical())
 
-    def pruned(self, network: nn.Module, share: float, criterion: Any) -> Compressed:
-        """Return a network with a share of the multiply-adds of `network`."""
-        return prune_channels(self.posterior(network), self.x[:10_000], multiply_adds=share, criterion=criterion)
+    def pruned(self, share: float, criterion: Any) -> Compressed:
+        """Return a network with a share of the multiply-adds."""
+        return prune_channels(self.posterior(self.network), self.x[:10_000], multiply_adds=share, criterion=criterion)
 
-    def fine_tuned(self, small: nn.Module, way: Way, share: float, criterion: Any) -> nn.Module:
-        """Return a pruned network after fine-tuning; `share` and `criterion` are those that it was pruned by."""
-        recipe = self.plan.recipe
-        if not way.halfway or recipe.epochs < 2:
-            return self._trained(small, way, recipe.epochs)
-        first, middle = recipe.epochs // 2, (1 + share) / 2
-        wider = self._trained(self.pruned(self.network, middle, criterion).network, way, first)
-        return self._trained(self.pruned(wider, share / middle, criterion).network, way, recipe.epochs - first)
-
-    def _trained(self, network: nn.Module, way: Way, epochs: int) -> nn.Module:
+    def fine_tuned(self, network: nn.Module, way: Way) -> nn.Module:
+        """Return a pruned network after fine-tuning."""
         changed = replace(
             self.plan.recipe,
-            epochs=epochs,
             batch_size=way.batch_size,
             learning_rate=way.learning_rate,
             weight_decay=way.weight_decay,
         )
         teacher = None
         if way.temperature is not None:
-            hinted = _same_stages(self.network, network) if way.hints else ()
+            hinted = _hinted(self.network, network, way.blocks) if way.hints else ()
             teacher = Teacher(self.network, self.plan.transform(), way.temperature, hinted, way.hints)
         replace(self.plan, recipe=changed).train(network, self.pixels, self.labels, teacher, compiled="graph")
         return network
 
 
-def _same_stages(whole: nn.Module, small: nn.Module) -> list[str]:
-    """Return names of the stages of a ResNet that are as wide in one that lost channels."""
+def _hinted(whole: nn.Module, small: nn.Module, blocks: bool) -> list[str]:
+    """Return names of the stages or blocks of a ResNet whose outputs are as wide in one that lost channels."""
     stages = [name for name, stage in whole.named_children() if isinstance(stage, nn.Sequential)]
-    return [name for name in stages if _widths(whole, name) == _widths(small, name)]
+    found = {name: [f"{name}.{block}" for block, _ in whole.get_submodule(name).named_children()] for name in stages}
+    if blocks:
+        names = [block for own in found.values() for block in own]
+        return [name for name in names if _width(whole, name) == _width(small, name)]
+    return [stage for stage, own in found.items() if _width(whole, own[-1]) == _width(small, own[-1])]
 
 
-def _widths(network: nn.Module, stage: str) -> list[int]:
-    """Return how many channels every block of a stage adds to the residual stream: those of its last kernel."""
-    blocks = network.get_submodule(stage).children()
-    return [[len(value) for value in block.parameters() if value.dim() == 4][-1] for block in blocks]
+def _width(network: nn.Module, block: str) -> int:
+    """Return how many channels a block adds to the residual stream: those of its last kernel."""
+    return [len(value) for value in network.get_submodule(block).parameters() if value.dim() == 4][-1]
 
 
 def chosen_way(whole: Whole, preset: Preset, kept: Path) -> list[dict[str, Any]]:
     """Return what each way gives on every tenth training image, which it does not see: the most accurate first."""
     held = torch.arange(len(whole.pixels), device=whole.pixels.device) % 10 == 9
     rest = replace(whole, pixels=whole.pixels[~held], labels=whole.labels[~held])
-    criterion = "statistics"
 
     @cache
     def pruned() -> nn.Module:
-        return rest.pruned(rest.network, preset.chosen_at, criterion).network
+        return rest.pruned(preset.chosen_at, "statistics").network
 
     def scored(way: Way) -> dict[str, Any]:
-        tuned = rest.fine_tuned(copy.deepcopy(pruned()), way, preset.chosen_at, criterion)
+        tuned = rest.fine_tuned(copy.deepcopy(pruned()), way)
         return asdict(way) | score_network(tuned, whole.pixels[held], whole.labels[held], whole.plan)
 
     rows: list[dict[str, Any]] = []
@@ -272,7 +268,7 @@ def measure(
         ]
 
     def pruned(criterion: Any, share: float) -> list[dict[str, Any]]:
-        small = networks.pruned(model, share, criterion)
+        small = networks.pruned(share, criterion)
         report = small.report(asked.x[:TIMED])
         assert report.before is not None
         assert report.after is not None
@@ -284,7 +280,7 @@ def measure(
             "time": times[1] / times[0],
         }
         found = [_scored(networks.posterior(small.network), asked, preset) | told | {"epochs": 0}]
-        tuned = networks.fine_tuned(small.network, way, share, criterion)
+        tuned = networks.fine_tuned(small.network, way)
         return [*found, _scored(networks.posterior(tuned), asked, preset) | told | {"epochs": preset.epochs}]
 
     cases = {(WHOLE, 1.0): whole}

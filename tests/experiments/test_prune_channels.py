@@ -30,7 +30,7 @@ def test_from_the_command(experiments, monkeypatch, tmp_path):
     monkeypatch.setattr(prune_channels, "load_cifar_resnet", tiny)
     monkeypatch.setattr(prune_channels, "CRITERIA", ("signal",))
     monkeypatch.setattr(prune_channels, "BATCH_SIZE", 4)
-    ways = Way(0.01), Way(0.01, temperature=4, batch_size=4, halfway=True)
+    ways = Way(0.01), Way(0.01, temperature=4, batch_size=4, hints=1, blocks=True)
     small = prune_channels.Preset(20, (0.6,), images=16, asked=20, states=4, ways=ways)
     monkeypatch.setitem(prune_channels.PRESETS, "quick", small)
     ended = experiments("prune-channels", "--out", tmp_path)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from .. import files
 from ..errors import NetworkError
 from ..likelihoods import Likelihood
-from ..network import resized, tensors_of, unwrap
+from ..network import Executable, own_copy, renewed_statistics, resized, tensors_of, unwrap
 from ..schema import FLOATS, Array, listed, mapping, number, optional, record, refuse, require_tensors, whole
 from .measuring import Measured, measured
 from .packing import MOST_BITS, Precision
@@ -37,10 +37,13 @@ _FILE = record(
 class Compressed:
     """A smaller network, with weights at the precision that their posterior gave them.
 
+    The network can be trained on. Its weights then lie between the values that few bits can tell; files and reports
+    take them as they are, in all of their bits, until `rounded` moves them to the nearest.
+
     Args:
         network: The network: an ordinary module in evaluation mode.
         before: The network of the posterior's means, from which units were removed.
-        precisions: How many bits which tensors need; the others are written as they are.
+        precisions: How which tensors are written in few bits; the others are written as they are.
         kept: Reasons why units were kept that the posterior calls noise, and how many there are.
         likelihood: Turns outputs into distributions of targets.
         output: Which entry of its outputs is used.
@@ -74,6 +77,23 @@ class Compressed:
         payload = [sum(value.nbytes for value in before.values()), sum(self._size(n, v) for n, v in after.items())]
         return CompressionReport(layers, payload[0], payload[1], dict(self.kept), found[0], found[1])
 
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def rounded(self, x: Any = None) -> Compressed:
+        """Return it with weights at the precision that the posterior gave them, after training that moved them.
+
+        Args:
+            x: Rows on which batch statistics are estimated anew.
+        """
+        network, precisions = own_copy(self.network), {}
+        tensors = tensors_of(network)
+        for name, own in self.precisions.items():
+            precisions[name] = Precision.of_step(tensors[name], own.step)
+            tensors[name].copy_(precisions[name].rounded(tensors[name]))
+        if x is not None:
+            network = renewed_statistics(network, Executable(network, self.output).input(x))
+        return dataclasses.replace(self, network=network, precisions=precisions)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the network's tensors, packed; `load_compressed` reads them."""
         tensors, described = {}, {}
@@ -86,7 +106,8 @@ class Compressed:
     def _precision(self, name: str, value: Tensor) -> Precision | None:
         if not value.is_floating_point() and value.dim():
             return Precision.of_whole(value)
-        return self.precisions.get(name)
+        own = self.precisions.get(name)
+        return own if own is not None and own.holds(value) else None
 
     def _bits(self, name: str, value: Tensor) -> int:
         own = self._precision(name, value)

@@ -36,7 +36,11 @@ class Precision:
     def given(cls, values: Tensor, variances: Tensor, share: float) -> Precision:
         """Return the precision that weights of these means and variances need, for a share of their deviations."""
         known = variances[variances > 0].double()  # the others are of weights that were set to zero
-        step = share * float((1 / known).mean().rsqrt()) if len(known) else math.inf
+        return cls.of_step(values, share * float((1 / known).mean().rsqrt()) if len(known) else math.inf)
+
+    @classmethod
+    def of_step(cls, values: Tensor, step: float) -> Precision:
+        """Return the precision that values need at a step, or at the next one that can be written."""
         low, high = float(values.min()), float(values.max())
         # Steps that are too small for MOST_BITS, or too large for the values, are of no use.
         largest = max(abs(low), abs(high)) or 1.0
@@ -68,6 +72,12 @@ class Precision:
     def rounded(self, values: Tensor) -> Tensor:
         """Return what values become by packing and unpacking."""
         return (self.step * torch.round(values.double() / self.step)).to(values.dtype)
+
+    def holds(self, values: Tensor) -> bool:
+        """Return whether values are the same after packing and unpacking."""
+        whole = torch.round(values.double() / self.step) - self.lowest
+        within = bool(((whole >= 0) & (whole < 2**self.bits)).all())
+        return within and torch.equal(self.rounded(values), values)
 
     def size(self, shape: tuple[int, ...]) -> int:
         """Return how many bytes values of a shape take."""
