@@ -7,7 +7,7 @@ import re
 
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from torch import nn
 
 import bayesnorm as bn
@@ -192,7 +192,6 @@ def test_rows_without_columns_are_left_to_the_network():
 numbers = st.floats(-12, 12)
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from([torch.float32, torch.float64]),
     st.sampled_from([NormalNoise(), LaplaceNoise(), StudentTNoise(3.0)]),

@@ -75,6 +75,37 @@ def test_files_hold_the_network_in_few_bytes(posterior, tmp_path):
     assert report.bytes_after == (tmp_path / "small").stat().st_size - header - 8 < report.bytes_before / 4
 
 
+def test_a_network_that_was_trained_on_is_written_as_it_is_until_it_is_rounded(posterior, tmp_path):
+    compressed, x = bn.compress(posterior), torch.randn(64, 1, 8, 8)
+    few = compressed.report()
+    torch.manual_seed(0)
+    y, loss = torch.randint(0, 2, (64,)), nn.functional.cross_entropy
+    bn.training.train(compressed.network, x, y, loss=loss, epochs=2, batch_size=16)
+    trained = copy.deepcopy(compressed.network.state_dict())
+    compressed.save(tmp_path / "trained")
+    assert torch.equal(load_compressed(tmp_path / "trained", image_network())(x), compressed.network(x))
+    assert {layer.bits for layer in compressed.report().layers if len(layer.after) > 1} == {32}
+
+    rounded = compressed.rounded()
+    rounded.save(tmp_path / "rounded")
+    assert torch.equal(load_compressed(tmp_path / "rounded", image_network())(x), rounded.network(x))
+    assert rounded.report().bytes_after < 1.2 * few.bytes_after
+    for name, own in rounded.precisions.items():
+        assert own.step == compressed.precisions[name].step
+        moved = rounded.network.state_dict()[name] - trained[name]
+        assert 0 < moved.abs().max() <= own.step / 2 * (1 + 1e-6)
+    assert all(torch.equal(value, trained[name]) for name, value in compressed.network.state_dict().items())
+
+
+def test_rounding_estimates_batch_statistics_anew(posterior):
+    compressed, x = bn.compress(posterior), torch.randn(300, 1, 8, 8)
+    compressed.network[1].running_mean += 5
+    same, anew = compressed.rounded().network, compressed.rounded(x.numpy()).network
+    assert torch.equal(same[1].running_mean, compressed.network[1].running_mean)
+    expected = anew[0](x[:256]).mean((0, 2, 3))
+    torch.testing.assert_close(anew[1].running_mean, expected)
+
+
 def test_the_report_measures(posterior):
     x, y = torch.randn(80, 1, 8, 8), torch.randint(0, 2, (80,))
     compressed = bn.compress(posterior, x)

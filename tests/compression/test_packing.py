@@ -18,6 +18,7 @@ def test_values_come_back_rounded(numbers, std):
     assert packed.numel() == own.size(tuple(values.shape))
     back = own.unpacked(packed, tuple(values.shape))
     torch.testing.assert_close(back.float(), own.rounded(values), rtol=0, atol=0)
+    assert own.holds(own.rounded(values))
     assert ((back - values.double()).abs() <= own.step / 2 * (1 + 1e-6)).all()
 
 
@@ -26,6 +27,15 @@ def test_steps_follow_the_surest_weights():
     variances[:2] = 1e-4
     step = Precision.given(values, variances, 0.5).step
     assert step == pytest.approx(0.5 * (101 / (2e4 + 99)) ** 0.5)
+
+
+def test_what_is_not_held():
+    own = Precision(bits=3, step=0.5, lowest=-4)  # -2, -1.5, ... 1.5
+    assert own.holds(torch.tensor([-2.0, 0.0, 1.5]))
+    assert not own.holds(torch.tensor([0.1]))  # between two values
+    assert not own.holds(torch.tensor([2.0]))  # too large
+    assert not own.holds(torch.tensor([-2.5]))  # too small
+    assert not own.holds(torch.tensor([float("nan")]))
 
 
 def test_whole_numbers_are_kept():

@@ -46,7 +46,7 @@ def test_the_papers_table(mean, standard_error, p_value, mark):
     assert low <= p_value <= high
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.floats(-60, 60), st.integers(1, 5000))
 def test_p_values_equal_scipy(t, degrees):
     expected = 2 * stats.t.sf(abs(t), degrees)

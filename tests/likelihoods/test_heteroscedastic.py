@@ -179,7 +179,7 @@ def test_crps_of_one_draw_is_scoringrules():
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.floats(-1e30, 1e30), st.floats(-1e30, 1e30))
 def test_bounds_keep_order_and_small_numbers(first, second):
     low, high = sorted((first, second))

@@ -93,7 +93,7 @@ def test_a_perfect_forecast_scores_0_and_a_certain_one_its_absolute_error(make_g
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(NUMBERS, SCALES), min_size=1, max_size=5), NUMBERS)
 def test_no_gaussian_beats_the_optimum_and_nothing_beats_0(components, y):
     predictive = mixture(*map(list, zip(*components, strict=True)))
@@ -103,7 +103,7 @@ def test_no_gaussian_beats_the_optimum_and_nothing_beats_0(components, y):
     assert metrics.crps(predictive, target, form="mixture").item() >= 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(NUMBERS, SCALES), min_size=1, max_size=5), NUMBERS, NUMBERS, st.floats(1e-3, 1e3))
 def test_shift_changes_nothing_and_scale_multiplies(components, y, shift, factor):
     means, stds = map(list, zip(*components, strict=True))

@@ -19,7 +19,7 @@ from bayesnorm.predictive import ClassificationPredictive
 TIED = st.lists(st.integers(0, 6).map(float), min_size=1, max_size=25)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(TIED, TIED)
 def test_ood_scores_equal_scikit_learn_with_ties(inside, outside):
     labels, doubts = [0] * len(inside) + [1] * len(outside), inside + outside
@@ -92,7 +92,7 @@ def test_retention_curve_by_hand():
     assert metrics.aurc([0.3, 0.1, 0.2, 0.4], [3.0, 1.0, 2.0, 6.0]).item() == pytest.approx(7.5 / 4)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 2).map(float), st.integers(0, 5).map(float)), min_size=1, max_size=5))
 def test_ties_count_as_the_average_over_all_orders(points):
     curves = []
@@ -120,7 +120,7 @@ def test_prediction_rejection_ratio():
     assert metrics.prediction_rejection_ratio([0.9, 0.1, 0.2], wrong).item() == pytest.approx(1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, 4).map(float), st.integers(0, 4).map(float)), min_size=2, max_size=30))
 def test_spearman_equals_scipy_with_ties(points):
     doubt, error = zip(*points, strict=True)

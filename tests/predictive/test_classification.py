@@ -19,7 +19,7 @@ def predictive(n=6, batch=5, classes=3, pixels=(), scale=2.0, seed=0, weights=No
     return bn.Categorical().predictive(f.to(dtype), weights)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.integers(1, 8), st.integers(2, 6), st.floats(0, 60), st.integers(0, 10_000), st.booleans())
 def test_laws_of_entropy_and_variance(n, classes, scale, seed, weighted):
     weights = torch.arange(1.0, n + 1, dtype=torch.float64) if weighted else None
@@ -34,7 +34,7 @@ def test_laws_of_entropy_and_variance(n, classes, scale, seed, weighted):
     torch.testing.assert_close(p.probs.sum(1), torch.ones(5, dtype=torch.float64))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.floats(0, 60), st.integers(0, 10_000))
 def test_mutual_information_is_never_negative_in_single_precision(scale, seed):
     p = predictive(scale=scale, seed=seed, dtype=torch.float32)

@@ -109,7 +109,7 @@ def test_crps_against_scoringrules():
     np.testing.assert_allclose(p.crps(y), expected, rtol=1e-10)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3), st.floats(1e-3, 1e3))
 def test_gaussian_crps_everywhere(y, mean, std):
     found = gaussian_crps(*(torch.tensor(v, dtype=torch.float64) for v in (y, mean, std))).item()
@@ -134,7 +134,7 @@ def test_crps_at_its_optimum():
     assert scores[best].item() == pytest.approx(0.594904 * 2.5, abs=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 8), st.integers(0, 10_000), st.floats(0.01, 100), st.floats(0.0, 10))
 def test_law_of_total_variance(n, seed, precision, spread):
     p = predictive(n=n, seed=seed, precision=precision, spread=spread)
