@@ -189,6 +189,33 @@ def test_rows_that_are_independent_are_split(calls):
     assert calls.count >= at_once + 3
 
 
+@pytest.mark.parametrize(("most", "tried"), [(2, [9, 4, 2, 2, 2, 2, 1]), (0, [9, 4, 2, 1])])
+def test_fewer_draws_at_once_where_memory_is_short(most, tried, reference, monkeypatch):
+    """Another process may have taken what was free when blocks were planned."""
+    model, x = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 1)), data(3)
+    posterior, engine = fitted(model, x), bn.MonteCarlo(samples=9)
+    engine.outputs(posterior, x)  # what a first look finds out is known
+    vmap, seen = torch.vmap, []
+
+    def short(function, **options):
+        def run(states):
+            seen.append(len(next(iter(states.values()))))
+            if seen[-1] > most:
+                raise torch.OutOfMemoryError
+            return vmap(function, **options)(states)
+
+        return run
+
+    monkeypatch.setattr(torch, "vmap", short)
+    if most:
+        outputs = engine.outputs(posterior, x)
+        torch.testing.assert_close(outputs, reference(model, posterior.sample(9), x), **TIGHT)
+    else:
+        with pytest.raises(torch.OutOfMemoryError):
+            engine.outputs(posterior, x)
+    assert seen == tried
+
+
 class ReadsBatch(nn.Module):
     """A forward that reads x.shape[0]."""
 

@@ -72,9 +72,14 @@ class Blocks:
                 stop = min(start + chunk, count) if way.call == "vectorised" else start + 1
                 try:
                     found = self._outputs({name: value[start:stop] for name, value in states.items()}, tail, way)
+                except torch.OutOfMemoryError:
+                    # Another process took memory that was free when blocks were planned.
+                    if stop - start == 1:
+                        raise
+                    chunk = (stop - start) // 2
                 except RuntimeError as error:
                     # What two rows could not show: an operation that `vmap` has no rule for at this size, say.
-                    if way.call == "plain" or isinstance(error, torch.OutOfMemoryError):
+                    if way.call == "plain":
                         raise
                     failure = error
                 else:
