@@ -9,6 +9,7 @@ from torch import nn
 import bayesnorm as bn
 from bayesnorm.errors import InputError, NetworkError
 from bayesnorm.network import Executable
+from bayesnorm.network.running.plan import default_block_bytes
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-10}
 """Double precision throughout this file; outputs are of order 1."""
@@ -214,6 +215,12 @@ def test_fewer_draws_at_once_where_memory_is_short(most, tried, reference, monke
         with pytest.raises(torch.OutOfMemoryError):
             engine.outputs(posterior, x)
     assert seen == tried
+
+
+@pytest.mark.parametrize(("free", "expected"), [(2**33, 2**29), (2**37, 2**30), (0, 1)])
+def test_a_gpu_is_left_to_others_as_well(free, expected, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 2**38))
+    assert default_block_bytes(torch.device("cuda")) == expected
 
 
 class ReadsBatch(nn.Module):

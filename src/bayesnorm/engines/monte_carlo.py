@@ -25,7 +25,7 @@ class MonteCarlo(Engine):
         vectorize: False runs draws one by one; the numbers are the same.
         chunk: Draws per vectorised pass; None chooses by `block_bytes`.
         block_bytes: Memory of the largest activation in a pass; None chooses by device (a CPU's caches, a share
-            of a GPU's free memory).
+            of a GPU's free memory, at most 1 GiB).
     """
 
     samples: int = 64

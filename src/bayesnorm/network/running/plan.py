@@ -24,8 +24,10 @@ from .prefix import PrefixCache
 # Largest activation of a block on a CPU: beyond the caches, a wider block is slower, not faster.
 CPU_BLOCK_BYTES = 4 * 2**20
 
-# Largest activation of a block on a GPU, as a share of the memory that is free.
+# Largest activation of a block on a GPU, as a share of the memory that is free, and at most: wider blocks are no faster,
+# and leave no memory to others.
 CUDA_BLOCK_SHARE = 1 / 16
+CUDA_BLOCK_BYTES = 2**30
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,7 @@ def default_block_bytes(device: torch.device) -> int:
     """Return how large an activation a block of rows and draws may have."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        return max(1, int(free * CUDA_BLOCK_SHARE))
+        return max(1, min(int(free * CUDA_BLOCK_SHARE), CUDA_BLOCK_BYTES))
     return CPU_BLOCK_BYTES
 
 
