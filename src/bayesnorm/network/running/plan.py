@@ -24,8 +24,8 @@ from .prefix import PrefixCache
 # Largest activation of a block on a CPU: beyond the caches, a wider block is slower, not faster.
 CPU_BLOCK_BYTES = 4 * 2**20
 
-# Largest activation of a block on a GPU, as a share of the memory that is free, and at most: wider blocks are no faster,
-# and leave no memory to others.
+# Largest activation of a block on a GPU, as a share of the memory that is free, and at most: wider blocks are no
+# faster, and leave no memory to others.
 CUDA_BLOCK_SHARE = 1 / 16
 CUDA_BLOCK_BYTES = 2**30
 
