@@ -95,7 +95,7 @@ class Preset:
     learning_rate: float
     batch_size: int = 128
     images: int | None = None
-    taught: int = 5
+    taught: int = 20
     tolerances: tuple[float, ...] = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02)
 
 
@@ -210,8 +210,9 @@ def taught(small: Compressed, x: Tensor, preset: Preset, transform: CropAndFlip)
         small.network,
         small.before,
         x,
+        temperature=2.0,
         epochs=preset.taught,
-        optimiser=partial(Adam, lr=1e-3, fused=True),
+        optimiser=partial(Adam, lr=3e-3, fused=True),
         schedule=partial(CosineAnnealingLR, T_max=preset.taught),
         seed=0,
         **_steps(preset, x, transform),

@@ -49,7 +49,8 @@ from .editing.removing import (
     resized as resized,
 )
 from .editing.statistics import renewed_statistics as renewed_statistics
-from .editing.units import Units as Units, trace_units as trace_units
+from .editing.tracing import trace_units as trace_units
+from .editing.units import Units as Units
 from .editing.variational import (
     Estimator as Estimator,
     NoisyNetwork as NoisyNetwork,

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
 from ..copying import own_copy
+from .cutting import cut_carrier, set_sizes, silence
 from .units import Units
 
 
@@ -58,6 +58,8 @@ class Removal:
         writers: dict[int, list[bool]] = {}
         readers: dict[int, list[bool]] = {}
         for layer, own in units.written.items():
+            if layer in units.gates:
+                continue
             flags = self.silent[layer].tolist() if layer in self.silent else [False] * len(own)
             for unit, flag in zip(own, flags, strict=True):
                 writers.setdefault(unit, []).append(flag)
@@ -87,10 +89,10 @@ def masked(network: nn.Module, units: Units, removal: Removal) -> nn.Module:
     # A silent unit says nothing at all: neither its bias nor what batch norm shifts it to.
     for layer, flags in removal.silent.items():
         own = torch.tensor([unit in gone for unit in units.written[layer]], device=flags.device)
-        _silence(modules[layer], own & flags)
+        silence(modules[layer], own & flags)
     silenced = _silenced(units, removal) & gone
     for layer, carried in units.carried.items():
-        _silence(modules[layer], torch.tensor([unit in silenced for unit in carried]))
+        silence(modules[layer], torch.tensor([unit in silenced for unit in carried]))
     return made
 
 
@@ -106,7 +108,7 @@ def removed(network: nn.Module, units: Units, removal: Removal) -> nn.Module:
         written = torch.tensor([unit not in gone for unit in units.written[layer]])
         _cut(made, layer, written, torch.tensor(heard), torch.tensor(wanted))
     for layer, carried in units.carried.items():
-        _cut_carrier(made.get_submodule(layer), torch.tensor([unit not in gone for unit in carried]))
+        cut_carrier(made.get_submodule(layer), torch.tensor([unit not in gone for unit in carried]))
     return made
 
 
@@ -118,15 +120,6 @@ def _silenced(units: Units, removal: Removal) -> set[int]:
         for unit, flag in zip(units.written[layer], flags.tolist(), strict=True)
         if flag
     }
-
-
-def _silence(module: nn.Module, flags: Tensor) -> None:
-    for key in ("weight", "bias"):
-        parameter = module._parameters.get(key)
-        if parameter is not None:
-            parameter[flags.to(parameter.device)] = 0
-    if isinstance(module, _BatchNorm) and module.weight is None and module.running_mean is not None:
-        module.running_mean[flags.to(module.running_mean.device)] = 0
 
 
 @torch.no_grad()
@@ -155,18 +148,7 @@ def _cut(network: nn.Module, layer: str, outputs: Tensor, heard: Tensor, wanted:
     module.weight = nn.Parameter(weight[rows][:, columns].contiguous(), requires_grad=weight.requires_grad)
     if module.bias is not None:
         module.bias = nn.Parameter(module.bias[rows].clone(), requires_grad=module.bias.requires_grad)
-    _set_sizes(module)
-
-
-@torch.no_grad()
-def _cut_carrier(module: nn.Module, channels: Tensor) -> None:
-    """Cut batch norm or a depthwise convolution down to some channels."""
-    for own in (module._parameters, module._buffers):
-        for key, value in own.items():
-            if value is not None and value.dim():
-                part = value[channels.to(value.device)].clone()
-                own[key] = nn.Parameter(part, value.requires_grad) if isinstance(value, nn.Parameter) else part  # type: ignore[assignment]
-    _set_sizes(module)
+    set_sizes(module)
 
 
 @torch.no_grad()
@@ -191,19 +173,5 @@ def resized(network: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
             module._parameters[key] = nn.Parameter(value)
         else:
             module._buffers[key] = value
-        _set_sizes(module)
+        set_sizes(module)
     return made
-
-
-def _set_sizes(module: nn.Module) -> None:
-    """Let a layer say the sizes that its tensors have."""
-    if isinstance(module, _BatchNorm):
-        held = module.weight if module.weight is not None else module.running_mean
-        module.num_features = module.num_features if held is None else len(held)
-    elif isinstance(module, nn.Linear):
-        module.out_features, module.in_features = module.weight.shape
-    elif isinstance(module, _ConvNd):
-        depthwise = module.groups > 1
-        module.out_channels = module.weight.shape[0]
-        module.in_channels = module.out_channels if depthwise else module.weight.shape[1]
-        module.groups = module.out_channels if depthwise else 1

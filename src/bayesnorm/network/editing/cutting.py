@@ -1,0 +1,84 @@
+"""Cut layers down to some of their channels, and find out which layers leave channels apart."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
+
+
+@torch.no_grad()
+def silence(module: nn.Module, flags: Tensor) -> None:
+    """Let some channels of a layer say nothing, not even its bias or what batch norm shifts them to."""
+    for key in ("weight", "bias"):
+        parameter = module._parameters.get(key)
+        if parameter is not None:
+            parameter[flags.to(parameter.device)] = 0
+    if isinstance(module, _BatchNorm) and module.weight is None and module.running_mean is not None:
+        module.running_mean[flags.to(module.running_mean.device)] = 0
+
+
+@torch.no_grad()
+def cut_carrier(module: nn.Module, channels: Tensor) -> None:
+    """Cut batch norm or a depthwise convolution down to some channels."""
+    for own in (module._parameters, module._buffers):
+        for key, value in own.items():
+            if value is not None and value.dim():
+                part = value[channels.to(value.device)].clone()
+                own[key] = nn.Parameter(part, value.requires_grad) if isinstance(value, nn.Parameter) else part  # type: ignore[assignment]
+    set_sizes(module)
+
+
+def set_sizes(module: nn.Module) -> None:
+    """Let a layer say the sizes that its tensors have."""
+    if isinstance(module, _BatchNorm):
+        held = module.weight if module.weight is not None else module.running_mean
+        module.num_features = module.num_features if held is None else len(held)
+    elif isinstance(module, nn.Linear):
+        module.out_features, module.in_features = module.weight.shape
+    elif isinstance(module, _ConvNd):
+        depthwise = module.groups > 1
+        module.out_channels = module.weight.shape[0]
+        module.in_channels = module.out_channels if depthwise else module.weight.shape[1]
+        module.groups = module.out_channels if depthwise else 1
+
+
+@dataclass(frozen=True)
+class Apart:
+    """What was found out about a layer that leaves channels apart.
+
+    Args:
+        zero_stays: Whether a channel that is silenced is zero behind it.
+    """
+
+    zero_stays: bool
+
+
+@torch.no_grad()
+def channels_apart(module: _BatchNorm, dims: int) -> Apart | None:
+    """Try batch norm that has a forward of its own, such as one with an activation; None where channels mix.
+
+    A copy that is cut down to every other channel has to say of these what the whole says.
+
+    Args:
+        module: The layer; never modified.
+        dims: Dimensions of its inputs.
+    """
+    channels = module.num_features
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, channels, *[3] * (dims - 2), generator=generator, dtype=torch.float64)
+    some = torch.arange(channels) % 2 == 0
+    try:
+        whole, part, silent = (copy.deepcopy(module).to("cpu", torch.float64).eval() for _ in range(3))
+        cut_carrier(part, some)
+        silence(silent, torch.ones(channels, dtype=torch.bool))
+        expected, found, zero = whole(x.clone())[:, some], part(x[:, some].clone()), silent(torch.zeros_like(x))
+    except Exception:  # whatever a layer of somebody else's may do
+        return None
+    if found.shape != expected.shape or not torch.allclose(found, expected, rtol=1e-9, atol=1e-12):
+        return None
+    return Apart(zero_stays=not zero.any())
