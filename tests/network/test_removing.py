@@ -66,6 +66,20 @@ class Pooled(nn.Module):
         return self.head(self.second(x).mean((2, 3)))
 
 
+class Positions(nn.Module):
+    """Positions of channels that are padded, left out, summed and dropped."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.head = nn.Conv2d(1, 4, 3), nn.Conv2d(4, 6, 3), nn.Linear(6, 3)
+        self.side, self.pad = nn.Conv2d(4, 6, 1), nn.ReflectionPad2d(1)
+
+    def forward(self, x):
+        x = F.pad(self.pad(self.first(x)), [0, 1, 1, 0])[:, :, ::2, 1:]
+        y = self.side(x).abs().sum((2, 3))
+        return self.head(y - -F.max_pool2d(self.second(x), (2, 5)).squeeze(-1).squeeze(2)) / 4
+
+
 class Gate(nn.Module):
     """Squeeze and excitation, as it is written most often; `how` says how gates get their shape."""
 
@@ -146,6 +160,7 @@ def drawn_removal(units, network, seed, share=0.4):
 
 IMAGES = (5, 1, 8, 8)
 NETWORKS = {"mlp": (mlp, (5, 6)), "lenet": (lenet, IMAGES), "residual": (Residual, IMAGES), "pooled": (Pooled, IMAGES)}
+NETWORKS["positions"] = (Positions, IMAGES)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -185,6 +200,34 @@ def test_gates_go_with_what_they_gate(how, seed):
     assert small.norm.num_features == 2
     assert isinstance(small.norm, NormAct)
     assert not torch.allclose(small(x), network(x))
+
+
+def grouped():
+    inner = [nn.Conv2d(1, 8, 1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 12, 3, groups=4), nn.BatchNorm2d(12)]
+    return nn.Sequential(*inner, nn.ReLU(), nn.Conv2d(12, 24, 1, groups=12), nn.Conv2d(24, 3, 6), nn.Flatten())
+
+
+@pytest.mark.parametrize("gone", [{1}, {0, 3}, {0, 1, 2}], ids=str)
+def test_channels_of_a_group_go_together(gone):
+    network = whole_numbers(grouped())
+    units = trace_units(network)
+    first = units.written["0"]
+    assert [first.index(unit) // 2 for unit in first] == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert units.carried["3"] == units.carried["4"] == [first[2 * group] for group in range(4) for _ in range(3)]
+    flags = torch.tensor([number // 2 in gone for number in range(8)])
+    removal = Removal({"0": flags})
+    x = torch.randint(-3, 4, IMAGES).double()
+    small = removed(network, units, removal)
+    assert torch.equal(small(x), masked(network, units, removal)(x))
+    assert not torch.equal(small(x), network(x))
+    left = 4 - len(gone)
+    assert (small[3].in_channels, small[3].out_channels, small[3].groups) == (2 * left, 3 * left, left)
+    assert (small[6].in_channels, small[6].out_channels, small[6].groups) == (3 * left, 6 * left, 3 * left)
+    again = resized(network, dict(tensors_of(small)))
+    assert repr(again) == repr(small)
+    assert torch.equal(again(x), small(x))
+    flags[2 * min(gone)] = False  # half of a group
+    assert len(Removal({"0": flags}).units(units)) == len(gone) - 1
 
 
 class Elsewhere(nn.Module):

@@ -24,7 +24,7 @@ def silence(module: nn.Module, flags: Tensor) -> None:
 
 @torch.no_grad()
 def cut_carrier(module: nn.Module, channels: Tensor) -> None:
-    """Cut batch norm or a depthwise convolution down to some channels."""
+    """Cut batch norm or a grouped convolution down to some channels."""
     for own in (module._parameters, module._buffers):
         for key, value in own.items():
             if value is not None and value.dim():
@@ -41,10 +41,11 @@ def set_sizes(module: nn.Module) -> None:
     elif isinstance(module, nn.Linear):
         module.out_features, module.in_features = module.weight.shape
     elif isinstance(module, _ConvNd):
-        depthwise = module.groups > 1
-        module.out_channels = module.weight.shape[0]
-        module.in_channels = module.out_channels if depthwise else module.weight.shape[1]
-        module.groups = module.out_channels if depthwise else 1
+        outputs, inputs = module.weight.shape[:2]
+        if module.groups > 1:  # whole groups went
+            groups = outputs * module.groups // module.out_channels
+            module.groups, inputs = groups, groups * inputs
+        module.out_channels, module.in_channels = outputs, inputs
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """Find which layers of a network write, carry and read the same units, by tracing it with torch.fx.
 
-Linear and convolutional layers write units and read others; batch norm and depthwise convolutions carry them; pooling
-and activations let them pass; flattening puts the positions of a channel side by side, each still the same unit.
-Channels that are added to each other are one unit, which can only go as a whole; so are channels and the gates that
-multiply them, as of squeeze-and-excitation, but there the channel's silence is enough. Concatenated ones stay what they
-are. Whatever else is done to a signal keeps all of its units, and the reason is noted.
+Linear and convolutional layers write units and read others; batch norm and grouped convolutions carry them, the
+channels of a group as one; pooling and activations let them pass; flattening puts the positions of a channel side by
+side, each still the same unit. Channels that are added to each other are one unit, which can only go as a whole; so are
+channels and the gates that multiply them, as of squeeze-and-excitation, but there the channel's silence is enough.
+Concatenated ones stay what they are. Whatever else is done to a signal keeps all of its units, and the reason is noted.
 """
 
 from __future__ import annotations
@@ -38,8 +38,12 @@ _ZERO_STAYS = {
         "alphadropout",
         "stochasticdepth",
         "neg",
+        "abs",
+        "clone",
+        "detach",
     ),
     *(f"{kind}pool{n}d" for kind in ("max", "avg", "adaptiveavg", "adaptivemax") for n in (1, 2, 3)),
+    *(f"{kind}pad{n}d" for kind in ("zero", "reflection", "replication") for n in (1, 2, 3)),
 }
 _ZERO_MOVES = {"sigmoid", "softplus", "hardsigmoid", "logsigmoid"}
 _PLAIN = (nn.Linear.forward, nn.Conv1d.forward, nn.Conv2d.forward, nn.Conv3d.forward)
@@ -182,10 +186,8 @@ class _Walk:
             inputs, outputs, dims = module.in_features, module.out_features, 0
         else:
             inputs, outputs, dims = module.in_channels, module.out_channels, module.weight.dim()
-            if module.groups == inputs == outputs > 1:
-                return self._carry(node, name, signal, inputs)
             if module.groups > 1:
-                return self._keep(node, f"{name} is a grouped convolution")
+                return self._carry(node, name, signal, inputs, outputs, module.groups)
         columns: Any = None
         if signal is not None:
             fits = (signal.dims == 0 or signal.flat) if dims == 0 else (signal.dims == dims and not signal.flat)
@@ -207,10 +209,18 @@ class _Walk:
         carried = self._carry(node, name, signal, module.num_features)
         return carried and replace(carried, moved=carried.moved or not found.zero_stays)
 
-    def _carry(self, node: fx.Node, name: str, signal: _Signal | None, channels: int) -> _Signal | None:
-        columns = signal.columns(channels) if signal is not None else None
+    def _carry(
+        self, node: fx.Node, name: str, signal: _Signal | None, inputs: int, outputs: int = 0, groups: int = 0
+    ) -> _Signal | None:
+        """A layer that leaves channels apart, or groups of them, each of which then is one unit."""
+        columns = signal.columns(inputs) if signal is not None else None
         if signal is None or columns is None:
             return self._keep(node, f"{name} has other channels")
+        if groups:
+            size, repeats = inputs // groups, outputs // groups
+            for start in range(0, inputs, size):
+                self._join(columns[start : start + 1] * (size - 1), columns[start + 1 : start + size])
+            columns = tuple(columns[group * size] for group in range(groups) for _ in range(repeats))
         self._found.carried[name] = list(columns)
         before = node.args[0]
         if isinstance(before, fx.Node) and before.target in self._found.written:
@@ -238,13 +248,29 @@ class _Walk:
         if signal is not None and name == "expandas" and len(self._inputs(node)) == 2:
             other = self._inputs(node)[1]
             return signal if signal.like(other) and self._roots(signal) == self._roots(other) else self._unknown(node)
-        if signal is not None and name == "mean" and signal.dims > 2 and not signal.flat:
-            given = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
-            axes = given if isinstance(given, list | tuple) else [given]
-            whole = [axis % signal.dims for axis in axes if isinstance(axis, int)]
-            if len(whole) == len(axes) and set(whole) == set(range(2, signal.dims)):
-                kept = node.kwargs.get("keepdim", node.args[2] if len(node.args) > 2 else False)
-                return signal if kept else replace(signal, dims=0)
+        if signal is not None and signal.dims > 2 and not signal.flat:
+            return self._positions(node, name, signal)
+        return self._pass(node, name)
+
+    def _positions(self, node: fx.Node, name: str, signal: _Signal) -> _Signal | None:
+        """What is done to positions of channels: averaging, cutting, padding, dropping axes."""
+        given = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
+        axes = given if isinstance(given, list | tuple) else [given]
+        places = [axis % signal.dims for axis in axes if isinstance(axis, int)]
+        if name in ("mean", "sum", "amax") and len(places) == len(axes) and set(places) == set(range(2, signal.dims)):
+            kept = node.kwargs.get("keepdim", node.args[2] if len(node.args) > 2 else False)
+            return signal if kept else replace(signal, dims=0)
+        if name == "squeeze" and len(places) == len(axes) == 1 and places[0] > 1:
+            return replace(signal, dims=signal.dims - 1 if signal.dims > 3 else 0)
+        if (
+            name == "getitem"
+            and all(isinstance(axis, slice) for axis in axes)
+            and tuple(axes[:2]) == (slice(None),) * 2
+        ):
+            return signal
+        if name == "pad" and isinstance(given, list | tuple) and len(given) <= 2 * (signal.dims - 2):
+            filled = node.kwargs.get("value", node.args[3] if len(node.args) > 3 else None)
+            return replace(signal, moved=signal.moved or bool(filled))
         return self._pass(node, name)
 
     def _pass(self, node: fx.Node, name: str) -> _Signal | None:
@@ -267,7 +293,7 @@ class _Walk:
             signal = next(iter(self._inputs(node)), None)
             moves = name in ("add", "sub") or (name in ("truediv", "div") and number[0] is node.args[0])
             return signal and replace(signal, moved=signal.moved or moves)
-        if name == "add":
+        if name in ("add", "sub"):
             return self._add(node)
         return self._multiply(node) if name == "mul" else self._unknown(node)
 

@@ -15,7 +15,7 @@ class Units:
     Args:
         written: Layers to the units of their outputs.
         read: Layers to the units of their inputs, None where these are the network's own or unknown.
-        carried: Batch norm and depthwise convolutions to their units.
+        carried: Batch norm and grouped convolutions to the units of their outputs.
         kept: Units that cannot be removed, and why.
         normalised: Layers to the batch norm that directly follows them.
         moved: Units that go through an activation which makes something else of zero.
