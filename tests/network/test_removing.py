@@ -358,6 +358,21 @@ class Deciding(nn.Module):
         return self.first(x) if x.sum() > 0 else x
 
 
+def test_what_cannot_be_traced_stays_whole():
+    """A part that decides by data is left alone; the rest is pruned all the same."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(3, 6), nn.ReLU(), nn.Linear(6, 3), Deciding(), nn.Linear(3, 4), nn.Linear(4, 2))
+    units = trace_units(network.double())
+    assert set(units.written) == {"0", "2", "4", "5"}
+    assert "3 (deciding)" in units.kept[units.written["2"][0]]
+    removal = drawn_removal(units, network, 0)
+    x = torch.randn(5, 3, dtype=torch.float64)
+    small = removed(network, units, removal)
+    torch.testing.assert_close(small(x), masked(network, units, removal)(x), rtol=1e-12, atol=1e-12)
+    assert small[0].out_features < 6
+    assert small[3].first.out_features == 3
+
+
 def test_networks_that_cannot_be_pruned():
     with pytest.raises(bn.BayesNormError, match=r"Deciding cannot be traced.*would work"):
         trace_units(Deciding())

@@ -88,10 +88,20 @@ def _require_untied(network: nn.Module) -> None:
 
 
 class _Tracer(fx.Tracer):
-    """Traces down to layers; subclasses of those that have units stay whole."""
+    """Traces down to layers; subclasses of those that have units stay whole, and so does what cannot be traced."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return isinstance(m, nn.Linear | _ConvNd | _BatchNorm) or super().is_leaf_module(m, module_qualified_name)
+
+    def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
+        before, stack = len(self.graph.nodes), self.module_stack.copy()
+        try:
+            return super().call_module(m, forward, args, kwargs)
+        except Exception:
+            for node in reversed(list(self.graph.nodes)[before:]):
+                self.graph.erase_node(node)
+            self.module_stack = stack
+            return self.create_proxy("call_module", self.path_of_module(m), args, kwargs)
 
 
 @dataclass(frozen=True)
