@@ -56,6 +56,23 @@ def test_what_does_not_matter_goes_without_a_trace(posterior):
     torch.testing.assert_close(less.network(x), whole.network(x), rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("last", ["bias", "batch norm"])
+def test_a_channel_that_is_a_constant_goes_without_a_trace(last):
+    """Behind a sigmoid a channel without a scale is not zero; the layer that reads it takes that up."""
+    layers = [nn.Conv2d(1, 6, 3), nn.BatchNorm2d(6), nn.Sigmoid(), nn.Conv2d(6, 4, 3, bias=last == "bias")]
+    layers += [nn.BatchNorm2d(4)] if last == "batch norm" else []
+    model, x = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)), torch.randn(64, 1, 7, 7)
+    for _ in range(20):
+        model(x)
+    with torch.no_grad():
+        model[1].weight[2], model[1].bias[2] = 0.0, 1.5
+    posterior = bn.MCBN(batch_size=8, states=4).fit(model.eval(), x, bn.Categorical())
+    whole = prune_channels(posterior, x, multiply_adds=1.0).network
+    less = prune_channels(posterior, x, multiply_adds=0.9).network
+    assert less[0].out_channels == 5
+    torch.testing.assert_close(less(x), whole(x), rtol=0, atol=1e-4)
+
+
 def test_what_cannot_be_pruned(posterior):
     x = torch.randn(16, 1, 7, 7)
     with pytest.raises(bn.BayesNormError, match=r"criterion: 'magic' was given; one of .* would work"):

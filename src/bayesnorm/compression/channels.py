@@ -15,6 +15,7 @@ Where no batch norm follows, a change counts as a share of the output's own vari
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal, get_args
 
@@ -106,8 +107,12 @@ def prune_channels(
 
 
 def _removal(units: Units, gone: set[int]) -> Removal:
-    """Return the removal of units: all that write them fall silent."""
-    return Removal({name: torch.tensor([unit in gone for unit in own]) for name, own in units.written.items()})
+    """Return the removal of units: all that write them fall silent, and all that read them do not hear them."""
+
+    def flags(layers: Mapping[str, Sequence[int | None]]) -> dict[str, Tensor]:
+        return {name: torch.tensor([unit in gone for unit in own]) for name, own in layers.items()}
+
+    return Removal(flags(units.written), flags(units.read))
 
 
 def _mean_variances(posterior: Posterior, seed: int) -> dict[str, Tensor]:
@@ -131,8 +136,4 @@ def _scales(network: nn.Module, units: Units) -> dict[int, float]:
         scale = torch.ones(len(carried)) if layer.weight is None else layer.weight
         for unit, square in zip(carried, scale.square().tolist(), strict=False):
             squares[unit] = squares.get(unit, 0.0) + square
-    return {
-        unit: math.sqrt(square)
-        for unit, square in squares.items()
-        if unit not in units.kept and unit not in units.moved
-    }
+    return {unit: math.sqrt(square) for unit, square in squares.items() if unit not in units.kept}

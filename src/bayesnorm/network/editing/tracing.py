@@ -301,8 +301,9 @@ class _Walk:
         number = [each for each in node.args if self._is_number(each)]
         if number:
             signal = next(iter(self._inputs(node)), None)
-            moves = name in ("add", "sub") or (name in ("truediv", "div") and number[0] is node.args[0])
-            return signal and replace(signal, moved=signal.moved or moves)
+            shifts = name in ("add", "sub") and bool(number[0] != 0)
+            inverts = name in ("truediv", "div") and number[0] is node.args[0]
+            return signal and replace(signal, moved=signal.moved or shifts or inverts)
         if name in ("add", "sub"):
             return self._add(node)
         return self._multiply(node) if name == "mul" else self._unknown(node)
