@@ -87,3 +87,6 @@ def test_what_cannot_be_pruned(posterior):
     plain = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(50, 2))
     with pytest.raises(bn.BayesNormError, match="no channel goes through batch norm"):
         prune_channels(bn.point(plain, bn.Categorical()), x)
+    mixed = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Softmax(1), nn.Flatten(), nn.Linear(50, 2))
+    with pytest.raises(bn.BayesNormError, match=r"without \(most stay because _2 \(softmax\) uses them"):
+        prune_channels(bn.point(mixed, bn.Categorical()), x)

@@ -15,6 +15,7 @@ Where no batch norm follows, a change counts as a share of the output's own vari
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal, get_args
@@ -25,6 +26,7 @@ from torch import Tensor, nn
 from ..arguments import require_number, require_seed
 from ..errors import BayesNormError, NetworkError
 from ..network import (
+    OUTPUTS,
     Removal,
     Units,
     find_batchnorm,
@@ -90,7 +92,9 @@ def prune_channels(
         if not more:
             break
     if not scales:
-        raise NetworkError("model: no channel goes through batch norm to layers that could do without; none is pruned.")
+        raise NetworkError(
+            f"model: no channel goes through batch norm to layers that could do without{_why(units)}; none is pruned."
+        )
     low, high = 0, len(order)  # how many go: the fewest with which few enough multiply-adds stay
     while low < high:
         middle = (low + high) // 2
@@ -101,9 +105,15 @@ def prune_channels(
     if left > limit:
         raise NetworkError(
             f"multiply_adds: {share:g} was given, and {share * left / limit:.3f} of them stay where all channels that "
-            "can go are removed; more than that would work."
+            f"can go are removed{_why(units)}; more than that would work."
         )
     return Compressed(renewed_statistics(small, rows), network, {}, {}, posterior.likelihood, executable.output)
+
+
+def _why(units: Units) -> str:
+    """Tell what keeps most of the units, but for the network's outputs."""
+    reasons = Counter(reason for reason in units.kept.values() if reason != OUTPUTS)
+    return f" (most stay because {reasons.most_common(1)[0][0]})" if reasons else ""
 
 
 def _removal(units: Units, gone: set[int]) -> Removal:

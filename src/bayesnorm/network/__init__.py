@@ -50,7 +50,7 @@ from .editing.removing import (
 )
 from .editing.statistics import renewed_statistics as renewed_statistics
 from .editing.tracing import trace_units as trace_units
-from .editing.units import Units as Units
+from .editing.units import OUTPUTS as OUTPUTS, Units as Units
 from .editing.variational import (
     Estimator as Estimator,
     NoisyNetwork as NoisyNetwork,

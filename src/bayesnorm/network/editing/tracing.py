@@ -20,7 +20,7 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from ...errors import NetworkError
 from .cutting import channels_apart
-from .units import Units
+from .units import OUTPUTS, Units
 
 # What acts on every channel alone, as modules, functions and methods are called in lower case without underscores.
 _ZERO_STAYS = {
@@ -169,7 +169,7 @@ class _Walk:
         elif node.op in ("call_function", "call_method"):
             signal = self._operation(node, _name(node.target))
         elif node.op == "output":
-            self._keep(node, "they are the network's outputs")
+            self._keep(node, OUTPUTS)
         if signal is not None:
             self._signals[node] = signal
 

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+OUTPUTS = "they are the network's outputs"
+"""Why a network's outputs cannot be removed."""
+
 
 @dataclass
 class Units:
