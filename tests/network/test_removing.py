@@ -350,9 +350,9 @@ def test_zero_does_not_pass_a_sigmoid_but_deafness_does():
 
 
 class Deciding(nn.Module):
-    def __init__(self):
+    def __init__(self, first=None):
         super().__init__()
-        self.first = nn.Linear(3, 3)
+        self.first = first or nn.Linear(3, 3)
 
     def forward(self, x):
         return self.first(x) if x.sum() > 0 else x
@@ -385,6 +385,26 @@ def test_networks_that_cannot_be_pruned():
     twice = nn.Linear(3, 3)
     units = trace_units(nn.Sequential(nn.Linear(3, 3), twice, twice))
     assert "more than once" in units.kept[units.written["0"][0]]
+
+
+class Asked(nn.Module):
+    """A layer runs, and another asks for its weight or for the layer itself."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.first, self.second, self.how = nn.Linear(3, 4), nn.Linear(4, 4), how
+        self.part = Deciding(self.second) if how == "a part that stays whole" else None
+
+    def forward(self, x):
+        x = self.second(torch.relu(self.first(x)))
+        return self.part(x) if self.part is not None else F.linear(x, self.second.weight)
+
+
+@pytest.mark.parametrize("how", ["a part that stays whole", "its weight"])
+def test_layers_that_something_else_needs_are_kept(how):
+    units = trace_units(Asked(how))
+    assert "second" not in units.written
+    assert "second (Linear) is used more than once" in units.kept[units.written["first"][0]]
 
 
 def test_renewed_statistics_are_those_of_batches():

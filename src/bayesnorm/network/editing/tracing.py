@@ -65,13 +65,24 @@ def trace_units(network: nn.Module) -> Units:
             "depend on the data would work."
         ) from error
     modules = dict(network.named_modules())
-    walk = _Walk(network, modules, Counter(node.target for node in graph.nodes if node.op == "call_module"))
+    walk = _Walk(network, modules, _uses(graph, modules))
     for node in graph.nodes:
         walk.visit(node)
     found = walk.units()
     if not found.read:
         raise NetworkError("model: has no linear or convolutional layer that can be pruned; one with some would work.")
     _require_untied(network)
+    return found
+
+
+def _uses(graph: fx.Graph, modules: dict[str, nn.Module]) -> Counter[nn.Module]:
+    """Count how often modules run, within others that stay whole as well, or are asked for their tensors."""
+    found: Counter[nn.Module] = Counter()
+    for node in graph.nodes:
+        if node.op == "call_module":
+            found.update(modules[node.target].modules())
+        elif node.op == "get_attr" and (owner := modules.get(node.target.rpartition(".")[0])) is not None:
+            found[owner] += 1
     return found
 
 
@@ -137,8 +148,8 @@ class _Signal:
 class _Walk:
     """Goes through a graph and notes who writes, carries and reads which units."""
 
-    def __init__(self, network: nn.Module, modules: dict[str, nn.Module], calls: Counter[Any]) -> None:
-        self._network, self._modules, self._calls = network, modules, calls
+    def __init__(self, network: nn.Module, modules: dict[str, nn.Module], uses: Counter[nn.Module]) -> None:
+        self._network, self._modules, self._uses = network, modules, uses
         self._signals: dict[fx.Node, _Signal] = {}
         self._same: list[int] = []  # the unit that a unit is one with, or itself
         self._joined: set[int] = set()  # units that are one with others
@@ -177,8 +188,8 @@ class _Walk:
         name = str(node.target)
         signal = self._input(node)
         if isinstance(module, nn.Linear | _ConvNd | _BatchNorm):
-            if self._calls[name] > 1:
-                return self._keep(node, f"{name} ({type(module).__name__}) runs more than once")
+            if self._uses[module] > 1:
+                return self._keep(node, f"{name} ({type(module).__name__}) is used more than once")
             if isinstance(module, _BatchNorm):
                 return self._normalise(node, name, signal, module)
             if type(module).forward not in _PLAIN or isinstance(module, _ConvTransposeNd):
