@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..errors import NetworkError
 from ..network import Units, call_network, find_batchnorm, own_copy
 
 # Input numbers that covariances are taken from, but at least those of some rows, and input numbers of a pass.
@@ -70,6 +71,10 @@ def readers(network: nn.Module, units: Units, x: Tensor, variances: Mapping[str,
     found = []
     for name, (mean, covariance) in _moments(network, units, x).items():
         layer: Any = network.get_submodule(name)
+        if not bool(torch.isfinite(covariance).all()):
+            raise NetworkError(
+                f"x: what {name!r} reads of these rows is NaN or infinite; rows like those of training work."
+            )
         norm = units.normalised.get(name, "")
         if layer.bias is None and norm not in layers and covariance.dim() == 2:  # nothing can take up another mean
             mean, covariance = torch.zeros_like(mean), covariance + torch.outer(mean, mean)
