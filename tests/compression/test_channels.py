@@ -84,7 +84,7 @@ def test_what_cannot_be_pruned(posterior):
     point = bn.point(posterior.model, bn.Categorical())
     with pytest.raises(bn.BayesNormError, match="PointPosterior draws no batch statistics"):
         prune_channels(point, x, criterion="statistics")
-    with pytest.raises(bn.BayesNormError, match=r"x: what '3' reads of these rows is NaN or infinite"):
+    with pytest.raises(bn.BayesNormError, match=r"x: what '\d' reads of these rows is NaN or infinite"):
         prune_channels(posterior, torch.full_like(x, 3e38))
     plain = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(50, 2))
     with pytest.raises(bn.BayesNormError, match="no channel goes through batch norm"):
