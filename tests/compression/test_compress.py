@@ -134,7 +134,7 @@ def test_thresholds_are_chosen_by_the_loss():
     assert bn.compress(posterior, x, y, threshold=100.0).network[0].weight.shape == (1, 6)
 
 
-@pytest.mark.parametrize(("looks", "columns"), [(0, 4), (1, 3), (32, 1)])
+@pytest.mark.parametrize(("looks", "columns"), [(0, 4), (1, 2), (32, 1)])
 def test_groups_behind_one_that_matters_are_tried_one_by_one(looks, columns):
     torch.manual_seed(0)
     x, model = torch.randn(300, 4), nn.Sequential(nn.Linear(4, 1))
@@ -144,6 +144,21 @@ def test_groups_behind_one_that_matters_are_tried_one_by_one(looks, columns):
     posterior.weights["0.weight"].z_log_std.copy_(torch.tensor([-0.5, -0.6, -0.7, -0.8]))  # the noisiest matters
     found = bn.compress(posterior, x, model(x).detach(), tolerance=0.001, looks=looks).network[0]
     assert found.weight.shape[1] == columns
+
+
+@pytest.mark.parametrize(("weight", "columns"), [(0.04, 2), (0.059, 2), (0.08, 3)])
+def test_what_one_layer_does_not_spend_another_may(weight, columns):
+    """Without the input the loss is 2 weight^2 higher: less than half of the tolerance, less than all of it, more."""
+    torch.manual_seed(0)
+    x, model = torch.randn(20_000, 3), nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1))
+    with torch.no_grad():
+        model[0].weight.copy_(torch.tensor([[1.0, -1.0, weight], [1.0, 2.0, 0.0]]))
+        model[1].weight.fill_(1.0)
+    posterior = made_posterior(model, bn.Gaussian(4.0), {"shape": (3,)}, std=1e-4)
+    posterior.weights["0.weight"].z_log_std.copy_(torch.tensor([-9.0, -9.0, -5.0]))
+    posterior.weights["1.weight"].z_log_std.fill_(-9.0)
+    found = bn.compress(posterior, x, model(x).detach(), tolerance=0.01).network
+    assert (found[0].weight.shape[1], found[1].weight.shape[1]) == (columns, 2)
 
 
 class Sorted(nn.Module):

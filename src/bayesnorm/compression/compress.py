@@ -57,7 +57,8 @@ def compress(
         threshold: Groups with a `log_noise()` above it are removed; None chooses by x and y, or without them takes the
             kind's own, 0 for normal-Jeffreys (as much noise as signal) and 1 for the horseshoe.
         tolerance: By how much the mean loss per row may rise by pruning, and again by rounding, where they are chosen.
-        looks: How many groups of each layer are tried one by one, once a threshold is found; fewer are faster.
+        looks: How many groups of each layer are tried one by one, once a threshold is found, each of the two times that
+            layers are gone through; fewer are faster.
     """
     groups = _groups(posterior)
     if threshold is not None:
@@ -147,8 +148,9 @@ def _chosen(
 ) -> Removal:
     """Return the removal of as many groups as the loss allows, the largest layer first.
 
-    Every layer may spend an equal share of the tolerance, and what those before it left. One group that matters, though
-    noisy, would keep all that are less noisy: some of these are then tried one by one.
+    Every layer may spend an equal share of the tolerance, and what those before it left; what is left in the end, all
+    may spend once more. One group that matters, though noisy, would keep all that are less noisy: some of these are
+    then tried one by one.
     """
     gone = {layer: torch.zeros_like(own, dtype=torch.bool) for layer, own in noise.items()}
     limit = score(network)
@@ -158,9 +160,11 @@ def _chosen(
         flags[more] = True
         return score(removed(network, units, _removal(groups, gone | {layer: flags}))) <= limit
 
-    for layer in sorted(noise, key=lambda name: -groups[name].mean.numel()):
-        limit += tolerance / len(noise)
+    layers = sorted(noise, key=lambda name: -groups[name].mean.numel())
+    for number, layer in enumerate(layers * 2):
+        limit += tolerance / len(layers) if number < len(layers) else 0.0
         order = noise[layer].argsort(descending=True)
+        order = order[~gone[layer][order]]
         low, high = 0, len(order) - 1  # how many go: `low` works, and one group stays
         while low < high:
             middle = (low + high + 1) // 2
