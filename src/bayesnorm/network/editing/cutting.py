@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -48,22 +47,11 @@ def set_sizes(module: nn.Module) -> None:
         module.out_channels, module.in_channels = outputs, inputs
 
 
-@dataclass(frozen=True)
-class Apart:
-    """What was found out about a layer that leaves channels apart.
-
-    Args:
-        zero_stays: Whether a channel that is silenced is zero behind it.
-    """
-
-    zero_stays: bool
-
-
 @torch.no_grad()
-def channels_apart(module: _BatchNorm, dims: int) -> Apart | None:
-    """Try batch norm that has a forward of its own, such as one with an activation; None where channels mix.
+def channels_apart(module: _BatchNorm, dims: int) -> tuple[bool, bool]:
+    """Try batch norm that has a forward of its own, say with an activation: are channels left apart, does zero stay?
 
-    A copy that is cut down to every other channel has to say of these what the whole says.
+    A copy that is cut down to every other channel has to say of these what the whole says; a silenced one says zero.
 
     Args:
         module: The layer; never modified.
@@ -79,7 +67,6 @@ def channels_apart(module: _BatchNorm, dims: int) -> Apart | None:
         silence(silent, torch.ones(channels, dtype=torch.bool))
         expected, found, zero = whole(x.clone())[:, some], part(x[:, some].clone()), silent(torch.zeros_like(x))
     except Exception:  # whatever a layer of somebody else's may do
-        return None
-    if found.shape != expected.shape or not torch.allclose(found, expected, rtol=1e-9, atol=1e-12):
-        return None
-    return Apart(zero_stays=not zero.any())
+        return False, False
+    same = found.shape == expected.shape and torch.allclose(found, expected, rtol=1e-9, atol=1e-12)
+    return same, not zero.any()
