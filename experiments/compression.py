@@ -35,6 +35,7 @@ from bayesnorm.training import CropAndFlip, train
 
 from .evidence import show_progress, write_numbers, write_picture
 from .image_networks.datasets import image_set, load_images
+from .image_networks.recipes import set_up_device
 from .known_names import require_known
 from .options import OUT, FastestDevice, OutFolder, Size, fastest
 from .panels import panels, set_figure_title
@@ -128,6 +129,7 @@ def main(
     networks, priors = network or [next(iter(NETWORKS))], prior or list(PRIORS)
     require_known("--network", networks, NETWORKS)
     require_known("--prior", priors, PRIORS)
+    set_up_device(where)
     folder = out / "compression"
     rows: list[dict[str, Any]] = []
     for name in networks:

@@ -2,9 +2,9 @@
 
 What compression does to doubt is rarely shown. A trained CIFAR-10 ResNet loses channels by several criteria, down to
 several shares of its multiply-adds; its statistics are estimated anew, and it is fine-tuned for two epochs or not at
-all. How it is fine-tuned (`Way`) is chosen at one share on training images that this training does not see. What MCBN
-then says of test images and of SVHN is scored: error, NLL, the AUROC with which doubt tells wrong predictions from
-right ones, and the one with which it tells SVHN from CIFAR-10.
+all: by labels, and by what the whole network says. How each is done (`Way`) is chosen at one share on training images
+that this training does not see. What MCBN then says of test images and of SVHN is scored: error, NLL, the AUROC with
+which doubt tells wrong predictions from right ones, and the one with which it tells SVHN from CIFAR-10.
 
 Beside them stand the whole network as a plain softmax, and its int8 quantisation by torch's own tools, whose doubt is
 that of its softmax too: batch norm is folded away in it. Times are those of 64 images on one CPU core.
@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 CRITERIA = ("signal", "statistics", "scale")
 WHOLE, SOFTMAX, INT8 = "none", "none, softmax", "int8, softmax"
+LABELS, TEACHER = "labels", "whole network"
 BATCH_SIZE, OUTSIDE, TIMED = 32, "svhn", 64
 
 
@@ -72,6 +74,11 @@ class Way:
     weight_decay: float = 5e-4
     hints: float = 0.0
     blocks: bool = False
+
+    @property
+    def tuned_by(self) -> str:
+        """Who tells the smaller network what is right."""
+        return LABELS if self.temperature is None else TEACHER
 
 
 @dataclass(frozen=True)
@@ -212,7 +219,7 @@ def _width(network: nn.Module, block: str) -> int:
     return [len(value) for value in network.get_submodule(block).parameters() if value.dim() == 4][-1]
 
 
-def chosen_way(whole: Whole, preset: Preset, kept: Path) -> list[dict[str, Any]]:
+def scored_ways(whole: Whole, preset: Preset, kept: Path) -> list[dict[str, Any]]:
     """Return what each way gives on every tenth training image, which it does not see: the most accurate first."""
     held = torch.arange(len(whole.pixels), device=whole.pixels.device) % 10 == 9
     rest = replace(whole, pixels=whole.pixels[~held], labels=whole.labels[~held])
@@ -252,11 +259,14 @@ def measure(
     model = load_cifar_resnet(preset.depth).to(device)
     networks = Whole(model, plan, preset.states, pixels, labels)
     x = networks.x
-    ways = chosen_way(networks, preset, kept)
-    way = Way(**{field.name: ways[0][field.name] for field in fields(Way)})
+    ways = scored_ways(networks, preset, kept)
+    best: dict[str, Way] = {}
+    for row in ways:
+        own = Way(**{field.name: row[field.name] for field in fields(Way)})
+        best.setdefault(own.tuned_by, own)
 
     def whole() -> list[dict[str, Any]]:
-        own = {"share": 1.0, "epochs": 0}
+        own = {"share": 1.0, "epochs": 0, "tuned": ""}
         small = quantised(model, x[: preset.images or 1000])
         times = seconds([copy.deepcopy(model).cpu(), small], asked.x[:TIMED])
         return [
@@ -267,29 +277,37 @@ def measure(
             | {"criterion": INT8, "bytes": _bytes(small) / _bytes(model), "time": times[1] / times[0]},
         ]
 
-    def pruned(criterion: Any, share: float) -> list[dict[str, Any]]:
+    @lru_cache(maxsize=1)
+    def pruned(criterion: Any, share: float) -> tuple[nn.Module, dict[str, Any]]:
         small = networks.pruned(share, criterion)
         report = small.report(asked.x[:TIMED])
         assert report.before is not None
         assert report.after is not None
         times = seconds([copy.deepcopy(network).cpu() for network in (model, small.network)], asked.x[:TIMED])
-        told = {
+        return small.network, {
             "criterion": criterion,
             "share": report.after.multiply_adds / report.before.multiply_adds,
             "bytes": report.bytes_after / report.bytes_before,
             "time": times[1] / times[0],
         }
-        found = [_scored(networks.posterior(small.network), asked, preset) | told | {"epochs": 0}]
-        tuned = networks.fine_tuned(small.network, way)
-        return [*found, _scored(networks.posterior(tuned), asked, preset) | told | {"epochs": preset.epochs}]
 
-    cases = {(WHOLE, 1.0): whole}
-    cases |= {(name, share): partial(pruned, name, share) for name in criteria for share in preset.shares}
+    def smaller(criterion: Any, share: float, way: Way | None) -> list[dict[str, Any]]:
+        network, told = pruned(criterion, share)
+        own = {"epochs": preset.epochs if way else 0, "tuned": way.tuned_by if way else ""}
+        if way is not None:
+            network = networks.fine_tuned(copy.deepcopy(network), way)
+        return [_scored(networks.posterior(network), asked, preset) | told | own]
+
+    cases: dict[tuple[str, float, Way | None], Callable[[], list[dict[str, Any]]]] = {(WHOLE, 1.0, None): whole}
+    for case in product(criteria, preset.shares, (None, *(best[who] for who in (LABELS, TEACHER) if who in best))):
+        cases[case] = partial(smaller, *case)
     rows: list[dict[str, Any]] = []
-    for (criterion, share), find in cases.items():
-        show_progress(f"ResNet-{preset.depth}: {criterion}, {share:g} of the multiply-adds")
-        settings = {"preset": _told(preset), "criterion": criterion, "share": share, "way": asdict(way)}
-        rows += measured_once(kept / f"{criterion}_{share:g}.json", settings, find)
+    for (criterion, share, way), find in cases.items():
+        tuned = f", {way.tuned_by}" if way else ""
+        show_progress(f"ResNet-{preset.depth}: {criterion}, {share:g} of the multiply-adds{tuned}")
+        settings = {"preset": _told(preset), "criterion": criterion, "share": share, "way": way and asdict(way)}
+        name = f"{criterion}_{share:g}{tuned}".replace(", ", "_").replace(" ", "_")
+        rows += measured_once(kept / f"{name}.json", settings, find)
     show_progress("")
     return ways, rows
 
@@ -359,34 +377,36 @@ SCORES = ("error", "nll", "auroc of errors", f"auroc of {OUTSIDE}")
 
 def text(rows: Sequence[dict[str, Any]]) -> str:
     """Return the table as Markdown."""
-    head = ("criterion", "multiply-adds", "bytes", "time", "epochs", *SCORES)
+    head = ("criterion", "multiply-adds", "bytes", "time", "epochs", "tuned by", *SCORES)
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for row in rows:
         scores = " | ".join(f"{row[name]:.3f}" for name in SCORES)
         sizes = " | ".join(f"{row[name]:.2f}" for name in ("share", "bytes", "time"))
-        lines.append(f"| {row['criterion']} | {sizes} | {row['epochs']} | {scores} |")
+        lines.append(f"| {row['criterion']} | {sizes} | {row['epochs']} | {row['tuned']} | {scores} |")
     return "\n".join(lines)
 
 
+LINES = {"": "-", LABELS: ":", TEACHER: "-"}
+
+
 def draw(rows: Sequence[dict[str, Any]]) -> Axes:
-    """Draw every score against the share of multiply-adds, fine-tuned networks as solid lines."""
+    """Draw every score against the share of multiply-adds, networks as they were cut above fine-tuned ones."""
     (whole,) = (row for row in rows if row["criterion"] == WHOLE)
-    others = [
-        (row, style.current().look(3 + i)) for i, row in enumerate(r for r in rows if r["criterion"] in (SOFTMAX, INT8))
-    ]
-    (axes,) = panels(1, len(SCORES))
-    for ax, score in zip(axes, SCORES, strict=True):
-        for number, criterion in enumerate(CRITERIA):
-            colour, _, marker = style.current().look(number)
-            for tuned in (False, True):
-                own = [row for row in rows if row["criterion"] == criterion and bool(row["epochs"]) == tuned]
+    others = [row for row in rows if row["criterion"] in (SOFTMAX, INT8)]
+    above, below = panels(2, len(SCORES))
+    for axes, tunings in ((above, ("",)), (below, (TEACHER, LABELS))):
+        for ax, score in zip(axes, SCORES, strict=True):
+            for (number, criterion), tuned in product(enumerate(CRITERIA), tunings):
+                colour, _, marker = style.current().look(number)
+                own = [row for row in rows if row["criterion"] == criterion and row["tuned"] == tuned]
                 points = sorted((row["share"], row[score]) for row in [whole, *own])
-                label = f"{criterion}, fine-tuned" if tuned else criterion
-                ax.plot(*zip(*points, strict=True), ls="-" if tuned else ":", marker=marker, color=colour, label=label)
-        for row, (colour, _, marker) in others:
-            ax.plot(row["share"], row[score], ls="", marker=marker, color=colour, label=row["criterion"])
-        ax.set_xlabel("share of the multiply-adds")
-        ax.set_ylabel(score)
-    axes[0].legend()
-    set_figure_title(axes[0], "channels taken out of a trained ResNet")
-    return axes[0]
+                label = f"{criterion}, by {tuned}" if tuned else criterion
+                ax.plot(*zip(*points, strict=True), ls=LINES[tuned], marker=marker, color=colour, label=label)
+            for number, row in enumerate(others, len(CRITERIA)):
+                colour, _, marker = style.current().look(number)
+                ax.plot(row["share"], row[score], ls="", marker=marker, color=colour, label=row["criterion"])
+            ax.set_xlabel("share of the multiply-adds")
+            ax.set_ylabel(f"{score}, fine-tuned" if axes is below else f"{score}, as cut")
+        axes[0].legend()
+    set_figure_title(above[0], "channels taken out of a trained ResNet")
+    return above[0]

@@ -40,7 +40,11 @@ def test_from_the_command(experiments, monkeypatch, tmp_path):
     assert {way["temperature"] for way in chosen} == {None, 4}
     assert chosen[0]["accuracy"] >= chosen[1]["accuracy"]
     whole = [("none", 0), ("none, softmax", 0), ("int8, softmax", 0)]
-    assert [(row["criterion"], row["epochs"]) for row in rows] == [*whole, ("signal", 0), ("signal", 2)]
+    tuned = [("signal", 0), ("signal", 2), ("signal", 2)]
+    assert [(row["criterion"], row["epochs"]) for row in rows] == [*whole, *tuned]
+    assert [row["tuned"] for row in rows] == ["", "", "", "", "labels", "whole network"]
+    assert rows[4]["share"] == rows[5]["share"] == rows[3]["share"]
+    assert rows[4]["nll"] != rows[5]["nll"]
     assert rows[3]["share"] <= 0.6
     assert rows[2]["bytes"] < rows[3]["bytes"] < 1
     assert abs(rows[1]["nll"] - rows[2]["nll"]) < 0.1
