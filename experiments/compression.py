@@ -13,7 +13,8 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cache, partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,7 +45,7 @@ from .pieces import measured_once
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-HELD_OUT, TIMED = 5000, 64
+HELD_OUT, TIMED, COLUMNS = 5000, 64, 5
 
 
 def lenet_300_100() -> nn.Module:
@@ -87,6 +88,7 @@ class Preset:
         batch_size: Images per step.
         images: Training images, held-out ones included; None for all.
         taught: Epochs in which the whole network teaches the smaller one.
+        kl_weight: What the divergence counts by.
         tolerances: By how much the loss on held-out images may rise.
     """
 
@@ -97,6 +99,7 @@ class Preset:
     batch_size: int = 128
     images: int | None = None
     taught: int = 20
+    kl_weight: float = 1.0
     tolerances: tuple[float, ...] = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02)
 
 
@@ -111,6 +114,7 @@ def main(
     tolerance: Annotated[
         list[float] | None, typer.Option(min=0.0, help="By how much the loss may rise, other than the preset's.")
     ] = None,
+    kl_weight: Annotated[float, typer.Option(help="What the divergence counts by: less keeps more units.")] = 1.0,
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
@@ -121,7 +125,7 @@ def main(
     \b
     python -m experiments compression --network lenet-5-caffe --prior horseshoe --preset paper --out out
     """
-    chosen, where = PRESETS[preset], fastest(device)
+    chosen, where = replace(PRESETS[preset], kl_weight=kl_weight), fastest(device)
     if epochs is not None:
         chosen = replace(chosen, epochs=epochs, kl_warmup=epochs // 2)
     if tolerance:
@@ -134,38 +138,64 @@ def main(
     rows: list[dict[str, Any]] = []
     for name in networks:
         for kind in priors:
-            settings = {"preset": asdict(chosen), "network": name, "prior": kind}
-            measure = partial(measured, chosen, name, kind, folder, where)
-            rows += measured_once(folder / f"{name}_{kind}.json", settings, measure)
+            rows += measured(chosen, name, kind, folder, where)
     print(text(rows))
     write_numbers(out / "compression.json", {"preset": asdict(chosen), "rows": rows}, where)
 
 
 def measured(preset: Preset, network: str, prior: str, folder: Path, device: str) -> list[dict[str, Any]]:
-    """Compress a network that was trained under a prior for each tolerance, and return what was measured."""
+    """Compress a network that was trained under a prior for each tolerance, and return what was measured.
+
+    The posterior, and what each tolerance gave, is kept as a file.
+    """
     (data, make), where = NETWORKS[network], f"{network}, {prior}"
-    x, y = images(data, "train", preset.images, device)
-    transform, held_out = transforms(data), min(HELD_OUT, len(x) // 5)
-    seen, rest = (x[:-held_out], y[:-held_out]), (transform.scaled(x[-held_out:]), y[-held_out:])
-    model, path = make().to(device), folder / f"{network}_{prior}_{preset.epochs}x{len(x)}.bayesnorm"
-    if not path.exists():
-        fit(preset, model, prior, seen, transform, path, where)
-    posterior: Any = bn.load(path, model)
-    pixels, labels = images(data, "test", None if preset.images is None else HELD_OUT, device)
-    test, rows = (transform.scaled(pixels), labels), []
-    for tolerance in preset.tolerances:
+    stem = f"{network}_{prior}_{preset.kl_weight:g}"
+
+    @cache
+    def rows() -> tuple[Tensor, Tensor]:
+        return images(data, "train", preset.images, device)
+
+    @cache
+    def posterior() -> Any:
+        x, y = rows()
+        model = make().to(device)
+        path = folder / f"{stem}_{preset.epochs}x{len(x)}.bayesnorm"
+        if not path.exists():
+            held_out = _held_out(x)
+            fit(preset, model, prior, (x[:-held_out], y[:-held_out]), transforms(data), path, where)
+        return bn.load(path, model)
+
+    def compressed(tolerance: float) -> list[dict[str, Any]]:
+        (x, y), transform, own = rows(), transforms(data), posterior()
+        held_out = _held_out(x)
         show_progress(f"{where}: compressing at a tolerance of {tolerance}")
-        small = bn.compress(posterior, *rest, tolerance=tolerance, looks=LOOKS[data])
+        rest = transform.scaled(x[-held_out:]), y[-held_out:]
+        small = bn.compress(own, *rest, tolerance=tolerance, looks=LOOKS[data])
+        pixels, labels = images(data, "test", None if preset.images is None else HELD_OUT, device)
+        found = []
         for epochs in (0, preset.taught):
             if epochs:
-                small = taught(small, seen[0], preset, transform)
-            file = folder / f"{network}_{prior}_{tolerance}{'_taught' if epochs else ''}.safetensors"
+                small = taught(small, x[:-held_out], preset, transform)
+            file = folder / f"{stem}_{tolerance}{'_taught' if epochs else ''}.safetensors"
             small.save(file)
-            told = {"network": network, "prior": prior, "tolerance": tolerance, "taught": epochs}
-            rows.append(told | numbers(small, *test, file))
+            told = {"network": network, "prior": prior, "epochs": preset.epochs, "kl_weight": preset.kl_weight}
+            told |= {"tolerance": tolerance, "taught": epochs}
+            found.append(told | numbers(small, transform.scaled(pixels), labels, file))
+        write_picture(folder / f"{stem}_{tolerance}.png", draw(small, where))
+        return found
+
+    settings = {name: value for name, value in asdict(preset).items() if name != "tolerances"}
+    found = []
+    for tolerance in preset.tolerances:
+        piece = folder / f"{stem}_{tolerance}.json"
+        found += measured_once(piece, settings | {"tolerance": tolerance}, partial(compressed, tolerance))
     show_progress("")
-    write_picture(folder / f"{network}_{prior}.png", draw(small, where))
-    return rows
+    return found
+
+
+def _held_out(x: Tensor) -> int:
+    """Return how many of the training images, the last ones, choose thresholds and bits."""
+    return min(HELD_OUT, len(x) // 5)
 
 
 def fit(
@@ -193,6 +223,7 @@ def fit(
         epochs=preset.epochs,
         learning_rate=preset.learning_rate,
         kl_warmup=preset.kl_warmup,
+        kl_weight=preset.kl_weight,
         start="trained",
         **common,
     )
@@ -277,34 +308,39 @@ def transforms(data: str) -> CropAndFlip:
 def text(rows: Sequence[dict[str, Any]]) -> str:
     """Return the table as Markdown, published numbers beside ours."""
     lines = [
-        "| network | prior | tolerance | taught | error, % | pruning | with bits | multiply-adds | time | units "
-        "| bits |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| network | prior | KL weight | tolerance | taught | error, % | pruning | with bits | multiply-adds | time "
+        "| units | bits |",
+        "|---" * 12 + "|",
     ]
     for network in dict.fromkeys(row["network"] for row in rows):
         for (name, prior), (error, pruned, packed) in PUBLISHED.items():
             if name == network:
-                lines.append(f"| {name} | {prior}, published | | | {error} | {pruned}x | {packed}x | | | | |")
+                lines.append(f"| {name} | {prior}, published | | | | {error} | {pruned}x | {packed}x | | | | |")
         for row in (row for row in rows if row["network"] == network):
             times = (
                 f"{row[key][0] / row[key][1]:.1f}x" for key in ("numbers", "bytes", "multiply_adds", "milliseconds")
             )
             errors = f"{100 * row['error'][0]:.2f} -> {100 * row['error'][1]:.2f}"
-            told = (network, row["prior"], row["tolerance"], row["taught"], errors, *times, row["units"], row["bits"])
-            lines.append(f"| {' | '.join(map(str, told))} |")
+            asked = (f"{row[key]:g}" for key in ("kl_weight", "tolerance", "taught"))
+            told = (network, row["prior"], *asked, errors, *times, row["units"], row["bits"])
+            lines.append(f"| {' | '.join(told)} |")
     return "\n".join(lines)
 
 
 def draw(small: Compressed, title: str) -> Figure:
-    """Draw the weights of every layer before and after, each as a picture of their sizes."""
+    """Draw the weights of every layer before and, below, after, each as a picture of their sizes."""
     from matplotlib.ticker import MaxNLocator
 
-    after = dict(small.network.named_parameters())
+    before, after = (dict(network.named_parameters()) for network in (small.before, small.network))
     names = [name for name, value in after.items() if value.dim() > 1]
-    rows = panels(2, len(names))
-    for row, network, when in zip(rows, (small.before, small.network), ("before", "after"), strict=True):
-        weights = dict(network.named_parameters())
-        for ax, name in zip(row, names, strict=True):
+    strips = [names[start : start + COLUMNS] for start in range(0, len(names), COLUMNS)]
+    rows = panels(2 * len(strips), len(strips[0]))
+    for number, row in enumerate(rows):
+        weights, when = (after, "after") if number % 2 else (before, "before")
+        for ax, name in zip_longest(row, strips[number // 2]):
+            if name is None:
+                ax.set_visible(False)
+                continue
             size = weights[name].detach().abs().flatten(1).cpu().numpy()
             limit = math.sqrt(float(weights[name].detach().square().mean())) * 3
             ax.imshow(size, aspect="auto", cmap="magma", vmin=0, vmax=limit, interpolation="nearest")

@@ -22,7 +22,8 @@ def tiny():
 def test_from_the_command(experiments, monkeypatch, tmp_path):
     monkeypatch.setattr(compression, "images", made_up)
     monkeypatch.setitem(compression.NETWORKS, "lenet-5-caffe", ("mnist", tiny))
-    arguments = ("--network", "lenet-5-caffe", "--prior", "horseshoe", "--epochs", 2, "--out", tmp_path)
+    arguments = ("--network", "lenet-5-caffe", "--prior", "horseshoe", "--epochs", 2, "--kl-weight", 0.5)
+    arguments += ("--out", tmp_path)
     ended = experiments("compression", *arguments)
     assert ended.code == 0, ended.err
     rows = json.loads((tmp_path / "compression.json").read_text())["rows"]
@@ -30,8 +31,12 @@ def test_from_the_command(experiments, monkeypatch, tmp_path):
         (tolerance, epochs) for tolerance in compression.Preset.tolerances for epochs in (0, 1)
     ]
     assert all(row["bytes"][1] < row["bytes"][0] for row in rows)
-    assert "| lenet-5-caffe | horseshoe, published | | | 1.0 | 156x | 419x |" in ended.out
-    assert (tmp_path / "compression" / "lenet-5-caffe_horseshoe.png").read_bytes().startswith(b"\x89PNG")
+    assert "| lenet-5-caffe | horseshoe, published | | | | 1.0 | 156x | 419x |" in ended.out
+    assert all((row["epochs"], row["kl_weight"]) == (2, 0.5) for row in rows)
+    kept = tmp_path / "compression"
+    for tolerance in compression.Preset.tolerances:
+        assert (kept / f"lenet-5-caffe_horseshoe_0.5_{tolerance}.png").read_bytes().startswith(b"\x89PNG")
+    (kept / "lenet-5-caffe_horseshoe_0.5_2x120.bayesnorm").unlink()  # what was measured needs it no longer
     again = experiments("compression", *arguments)
     assert again.out == ended.out[-len(again.out) :]
     assert experiments("compression", "--network", "alexnet").code == 2

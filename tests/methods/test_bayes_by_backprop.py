@@ -30,13 +30,14 @@ def captured(monkeypatch):
     return seen
 
 
-def test_the_divergence_is_divided_by_rows_and_its_weight_rises(monkeypatch, regression):
+@pytest.mark.parametrize("weight", [1, 0.3])
+def test_the_divergence_is_divided_by_rows_and_its_weight_rises(monkeypatch, regression, weight):
     seen = captured(monkeypatch)
-    method = bn.BayesByBackprop(epochs=5, batch_size=16, kl_warmup=3)
+    method = bn.BayesByBackprop(epochs=5, batch_size=16, kl_warmup=3, kl_weight=weight)
     posterior = method.fit(regression.model, (regression.x, regression.y), regression.likelihood)
     (penalty,) = seen["penalties"]
     found = torch.stack([penalty(seen["model"], epoch) for epoch in range(1, 6)])
-    full = posterior.kl() / len(regression.x)
+    full = weight * posterior.kl() / len(regression.x)
     torch.testing.assert_close(found, full * torch.tensor([0.25, 0.5, 0.75, 1, 1]), rtol=1e-4, atol=0)
 
 
@@ -224,6 +225,7 @@ BAD_OPTIONS = [
     ({"initial_std": 0}, r"initial_std: 0 was given"),
     ({"delta": True}, r"delta: True was given"),
     ({"kl_warmup": -1}, r"kl_warmup: -1 was given; a whole number of at least 0"),
+    ({"kl_weight": 0}, r"kl_weight: 0 was given; a positive number"),
     ({"kl_warmup": 5, "epochs": 5}, r"kl_warmup: 5 of 5 epochs.*at most 4 would work"),
 ]
 

@@ -44,12 +44,14 @@ class GroupHorseshoe(GroupMethod):
         start: "fresh" weights, or the "trained" ones.
         initial_std: Standard deviation that fresh weights start with.
         delta: Standard deviation that trained weights start with, as a share of their size.
-        kl_warmup: Epochs in which the divergence's weight rises to 1.
+        kl_warmup: Epochs in which the divergence's weight rises to `kl_weight`.
         transform: What every batch's inputs go through in training, as in `training.train`: crops and mirror images.
         compiled: Whether steps are compiled, or the mode, as in `training.train`. "graph" records them on a GPU: for
             small networks by far the quickest.
         mixed_precision: Whether to train in bfloat16 where the network is on a GPU that has it, as in `training.train`:
             for large convolutions.
+        kl_weight: What the divergence counts by. Below 1 the data say more, as if there were more rows, and more units
+            are kept: for networks that lose too much accuracy.
         global_scale: t_0: the smaller, the fewer units are kept.
     """
 

@@ -67,12 +67,14 @@ class VariationalMethod(ABC):
         start: "fresh" weights, or the "trained" ones.
         initial_std: Standard deviation that fresh weights start with.
         delta: Standard deviation that trained weights start with, as a share of their size.
-        kl_warmup: Epochs in which the divergence's weight rises to 1.
+        kl_warmup: Epochs in which the divergence's weight rises to `kl_weight`.
         transform: What every batch's inputs go through in training, as in `training.train`: crops and mirror images.
         compiled: Whether steps are compiled, or the mode, as in `training.train`. "graph" records them on a GPU: for
             small networks by far the quickest.
         mixed_precision: Whether to train in bfloat16 where the network is on a GPU that has it, as in `training.train`:
             for large convolutions.
+        kl_weight: What the divergence counts by. Below 1 the data say more, as if there were more rows, and doubt is
+            less than that of a posterior.
     """
 
     epochs: int = 100
@@ -89,6 +91,7 @@ class VariationalMethod(ABC):
     transform: Callable[[Tensor], Tensor] | None = None
     compiled: bool | str = False
     mixed_precision: bool = False
+    kl_weight: float = 1.0
 
     def __post_init__(self) -> None:
         hold_plain_numbers(self)
@@ -96,7 +99,7 @@ class VariationalMethod(ABC):
         require_whole("kl_warmup", self.kl_warmup, 0)
         if self.batch_size is not None:
             require_whole("batch_size", self.batch_size, 2)
-        for name in ("learning_rate", "initial_std", "delta"):
+        for name in ("learning_rate", "initial_std", "delta", "kl_weight"):
             require_positive(name, getattr(self, name))
         _require_choice("schedule", self.schedule, ("cosine", "constant"))
         _require_choice("prior_center", self.prior_center, ("zero", "trained"))
@@ -171,7 +174,7 @@ class VariationalMethod(ABC):
 
         def divergence(_: nn.Module, epoch: int) -> Tensor:
             total = torch.stack([own.kl(prior) for own in weights.values()]).sum()
-            return total * (min(1.0, epoch / (self.kl_warmup + 1)) / rows)
+            return total * (self.kl_weight * min(1.0, epoch / (self.kl_warmup + 1)) / rows)
 
         noisy = NoisyNetwork(network, weights, self.estimator, example)
         with renamed_argument("data", "train_data"):
