@@ -161,6 +161,43 @@ def test_what_one_layer_does_not_spend_another_may(weight, columns):
     assert (found[0].weight.shape[1], found[1].weight.shape[1]) == (columns, 2)
 
 
+def test_noise_that_new_batch_statistics_would_blow_up():
+    """What the first channel says is all; the second says little; the third is noise, which the statistics of training
+    keep small. Were it blown up, the loss to begin with would be high and the second channel could go, too."""
+    torch.manual_seed(0)
+    x, model = torch.randn(500, 3), nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Linear(3, 1)).eval()
+    with torch.no_grad():
+        model[0].weight.copy_(torch.diag(torch.tensor([1.0, 1.0, 1e-3])))
+        model[0].bias.zero_()
+        model[2].weight.copy_(torch.tensor([[2.0, 0.3, 3.0]]))
+    posterior = made_posterior(model, bn.Gaussian(1.0), {"shape": (3,)}, std=1e-4)
+    posterior.weights["0.weight"].z_log_std.fill_(-9.0)
+    posterior.weights["2.weight"].z_log_std.copy_(torch.tensor([-9.0, -2.0, 0.0]))
+    y = model(x).detach()
+    found = bn.compress(posterior, x, y, tolerance=0.01)
+    assert found.network[2].weight.shape == (1, 2)
+    report = found.report(x, y)
+    assert report.after.loss < report.before.loss + 2 * 0.01
+
+
+def test_new_batch_statistics_where_they_help():
+    """Statistics that say twice the variance: new ones take the right one, and the loss is lower."""
+    torch.manual_seed(0)
+    x, model = torch.randn(4000, 2), nn.Sequential(nn.Linear(2, 1), nn.BatchNorm1d(1), nn.Linear(1, 1)).eval()
+    with torch.no_grad():
+        model[0].weight.fill_(1.0)
+        model[0].bias.zero_()
+        model[1].running_var.fill_(4.0)
+        model[2].weight.fill_(1.0)
+    posterior = made_posterior(model, bn.Gaussian(1.0), {"shape": (2,)}, std=1e-4)
+    for name in ("0.weight", "2.weight"):
+        posterior.weights[name].z_log_std.fill_(-9.0)
+    y = (x[:, :1] + x[:, 1:]) / 2**0.5
+    network = bn.compress(posterior, x, y, tolerance=1e-4).network
+    torch.testing.assert_close(network[1].running_var, torch.tensor([2.0]), rtol=0.05, atol=0)
+    assert model[1].running_var == 4.0
+
+
 class Sorted(nn.Module):
     def __init__(self):
         super().__init__()

@@ -4,6 +4,11 @@ Scores are those of the group distributions: ln alpha for normal-Jeffreys, minus
 horseshoe. Groups above a threshold go. The right threshold differs between layers, and the authors read it off
 histograms. Given rows with targets, it is found here, layer by layer from the largest: as many of the noisiest groups
 go as the loss of the mean network allows.
+
+Running statistics of batch norm are those of training, with its noise. A channel that is noise is next to nothing in
+the network of means, which such statistics leave as it is; new ones would blow it up to the size of all others. So
+groups are tried with the statistics of training first, and with new ones, which suit fewer channels better, only once
+the noise is gone and if they lower the loss.
 """
 
 from __future__ import annotations
@@ -51,8 +56,8 @@ def compress(
 
     Args:
         posterior: The posterior of `GroupNormalJeffreys` or `GroupHorseshoe`; it and its network are left as they are.
-        x: Rows like those of training. On them statistics of batch norm are estimated anew, and with `y` thresholds
-            and bits are chosen: some thousands are better than some hundreds.
+        x: Rows like those of training. On them statistics of batch norm are estimated anew (with `y` only if that
+            lowers the loss), and with `y` thresholds and bits are chosen: some thousands are better than some hundreds.
         y: Their targets.
         threshold: Groups with a `log_noise()` above it are removed; None chooses by x and y, or without them takes the
             kind's own, 0 for normal-Jeffreys (as much noise as signal) and 1 for the horseshoe.
@@ -81,8 +86,9 @@ def compress(
         removal = _removal(groups, {layer: own > limits[layer] for layer, own in noise.items()})
     small = removed(network, units, removal)
     spread = removed(_network_of(posterior, variances), units, removal)
-    small, precisions = _rounded(small, spread, list(posterior.weights), score, tolerance)
-    if rows is not None:
+    renew = score is None or score(small, True) < score(small)
+    small, precisions = _rounded(small, spread, list(posterior.weights), score, tolerance, renew)
+    if rows is not None and renew:
         small = renewed_statistics(small, rows)
     kept = _kept(units, removal)
     return Compressed(small, network, precisions, kept, posterior.likelihood, posterior.executable.output)
@@ -90,14 +96,16 @@ def compress(
 
 @dataclass(frozen=True)
 class _Score:
-    """The mean loss of networks on some rows, their batch statistics estimated on these."""
+    """The mean loss of networks on some rows, their batch statistics as they are or estimated on these."""
 
     posterior: VariationalPosterior
     x: Any
     y: Any
 
-    def __call__(self, network: nn.Module) -> float:
-        runner = Executable(renewed_statistics(network, self.x), self.posterior.executable.output)
+    def __call__(self, network: nn.Module, renew: bool = False) -> float:
+        if renew:
+            network = renewed_statistics(network, self.x)
+        runner = Executable(network, self.posterior.executable.output)
         return losses(runner, self.posterior.likelihood, self.x, self.y)[0]
 
 
@@ -146,22 +154,27 @@ def _chosen(
     tolerance: float,
     looks: int,
 ) -> Removal:
-    """Return the removal of as many groups as the loss allows, the largest layer first.
+    """Return the removal of as many groups as the loss allows.
 
-    Every layer may spend an equal share of the tolerance, and what those before it left; what is left in the end, all
-    may spend once more. One group that matters, though noisy, would keep all that are less noisy: some of these are
-    then tried one by one.
+    The largest layer comes first. Every layer may spend an equal share of the tolerance, and what those before it left;
+    what is left in the end, all may spend once more. One group that matters, though noisy, would keep all that are less
+    noisy: some of these are then tried one by one.
     """
     gone = {layer: torch.zeros_like(own, dtype=torch.bool) for layer, own in noise.items()}
-    limit = score(network)
+    limit, renew = score(network), False
+
+    def small(gone: dict[str, Tensor]) -> nn.Module:
+        return removed(network, units, _removal(groups, gone))
 
     def works(layer: str, more: Tensor) -> bool:
         flags = gone[layer].clone()
         flags[more] = True
-        return score(removed(network, units, _removal(groups, gone | {layer: flags}))) <= limit
+        return score(small(gone | {layer: flags}), renew) <= limit
 
     layers = sorted(noise, key=lambda name: -groups[name].mean.numel())
     for number, layer in enumerate(layers * 2):
+        if number == len(layers):
+            renew = score(small(gone), True) < score(small(gone))
         limit += tolerance / len(layers) if number < len(layers) else 0.0
         order = noise[layer].argsort(descending=True)
         order = order[~gone[layer][order]]
@@ -177,7 +190,7 @@ def _chosen(
 
 
 def _rounded(
-    network: nn.Module, spread: nn.Module, names: list[str], score: _Score | None, tolerance: float
+    network: nn.Module, spread: nn.Module, names: list[str], score: _Score | None, tolerance: float, renew: bool
 ) -> tuple[nn.Module, dict[str, Precision]]:
     """Return a copy with rounded weights, and their precisions: the coarsest that the loss allows.
 
@@ -187,15 +200,16 @@ def _rounded(
         names: The weights to round.
         score: The loss to look at; None takes the finest of `SHARES` but one.
         tolerance: By how much the loss may rise.
+        renew: Whether batch statistics are estimated anew for every look.
     """
-    limit = score(network) + tolerance if score else 0.0
+    limit = score(network, renew) + tolerance if score else 0.0
     for share in SHARES if score else SHARES[-2:-1]:
         made, precisions = own_copy(network), {}
         for name in names:
             value = made.get_parameter(name)
             precisions[name] = Precision.given(value, spread.get_parameter(name), share)
             value.copy_(precisions[name].rounded(value))
-        if score is None or score(made) <= limit:
+        if score is None or score(made, renew) <= limit:
             break
     return made, precisions
 
