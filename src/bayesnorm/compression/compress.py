@@ -74,7 +74,7 @@ def compress(
         raise BayesNormError("x: None was given with y; the rows that these targets belong to would work.")
     units, (means, variances) = trace_units(posterior.model), _moments(posterior)
     network = _network_of(posterior, means)
-    noise = {layer: own.log_noise() for layer, own in groups.items() if layer in units.read}
+    noise = {layer: own.log_noise().cpu() for layer, own in groups.items() if layer in units.read}  # looked at often
     if not noise:
         raise BayesNormError("posterior: none of its groups belongs to a layer that can be pruned.")
     rows = None if x is None else posterior.executable.input(x)

@@ -7,6 +7,7 @@ out what then has no effect, and its outputs are those of the masked network.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -55,32 +56,37 @@ class Removal:
 
         Every layer keeps one unit at least.
         """
-        writers: dict[int, list[bool]] = {}
-        readers: dict[int, list[bool]] = {}
-        for layer, own in units.written.items():
-            if layer in units.gates:
-                continue
-            flags = self.silent[layer].tolist() if layer in self.silent else [False] * len(own)
-            for unit, flag in zip(own, flags, strict=True):
-                writers.setdefault(unit, []).append(flag)
-        for layer, heard in units.read.items():
-            flags = self.deaf[layer].tolist() if layer in self.deaf else [False] * len(heard)
-            for read, flag in zip(heard, flags, strict=True):
-                if read is not None:
-                    readers.setdefault(read, []).append(flag)
-        unheard = {unit for unit, flags in readers.items() if all(flags)}
-        unspoken = {unit for unit, flags in writers.items() if all(flags)} - units.moved
-        gone = (unheard | unspoken) - set(units.kept)
+        silent, spoken = _parted({k: own for k, own in units.written.items() if k not in units.gates}, self.silent)
+        unheard, heard = _parted(units.read, self.deaf)
+        gone = (unheard - heard) | (silent - spoken - units.moved)
+        gone -= set(units.kept)
         for own in units.written.values():
             if gone.issuperset(own):
                 gone.discard(own[0])
         return gone
 
 
-@torch.no_grad()
+def _parted(layers: Mapping[str, Sequence[int | None]], flags: dict[str, Tensor]) -> tuple[set[int], set[int]]:
+    """Return units that some layer flags, and those that some layer does not."""
+    flagged: set[int | None] = set()
+    others: set[int | None] = set()
+    for layer, own in layers.items():
+        if layer in flags:
+            for unit, flag in zip(own, flags[layer].tolist(), strict=True):
+                (flagged if flag else others).add(unit)
+        else:
+            others.update(own)
+    return {unit for unit in flagged if unit is not None}, {unit for unit in others if unit is not None}
+
+
 def masked(network: nn.Module, units: Units, removal: Removal) -> nn.Module:
     """Return a copy of the network, of the same size, with what is to be removed set to zero."""
-    made, gone = own_copy(network), removal.units(units)
+    return _masked(network, units, removal, removal.units(units))
+
+
+@torch.no_grad()
+def _masked(network: nn.Module, units: Units, removal: Removal, gone: set[int]) -> nn.Module:
+    made = own_copy(network)
     modules = dict(made.named_modules())
     for layer, flags in removal.deaf.items():
         modules[layer].weight[:, flags] = 0
@@ -90,7 +96,7 @@ def masked(network: nn.Module, units: Units, removal: Removal) -> nn.Module:
     for layer, flags in removal.silent.items():
         own = torch.tensor([unit in gone for unit in units.written[layer]], device=flags.device)
         silence(modules[layer], own & flags)
-    silenced = _silenced(units, removal) & gone
+    silenced = _parted(units.written, removal.silent)[0] & gone
     for layer, carried in units.carried.items():
         silence(modules[layer], torch.tensor([unit in silenced for unit in carried]))
     return made
@@ -98,7 +104,8 @@ def masked(network: nn.Module, units: Units, removal: Removal) -> nn.Module:
 
 def removed(network: nn.Module, units: Units, removal: Removal) -> nn.Module:
     """Return a smaller network whose outputs are those of the masked one."""
-    made, gone = masked(network, units, removal), removal.units(units)
+    gone = removal.units(units)
+    made = _masked(network, units, removal, gone)
     for layer, read in units.read.items():
         deaf = removal.deaf.get(layer)
         heard = [unit not in gone for unit in read]
@@ -110,16 +117,6 @@ def removed(network: nn.Module, units: Units, removal: Removal) -> nn.Module:
     for layer, carried in units.carried.items():
         cut_carrier(made.get_submodule(layer), torch.tensor([unit not in gone for unit in carried]))
     return made
-
-
-def _silenced(units: Units, removal: Removal) -> set[int]:
-    """Units that a layer leaves silent."""
-    return {
-        unit
-        for layer, flags in removal.silent.items()
-        for unit, flag in zip(units.written[layer], flags.tolist(), strict=True)
-        if flag
-    }
 
 
 @torch.no_grad()
