@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.markdown import table
 from benchmarks.results_files import hardware, read
-from experiments import prune_channels as prune
+from experiments import compression as compressing, prune_channels as prune
 from experiments.kendall_segmentation import showing as kendall
 from experiments.mukhoti_figure1 import showing as mukhoti
 from experiments.teye_figure2 import showing as figure2, verdicts as figure2_verdicts
@@ -158,3 +158,9 @@ def prune_channels() -> str:
         return ""
     asked = f"{found['preset']['asked']:,} test images and as many of SVHN"
     return f"ResNet-{found['preset']['depth']}, {asked} ({hardware(found['machine'])}):\n\n" + prune.text(found["rows"])
+
+
+def compression(name: str) -> str:
+    """Return how small networks become under group priors, beside what was published."""
+    found = read(name)
+    return "" if found is None else compressing.text(found["rows"])

@@ -19,6 +19,7 @@ from benchmarks import (
 )
 from benchmarks.image_tables import (
     atanov_table1,
+    compression,
     doubt_and_data,
     kendall_segmentation,
     mukhoti_figure1,
@@ -291,7 +292,11 @@ def main() -> None:
             "known-noise": known_noise(),
             "classes-table": classes(),
         },
-        "docs/compression.md": {"prune-channels": prune_channels()},
+        "docs/compression.md": {
+            "prune-channels": prune_channels(),
+            "compression": compression("compression.json"),
+            "compression-vgg": compression("compression_vgg.json"),
+        },
         "docs/training.md": {"training-table": training()},
         "docs/papers_images.md": {
             "teye-table2": teye_table2("teye_table2.json"),
