@@ -13,7 +13,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache, partial
+from functools import cached_property, partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,6 +31,7 @@ from bayesnorm.compression.measuring import prediction_seconds
 from bayesnorm.data import load_mnist, to_tensor
 from bayesnorm.methods import GroupHorseshoe, GroupNormalJeffreys
 from bayesnorm.nets import VGG, LeNet5
+from bayesnorm.posterior import VariationalPosterior
 from bayesnorm.stacked import one_thread
 from bayesnorm.training import CropAndFlip, train
 
@@ -138,64 +139,94 @@ def main(
     rows: list[dict[str, Any]] = []
     for name in networks:
         for kind in priors:
-            rows += measured(chosen, name, kind, folder, where)
+            rows += Case(chosen, name, kind, folder, where).measured()
     print(text(rows))
     write_numbers(out / "compression.json", {"preset": asdict(chosen), "rows": rows}, where)
 
 
-def measured(preset: Preset, network: str, prior: str, folder: Path, device: str) -> list[dict[str, Any]]:
-    """Compress a network that was trained under a prior for each tolerance, and return what was measured.
+@dataclass(frozen=True)
+class Case:
+    """A network under a prior: what was measured is kept as files.
 
-    The posterior, and what each tolerance gave, is kept as a file.
+    Args:
+        preset: How much is measured.
+        network: One of `NETWORKS`.
+        prior: One of `PRIORS`.
+        folder: Where files go.
+        device: Where networks run.
     """
-    (data, make), where = NETWORKS[network], f"{network}, {prior}"
-    stem = f"{network}_{prior}_{preset.kl_weight:g}"
 
-    @cache
-    def rows() -> tuple[Tensor, Tensor]:
-        return images(data, "train", preset.images, device)
+    preset: Preset
+    network: str
+    prior: str
+    folder: Path
+    device: str
 
-    @cache
-    def posterior() -> Any:
-        x, y = rows()
-        model = make().to(device)
-        path = folder / f"{stem}_{preset.epochs}x{len(x)}.bayesnorm"
-        if not path.exists():
-            held_out = _held_out(x)
-            fit(preset, model, prior, (x[:-held_out], y[:-held_out]), transforms(data), path, where)
-        return bn.load(path, model)
+    def measured(self) -> list[dict[str, Any]]:
+        """Return what each tolerance gives."""
+        settings = {name: value for name, value in asdict(self.preset).items() if name != "tolerances"}
+        found = []
+        for tolerance in self.preset.tolerances:
+            piece = self._file(f"{tolerance}.json")
+            found += measured_once(piece, settings | {"tolerance": tolerance}, partial(self._compressed, tolerance))
+        show_progress("")
+        return found
 
-    def compressed(tolerance: float) -> list[dict[str, Any]]:
-        (x, y), transform, own = rows(), transforms(data), posterior()
-        held_out = _held_out(x)
-        show_progress(f"{where}: compressing at a tolerance of {tolerance}")
-        rest = transform.scaled(x[-held_out:]), y[-held_out:]
-        small = bn.compress(own, *rest, tolerance=tolerance, looks=LOOKS[data])
-        pixels, labels = images(data, "test", None if preset.images is None else HELD_OUT, device)
+    def _compressed(self, tolerance: float) -> list[dict[str, Any]]:
+        """Compress the network, teach it, and return what is told of it before and after that."""
+        preset, transform, posterior = self.preset, transforms(self._data), self._posterior
+        self._show(f"compressing at a tolerance of {tolerance}")
+        x, y = self._held_out
+        small = bn.compress(posterior, transform.scaled(x), y, tolerance=tolerance, looks=LOOKS[self._data])
+        pixels, labels = images(self._data, "test", None if preset.images is None else HELD_OUT, self.device)
         found = []
         for epochs in (0, preset.taught):
             if epochs:
-                small = taught(small, x[:-held_out], preset, transform)
-            file = folder / f"{stem}_{tolerance}{'_taught' if epochs else ''}.safetensors"
+                small = taught(small, self._seen[0], preset, transform)
+            file = self._file(f"{tolerance}{'_taught' if epochs else ''}.safetensors")
             small.save(file)
-            told = {"network": network, "prior": prior, "epochs": preset.epochs, "kl_weight": preset.kl_weight}
-            told |= {"tolerance": tolerance, "taught": epochs}
+            told = {"network": self.network, "prior": self.prior, "epochs": preset.epochs}
+            told |= {"kl_weight": preset.kl_weight, "tolerance": tolerance, "taught": epochs}
             found.append(told | numbers(small, transform.scaled(pixels), labels, file))
-        write_picture(folder / f"{stem}_{tolerance}.png", draw(small, where))
+        write_picture(self._file(f"{tolerance}.png"), draw(small, f"{self.network}, {self.prior}"))
         return found
 
-    settings = {name: value for name, value in asdict(preset).items() if name != "tolerances"}
-    found = []
-    for tolerance in preset.tolerances:
-        piece = folder / f"{stem}_{tolerance}.json"
-        found += measured_once(piece, settings | {"tolerance": tolerance}, partial(compressed, tolerance))
-    show_progress("")
-    return found
+    @cached_property
+    def _posterior(self) -> Any:
+        """The posterior, trained where its file is missing."""
+        model = NETWORKS[self.network][1]().to(self.device)
+        count = sum(len(x) for x, _ in self._parts)
+        path = self._file(f"{self.preset.epochs}x{count}.bayesnorm")
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fit(self.preset, model, self.prior, self._seen, transforms(self._data), self._show).save(path)
+        return bn.load(path, model)
 
+    @property
+    def _data(self) -> str:
+        """The name of the images."""
+        return NETWORKS[self.network][0]
 
-def _held_out(x: Tensor) -> int:
-    """Return how many of the training images, the last ones, choose thresholds and bits."""
-    return min(HELD_OUT, len(x) // 5)
+    @cached_property
+    def _parts(self) -> list[tuple[Tensor, Tensor]]:
+        """Training images that are seen in training, and those that choose thresholds and bits: the last ones."""
+        x, y = images(self._data, "train", self.preset.images, self.device)
+        count = min(HELD_OUT, len(x) // 5)
+        return [(x[:-count], y[:-count]), (x[-count:], y[-count:])]
+
+    @property
+    def _seen(self) -> tuple[Tensor, Tensor]:
+        return self._parts[0]
+
+    @property
+    def _held_out(self) -> tuple[Tensor, Tensor]:
+        return self._parts[1]
+
+    def _file(self, ending: str) -> Path:
+        return self.folder / f"{self.network}_{self.prior}_{self.preset.kl_weight:g}_{ending}"
+
+    def _show(self, words: str) -> None:
+        show_progress(f"{self.network}, {self.prior}: {words}")
 
 
 def fit(
@@ -204,11 +235,10 @@ def fit(
     prior: str,
     rows: tuple[Tensor, Tensor],
     transform: CropAndFlip,
-    path: Path,
-    where: str,
-) -> None:
-    """Train a network, then under a prior, and keep the posterior as a file."""
-    show_progress(f"{where}: training without doubt")
+    show: Callable[[str], None],
+) -> VariationalPosterior:
+    """Train a network, and then a posterior from there."""
+    show("training without doubt")
     common = _steps(preset, rows[0], transform)
     train(
         model,
@@ -227,14 +257,7 @@ def fit(
         start="trained",
         **common,
     )
-    posterior = method.fit(
-        model,
-        rows,
-        bn.Categorical(),
-        progress=lambda done, total: show_progress(f"{where}: epoch {done} of {total}"),
-    )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    posterior.save(path)
+    return method.fit(model, rows, bn.Categorical(), progress=lambda done, total: show(f"epoch {done} of {total}"))
 
 
 def taught(small: Compressed, x: Tensor, preset: Preset, transform: CropAndFlip) -> Compressed:
