@@ -23,13 +23,20 @@ from bayesnorm.report import pictures
 from ..ended_commands import Command, Ended, command, refusal
 
 
-@pytest.fixture(scope="package", autouse=True)
-def quick_pictures() -> Iterator[None]:
+@contextlib.contextmanager
+def frames_for_pictures() -> Iterator[None]:
     """Pages get frames without pictures, which take longer than these fits; `tests/report` looks at pictures."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             pictures, "themed_svg", lambda _draw, label, _prefix: f"<svg aria-label={quoteattr(label)}></svg>"
         )
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_pictures() -> Iterator[None]:
+    """No picture is drawn; those that see pictures may come next in the same process."""
+    with frames_for_pictures():
         yield
 
 
@@ -109,19 +116,20 @@ def _fit(folder: Path, lines: list[list[Any]], *options: str) -> Fitted:
     pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
     data = write_csv(folder / "table.csv", lines)
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    # Before a test's own module is set up, so that it has the same frames whichever comes first.
+    with frames_for_pictures(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run(["fit", str(data), "--out", str(folder / "run"), *QUICK, *options])
     assert code == 0, err.getvalue()
     return Fitted(folder / "run", data, out.getvalue(), err.getvalue())
 
 
-@pytest.fixture(scope="package")
-def regression_run(quick_pictures: None, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+@pytest.fixture(scope="session")
+def regression_run(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
     """80 houses and their prices."""
     return _fit(tmp_path_factory.mktemp("regression"), houses(80), "--target", "price")
 
 
-@pytest.fixture(scope="package")
-def classification_run(quick_pictures: None, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+@pytest.fixture(scope="session")
+def classification_run(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
     """80 houses and their towns."""
     return _fit(tmp_path_factory.mktemp("classification"), houses(80), "--target", "town")
