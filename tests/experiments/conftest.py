@@ -24,7 +24,7 @@ from experiments.segmentation import frames, plans
 from ..ended_commands import Command, command, refusal
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def coarse_pictures() -> Iterator[None]:
     """Pictures of few pixels, which are written in a fraction of the time."""
     with pytest.MonkeyPatch.context() as patch:
