@@ -26,6 +26,7 @@ from torch.optim import Adam
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 import bayesnorm as bn
+from bayesnorm.arguments import require_positive
 from bayesnorm.compression import Compressed
 from bayesnorm.compression.measuring import prediction_seconds
 from bayesnorm.data import load_mnist, to_tensor
@@ -126,6 +127,7 @@ def main(
     \b
     python -m experiments compression --network lenet-5-caffe --prior horseshoe --preset paper --out out
     """
+    require_positive("--kl-weight", kl_weight)
     chosen, where = replace(PRESETS[preset], kl_weight=kl_weight), fastest(device)
     if epochs is not None:
         chosen = replace(chosen, epochs=epochs, kl_warmup=epochs // 2)

@@ -86,7 +86,7 @@ def compress(
         removal = _removal(groups, {layer: own > limits[layer] for layer, own in noise.items()})
     small = removed(network, units, removal)
     spread = removed(_network_of(posterior, variances), units, removal)
-    renew = score is None or score(small, True) < score(small)
+    renew = score is None or score.prefers_new(small)
     small, precisions = _rounded(small, spread, list(posterior.weights), score, tolerance, renew)
     if rows is not None and renew:
         small = renewed_statistics(small, rows)
@@ -107,6 +107,10 @@ class _Score:
             network = renewed_statistics(network, self.x)
         runner = Executable(network, self.posterior.executable.output)
         return losses(runner, self.posterior.likelihood, self.x, self.y)[0]
+
+    def prefers_new(self, network: nn.Module) -> bool:
+        """Tell whether new batch statistics lower the loss."""
+        return self(network, True) < self(network)
 
 
 def _groups(posterior: Any) -> dict[str, GroupWeights]:
@@ -174,7 +178,7 @@ def _chosen(
     layers = sorted(noise, key=lambda name: -groups[name].mean.numel())
     for number, layer in enumerate(layers * 2):
         if number == len(layers):
-            renew = score(small(gone), True) < score(small(gone))
+            renew = score.prefers_new(small(gone))
         limit += tolerance / len(layers) if number < len(layers) else 0.0
         order = noise[layer].argsort(descending=True)
         order = order[~gone[layer][order]]
