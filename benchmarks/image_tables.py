@@ -7,9 +7,10 @@ from typing import Any
 
 from benchmarks.markdown import table
 from benchmarks.results_files import hardware, read
-from experiments import compression as compressing, prune_channels as prune
+from experiments import compression as compressing
 from experiments.kendall_segmentation import showing as kendall
 from experiments.mukhoti_figure1 import showing as mukhoti
+from experiments.prune_channels import showing as prune
 from experiments.teye_figure2 import showing as figure2, verdicts as figure2_verdicts
 from experiments.teye_table2 import showing as table2
 

@@ -8,7 +8,8 @@ from torch import nn
 from experiments import prune_channels
 from experiments.image_networks.asking import Asked
 from experiments.image_networks.training import Plan
-from experiments.prune_channels import Way
+from experiments.prune_channels import fine_tuning, measuring, showing
+from experiments.prune_channels.presets import Preset, Way
 
 
 def made_up(count, seed):
@@ -26,12 +27,13 @@ def test_from_the_command(experiments, monkeypatch, tmp_path):
     scaled = Plan.of("resnet20").transform().scaled
     asked = Asked(scaled(made_up(20, 1)[0]), made_up(20, 1)[1], {"svhn": scaled(made_up(20, 2)[0])})
     monkeypatch.setattr(Plan, "load", lambda plan, split: made_up(16, 0))
-    monkeypatch.setattr(prune_channels, "load_asked", lambda plan, outside, count, device: asked)
-    monkeypatch.setattr(prune_channels, "load_cifar_resnet", tiny)
-    monkeypatch.setattr(prune_channels, "CRITERIA", ("signal",))
-    monkeypatch.setattr(prune_channels, "BATCH_SIZE", 4)
+    monkeypatch.setattr(measuring, "load_asked", lambda plan, outside, count, device: asked)
+    monkeypatch.setattr(measuring, "load_cifar_resnet", tiny)
+    for module in (prune_channels, showing):
+        monkeypatch.setattr(module, "CRITERIA", ("signal",))
+    monkeypatch.setattr(fine_tuning, "BATCH_SIZE", 4)
     ways = Way(0.01), Way(0.01, temperature=4, batch_size=4, hints=1, blocks=True)
-    small = prune_channels.Preset(20, (0.6,), images=16, asked=20, states=4, ways=ways)
+    small = Preset(20, (0.6,), images=16, asked=20, states=4, ways=ways)
     monkeypatch.setitem(prune_channels.PRESETS, "quick", small)
     ended = experiments("prune-channels", "--out", tmp_path)
     assert ended.code == 0, ended.err
