@@ -35,7 +35,7 @@ from bayesnorm.methods import GroupHorseshoe, GroupNormalJeffreys
 from bayesnorm.nets import VGG, LeNet5
 from bayesnorm.posterior import VariationalPosterior
 from bayesnorm.stacked import one_thread
-from bayesnorm.training import CropAndFlip, train
+from bayesnorm.training import CropAndFlip, relative_adam, train
 
 from .evidence import show_progress, write_numbers, write_picture
 from .image_networks.datasets import image_set, load_images
@@ -276,7 +276,7 @@ def taught(small: Compressed, x: Tensor, preset: Preset, transform: CropAndFlip)
         x,
         temperature=2.0,
         epochs=preset.taught,
-        optimiser=partial(Adam, lr=3e-3, fused=True),
+        optimiser=partial(relative_adam, fused=True),
         schedule=partial(CosineAnnealingLR, T_max=preset.taught),
         seed=0,
         **_steps(preset, x, transform),

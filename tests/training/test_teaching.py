@@ -65,6 +65,35 @@ def test_a_student_comes_to_agree_without_labels_and_the_teacher_stays():
     assert all(torch.equal(value, before[name]) for name, value in large.state_dict().items())
 
 
+def test_steps_are_shares_of_what_weights_are():
+    """Weights in front of batch norm may be tiny: whatever their size, a student learns as much and they stay small."""
+    x = torch.randn(256, 4, generator=torch.Generator().manual_seed(0))
+    large, taught = network(32, 1), []
+    for size in (1.0, 2.0**-12):
+        small = network(8, 2)
+        small[1].eps = 1e-15  # by the usual one their size matters a little
+        with torch.no_grad():
+            small[0].weight *= size
+            small[0].bias.zero_()
+            small[1].running_var *= size**2
+        small[0].bias.requires_grad_(False)
+        teach(small, large, x, epochs=5, batch_size=32)
+        taught.append(small.eval())
+    with torch.no_grad():
+        torch.testing.assert_close(taught[1](x), taught[0](x), atol=1e-3, rtol=0)
+    assert taught[1][0].weight.abs().max() < 2.0**-10
+
+
+def test_a_rate_or_an_optimiser_of_ones_own_is_taken():
+    x, found = torch.randn(64, 4), []
+    for options in ({"learning_rate": 0.0}, {"optimiser": partial(SGD, lr=0.0)}, {}):
+        small = network(8, 2)
+        before = small[0].weight.detach().clone()
+        teach(small, network(32, 1), x, epochs=1, batch_size=32, **options)
+        found.append(torch.equal(small[0].weight, before))
+    assert found == [True, True, False]
+
+
 def test_teacher_and_student_see_the_same_crops():
     images = torch.randint(0, 256, (6, 1, 8, 8), dtype=torch.uint8)
     seen = []

@@ -2,6 +2,7 @@
 
 from .augmenting import CropAndFlip as CropAndFlip
 from .loop import train as train
+from .optimising import relative_adam as relative_adam
 from .progress import progress_bar as progress_bar
 from .run import History as History
 from .step_times import StepTimes as StepTimes

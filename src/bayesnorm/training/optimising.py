@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -16,6 +16,9 @@ from ..errors import BayesNormError
 
 # Optimisers whose step needs nothing but gradients.
 _TRIED = (Adam, AdamW, SGD, RMSprop)
+
+# What biases, shifts and tensors of zeros count as at least under `relative_adam`: they begin at nothing.
+LEAST_SIZE = 0.1
 
 
 def new_optimiser(
@@ -35,6 +38,28 @@ def new_optimiser(
             "lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9)."
         )
     return made
+
+
+def relative_adam(parameters: Iterable[Tensor], share: float = 0.03, **options: Any) -> Adam:
+    """Return an Adam whose steps are a share of each tensor's size, for a network that is trained already.
+
+    Weights in front of batch norm can be of any size, and a prior that wants them small makes them tiny: steps of the
+    usual .001 would undo all that they have learned.
+
+    Args:
+        parameters: The tensors.
+        share: A learning rate in terms of the root mean square of a tensor's values, as they are now; of vectors it is
+            at least that of .1.
+        options: Further ones of `torch.optim.Adam`.
+    """
+    share = require_number("share", share, least=0)
+    groups = []
+    for own in parameters:
+        size = float(own.detach().double().square().mean().sqrt())
+        if own.dim() < 2 or not size:
+            size = max(size, LEAST_SIZE)
+        groups.append({"params": [own], "lr": share * size})
+    return Adam(groups, **options)
 
 
 def new_schedule(schedule: Callable[[Any], LRScheduler] | None, optimiser: Optimizer) -> LRScheduler | None:

@@ -15,6 +15,7 @@ from ..arguments import require_function, require_number
 from ..errors import BayesNormError
 from .batching import Pair
 from .loop import train
+from .optimising import relative_adam
 from .run import History
 
 
@@ -45,10 +46,13 @@ def teach(
             one: the student's are to be the teacher's.
         weight: How much their squared difference counts, in terms of the teacher's mean square.
         options: Further ones of `train`: `epochs`, `batch_size`, `optimiser`, `learning_rate`, `schedule`, ... but for
-            `validation`, whose rows the teacher is not asked about: `evaluate` scores the student.
+            `validation`, whose rows the teacher is not asked about: `evaluate` scores the student. Without the second
+            and third, steps are those of `relative_adam`, since a student mostly is trained already.
     """
     if options.get("validation") is not None:
         raise BayesNormError("validation: rows were given, but the teacher sees batches only; evaluate= would work.")
+    if options.get("optimiser") is None and options.get("learning_rate") is None:
+        options["optimiser"] = relative_adam
     taught = Teacher(teacher, transform, temperature, layers, weight)
     with taught.watching(student):
         return train(student, x, torch.zeros(len(x)), **taught.options, **options)
