@@ -57,7 +57,8 @@ def compress(
     Args:
         posterior: The posterior of `GroupNormalJeffreys` or `GroupHorseshoe`; it and its network are left as they are.
         x: Rows like those of training. On them statistics of batch norm are estimated anew (with `y` only if that
-            lowers the loss), and with `y` thresholds and bits are chosen: some thousands are better than some hundreds.
+            lowers the loss), and with `y` thresholds and bits are chosen. The more rows, training ones included, the
+            better what they allow holds for others.
         y: Their targets.
         threshold: Groups with a `log_noise()` above it are removed; None chooses by x and y, or without them takes the
             kind's own, 0 for normal-Jeffreys (as much noise as signal) and 1 for the horseshoe.
