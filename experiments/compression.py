@@ -276,7 +276,7 @@ def taught(small: Compressed, x: Tensor, preset: Preset, transform: CropAndFlip)
         x,
         temperature=2.0,
         epochs=preset.taught,
-        optimiser=partial(relative_adam, fused=True),
+        optimiser=partial(relative_adam, share=0.03, fused=True),
         schedule=partial(CosineAnnealingLR, T_max=preset.taught),
         seed=0,
         **_steps(preset, x, transform),

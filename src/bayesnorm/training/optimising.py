@@ -17,8 +17,8 @@ from ..errors import BayesNormError
 # Optimisers whose step needs nothing but gradients.
 _TRIED = (Adam, AdamW, SGD, RMSprop)
 
-# What biases, shifts and tensors of zeros count as at least under `relative_adam`: they begin at nothing.
-LEAST_SIZE = 0.1
+# What biases, scales and shifts count as under `relative_adam`, whatever they are, and tensors of zeros.
+VECTOR_SIZE = 0.1
 
 
 def new_optimiser(
@@ -40,25 +40,23 @@ def new_optimiser(
     return made
 
 
-def relative_adam(parameters: Iterable[Tensor], share: float = 0.03, **options: Any) -> Adam:
+def relative_adam(parameters: Iterable[Tensor], share: float = 0.01, **options: Any) -> Adam:
     """Return an Adam whose steps are a share of each tensor's size, for a network that is trained already.
 
     Weights in front of batch norm can be of any size, and a prior that wants them small makes them tiny: steps of the
-    usual .001 would undo all that they have learned.
+    usual .001 would undo all that they have learned. Biases, scales and shifts, whose size does matter, get that rate.
 
     Args:
         parameters: The tensors.
-        share: A learning rate in terms of the root mean square of a tensor's values, as they are now; of vectors it is
-            at least that of .1.
+        share: A learning rate in terms of the root mean square of a tensor's values, as they are now; that of vectors
+            counts as .1.
         options: Further ones of `torch.optim.Adam`.
     """
     share = require_number("share", share, least=0)
     groups = []
     for own in parameters:
         size = float(own.detach().double().square().mean().sqrt())
-        if own.dim() < 2 or not size:
-            size = max(size, LEAST_SIZE)
-        groups.append({"params": [own], "lr": share * size})
+        groups.append({"params": [own], "lr": share * (size if own.dim() > 1 and size else VECTOR_SIZE)})
     return Adam(groups, **options)
 
 
