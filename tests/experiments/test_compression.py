@@ -1,11 +1,14 @@
 """`python -m experiments compression` on digits that are made up, with a network of a few units."""
 
 import json
+from dataclasses import replace
 
+import pytest
 import torch
 from torch import nn
 
 from experiments import compression
+from experiments.options import Size
 
 
 def made_up(data, split, count, device):
@@ -39,3 +42,14 @@ def test_from_the_command(experiments, monkeypatch, tmp_path):
     assert again.out == ended.out[-len(again.out) :]
     assert experiments("compression", "--network", "alexnet").code == 2
     assert "--kl-weight: 0.0 was given" in experiments("compression", "--kl-weight", 0).err
+
+
+@pytest.mark.parametrize("judged_by", [10, 40, 500])
+def test_thresholds_are_chosen_by_held_out_images_and_some_of_training(judged_by, monkeypatch, tmp_path):
+    monkeypatch.setattr(compression, "images", made_up)
+    preset = replace(compression.PRESETS[Size.quick], judged_by=judged_by)
+    case = compression.Case(preset, "lenet-5-caffe", "horseshoe", tmp_path, "cpu")
+    x, y = made_up("mnist", "train", None, "cpu")
+    expected = torch.cat([torch.arange(96, 120), torch.arange(96)])[: max(judged_by, 24)]  # a fifth is held out
+    for found, whole in zip(case._judging, (x, y), strict=True):
+        assert torch.equal(found, whole[expected])

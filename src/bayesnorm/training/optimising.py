@@ -55,7 +55,7 @@ def relative_adam(parameters: Iterable[Tensor], share: float = 0.01, **options: 
     share = require_number("share", share, least=0)
     groups = []
     for own in parameters:
-        size = float(own.detach().double().square().mean().sqrt())
+        size = float(own.detach().float().square().mean().sqrt())
         groups.append({"params": [own], "lr": share * (size if own.dim() > 1 and size else VECTOR_SIZE)})
     return Adam(groups, **options)
 

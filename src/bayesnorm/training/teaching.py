@@ -46,8 +46,8 @@ def teach(
             one: the student's are to be the teacher's.
         weight: How much their squared difference counts, in terms of the teacher's mean square.
         options: Further ones of `train`: `epochs`, `batch_size`, `optimiser`, `learning_rate`, `schedule`, ... but for
-            `validation`, whose rows the teacher is not asked about: `evaluate` scores the student. Without the second
-            and third, steps are those of `relative_adam`, since a student mostly is trained already.
+            `validation`, whose rows the teacher is not asked about: `evaluate` scores the student. Without an
+            optimiser and a rate, steps are those of `relative_adam`, since a student mostly is trained already.
     """
     if options.get("validation") is not None:
         raise BayesNormError("validation: rows were given, but the teacher sees batches only; evaluate= would work.")
