@@ -45,7 +45,7 @@ def scored(predictive: bn.ClassificationPredictive, y: torch.Tensor, outside: bn
     }
 
 
-def frontier(device: str, draws: int, digits: int) -> list[dict]:
+def frontier(device: str, samples: int, digits: int) -> list[dict]:
     """Score the network alone, and MCBN with each choice of layers."""
     network, train_x, queries, likelihood = resnet(device)
     labels = torch.as_tensor(load_cifar10("test", 2000)[1]).to(device)
@@ -64,11 +64,11 @@ def frontier(device: str, draws: int, digits: int) -> list[dict]:
         rows.append({"drawn": label, "layers": 0, "M'": None, "cost": 1.0, **scores})
         print(rows[-1], flush=True)
     joint = bn.MCBN(32).fit(network, train_x, likelihood)
-    engine = bn.MonteCarlo(draws)
+    engine = bn.MonteCarlo(samples)
     for label, layers in CHOICES.items():
         posterior = joint.at_layers(layers)
-        chosen = bn.calibrate(posterior, *validation, noise=False, samples=draws)
-        both = bn.calibrate(posterior, *validation, samples=draws, evidence=0)
+        chosen = bn.calibrate(posterior, *validation, noise=False, samples=samples)
+        both = bn.calibrate(posterior, *validation, samples=samples, evidence=0)
         scores = scored(chosen.predict(test[0], engine), test[1], chosen.predict(svhn, engine))
         rows.append(
             {
@@ -112,7 +112,7 @@ def draw(rows: list[dict], path: Path, cost: str) -> None:
         )
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:g}")
-    ax.set_xlabel("time of one prediction in deterministic passes (32 draws, 64 rows)")
+    ax.set_xlabel("time of one prediction in deterministic passes (32 samples, 64 rows)")
     ax.set_ylabel("NLL on test images (lower is better)")
     ax.set_title("ResNet-32 on CIFAR-10: which layers are drawn")
     ax.margins(x=0.2, y=0.12)
@@ -122,7 +122,7 @@ def draw(rows: list[dict], path: Path, cost: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--draws", type=int, default=96)
+    parser.add_argument("--samples", type=int, default=96)
     parser.add_argument("--digits", type=int, default=4000)
     parser.add_argument("--out", type=Path, default=Path("results/frontier.json"))
     parser.add_argument("--costs", action="store_true", help="only measure costs on this device for results in --out")
@@ -133,8 +133,8 @@ def main() -> None:
         add_costs(result["rows"], options.device)
         result[f"machine, {options.device}"] = machine(options.device)
     else:
-        rows = frontier(options.device, options.draws, options.digits)
-        result = {"machine": machine(options.device), "draws": options.draws, "rows": rows}
+        rows = frontier(options.device, options.samples, options.digits)
+        result = {"machine": machine(options.device), "samples": options.samples, "rows": rows}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(result, indent=1))
     if options.picture:

@@ -1,4 +1,4 @@
-"""Which rooms of the package a unit of the regression benchmark runs: the draws, scores and choices are the package's.
+"""Which rooms of the package a unit of the regression benchmark runs: the samples, scores and choices are the package's.
 
     python -m benchmarks.house_profile
 
@@ -84,9 +84,9 @@ SMALL = Preset(
     epochs=2,
     evaluate_every=2,
     patience=1,
-    draws=20,
+    samples=20,
     weight_steps=4,
-    weight_draws=4,
+    weight_samples=4,
 )
 
 ROOTS = {Path(bayesnorm.__file__).parent: None, Path(experiments.__file__).parent: "experiments"}

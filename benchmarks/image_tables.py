@@ -25,9 +25,9 @@ def teye_table2(name: str) -> str:
         where = f"{network['network']}, {network['images']:,} test images ({hardware(found['machine'])})"
         tables = table2.tables(network)
         titles = {
-            "cells": f"**{where}.** Mean log probability (PLL) by draws T of MCBN with M = 32:",
+            "cells": f"**{where}.** Mean log probability (PLL) by samples T of MCBN with M = 32:",
             "claims": "What it says, and beneath that what it leaves open (differences of PLL; above 0 is better):",
-            "rows": "Every method at its most draws:",
+            "rows": "Every method at its most samples:",
         }
         for kind, title in titles.items():
             parts += [title, table(list(table2.HEADS[kind]), [list(row) for row in tables[kind]])]
@@ -57,16 +57,16 @@ def atanov_table1() -> str:
         recipe, data = told["recipe"], told["setting"]
         parts += [
             f"**{network} on {told['training images']:,} images of {data['data']}**, asked about {data['outside']}; "
-            f"{told['members']} networks, {recipe['epochs']} epochs, M = {told['batch_size']}, {told['draws']} draws "
+            f"{told['members']} networks, {recipe['epochs']} epochs, M = {told['batch_size']}, {told['samples']} samples "
             f"({hardware(found['machine'])}):",
             table(["", "error %", "paper", "NLL", "paper", "AUROC, entropy", "AUROC, mutual information"], rows),
         ]
     return "\n\n".join(parts)
 
 
-def doubt_and_data() -> str:
-    """Return what becomes of doubt with more data and on other data."""
-    found = read("doubt_and_data.json")
+def uncertainty_and_data() -> str:
+    """Return what becomes of uncertainty with more data and on other data."""
+    found = read("uncertainty_and_data.json")
     if found is None:
         return ""
     rows = [
@@ -75,7 +75,7 @@ def doubt_and_data() -> str:
             f"{row['images']:,}",
             f"{row['accuracy']:.3f}",
             f"{row['nll']:.3f}",
-            *(f"{row['inside'][doubt][0]:.3f}" for doubt in ("mutual information", "expected entropy")),
+            *(f"{row['inside'][uncertainty][0]:.3f}" for uncertainty in ("mutual information", "expected entropy")),
             *(f"{kind['entropy']['auroc']:.3f}, {kind['entropy']['fpr95']:.3f}" for kind in row["outside"].values()),
         ]
         for row in found["rows"]
@@ -85,7 +85,7 @@ def doubt_and_data() -> str:
     told = [[claim["claim"], claim["seen"], claim["verdict"]] for claim in found["claims"]]
     return "\n\n".join(
         [
-            f"{found['preset']['network']}, {found['draws']} draws with M = {found['batch_size']}, ensembles of "
+            f"{found['preset']['network']}, {found['samples']} samples with M = {found['batch_size']}, ensembles of "
             f"{found['preset']['members']} ({hardware(found['machine'])}):",
             table(head, rows),
             table(["claim", "seen", "verdict"], told),
@@ -94,20 +94,20 @@ def doubt_and_data() -> str:
 
 
 def teye_figure2() -> str:
-    """Return what doubt about pixels is worth, by method, and the claims about it."""
+    """Return what uncertainty about pixels is worth, by method, and the claims about it."""
 
     def head(found: dict[str, Any]) -> str:
         ious = ", ".join(f"{network['mean IoU']:.3f}" for network in found["networks"])
-        return f"SegNet, {found['preset']['draws']} draws; mean IoU of the three networks {ious}"
+        return f"SegNet, {found['preset']['samples']} samples; mean IoU of the three networks {ious}"
 
     return _of_pixels("teye_figure2.json", head, lambda found, told: figure2.text(found["methods"], told))
 
 
 def kendall_segmentation() -> str:
-    """Return both kinds of doubt about pixels: what they are worth, and how they go with data and light."""
+    """Return both kinds of uncertainty about pixels: what they are worth, and how they go with data and light."""
 
     def head(found: dict[str, Any]) -> str:
-        return f"U-Net on up to {found['preset']['frames']} frames, {found['preset']['draws']} draws"
+        return f"U-Net on up to {found['preset']['frames']} frames, {found['preset']['samples']} samples"
 
     return _of_pixels("kendall_segmentation.json", head, kendall.text)
 
@@ -144,7 +144,7 @@ def mukhoti_figure1() -> str:
         about = panel["panel"]
         head = ["", "accuracy", "NLL", "MI inside", f"MI of {about['outside']}", "AUROC of MI", "AUROC of entropy"]
         parts += [
-            f"**{name}** ({about['network']}, {panel['draws']} draws; {hardware(found['machine'])}):",
+            f"**{name}** ({about['network']}, {panel['samples']} samples; {hardware(found['machine'])}):",
             table(head, rows),
             "; ".join(mukhoti.bounds(panel)) + ".",
         ]
@@ -153,7 +153,7 @@ def mukhoti_figure1() -> str:
 
 
 def prune_channels() -> str:
-    """Return what is left of a network and of its doubt as channels go."""
+    """Return what is left of a network and of its uncertainty as channels go."""
     found = read("prune_channels.json")
     if found is None:
         return ""

@@ -5,7 +5,7 @@
 Time: every engine on the same rows, as a ratio to one deterministic pass of the same network in the same mode (eager,
 or compiled), medians of alternating repeats in one run.
 Memory: the most that a prediction took on top of what was there.
-Exactness: each engine against all T draws of the same posterior, on a ResNet-32: the correlation of log-variances (per
+Exactness: each engine against all T samples of the same posterior, on a ResNet-32: the correlation of log-variances (per
 row, summed over the logits, and per logit), the median ratio of variances, and the rank correlation of mutual
 information.
 Needs the data folder (BAYESNORM_DATA) with the CIFAR-10 images, the ResNet's weights and the UCI sets.
@@ -66,14 +66,14 @@ class _FirstOutput(nn.Module):
         return outputs[:, :1]
 
 
-def naive(network: nn.Module, train_x: Tensor, x: Tensor, draws: int) -> Tensor:
+def naive(network: nn.Module, train_x: Tensor, x: Tensor, samples: int) -> Tensor:
     """Predict as the paper does it: a fresh mini-batch in training mode for every draw, then the query."""
     network = copy.deepcopy(network)
     for module in network.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             module.momentum = 1.0
     outputs = []
-    for _ in range(draws):
+    for _ in range(samples):
         rows = torch.randperm(len(train_x))[:BATCH_SIZE].to(train_x.device)
         network.train()(train_x[rows])
         outputs.append(network.eval()(x))
@@ -139,9 +139,9 @@ def speed(name: str, parts: tuple, device: str, batches: list[int], compiled_up_
                 "Delta": (lambda x=x: bn.Delta().outputs(posterior, x), eager),
                 "Delta, one output": (lambda x=x: bn.Delta().outputs(single, x), eager),
             }
-            for label, (layers, draws) in late.items():
+            for label, (layers, samples) in late.items():
                 few = posterior.at_layers(layers)
-                runs[label] = (lambda x=x, few=few, n=draws: bn.MonteCarlo(n).outputs(few, x), eager)
+                runs[label] = (lambda x=x, few=few, n=samples: bn.MonteCarlo(n).outputs(few, x), eager)
             if batch <= compiled_up_to:
                 fixed = torch.compile(network, mode="reduce-overhead", dynamic=False)
                 fast = posterior.compile()
@@ -164,7 +164,7 @@ def speed(name: str, parts: tuple, device: str, batches: list[int], compiled_up_
 
 
 def exactness(device: str, reference: int, images: int, center: str) -> list[dict]:
-    """Compare every engine, and every posterior without data, with all draws of MCBN with `reference` states."""
+    """Compare every engine, and every posterior without data, with all samples of MCBN with `reference` states."""
     network, train_x, queries, likelihood = resnet(device)
     x = queries[:images]
     options = {"batch_size": BATCH_SIZE, "states": reference, "center": center}
@@ -194,8 +194,8 @@ def exactness(device: str, reference: int, images: int, center: str) -> list[dic
         outputs = bn.MonteCarlo(passes).outputs(source, x, seed)
         compare(engine, str(passes), outputs.var(0), likelihood.predictive(outputs))
 
-    for draws in (16, 64, 128):
-        sampled("MonteCarlo", draws, posterior)
+    for samples in (16, 64, 128):
+        sampled("MonteCarlo", samples, posterior)
     for rank in (4, 8, 16):
         points = bn.SigmaPoints(rank).outputs(posterior, x)
         compare(f"SigmaPoints({rank})", str(2 * rank), points.var(0, correction=0), likelihood.predictive(points))
@@ -218,7 +218,7 @@ def exactness(device: str, reference: int, images: int, center: str) -> list[dic
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--reference", type=int, help="draws of the reference (default: 2000, on a CPU 256)")
+    parser.add_argument("--reference", type=int, help="samples of the reference (default: 2000, on a CPU 256)")
     parser.add_argument("--images", type=int, help="test images for exactness (default: 1750, on a CPU 128)")
     parser.add_argument("--batches", type=int, nargs="+", help="batch sizes (default: 1 16 64 256)")
     parser.add_argument("--skip", choices=["speed", "exactness"], nargs="*", default=[])

@@ -1,6 +1,6 @@
 """How long scores of many predictions take, beside scoringrules.
 
-    python -m benchmarks.metrics                # a million predictions, 64 draws
+    python -m benchmarks.metrics                # a million predictions, 64 samples
     python -m benchmarks.metrics --points 100000
 
 Prints medians over repeats, the memory that mixture forms add, and the largest difference between the libraries.
@@ -40,19 +40,19 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=1_000_000, help="predictions of the Gaussian forms and of PLL")
     parser.add_argument("--mixture-points", type=int, default=20_000, help="predictions of the mixture's CRPS")
     parser.add_argument("--reference-points", type=int, default=1_000, help="how many of these scoringrules scores")
-    parser.add_argument("--draws", type=int, default=64)
+    parser.add_argument("--samples", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    points, some, few, draws = options.points, options.mixture_points, options.reference_points, options.draws
+    points, some, few, samples = options.points, options.mixture_points, options.reference_points, options.samples
     print(f"torch {torch.__version__}, scoringrules {scoringrules.__version__}, Python {platform.python_version()}")
-    print(f"{cpu_name()}, {os.cpu_count()} cores seen, {options.threads} threads; float32, {draws} draws")
+    print(f"{cpu_name()}, {os.cpu_count()} cores seen, {options.threads} threads; float32, {samples} samples")
     print(f"median of {options.repeats} repeats\n")
     print(f"{'':<44}{'points':>10}{'bayesnorm':>11} {'scoringrules':>11}   {'largest':>9}\n{'':<79}difference")
 
     generator = torch.Generator().manual_seed(0)
-    loc = torch.randn(draws, points, generator=generator)
+    loc = torch.randn(samples, points, generator=generator)
     y = 1.2 * torch.randn(points, generator=generator)
     noise = torch.tensor(0.5)
     mixture = RegressionPredictive(loc, noise)
@@ -66,22 +66,22 @@ def main() -> None:
     theirs, reference = median_seconds(lambda: gaussian_log_score(target, mean, std), options.repeats)
     line("PLL, Gaussian, from means and variances", points, ours, theirs, np.abs(scores.numpy() - reference).max())
 
-    def from_draws() -> tuple[torch.Tensor, torch.Tensor]:
+    def from_samples() -> tuple[torch.Tensor, torch.Tensor]:
         predictive = RegressionPredictive(loc, noise)
         return metrics.crps(predictive, y), metrics.gaussian_pll(predictive, y)
 
-    ours, _ = median_seconds(from_draws, options.repeats)
-    line("both, with the moments of all draws", points, ours, None, None)
+    ours, _ = median_seconds(from_samples, options.repeats)
+    line("both, with the moments of all samples", points, ours, None, None)
 
     ours, scores = median_seconds(lambda: metrics.pll_points(mixture, y), options.repeats)
     log_density = -0.5 * ((target[:few] - loc[:, :few].double().numpy()) / 0.5) ** 2 - math.log(
         0.5 * (2 * math.pi) ** 0.5
     )
-    reference = np.logaddexp.reduce(log_density, 0) - math.log(draws)
+    reference = np.logaddexp.reduce(log_density, 0) - math.log(samples)
     line("PLL, mixture (compared with NumPy)", points, ours, None, np.abs(scores[:few].numpy() - reference).max())
 
     shared = RegressionPredictive(loc[:, :some].contiguous(), noise)
-    each = RegressionPredictive(shared.loc, 0.2 + torch.rand(draws, some, generator=generator))
+    each = RegressionPredictive(shared.loc, 0.2 + torch.rand(samples, some, generator=generator))
     for name, predictive in (("one scale", shared), ("a scale per draw", each)):
         ours, scores = median_seconds(
             lambda p=predictive: metrics.crps_points(p, y[:some], form="mixture"), options.repeats

@@ -1,7 +1,7 @@
 """The same work with bayesnorm and with its peers: torch-uncertainty's MCBatchNorm and ABNN, and laplace-torch.
 
     make bench-peers                                # all of it, some minutes on two cores
-    make bench-peers ARGS="--images 100 --draws 8 --out out/peers.json"   # a quick look
+    make bench-peers ARGS="--images 100 --samples 8 --out out/peers.json"   # a quick look
     make bench-peers ARGS="--only laplace --predictions out/peers"  # some again; the file's other rows stay
 
 Two jobs: the trained ResNet-32 on CIFAR-10, and the MCBN paper's 50-50 perceptron on Boston housing, trained here (one
@@ -147,7 +147,7 @@ def line(row: dict[str, Any], network: str) -> str:
 def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=1000, help="test images to score, and to choose on")
-    parser.add_argument("--draws", type=int, default=32, help="T, network draws per prediction")
+    parser.add_argument("--samples", type=int, default=32, help="T, network samples per prediction")
     parser.add_argument("--batch", type=int, default=125, help="rows per prediction")
     parser.add_argument("--splits", type=int, default=5, help="train/test splits of the perceptron's data")
     parser.add_argument("--threads", type=int, default=2)
@@ -176,7 +176,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as options.scratch:
         for network, title in (("cifar", "ResNet-32, CIFAR-10"), ("boston", "50-50 perceptron, Boston housing")):
             rows: list[dict[str, Any]] = []
-            print(f"\n{title}: {options.draws} draws, {options.batch} rows per prediction\n{line({}, network)}")
+            print(f"\n{title}: {options.samples} samples, {options.batch} rows per prediction\n{line({}, network)}")
             for label in METHODS[network]:
                 if options.only in label:
                     rows.append(worker(options, "peers", *named, options.scratch, network, label))

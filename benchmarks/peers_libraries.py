@@ -46,26 +46,26 @@ class Library:
     files: dict[str, tuple[Callable[[Any, Path], None], Callable[[Path, nn.Module], Any]]]
 
 
-def library(name: str, draws: int, batch_size: int) -> Library:
+def library(name: str, samples: int, batch_size: int) -> Library:
     """Return how a library is used.
 
     Args:
         name: One of `LIBRARIES`.
-        draws: Draws of a prediction.
+        samples: Samples of a prediction.
         batch_size: M.
     """
     if name == "bayesnorm":
-        method = bn.MCBN(batch_size, states=draws)
+        method = bn.MCBN(batch_size, states=samples)
         return Library(
             lambda model, loader, output: method.fit(model, loader, bn.Categorical(), output=output),
-            lambda fitted, x: bn.MonteCarlo(draws).outputs(fitted, x),
+            lambda fitted, x: bn.MonteCarlo(samples).outputs(fitted, x),
             {"save": (lambda fitted, path: fitted.save(path), bn.load)},
         )
     MCBatchNorm, Laplace, _ = import_peers()
 
     def made(model: nn.Module) -> Any:
         if name == "torch-uncertainty":
-            return MCBatchNorm(model, num_estimators=draws, mc_batch_size=batch_size)
+            return MCBatchNorm(model, num_estimators=samples, mc_batch_size=batch_size)
         return Laplace(model, "classification", "last_layer", "kron")
 
     def fit(model: nn.Module, loader: DataLoader, output: str | None) -> Any:
@@ -76,9 +76,9 @@ def library(name: str, draws: int, batch_size: int) -> Library:
     def outputs(fitted: Any, x: Tensor) -> Tensor:
         if name == "torch-uncertainty":
             with torch.no_grad():
-                return fitted(x).unflatten(0, (draws, len(x)))
+                return fitted(x).unflatten(0, (samples, len(x)))
         torch.manual_seed(0)  # its samples come from the global generator
-        return fitted.functional_samples(x, pred_type="glm", n_samples=4 * draws)
+        return fitted.functional_samples(x, pred_type="glm", n_samples=4 * samples)
 
     def from_state(path: Path, model: nn.Module, **how: bool) -> Any:
         fitted = made(model)

@@ -23,7 +23,7 @@ from benchmarks.peers_libraries import import_peers
 from experiments.splits import paper_rows, take
 
 Outputs = tuple[Tensor, Tensor]
-"""Draws (n, batch, ...), and a variance about each."""
+"""Samples (n, batch, ...), and a variance about each."""
 
 
 @dataclass
@@ -125,19 +125,19 @@ def tempered(task: Task, options: Options) -> Fitted:
 
 def torch_uncertainty(task: Task, options: Options) -> Fitted:
     """Fit torch-uncertainty's MCBatchNorm with M = 32."""
-    wrapper = import_peers()[0](task.model, num_estimators=options.draws, mc_batch_size=32)
+    wrapper = import_peers()[0](task.model, num_estimators=options.samples, mc_batch_size=32)
     wrapper.fit(task.loader(32))
     wrapper.eval()
-    return Fitted(torch.no_grad()(lambda x: (wrapper(x).unflatten(0, (options.draws, len(x))), torch.zeros(()))))
+    return Fitted(torch.no_grad()(lambda x: (wrapper(x).unflatten(0, (options.samples, len(x))), torch.zeros(()))))
 
 
 def abnn(task: Task, options: Options) -> Fitted:
     """Fit torch-uncertainty's ABNN ("Make me a BNN", CVPR 2024): noise in all batch-norm layers, and fine-tuning.
 
-    As many draws of the network with noise as of each of three copies, fine-tuned on training images. The library has
+    As many samples of the network with noise as of each of three copies, fine-tuned on training images. The library has
     no values of its own for what is said here.
     """
-    samples = max(1, options.draws // 4)
+    samples = max(1, options.samples // 4)
     wrapper = import_peers()[2](10, 2.0, 0.1, 3, samples, 1e-3, "cpu", max_epochs=1, model=task.model)
     with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):  # where it leaves logs of its training
         wrapper.fit(task.loader(128))
@@ -170,11 +170,11 @@ def laplace(structure: str) -> Method:
 def mcbn(size: int, center: Any = "running", last: int | None = None, at: float | None = None, **extra: Any) -> Method:
     """Return how to fit bayesnorm's MCBN with M = `size`: all layers or the `last` few, at effective batch size `at`.
 
-    `calibrate=(rows, samples)` chooses noise and M' on validation rows; `draws` multiplies the draws.
+    `calibrate=(rows, samples)` chooses noise and M' on validation rows; `samples` multiplies the samples.
     """
 
     def fit(task: Task, options: Options) -> Fitted:
-        engine = bn.MonteCarlo(extra.get("draws", 1) * options.draws)
+        engine = bn.MonteCarlo(extra.get("samples", 1) * options.samples)
         method = bn.MCBN(size, states=max(64, engine.samples), center=center)
         posterior = method.fit(task.model, task.train, bn.Gaussian() if task.y_std else bn.Categorical())
         posterior = posterior.at_layers(last) if last else posterior
@@ -196,7 +196,7 @@ def calibrated_mcbn(size: int, last: int) -> Method:
     """Return how to fit MCBN with M = `size` of the `last` few layers, and let `calibrate` choose as it does."""
 
     def fit(task: Task, options: Options) -> Fitted:
-        engine = bn.MonteCarlo(options.draws)
+        engine = bn.MonteCarlo(options.samples)
         posterior = bn.MCBN(size, states=max(64, engine.samples)).fit(task.model, task.train, bn.Categorical())
         posterior = bn.calibrate(posterior.at_layers(last), *task.validation)
         noted = f"M' = {posterior.batch_size:.3g}, {posterior.likelihood}"
@@ -219,7 +219,7 @@ METHODS: dict[str, dict[str, Method]] = {
     | {
         "torch-uncertainty ABNN, 3 copies fine-tuned": abnn,
         "bayesnorm centred, last block, M' = 2": mcbn(32, last=2, at=2),
-        "bayesnorm centred, last layer, M' = 1, 2 T": mcbn(32, last=1, at=1, draws=2),
+        "bayesnorm centred, last layer, M' = 1, 2 T": mcbn(32, last=1, at=1, samples=2),
         "bayesnorm last block, calibrated (val)": mcbn(32, last=2, calibrate=(1000, 32)),
         "bayesnorm all layers, calibrated (200 val)": mcbn(32, calibrate=(200, 16)),
         "bayesnorm last 3 layers, calibrate's default (val)": calibrated_mcbn(32, last=3),

@@ -3,7 +3,7 @@
     python -m benchmarks.peers_probes torch-uncertainty probes.json
 
 Every probe fits on 512 rows and predicts 64 others. It is passed when the outputs have the right shape, are finite,
-differ between draws, and lie about the network's own: their mean may be off by OFFSET of the outputs' standard
+differ between samples, and lie about the network's own: their mean may be off by OFFSET of the outputs' standard
 deviation and three standard errors. The running statistics are exactly those of the probe's data, so that nothing has a
 reason to move.
 """
@@ -124,7 +124,7 @@ class Trial:
         if not offset < OFFSET * self.exact.std() + 3 * error:
             raise Failed(f"silently wrong: off by {offset / self.exact.std():.1f} of the outputs' standard deviation")
         if not error > 0:
-            raise Failed("silently wrong: all draws are the same")
+            raise Failed("silently wrong: all samples are the same")
 
 
 def runs(name: str) -> Callable[[Library], str]:

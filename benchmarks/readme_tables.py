@@ -20,12 +20,12 @@ from benchmarks import (
 from benchmarks.image_tables import (
     atanov_table1,
     compression,
-    doubt_and_data,
     kendall_segmentation,
     mukhoti_figure1,
     prune_channels,
     teye_figure2,
     teye_table2,
+    uncertainty_and_data,
 )
 from benchmarks.markdown import table
 from benchmarks.results_files import ROOT, hardware, read
@@ -47,13 +47,13 @@ def inference() -> str:
         rows = [[engine, *(speed.get((*column, engine)) for column in columns)] for engine in engines]
         where = hardware(found["machine"])
         parts.append(
-            f"Time in deterministic passes of the same network in the same mode, 32 draws unless said ({where}):"
+            f"Time in deterministic passes of the same network in the same mode, 32 samples unless said ({where}):"
         )
         parts.append(table(["", *(f"{network}, batch {batch}" for network, batch in columns)], rows))
         if found["exactness"] and (name == "inference_cuda.json" or read("inference_cuda.json") is None):
             keys = ["center", "engine", "passes", "per row", "per logit", "ratio", "MI ranks"]
             parts.append(
-                f"Against all draws of the same posterior ({found['machine']['reference']}, ResNet-32, M = 32, default "
+                f"Against all samples of the same posterior ({found['machine']['reference']}, ResNet-32, M = 32, default "
                 f"centre; the paper's is in `results/{name}`): "
                 "correlation of log-variances per row and per logit, median ratio of variances, rank correlation of "
                 "mutual information:"
@@ -72,7 +72,7 @@ def frontier() -> str:
     head = ["drawn", "M'", "cost, CPU", "cost, H200", *keys[4:]]
     machines = [hardware(found[key]) for key in ("machine", "machine, cpu") if key in found]
     text = (
-        f"Scores with {found['draws']} draws; cost of 32 draws on 64 rows in deterministic passes "
+        f"Scores with {found['samples']} samples; cost of 32 samples on 64 rows in deterministic passes "
         f"({'; '.join(machines)}). SVHN digits are cropped from the street photos, so not pixel-identical to the "
         "usual test file:"
     )
@@ -102,7 +102,7 @@ def peers() -> str:
     ]
     return "\n\n".join(
         [
-            f"ResNet-32, 1,000 CIFAR-10 test images, 32 draws ({versions}; {hardware}, {found['date'][:10]}). "
+            f"ResNet-32, 1,000 CIFAR-10 test images, 32 samples ({versions}; {hardware}, {found['date'][:10]}). "
             "Cost in deterministic passes of the same network on 125 rows, each measured beside its own pass. "
             '"(val)": chosen on other test images, as is the temperature of the last column:',
             table(["", "cost", "accuracy", "NLL", "ECE", "NLL, temperature"], rows),
@@ -120,7 +120,7 @@ def methods() -> str:
     machine = found["machine"]
     where = f"{machine['device']}, {machine['threads']} thread, torch {machine['torch']}, {machine['date']}"
     parts = [f"Means of {found['splits']} splits, gains ± standard errors ({where}):"]
-    head = ["", "RMSE", "CRPS", "PLL", "gain CRPS %", "gain PLL %", "95 %", "far/near", "train s", "draws/s"]
+    head = ["", "RMSE", "CRPS", "PLL", "gain CRPS %", "gain PLL %", "95 %", "far/near", "train s", "samples/s"]
     for name in ("toy", "yacht", "concrete", "energy"):
         rows = []
         for method, runs in found.get(name, {}).items():
@@ -129,7 +129,7 @@ def methods() -> str:
             gains = [mean_and_error(columns[key], 1) for key in ("gain_crps", "gain_pll")]
             shown = [f"{mean['rmse']:.3f}", f"{mean['crps']:.3f}", f"{mean['pll']:.2f}", *gains]
             shown += [f"{mean['coverage']:.2f}", f"{mean['growth']:.1f}", f"{mean['train_seconds']:.1f}"]
-            rows.append([method, *shown, f"{mean['draws_per_second']:.0f}"])
+            rows.append([method, *shown, f"{mean['samples_per_second']:.0f}"])
         parts += [f"**{name}**", table(head, rows)]
     return "\n\n".join(parts)
 
@@ -158,17 +158,17 @@ def tabular() -> str:
 
 
 PARTS = {
-    "one network, no draws": "one network: its predicted noise",
-    "bayesnorm, one network": "and batch-norm draws",
-    "bayesnorm, no draws": "all members, without draws",
-    "bayesnorm": "all members and draws",
+    "one network, no samples": "one network: its predicted noise",
+    "bayesnorm, one network": "and batch-norm samples",
+    "bayesnorm, no samples": "all members, without samples",
+    "bayesnorm": "all members and samples",
     "bayesnorm, fast": "`fast=True`",
 }
-"""Models that have some of the three places of doubt, and what the table of parts calls them."""
+"""Models that have some of the three places of uncertainty, and what the table of parts calls them."""
 
 
 def tabular_parts() -> str:
-    """Return what each place of doubt adds to CRPS, on the splits that all models of it have."""
+    """Return what each place of uncertainty adds to CRPS, on the splits that all models of it have."""
     found = read("tabular.json")
     if found is None:
         return ""
@@ -302,7 +302,7 @@ def main() -> None:
             "teye-table2": teye_table2("teye_table2.json"),
             "teye-table2-paper": teye_table2("teye_table2_paper.json"),
             "atanov-table1": atanov_table1(),
-            "doubt-and-data": doubt_and_data(),
+            "uncertainty-and-data": uncertainty_and_data(),
             "teye-figure2": teye_figure2(),
             "kendall-segmentation": kendall_segmentation(),
             "mukhoti-figure1": mukhoti_figure1(),

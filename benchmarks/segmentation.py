@@ -5,7 +5,7 @@
 Networks have random weights and 12 classes, images are random and of 360 x 480 pixels: no data are needed.
 Memory: what a prediction of four images adds at its peak to a fresh process that holds the network and its inputs; and
 of one image of 1,024 x 2,048 pixels, whole and in tiles (on a CPU).
-Time: 16 draws on one image, as a ratio to one pass of the same network; medians of alternating repeats. On a CPU it is
+Time: 16 samples on one image, as a ratio to one pass of the same network; medians of alternating repeats. On a CPU it is
 that of the processor, on one thread; on a GPU it is also measured compiled, against the network as it is and compiled.
 Fit: MCBN and GaussianBN on batches of four images, as a ratio to their forward passes (on a CPU).
 """
@@ -46,15 +46,15 @@ def fitted(name: str, device: str = "cpu") -> tuple[nn.Module, bn.Posterior]:
     return network, bn.MCBN(batch_size=8, states=64).fit(network, images, bn.Categorical())
 
 
-def added_mib(name: str, rows: int, size: tuple[int, int], draws: int, options: dict[str, Any]) -> float:
-    """Return the memory that a prediction adds to a process that does nothing else; with 0 draws, one plain pass."""
+def added_mib(name: str, rows: int, size: tuple[int, int], samples: int, options: dict[str, Any]) -> float:
+    """Return the memory that a prediction adds to a process that does nothing else; with 0 samples, one plain pass."""
     torch.set_num_threads(1)
     network, posterior = fitted(name)
     x = torch.randn(rows, 3, *size)
 
     @torch.no_grad()
     def run() -> object:
-        return posterior.predict(x, bn.MonteCarlo(draws), **options) if draws else network(x)
+        return posterior.predict(x, bn.MonteCarlo(samples), **options) if samples else network(x)
 
     return with_added_mib(run)[1]
 
@@ -72,10 +72,10 @@ def memory() -> list[dict]:
         ("UNet", 1, LARGE, 4, summary | {"tile": 512, "overlap": 128}),
     ]
     rows = []
-    for name, images, size, draws, options in cases:
+    for name, images, size, samples, options in cases:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
-            added = alone.submit(added_mib, name, images, size, draws, options).result()
-        row = {"network": name, "images": images, "size": size, "draws": draws, **options, "added_mib": added}
+            added = alone.submit(added_mib, name, images, size, samples, options).result()
+        row = {"network": name, "images": images, "size": size, "samples": samples, **options, "added_mib": added}
         print(" ".join(f"{key} {value}" for key, value in row.items()), flush=True)
         rows.append(row)
     return rows
@@ -103,7 +103,7 @@ def ratio(run: Callable[[], object], baseline: Callable[[], object], device: str
 
 @torch.no_grad()
 def speed(device: str, repeats: int) -> list[dict]:
-    """Measure 16 draws on one image in passes."""
+    """Measure 16 samples on one image in passes."""
     rows = []
     for name in NETWORKS:
         network, posterior = fitted(name, device)
@@ -115,8 +115,8 @@ def speed(device: str, repeats: int) -> list[dict]:
         for way, (own, plain) in ways.items():
             run = partial(own.predict, x, bn.MonteCarlo(16), keep="summary")
             took, passes = ratio(run, partial(plain, x), device, repeats)
-            rows.append({"network": name, "way": way, "draws": 16, "seconds": took, "passes": passes})
-            print(f"{name:7s} {way:25s} 16 draws {took:7.3f} s, {passes:5.2f} passes", flush=True)
+            rows.append({"network": name, "way": way, "samples": 16, "seconds": took, "passes": passes})
+            print(f"{name:7s} {way:25s} 16 samples {took:7.3f} s, {passes:5.2f} passes", flush=True)
     return rows
 
 

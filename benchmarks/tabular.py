@@ -3,8 +3,8 @@
     python -m benchmarks.tabular [--sets yacht boston] [--models CatBoost TabM] [--out results/tabular.json]
 
 Every model is fitted with what its user would do in an afternoon, on the training rows of the MCBN paper's splits only:
-- bayesnorm: `BayesNormRegressor()` as it comes, with `fast=True`, without draws (`method="ensemble"`), and as a single
-  network (`members=1`), with draws and without.
+- bayesnorm: `BayesNormRegressor()` as it comes, with `fast=True`, without samples (`method="ensemble"`), and as a single
+  network (`members=1`), with samples and without.
 - boosted quantiles (scikit-learn): 19 histogram gradient boosters with quantile loss, and one with squared error for
   the mean. Cross-validation chooses the size of trees and leaves, and early stopping on the held-out folds the number
   of trees for quantiles .1, .5 and .9 (others: interpolated); then all rows are used. Crossing quantiles are sorted.

@@ -73,9 +73,9 @@ def bayesian_ridge(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
 MODELS: dict[str, Fit] = {
     "bayesnorm": ours(),
     "bayesnorm, fast": ours(fast=True),
-    "bayesnorm, no draws": ours(method="ensemble"),
+    "bayesnorm, no samples": ours(method="ensemble"),
     "bayesnorm, one network": ours(members=1),
-    "one network, no draws": ours(members=1, method="ensemble"),
+    "one network, no samples": ours(members=1, method="ensemble"),
     "boosted quantiles": trees.boosted_quantiles,
     "boosted quantiles, conformal": trees.conformal_quantiles,
     "CatBoost": trees.catboost,

@@ -154,13 +154,13 @@ def browser() -> Iterator[Any]:
 
 
 def take_pictures(folder: Path) -> None:
-    """Take the pictures of the page: of a leak, a verdict, doubted rows, and a drift."""
+    """Take the pictures of the page: of a leak, a verdict, uncertain rows, and a drift."""
     with browser() as opened:
         page = opened.new_page(viewport={"width": 1100, "height": 760}, color_scheme="light")
         for name, report, section in (
             ("leak", "first/report.html", ""),
             ("verdict", "run/report.html", ""),
-            ("doubt", "run/report.html", "#doubt"),
+            ("uncertainty", "run/report.html", "#uncertainty"),
             ("rows", "run/report.html", "#rows"),
             ("drift", "run/drift.html", ""),
         ):

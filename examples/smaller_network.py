@@ -25,8 +25,12 @@ posterior = method.fit(model, (x[rows], y[rows]), bn.Categorical())
 small = bn.compress(posterior, x[validation], y[validation])
 print(small.report(x[test], y[test]))
 
-again = bn.MCBN(batch_size=32).fit(small.network, x[rows], bn.Categorical())  # an ordinary network, doubt included
+again = bn.MCBN(batch_size=32).fit(
+    small.network, x[rows], bn.Categorical()
+)  # an ordinary network, uncertainty included
 predictive = again.predict(x[test])
 wrong = predictive.label != y[test]
-doubt = predictive.entropy
-print(f"mean entropy where it is wrong {doubt[wrong].mean():.2f}, where it is right {doubt[~wrong].mean():.2f}")
+uncertainty = predictive.entropy
+print(
+    f"mean entropy where it is wrong {uncertainty[wrong].mean():.2f}, where it is right {uncertainty[~wrong].mean():.2f}"
+)

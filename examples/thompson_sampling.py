@@ -2,10 +2,10 @@
 
 A bandit on real data: a digit is shown, one of ten buttons is to be pressed, and only "right" or "wrong" comes back.
 A network guesses each button's chance of being right from what was pressed before. One draw of MCBN's posterior is
-one such network, and pressing *its* best button explores where draws disagree. Regret counts wrong buttons.
+one such network, and pressing *its* best button explores where samples disagree. Regret counts wrong buttons.
 
 On this bandit the three policies come out level (392 ± 28, 368 ± 30 and 396 ± 23 wrong of 800 over five seeds):
-exploring by draws is a matter of one line, not a promise.
+exploring by samples is a matter of one line, not a promise.
 
     python examples/thompson_sampling.py [--rounds 800] [--seeds 5]
 """
@@ -25,8 +25,8 @@ BLOCK, BATCH, EPSILON = 40, 32, 0.1  # rounds between trainings; rows per traini
 
 def thompson(network, past, x, generator):
     posterior = bn.MCBN(BATCH, states=64).fit(network, past, bn.Gaussian(), seed=len(past))
-    draws = posterior.outputs(len(x), x, seed=int(torch.randint(2**31, (), generator=generator)))
-    return draws.diagonal().argmax(0)  # of (draw, round, button): round i under draw i, and under no other
+    samples = posterior.outputs(len(x), x, seed=int(torch.randint(2**31, (), generator=generator)))
+    return samples.diagonal().argmax(0)  # of (draw, round, button): round i under draw i, and under no other
 
 
 def greedy(network, past, x, generator):

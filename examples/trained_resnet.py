@@ -1,4 +1,4 @@
-"""A trained CIFAR-10 ResNet-32 with doubt, beside the network as it was.
+"""A trained CIFAR-10 ResNet-32 with uncertainty, beside the network as it was.
 
     BAYESNORM_DATA=path/to/data python examples/trained_resnet.py
 
@@ -18,9 +18,9 @@ from bayesnorm.data import CIFAR10_CLASSES, load_cifar10, to_network_input
 from bayesnorm.errors import DataNotFoundError, MissingExtraError
 from bayesnorm.nets import load_cifar_resnet
 
-parser = argparse.ArgumentParser(description="A trained ResNet-32 with doubt, beside the network as it was.")
+parser = argparse.ArgumentParser(description="A trained ResNet-32 with uncertainty, beside the network as it was.")
 parser.add_argument("--images", type=int, default=2000, help="test images, half of them to choose on (default: 2000)")
-parser.add_argument("--draws", type=int, default=32, help="draws per prediction (default: 32)")
+parser.add_argument("--samples", type=int, default=32, help="samples per prediction (default: 32)")
 parser.add_argument("--states", type=int, default=256, help="batches whose statistics are kept (default: 256)")
 options = parser.parse_args()
 
@@ -33,12 +33,12 @@ except (DataNotFoundError, MissingExtraError) as error:
 x, y = to_network_input(images), torch.from_numpy(labels)
 half = len(x) // 2
 x_val, y_val, x_test, y_test = x[:half], y[:half], x[half:], y[half:]
-engine = bn.MonteCarlo(samples=options.draws)
+engine = bn.MonteCarlo(samples=options.samples)
 
 # Three lines for a classifier.
 posterior = bn.MCBN(batch_size=16, states=options.states).fit(model, x_train, bn.Categorical())
 predictive = posterior.predict(x_test, engine)
-doubt = predictive.mutual_information
+uncertainty = predictive.mutual_information
 
 # Only the last residual block is drawn: one pass, and the block once per draw. How far, validation images say.
 late = bn.calibrate(posterior.at_layers(2), x_val, y_val, noise=False)
@@ -57,12 +57,12 @@ rows = {
     "MCBN": predictive,
     f"MCBN, last block, M' = {late.batch_size:.3g} (val)": late.predict(x_test, engine),
 }
-print(f"{len(x_test)} test images, M = 16, {options.draws} draws, torch {torch.__version__}")
+print(f"{len(x_test)} test images, M = 16, {options.samples} samples, torch {torch.__version__}")
 print(f"{'':34} accuracy     NLL    ECE")
 for name, scored in rows.items():
     accuracy, nll, ece = (float(score(scored, y_test)) for score in (metrics.accuracy, metrics.nll, metrics.ece))
     print(f"{name:34} {accuracy:8.3f} {nll:7.3f} {ece:6.3f}")
-print("\nThe draws disagree most about these test images (mutual information in nats):")
-for row in doubt.argsort(descending=True)[:5].tolist():
+print("\nThe samples disagree most about these test images (mutual information in nats):")
+for row in uncertainty.argsort(descending=True)[:5].tolist():
     said, true = CIFAR10_CLASSES[int(predictive.label[row])], CIFAR10_CLASSES[int(y_test[row])]
-    print(f"  image {half + row:4}: {doubt[row]:.2f}, {said} at {predictive.confidence[row]:.2f}; it is {true}")
+    print(f"  image {half + row:4}: {uncertainty[row]:.2f}, {said} at {predictive.confidence[row]:.2f}; it is {true}")

@@ -1,4 +1,4 @@
-"""From a trained network to predictions with doubt: the ten lines between the two rules are all there is to it.
+"""From a trained network to predictions with uncertainty: the ten lines between the two rules are all there is to it.
 
     python examples/your_network.py
 
@@ -49,18 +49,18 @@ file = Path(tempfile.mkdtemp()) / "net.bayesnorm"
 # ----------------------------------------------------------------------------------------------------------------------
 posterior = bn.MCBN(batch_size=16).fit(model, (x_train, y_train))  # the batch size that the network was trained with
 posterior = bn.calibrate(posterior, x_val, y_val)  # noise and effective batch size, from rows it was not trained on
-predictive = posterior.predict(x_new)  # 64 draws of the network's batch statistics, vectorised
+predictive = posterior.predict(x_new)  # 64 samples of the network's batch statistics, vectorised
 mean, std = predictive.mean, predictive.std
 lower, upper = predictive.interval(0.95)
-doubt = predictive.epistemic.sqrt()  # what more data could take away; the rest of the variance is noise
+uncertainty = predictive.epistemic.sqrt()  # what more data could take away; the rest of the variance is noise
 posterior.save(file)  # the posterior alone: no weights, no training rows
 again = bn.load(file, model).predict(x_new)
 assert torch.equal(again.mean, mean)
 # ----------------------------------------------------------------------------------------------------------------------
 
 print(f"noise std {posterior.likelihood.precision**-0.5:.2f}, effective batch size {posterior.batch_size:.0f}")
-print(f"{'x':>5} {'mean':>7} {'std':>6} {'doubt':>6}   95 % interval")
-for row in torch.cat([x_new, mean, std, doubt, lower, upper], dim=1).tolist():
+print(f"{'x':>5} {'mean':>7} {'std':>6} {'uncertainty':>6}   95 % interval")
+for row in torch.cat([x_new, mean, std, uncertainty, lower, upper], dim=1).tolist():
     print("{:5.1f} {:7.2f} {:6.2f} {:6.2f}   {:.2f} to {:.2f}".format(*row))
 print(f"saved in {file.stat().st_size // 1024} KiB and read back: same predictions")
 file.unlink()

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 INITIAL, BATCH, BUDGET, TEST_ROWS = 20, 10, 150, 500
 HIDDEN, TRAIN_BATCH, STEPS, DRAWS = (64, 64), 10, 200, 64
-"""The network, the rows per training batch (half of the first labels), steps per training, draws per prediction."""
+"""The network, the rows per training batch (half of the first labels), steps per training, samples per prediction."""
 
 ACQUISITIONS: dict[str, Acquisition] = {
     "random": Random(),
@@ -58,7 +58,7 @@ SCORES = {"accuracy": "test accuracy", "nll": "test NLL (nats)"}
 def main(
     seeds: Annotated[int, typer.Option(min=1, help="How many runs of every acquisition.")] = 10, out: OutFolder = OUT
 ) -> None:
-    """Labels asked for by doubt, and at random, on handwritten digits.
+    """Labels asked for by uncertainty, and at random, on handwritten digits.
 
     \b
     python -m experiments active-digits --seeds 10 --out out

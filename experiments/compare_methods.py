@@ -1,10 +1,10 @@
-"""Every method side by side on small regression sets: how good its doubt is, and what it costs.
+"""Every method side by side on small regression sets: how good its uncertainty is, and what it costs.
 
 One network shape (two hidden layers of 50) and one set of training choices for all methods and sets: nothing is tuned
 per method. Of the training rows, a fifth are validation rows: they choose the best of a deterministic network's epochs,
 and each method's noise by CRPS. Test rows are scored once. Each method is judged against constant uncertainty about
 *its own* mean: 0 % is one variance for all rows, chosen on validation rows; 100 % is the best variance for every single
-row; below 0 the method's doubt is worse than none. UCI sets need the data folder (BAYESNORM_DATA).
+row; below 0 the method's uncertainty is worse than none. UCI sets need the data folder (BAYESNORM_DATA).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bayesnorm.nets import Rescaled, paper_mlp, plain_mlp
 from bayesnorm.network import add_dropout
 from bayesnorm.posterior import Posterior
 from bayesnorm.posterior.combined import combine
-from bayesnorm.posterior.point import point
+from bayesnorm.posterior.deterministic import deterministic
 from bayesnorm.predictive import RegressionPredictive
 from bayesnorm.selection import calibrate
 from bayesnorm.training import train
@@ -77,12 +77,12 @@ class Score:
 
     Args:
         rmse, crps, pll: Scores of test rows, in the target's units.
-        gain_crps, gain_pll: Percent of the way from constant to perfect doubt.
+        gain_crps, gain_pll: Percent of the way from constant to perfect uncertainty.
         coverage: Share of test rows in 95 % intervals.
         growth: Epistemic standard deviation far from the data, over that at test rows; 0 where there is none.
         train_seconds: Time of everything up to the posterior.
         predict_ms: Time of a prediction of the test rows.
-        draws_per_second: Speed of draws for 256 rows.
+        samples_per_second: Speed of samples for 256 rows.
     """
 
     rmse: float
@@ -94,7 +94,7 @@ class Score:
     growth: float
     train_seconds: float
     predict_ms: float
-    draws_per_second: float
+    samples_per_second: float
 
 
 class TrainedNetworks:
@@ -184,7 +184,7 @@ def makers() -> dict[str, tuple[tuple[str, ...], Maker]]:
         return ensemble([MCBN(networks.batch_size).fit(member, networks.split.train) for member in networks.members])
 
     return {
-        "constant": (("normalised",), lambda networks: point(networks.normalised, Gaussian())),
+        "constant": (("normalised",), lambda networks: deterministic(networks.normalised, Gaussian())),
         "MCBN (paper)": (("normalised",), of_normalised(MCBN, center="batch")),
         "MCBN": (("normalised",), of_normalised(MCBN)),
         "MCBN, M' chosen": (("normalised",), of_normalised(MCBN)),
@@ -222,8 +222,8 @@ def score(name: str, networks: TrainedNetworks, needs: tuple[str, ...], maker: M
         seconds += networks.seconds["normalised"]
     split = networks.split
     posterior = calibrate(posterior, *split.validation, batch_size=name.endswith("chosen"))
-    draws = posterior.default_samples if posterior.default_samples < 64 else DRAWS
-    engine = MonteCarlo(draws)
+    samples = posterior.default_samples if posterior.default_samples < 64 else DRAWS
+    engine = MonteCarlo(samples)
     constant = constant_variance(posterior.predict(split.validation[0], engine).mean, split.validation[1])
     predictive, y = posterior.predict(split.test[0], engine), split.test[1]
     assert isinstance(predictive, RegressionPredictive)
@@ -241,7 +241,7 @@ def score(name: str, networks: TrainedNetworks, needs: tuple[str, ...], maker: M
         growth=far / near if near else 0.0,
         train_seconds=seconds,
         predict_ms=1e3 * median_seconds(lambda: posterior.predict(split.test[0], engine).std, 5)[0],
-        draws_per_second=draws / median_seconds(lambda: engine.outputs(posterior, many), 5)[0],
+        samples_per_second=samples / median_seconds(lambda: engine.outputs(posterior, many), 5)[0],
     )
 
 
@@ -270,7 +270,7 @@ def table(name: str, scores: dict[str, list[Score]]) -> str:
     lines = [
         f"{name}, mean of {len(next(iter(scores.values())))} splits",
         f"{'':20} {'RMSE':>7} {'CRPS':>7} {'PLL':>7} {'gain CRPS %':>14} {'gain PLL %':>16} {'95 %':>5} "
-        f"{'far/near':>8} {'train s':>8} {'draws/s':>8}",
+        f"{'far/near':>8} {'train s':>8} {'samples/s':>8}",
     ]
     for method, runs in scores.items():
         mean = {key: statistics.fmean(getattr(run, key) for run in runs) for key in asdict(runs[0])}
@@ -278,6 +278,6 @@ def table(name: str, scores: dict[str, list[Score]]) -> str:
         lines.append(
             f"{method:20} {mean['rmse']:7.3f} {mean['crps']:7.3f} {mean['pll']:7.2f} {gains[0]:>14} {gains[1]:>16} "
             f"{mean['coverage']:5.2f} {mean['growth']:8.1f} {mean['train_seconds']:8.1f} "
-            f"{mean['draws_per_second']:8.0f}"
+            f"{mean['samples_per_second']:8.0f}"
         )
     return "\n".join(lines)

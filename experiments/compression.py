@@ -85,7 +85,7 @@ class Preset:
 
     Args:
         epochs: Passes over the training images.
-        point_epochs: Passes before, in which the network is trained without doubt; the posterior starts from it.
+        point_epochs: Passes before, in which the network is trained without uncertainty; the posterior starts from it.
         kl_warmup: Epochs in which the divergence's weight rises.
         learning_rate: Adam's.
         batch_size: Images per step.
@@ -246,7 +246,7 @@ def fit(
     show: Callable[[str], None],
 ) -> VariationalPosterior:
     """Train a network, and then a posterior from there."""
-    show("training without doubt")
+    show("training without uncertainty")
     common = _steps(preset, rows[0], transform)
     train(
         model,
@@ -270,7 +270,7 @@ def fit(
 
 def taught(small: Compressed, x: Tensor, preset: Preset, transform: CropAndFlip) -> Compressed:
     """Return a smaller network after training by what the whole one says, its weights at their precision again."""
-    bn.training.teach(
+    bn.training.distill(
         small.network,
         small.before,
         x,

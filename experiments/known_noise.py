@@ -1,7 +1,7 @@
-"""Are doubt and noise told apart? Made-up tables whose noise is known, from 300 to 20,000 rows.
+"""Are uncertainty and noise told apart? Made-up tables whose noise is known, from 300 to 20,000 rows.
 
 Targets are Friedman's function of five of eight columns plus normal noise, or a smooth function of 3 of 16 collinear
-columns with next to none. A fit has to say how large the noise is, and how large the doubt: the error of its mean
+columns with next to none. A fit has to say how large the noise is, and how large the uncertainty: the error of its mean
 against the function itself, which nobody but the maker of a table knows. New rows judge.
 """
 
@@ -62,7 +62,7 @@ def main(
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
-    """What a fit says of noise and doubt, beside the truth, on made-up tables.
+    """What a fit says of noise and uncertainty, beside the truth, on made-up tables.
 
     Every fit is kept, and not done twice.
 
@@ -101,8 +101,8 @@ def measured(table: str, size: int, noise: float, seed: int, **options: Any) -> 
         "noise": noise,
         "seed": seed,
         "said_noise": round(float(predictive.aleatoric.mean()) ** 0.5, 5),
-        "doubt": round(float(np.sqrt(np.mean((mean - truth) ** 2))), 5),
-        "said_doubt": round(float(predictive.epistemic.mean()) ** 0.5, 5),
+        "uncertainty": round(float(np.sqrt(np.mean((mean - truth) ** 2))), 5),
+        "said_uncertainty": round(float(predictive.epistemic.mean()) ** 0.5, 5),
         "said_share": round(float(predictive.epistemic.mean() / predictive.variance.mean()), 4),
         "share": round(float(np.mean((mean - truth) ** 2) / np.mean((mean - target) ** 2)), 4),
         "rmse": round(float(np.sqrt(np.mean((mean - target) ** 2))), 5),
@@ -117,7 +117,7 @@ def text(row: dict[str, Any]) -> str:
     """Return a line for people."""
     return (
         f"{row['table']:10} {row['rows']:6,} rows  noise {row['said_noise']:.4g} (true {row['noise']:g})  "
-        f"doubt {row['said_doubt']:.4g} (true {row['doubt']:.4g})  share {row['said_share']:.2f} "
+        f"uncertainty {row['said_uncertainty']:.4g} (true {row['uncertainty']:.4g})  share {row['said_share']:.2f} "
         f"(true {row['share']:.2f})  90 % held {row['coverage']:.3f}  log likelihood {row['log_likelihood']:.2f}  "
         f"{row['seconds']:.0f} s"
     )
@@ -131,9 +131,9 @@ def summary(rows: Sequence[dict[str, Any]]) -> str:
         "tables",
         "noise",
         "said",
-        "doubt",
+        "uncertainty",
         "said",
-        "doubt's share",
+        "uncertainty's share",
         "said",
         "90 % hold",
         "log lik.",
@@ -147,7 +147,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> str:
             return statistics.fmean(row[key] for row in own)
 
         held = f"{min(row['coverage'] for row in own):.3f} to {max(row['coverage'] for row in own):.3f}"
-        told = (f"{mean(key):.3g}" for key in ("said_noise", "doubt", "said_doubt"))
+        told = (f"{mean(key):.3g}" for key in ("said_noise", "uncertainty", "said_uncertainty"))
         shares = (f"{mean(key):.2f}" for key in ("share", "said_share"))
         least = f"{min(row['log_likelihood'] for row in own):.2f}"
         cells = (name, f"{size:,}", len(own), f"{noise:g}", *told, *shares, held, f"{least} or more")

@@ -32,14 +32,14 @@ def main(
     out: OutFolder = OUT,
     device: FastestDevice = None,
     images: Annotated[int, typer.Option(min=1, help="Training images that the bound is estimated on.")] = 5000,
-    draws: Annotated[int, typer.Option(min=2, help="Draws of every posterior.")] = 40,
+    samples: Annotated[int, typer.Option(min=2, help="Samples of every posterior.")] = 40,
 ) -> None:
     """The ELBO over batch sizes of a trained ResNet-32 (Mukhoti et al. 2020).
 
     Needs the data folder.
 
     \b
-    python -m experiments mukhoti-batch-size --draws 160
+    python -m experiments mukhoti-batch-size --samples 160
     """
     place = fastest(device)
 
@@ -48,9 +48,9 @@ def main(
         return to_network_input(pixels[part]).to(place), torch.as_tensor(labels[part]).to(place)
 
     network = load_cifar_resnet(32).to(place)
-    found = compare(network, rows("train", slice(images)), rows("test", slice(None)), samples=draws)
+    found = compare(network, rows("train", slice(images)), rows("test", slice(None)), samples=samples)
     print(found.table())
-    settings = {"draws": draws, "training images": images}
+    settings = {"samples": samples, "training images": images}
     write_numbers(out / "batch_size.json", {**settings, **found.as_json()}, place)
     ax = BatchSizeCurve.from_choice(found.real).draw()
     ax.set_title("ResNet-32, trained with M = 128: the bound and test NLL")
@@ -102,7 +102,7 @@ def compare(
         train: Training images that batches are taken from and the bound is estimated on, and their labels.
         test: Images and labels that nothing is chosen on.
         batch_sizes: Batch sizes to look at.
-        samples: Draws of every posterior.
+        samples: Samples of every posterior.
         train_rows: Rows that the network was trained on, of which `train` may be a part.
     """
 

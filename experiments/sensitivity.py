@@ -1,4 +1,4 @@
-"""A plot of a score over the batch size or the number of draws: means over runs, with standard errors."""
+"""A plot of a score over the batch size or the number of samples: means over runs, with standard errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Scores:
     """One series of a `SensitivityCurve`, each (points,).
 
     Args:
-        at: Batch sizes or numbers of draws, rising.
+        at: Batch sizes or numbers of samples, rising.
         mean: Mean score over runs.
         standard_error: Standard error of that mean; NaN where there is one run only.
         runs: Number of runs.
@@ -37,7 +37,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class SensitivityCurve:
-    """Scores over batch sizes or numbers of draws, with what they are compared with.
+    """Scores over batch sizes or numbers of samples, with what they are compared with.
 
     Args:
         series: Scores by name.
@@ -72,7 +72,7 @@ class SensitivityCurve:
         """Take the scores of all runs.
 
         Args:
-            runs: Scores, one per run, by name of the series and then by batch size or number of draws.
+            runs: Scores, one per run, by name of the series and then by batch size or number of samples.
             axis: Name of what the inner keys are.
             score: Name of the score, with its unit.
             reference: Published values by name and then by place, drawn as hollow marks; in the colour of the series of

@@ -1,6 +1,6 @@
 """Figure 1 of the MCBN paper: a toy function, its MCBN bands, and constant uncertainty beside them.
 
-Three hidden layers of 30, 500 draws, as the paper says. It gives neither its points nor its training, so those are
+Three hidden layers of 30, 500 samples, as the paper says. It gives neither its points nor its training, so those are
 ours. The noise, and the constant baseline's variance, are the ones that minimise CRPS on a second set of points of the
 same function.
 """
@@ -51,7 +51,7 @@ class Figure1:
     def draw(self) -> Axes:
         """Draw the bands and the training points."""
         ax = self.bands.draw(points=self.points)
-        ax.set_title("Monte Carlo Batch Normalization on toy data, 500 draws")
+        ax.set_title("Monte Carlo Batch Normalization on toy data, 500 samples")
         return ax
 
 
@@ -59,7 +59,7 @@ def main(
     out: OutFolder = OUT,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the 20 points.")] = EPOCHS,
 ) -> None:
-    """Figure 1 of the MCBN paper: a toy function, its bands, and constant doubt beside them.
+    """Figure 1 of the MCBN paper: a toy function, its bands, and constant uncertainty beside them.
 
     \b
     python -m experiments teye-figure1 --out out

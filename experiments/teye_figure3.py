@@ -95,7 +95,7 @@ class Figure3:
             f"{size.without_replacement:.2f} of theory's by itself.",
             f"- Statistics are {'' if independent else 'not '}independent: mean |correlation| in a layer "
             f"{dependence.within:.2f}, by chance {dependence.chance:.2f}.",
-            f"  Independent draws would {'lose' if lost >= 0 else 'add'} {abs(lost):.0%} of the outputs' variance.",
+            f"  Independent samples would {'lose' if lost >= 0 else 'add'} {abs(lost):.0%} of the outputs' variance.",
         ]
         return "\n".join(lines)
 

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from bayesnorm.arguments import require_seed
 
-# (from, to, points); doubt should grow in the gaps between.
+# (from, to, points); uncertainty should grow in the gaps between.
 _PIECES = ((-5.0, -3.0, 7), (-1.5, 1.0, 7), (2.5, 4.5, 6))
 _NOISE_STD = 0.3
 

@@ -79,7 +79,7 @@ def scores_at(dataset: str, batch_size: float, repeat: int, device: str) -> dict
     chosen = validated.chosen[DRAWN]
 
     def asked(networks: Networks) -> Asked:
-        return networks.moments(fit_stacked(trial.method, networks.stack, networks.train), own.draws)
+        return networks.moments(fit_stacked(trial.method, networks.stack, networks.train), own.samples)
 
     noise = Noise.chosen(asked(unit.folds(validated, chosen)), PRECISIONS[dataset], by_pll=False)
     found = scores(asked(unit.final(chosen)), noise)

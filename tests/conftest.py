@@ -235,12 +235,12 @@ def reference() -> Callable[..., Tensor]:
 
     def run(model: nn.Module, states: dict[str, Tensor], x: Tensor) -> Tensor:
         network = copy.deepcopy(model).eval()
-        draws = len(next(iter(states.values())))
+        samples = len(next(iter(states.values())))
         with torch.no_grad():
             return torch.stack(
                 [
                     torch.func.functional_call(network, {k: v[i] for k, v in states.items()}, (x.clone(),))
-                    for i in range(draws)
+                    for i in range(samples)
                 ]
             )
 

@@ -50,7 +50,7 @@ def test_likelihoods(posterior, likelihood):
         yield lambda: bn.MCDropout(p=0.1).fit(bn.add_dropout(network(), 0.1), X, likelihood)
         yield lambda: bn.BayesByBackprop(epochs=1).fit(network(), (X, X[:, :1]), likelihood)
         yield lambda: bn.DeepEnsemble(members=2, epochs=1).fit(network(), (X, X[:, :1]), likelihood)
-        yield lambda: bn.point(network(), likelihood)
+        yield lambda: bn.deterministic(network(), likelihood)
         yield lambda: bn.ensemble([network(), network()], likelihood)
         yield lambda: posterior.with_likelihood(likelihood)
 

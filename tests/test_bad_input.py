@@ -362,7 +362,7 @@ def test_effective_batch_sizes(size):
 
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, True])
-def test_numbers_of_draws(n):
+def test_numbers_of_samples(n):
     with pytest.raises(bn.BayesNormError, match=f"n: {n!r}"):
         fit(net()).sample(n)
 
@@ -376,4 +376,4 @@ def test_every_error_of_the_package_is_one():
 
 def test_a_network_whose_weights_have_no_shape_yet():
     with pytest.raises(NetworkError, match=r"model: 0.weight is not initialised yet; run the network once"):
-        bn.point(nn.Sequential(nn.LazyLinear(1)), bn.Gaussian())
+        bn.deterministic(nn.Sequential(nn.LazyLinear(1)), bn.Gaussian())

@@ -174,4 +174,4 @@ def test_predictions():
     refused("precision: 2 numbers", lambda: posterior.with_likelihood(bn.Gaussian((1.0, 2.0))))
     forty = bn.Gaussian((1.0,) * 40, axis=0)
     refused("likelihood: Gaussian has a noise for each network", lambda: posterior.with_likelihood(forty))
-    refused("likelihood: Gaussian has a noise for each network", lambda: bn.point(posterior.model, forty))
+    refused("likelihood: Gaussian has a noise for each network", lambda: bn.deterministic(posterior.model, forty))

@@ -219,17 +219,17 @@ def test_your_network():
     done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     rows = [line.split() for line in done.stdout.splitlines()[2:8]]
-    doubt = {float(row[0]): float(row[3]) for row in rows}
-    assert doubt[4.0] > 2 * doubt[1.0] > 0, "more doubt where it has seen nothing"
+    uncertainty = {float(row[0]): float(row[3]) for row in rows}
+    assert uncertainty[4.0] > 2 * uncertainty[1.0] > 0, "more uncertainty where it has seen nothing"
     assert all(float(row[4]) < float(row[1]) < float(row[6]) for row in rows)
     assert "same predictions" in done.stdout
 
 
-def test_how_good_is_my_doubt(run):
+def test_how_good_is_my_uncertainty(run):
     """The numbers of its output, with room for another machine's arithmetic over some thousand training steps."""
-    source = (ROOT / "examples" / "how_good_is_my_doubt.py").read_text(encoding="utf-8")
+    source = (ROOT / "examples" / "how_good_is_my_uncertainty.py").read_text(encoding="utf-8")
     assert len(source.splitlines()) < 40
-    done = run("how_good_is_my_doubt.py")
+    done = run("how_good_is_my_uncertainty.py")
     assert done.returncode == 0, done.stderr
     text = done.stdout
 
@@ -275,7 +275,7 @@ def test_trained_resnet(run):
     if why is not None:
         pytest.skip(why)
     pytest.importorskip("PIL", reason="needs Pillow: pip install 'bayesnorm[data]'")
-    done = run("trained_resnet.py", "--images", "40", "--draws", "4", "--states", "8")
+    done = run("trained_resnet.py", "--images", "40", "--samples", "4", "--states", "8")
     assert done.returncode == 0, done.stderr
     table = [line for line in done.stdout.splitlines() if line.startswith(("softmax", "MCBN"))]
     assert len(table) == 5

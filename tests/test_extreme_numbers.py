@@ -89,7 +89,7 @@ def test_posteriors_without_a_batch_size_blame_the_rows():
     ids=str,
 )
 def test_noise_that_is_too_extreme(likelihood, said):
-    posterior = bn.point(network(2), likelihood)
+    posterior = bn.deterministic(network(2), likelihood)
     with pytest.raises(NotFiniteError, match=re.escape(said)):
         posterior.predict(X)
     with pytest.raises(NotFiniteError, match=re.escape(said)):
@@ -97,7 +97,7 @@ def test_noise_that_is_too_extreme(likelihood, said):
 
 
 def test_double_precision_takes_what_single_does_not():
-    posterior = bn.point(network().double(), bn.Gaussian(1e-45))
+    posterior = bn.deterministic(network().double(), bn.Gaussian(1e-45))
     assert torch.isfinite(posterior.predict(X).variance).all()
     assert torch.isfinite(posterior.predict(1e30 * X).variance).all()
 
@@ -185,7 +185,7 @@ def test_rows_without_columns_are_left_to_the_network():
         def forward(self, x):
             return self.norm(torch.ones(len(x), 2))[:, : x.shape[1] + 1]
 
-    predictive = bn.point(Constant().eval(), bn.Gaussian()).predict(torch.zeros(5, 0))
+    predictive = bn.deterministic(Constant().eval(), bn.Gaussian()).predict(torch.zeros(5, 0))
     assert predictive.mean.shape == (5, 1)
 
 

@@ -23,7 +23,7 @@ def net(dropout=0.0, layer=nn.BatchNorm1d):
 
 
 def only_batch(model, seed=0, size=8):
-    """One batch and the statistics that MCBN draws from it."""
+    """One batch and the statistics that MCBN samples from it."""
     posterior = bn.MCBN(batch_size=size, states=1, center="batch").fit(model, X, seed=seed)
     (batch,) = mini_batches(X, size, 1, seed)
     return batch, {name: value[0] for name, value in posterior.sample(1).items()}
@@ -68,7 +68,7 @@ def test_trap_4_dropout_is_off_while_collecting():
 
 
 def test_trap_5_a_batch_of_all_rows_is_refused_with_the_reason():
-    with pytest.raises(InputError, match="every batch would hold the same rows, all draws would agree"):
+    with pytest.raises(InputError, match="every batch would hold the same rows, all samples would agree"):
         bn.MCBN(batch_size=60, states=4).fit(net(), X)
     almost = bn.MCBN(batch_size=59, states=30).fit(net(), X).predict(X)
     assert (almost.epistemic > 0).all()
@@ -87,7 +87,7 @@ def test_trap_8_the_spread_of_means_is_part_of_the_variance():
     assert (spread > 0).all()
     torch.testing.assert_close(predictive.variance, spread + 1 / 16)
     drawn = predictive.sample(4000, seed=0)
-    # Standard error of a variance from 4000 near-normal draws: sqrt(2 / 4000) = 2.2 %; 60 comparisons.
+    # Standard error of a variance from 4000 near-normal samples: sqrt(2 / 4000) = 2.2 %; 60 comparisons.
     assert (drawn.var(0) / predictive.variance - 1).abs().max() < 4.5 * 0.0224
 
 
@@ -128,7 +128,7 @@ def test_trap_9_every_kind_of_layer_is_handled(layer, reference):
     torch.testing.assert_close(bn.MonteCarlo(samples=5).outputs(posterior, X), expected)
 
 
-def test_trap_10_the_centre_of_the_draws_is_the_deployed_network():
+def test_trap_10_the_centre_of_the_samples_is_the_deployed_network():
     """The running statistics are far from the batches'; the centre decides where predictions lie."""
     model = net().eval()
     model[1].running_mean.add_(2.0)

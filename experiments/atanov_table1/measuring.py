@@ -16,7 +16,7 @@ from bayesnorm.methods import ensemble
 from bayesnorm.posterior import Posterior
 
 from ..evidence import show_progress
-from ..image_networks.asking import OTHER_FIVE, Asked, Setting, doubt_scores, entropies, load_asked
+from ..image_networks.asking import OTHER_FIVE, Asked, Setting, entropies, load_asked, uncertainty_scores
 from ..image_networks.datasets import load_images
 from ..image_networks.training import Plan, train_together, trained_network
 from ..pieces import measured_once
@@ -39,7 +39,7 @@ class Preset:
         dropout: Rate of the networks with dropout; the paper does not tell its own.
         epochs: Passes over the training images, if not the recipe's.
         states: Batches of training images whose statistics are taken.
-        draws: Passes per prediction; an ensemble shares them between its members.
+        samples: Passes per prediction; an ensemble shares them between its members.
     """
 
     settings: dict[str, Setting]
@@ -51,7 +51,7 @@ class Preset:
     dropout: float = 0.2
     epochs: int | None = None
     states: int = 256
-    draws: int = 50
+    samples: int = 50
 
 
 PRESETS: dict[str, Preset] = {
@@ -62,7 +62,7 @@ PRESETS: dict[str, Preset] = {
         asked=200,
         epochs=3,
         states=32,
-        draws=8,
+        samples=8,
     ),
     "paper": Preset(
         {
@@ -74,7 +74,7 @@ PRESETS: dict[str, Preset] = {
         members=3,
         trained_with=128,
         epochs=40,
-        draws=20,
+        samples=20,
     ),
 }
 
@@ -113,7 +113,7 @@ def measure_setting(
     settings: dict[str, Any] = {
         "setting": asdict(setting),
         "recipe": asdict(plan.recipe),
-        "draws": preset.draws,
+        "samples": preset.samples,
         "members": members,
         "batch_size": posteriors.batch_size,
         "dropout": preset.dropout,
@@ -123,7 +123,7 @@ def measure_setting(
     found = {}
     for name, make in posteriors.by_method().items():
         show_progress(f"{setting.network} on {setting.data}: {name}")
-        found[name] = measured_once(kept / f"{name}.json", settings, partial(_scored, make, asked, preset.draws))
+        found[name] = measured_once(kept / f"{name}.json", settings, partial(_scored, make, asked, preset.samples))
     show_progress("")
     return settings | {"methods": found}
 
@@ -190,21 +190,21 @@ class _Posteriors:
 
 
 def _point(network: nn.Module) -> Posterior:
-    return bn.point(network, bn.Categorical())
+    return bn.deterministic(network, bn.Categorical())
 
 
 def _dropping(network: nn.Module) -> Posterior:
     return bn.MCDropout().fit(network, likelihood=bn.Categorical())
 
 
-def _scored(make: Callable[[], list[Posterior]], asked: Asked, draws: int) -> dict[str, Any]:
+def _scored(make: Callable[[], list[Posterior]], asked: Asked, samples: int) -> dict[str, Any]:
     """Return the mean scores of posteriors with the standard error over them, and the first one's entropies."""
     posteriors = make()
 
     def predict(posterior: Posterior) -> Any:
-        return lambda x: posterior.predict(x, bn.MonteCarlo(draws))
+        return lambda x: posterior.predict(x, bn.MonteCarlo(samples))
 
-    each = [doubt_scores(predict(posterior), asked) for posterior in posteriors]
+    each = [uncertainty_scores(predict(posterior), asked) for posterior in posteriors]
     (kind,) = asked.outside
 
     def over_networks(read: Callable[[dict[str, Any]], float]) -> tuple[float, float | None]:

@@ -60,7 +60,7 @@ def text(found: dict[str, Any]) -> str:
         lines += [
             "",
             f"{setting['network']} on {measured['training images']:,} images of {setting['data']}, outside "
-            f"{setting['outside']}; {measured['draws']} draws, M = {measured['batch_size']}, {measured['members']} "
+            f"{setting['outside']}; {measured['samples']} samples, M = {measured['batch_size']}, {measured['members']} "
             f"networks (the paper: {setting['paper_network']})",
             f"{'':24}{'error %':>16}{'paper':>18}{'NLL':>17}{'paper':>18}{'AUROC entropy':>16}{'MI':>8}",
         ]

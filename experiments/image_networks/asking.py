@@ -136,10 +136,10 @@ def load_outside(name: str, data: str) -> Tensor:
     return images.expand(-1, channels, -1, -1)
 
 
-def doubt_scores(predict: Predict, asked: Asked) -> dict[str, Any]:
-    """Return how good predictions are on a network's own kind, and how its doubt differs on others.
+def uncertainty_scores(predict: Predict, asked: Asked) -> dict[str, Any]:
+    """Return how good predictions are on a network's own kind, and how its uncertainty differs on others.
 
-    Doubts are means over images with their standard errors, in nats; AUROC and FPR95 of each doubt tell other kinds
+    Doubts are means over images with their standard errors, in nats; AUROC and FPR95 of each uncertainty tell other kinds
     from the own one.
     """
     inside = predict(asked.x)
@@ -149,7 +149,7 @@ def doubt_scores(predict: Predict, asked: Asked) -> dict[str, Any]:
         "nll": float(nll(inside, asked.y)),
         "nll standard error": _mean(-inside.log_prob(asked.y))[1],
         "ece": float(ece(inside, asked.y)),
-        "inside": {name: _mean(doubt) for name, doubt in doubts.items()},
+        "inside": {name: _mean(uncertainty) for name, uncertainty in doubts.items()},
         "outside": {},
     }
     for kind, x in asked.outside.items():

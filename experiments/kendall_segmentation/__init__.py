@@ -1,6 +1,6 @@
 """Figures and tables of Kendall and Gal (2017) on road scenes: which doubts do we need?
 
-Classes of pixels by a network with a softmax, under dropout or MCBN (epistemic doubt), with logits whose noise it
+Classes of pixels by a network with a softmax, under dropout or MCBN (epistemic uncertainty), with logits whose noise it
 predicts (aleatoric), and both; trained on a quarter, half and all of the frames, and on frames of the day alone, which
 are then asked about dusk. And a regression that needs no labels: the red channel out of the green one, with Laplace
 noise.
@@ -32,7 +32,7 @@ def main(
     workers: Workers = 1,
     out: OutFolder = OUT,
 ) -> None:
-    """Epistemic and aleatoric doubt of pixels: precision, calibration, more data, other light, classes and a colour.
+    """Epistemic and aleatoric uncertainty of pixels: precision, calibration, more data, other light, classes and a colour.
 
     Trains what is missing, and goes on where it was interrupted. Needs the data folder.
 

@@ -28,14 +28,14 @@ SHARES = {QUARTER: 4, HALF: 2, ALL: 1, DAY: 1}
 
 MCBN, DROPOUT = "MCBN", "dropout"
 METHODS = (MCBN, DROPOUT)
-"""Where epistemic doubt comes from: on the same networks, Kendall and Gal's way and ours."""
+"""Where epistemic uncertainty comes from: on the same networks, Kendall and Gal's way and ours."""
 
 NEITHER, EPISTEMIC, ALEATORIC, BOTH = "neither", "epistemic", "aleatoric", "both"
 
 
-def of(doubt: str, method: str) -> str:
-    """Name a kind of doubt by what its epistemic part comes from."""
-    return f"{doubt}, {method}"
+def of(uncertainty: str, method: str) -> str:
+    """Name a kind of uncertainty by what its epistemic part comes from."""
+    return f"{uncertainty}, {method}"
 
 
 KINDS: dict[str, tuple[Task, str | None]] = {
@@ -44,7 +44,7 @@ KINDS: dict[str, tuple[Task, str | None]] = {
     ALEATORIC: (Task.noisy_logits, None),
     **{of(BOTH, method): (Task.noisy_logits, method) for method in METHODS},
 }
-"""Kinds of doubt about classes: what the network is trained for, and how it is drawn."""
+"""Kinds of uncertainty about classes: what the network is trained for, and how it is drawn."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Preset:
         dropout: Rate of its dropout.
         frames: Training frames of the largest networks, or as many as there are.
         epochs: Passes over all frames; networks on fewer frames take as many steps.
-        draws: T.
+        samples: T.
         states: Batches whose statistics are kept.
         asked: Test frames; None means all.
     """
@@ -67,14 +67,14 @@ class Preset:
     dropout: float
     frames: int
     epochs: int
-    draws: int
+    samples: int
     states: int
     asked: int | None
 
 
 PRESETS = {
-    Size.quick: Preset("small-unet", "quick", 0.1, frames=48, epochs=8, draws=8, states=16, asked=12),
-    Size.paper: Preset("unet", "paper", 0.2, frames=FRAMES["train"], epochs=80, draws=20, states=36, asked=None),
+    Size.quick: Preset("small-unet", "quick", 0.1, frames=48, epochs=8, samples=8, states=16, asked=12),
+    Size.paper: Preset("unet", "paper", 0.2, frames=FRAMES["train"], epochs=80, samples=20, states=36, asked=None),
 }
 
 
@@ -119,7 +119,7 @@ class Networks:
         """Return a network drawn by one of `METHODS`, or as it is, and its plan."""
         network, plan = self.trained(task, case)
         if method is None:
-            return bn.point(network, plan.likelihood), plan
+            return bn.deterministic(network, plan.likelihood), plan
         if method == DROPOUT:
             return bn.MCDropout().fit(network, likelihood=plan.likelihood), plan
         x, _ = plan.load("train")
@@ -140,7 +140,7 @@ class Networks:
 
 
 def measure(made: Networks, kept: Path) -> dict[str, Any]:
-    """Return scores of classes by frames, kind of doubt and light, and of red by frames, method and light."""
+    """Return scores of classes by frames, kind of uncertainty and light, and of red by frames, method and light."""
     found: dict[str, Any] = {"classes": {}, "red": {}}
     for case in SHARES:
         for kind, (task, method) in KINDS.items():
@@ -158,7 +158,7 @@ def measure(made: Networks, kept: Path) -> dict[str, Any]:
 def _of_classes(made: Networks, task: Task, case: str, method: str | None) -> dict[str, Any]:
     posterior, _ = made.posterior(task, case, method)
     frames, lights = made.frames
-    said = ask(posterior, frames, made.preset.draws)
+    said = ask(posterior, frames, made.preset.samples)
     return {str(light): scores(said.part(rows), frames.part(rows)) for light, rows in lights.items()}
 
 
@@ -166,5 +166,5 @@ def _of_classes(made: Networks, task: Task, case: str, method: str | None) -> di
 def _of_red(made: Networks, case: str, method: str) -> dict[str, Any]:
     posterior, plan = made.posterior(Task.red, case, method)
     x, y, lights = made.asked(plan)
-    said = ask_red(posterior, x, y, made.preset.draws)
+    said = ask_red(posterior, x, y, made.preset.samples)
     return {str(light): red_scores(*(part[rows] for part in said)) for light, rows in lights.items()}

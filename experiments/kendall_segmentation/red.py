@@ -1,4 +1,4 @@
-"""The red channel of every pixel out of the green one: both parts of its doubt, and what they are worth."""
+"""The red channel of every pixel out of the green one: both parts of its uncertainty, and what they are worth."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ PARTS = ("epistemic", "aleatoric", "both")
 LEVELS = [number / 20 for number in range(1, 20)]
 
 
-def ask_red(posterior: Posterior, x: Tensor, y: Tensor, draws: int) -> tuple[Tensor, Tensor, Tensor]:
+def ask_red(posterior: Posterior, x: Tensor, y: Tensor, samples: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return absolute errors, and the epistemic and aleatoric variance of every pixel, each (N, height, width)."""
     parts = []
     for frames, red in zip(x.split(AT_ONCE), y.split(AT_ONCE), strict=True):
-        said = posterior.predict(frames, MonteCarlo(draws), keep="summary")
+        said = posterior.predict(frames, MonteCarlo(samples), keep="summary")
         parts.append(((said.mean - red).abs(), said.epistemic, said.aleatoric))
     error, epistemic, aleatoric = (torch.cat(part)[:, 0] for part in zip(*parts, strict=True))
     return error, epistemic, aleatoric
 
 
 def red_scores(error: Tensor, epistemic: Tensor, aleatoric: Tensor) -> dict[str, Any]:
-    """Return how good predictions and each part of the doubt are; deviations are in units of a whole channel."""
+    """Return how good predictions and each part of the uncertainty are; deviations are in units of a whole channel."""
     variances = dict(zip(PARTS, (epistemic, aleatoric, epistemic + aleatoric), strict=True))
     flat = error.flatten().double()
     return {
@@ -41,15 +41,15 @@ def red_scores(error: Tensor, epistemic: Tensor, aleatoric: Tensor) -> dict[str,
 
 def _of_part(variance: Tensor, error: Tensor) -> dict[str, Any]:
     deviation = variance.sqrt()
-    doubt = deviation.flatten()
-    curve = retention_curve(doubt, error)
+    uncertainty = deviation.flatten()
+    curve = retention_curve(uncertainty, error)
     # Of a Laplace distribution with this deviation, a share p of targets lies within -log(1 - p) of its scale.
-    scale = doubt.clamp_min(1e-9) / math.sqrt(2)
+    scale = uncertainty.clamp_min(1e-9) / math.sqrt(2)
     return {
-        "mean": float(doubt.mean()),
+        "mean": float(uncertainty.mean()),
         "mean of frames": deviation.flatten(1).mean(1).tolist(),
-        "area under error of kept": float(aurc(doubt, error)),
+        "area under error of kept": float(aurc(uncertainty, error)),
         "error of kept": [float(curve.error[max(0, round(share * len(error)) - 1)]) for share in KEPT],
-        "error of deciles": [float(part.mean()) for part in error[doubt.argsort()].tensor_split(DECILES)],
+        "error of deciles": [float(part.mean()) for part in error[uncertainty.argsort()].tensor_split(DECILES)],
         "covered": [float((error <= -math.log1p(-level) * scale).double().mean()) for level in LEVELS],
     }

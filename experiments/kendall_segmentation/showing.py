@@ -50,7 +50,7 @@ LOOKS: dict[str, Any] = {
 
 def text(found: dict[str, Any], told: Sequence[Claim]) -> str:
     """Return tables of classes and of the red channel, and the claims, as Markdown."""
-    head = ("frames", "doubt", "mean IoU", "accuracy", "NLL", "ECE", "epistemic", "aleatoric", "at dusk", "")
+    head = ("frames", "uncertainty", "mean IoU", "accuracy", "NLL", "ECE", "epistemic", "aleatoric", "at dusk", "")
     rows = []
     for case, kinds in found["classes"].items():
         for kind, lights in kinds.items():
@@ -64,7 +64,7 @@ def text(found: dict[str, Any], told: Sequence[Claim]) -> str:
             doubts = [f"{lights[light]['parts'][part]['mean']:.4f}" for light in (ANY, AT_DUSK) for part in NAMES]
             red.append((case, method, f"{lights[ANY]['mean absolute error']:.4f}", *doubts))
     sections = (
-        Section("Classes: doubt in nats", head, tuple(rows)),
+        Section("Classes: uncertainty in nats", head, tuple(rows)),
         Section("Red out of green, from 0 to 1: standard deviations", red_head, tuple(red)),
         claims_section(told),
     )
@@ -72,7 +72,7 @@ def text(found: dict[str, Any], told: Sequence[Claim]) -> str:
 
 
 def draw_classes(found: dict[str, Any]) -> Axes:
-    """Draw precision against recall, calibration, and both parts of the doubt by frames and light."""
+    """Draw precision against recall, calibration, and both parts of the uncertainty by frames and light."""
     (precision, calibration), (data, light) = panels(2, 2)
     for kind in KINDS:
         own = found["classes"][ALL][kind][ANY]
@@ -82,14 +82,16 @@ def draw_classes(found: dict[str, Any]) -> Axes:
         points = [(c, a) for c, a in zip(curve["confidence"], curve["accuracy"], strict=True) if c is not None]
         calibration.plot(*zip(*points, strict=True), label=label, marker="o", ms=4, **LOOKS[kind])
     calibration.plot([0, 1], [0, 1], color=style.BLACK, lw=0.8)
-    precision.set(xlabel="recall: share of pixels kept", ylabel="precision", title="Precision against recall by doubt")
+    precision.set(
+        xlabel="recall: share of pixels kept", ylabel="precision", title="Precision against recall by uncertainty"
+    )
     calibration.set(xlabel="confidence", ylabel="accuracy", title="Calibration of pixels")
 
     def value(case: str, at: str, part: str, method: str) -> float:
         mean: float = found["classes"][case][of(BOTH, method)][at]["doubts"][NAMES[part]]["mean"]
         return mean
 
-    _draw_parts(data, light, value, "mean doubt (nats)")
+    _draw_parts(data, light, value, "mean uncertainty (nats)")
     for ax in (precision, calibration):
         ax.legend(frameon=False, fontsize="small")
     set_figure_title(precision, "Which doubts do we need? Classes of pixels in CamVid's test frames")
@@ -97,7 +99,7 @@ def draw_classes(found: dict[str, Any]) -> Axes:
 
 
 def draw_red(found: dict[str, Any]) -> Axes:
-    """Draw errors of the pixels kept, calibration, and both parts of the doubt by frames and light."""
+    """Draw errors of the pixels kept, calibration, and both parts of the uncertainty by frames and light."""
     (kept, calibration), (data, light) = panels(2, 2)
     for method in METHODS:
         own = found["red"][ALL][method][ANY]["parts"]
@@ -106,7 +108,7 @@ def draw_red(found: dict[str, Any]) -> Axes:
             kept.plot(KEPT, own[part]["error of kept"], label=f"by {kind}", lw=2, **LOOKS[kind])
             calibration.plot(LEVELS, own[part]["covered"], label=kind, lw=2, **LOOKS[kind])
     calibration.plot([0, 1], [0, 1], color=style.BLACK, lw=0.8)
-    kept.set(xlabel="share of pixels kept", ylabel="mean absolute error", title="Most doubtful pixels dropped")
+    kept.set(xlabel="share of pixels kept", ylabel="mean absolute error", title="Most uncertain pixels dropped")
     calibration.set(xlabel="level of the interval", ylabel="share of pixels inside", title="Calibration")
 
     def value(case: str, at: str, part: str, method: str) -> float:
@@ -116,12 +118,12 @@ def draw_red(found: dict[str, Any]) -> Axes:
     _draw_parts(data, light, value, "mean deviation")
     for ax in (kept, calibration):
         ax.legend(frameon=False, fontsize="small")
-    set_figure_title(kept, "Both parts of the doubt about a pixel's red, given its green")
+    set_figure_title(kept, "Both parts of the uncertainty about a pixel's red, given its green")
     return kept
 
 
 def _draw_parts(data: Axes, light: Axes, value: Callable[[str, str, str, str], float], label: str) -> None:
-    """Draw both parts of the doubt by number of frames, and by light for networks of the day and of both lights."""
+    """Draw both parts of the uncertainty by number of frames, and by light for networks of the day and of both lights."""
     shares = [case for case in SHARES if case != DAY]
     lights = {"by day": BY_DAY, "at dusk": AT_DUSK}
     for method, part in ((MCBN, EPISTEMIC), (DROPOUT, EPISTEMIC), (MCBN, ALEATORIC)):
@@ -153,7 +155,7 @@ def draw_red_maps(made: Networks) -> Figure:
         own = range(len(x))[rows[light]]
         middle = [own[len(own) // 2]]
         with torch.no_grad():
-            error, epistemic, aleatoric = ask_red(posterior, x[middle], y[middle], made.preset.draws)
+            error, epistemic, aleatoric = ask_red(posterior, x[middle], y[middle], made.preset.samples)
         found.append([part[0].cpu().numpy() for part in (error, epistemic.sqrt(), aleatoric.sqrt())])
     figure = style.new_figure((11, 6))
     grid = figure.subplots(len(lights), 3, squeeze=False)

@@ -4,12 +4,12 @@ The rules were written before our numbers were looked at. Standard errors (s.e.)
 frame by frame where the frames are the same.
 
 - One thing is better than another where the difference is positive beyond two s.e.; partly where it is positive.
-- Precision falls with doubt where each tenth of the pixels, ordered by entropy (of red: by deviation), has more error
+- Precision falls with uncertainty where each tenth of the pixels, ordered by entropy (of red: by deviation), has more error
   than the one before; partly where at least seven of nine steps go up.
-- Epistemic doubt falls with more data where it is lower with all frames than with a quarter, beyond two s.e.; partly
-  where it is lower. Aleatoric doubt stays where it changes by less than a tenth; partly by less than a quarter.
-- Epistemic doubt rises on another light where a network of the day has more of it at dusk than by day, beyond two s.e.,
-  and partly where it has more. Aleatoric doubt stays as above.
+- Epistemic uncertainty falls with more data where it is lower with all frames than with a quarter, beyond two s.e.; partly
+  where it is lower. Aleatoric uncertainty stays where it changes by less than a tenth; partly by less than a quarter.
+- Epistemic uncertainty rises on another light where a network of the day has more of it at dusk than by day, beyond two s.e.,
+  and partly where it has more. Aleatoric uncertainty stays as above.
 - Calibration is better where the ECE is lower by more than .005; partly where it is lower.
 """
 
@@ -34,7 +34,7 @@ CASES = ((QUARTER, ANY), (ALL, ANY), (DAY, BY_DAY), (DAY, AT_DUSK))
 
 
 def claims(found: dict[str, Any]) -> list[Claim]:
-    """Return all claims, of classes and then of the red channel, with epistemic doubt from each method."""
+    """Return all claims, of classes and then of the red channel, with epistemic uncertainty from each method."""
     classes, red = found["classes"], found["red"]
     whole = {kind: own[ANY] for kind, own in classes[ALL].items()}
     told = [_more_accurate(whole, ALEATORIC, NEITHER), _calibrated(whole, ALEATORIC)]
@@ -44,14 +44,16 @@ def claims(found: dict[str, Any]) -> list[Claim]:
         told += [_likelier(whole, both, kind) for kind in (NEITHER, epistemic, ALEATORIC)]
         told += [_calibrated(whole, kind) for kind in (epistemic, both)]
         told.append(
-            _falling(f"classes: precision falls with doubt, {both}", whole[both]["doubts"][TOTAL]["error of deciles"])
+            _falling(
+                f"classes: precision falls with uncertainty, {both}", whole[both]["doubts"][TOTAL]["error of deciles"]
+            )
         )
         for part, name in NAMES.items():
             doubts = [classes[case][both][light]["doubts"][name]["mean of frames"] for case, light in CASES]
             told += _with_data_and_light(f"classes, {method}", part, *doubts)
     for method in METHODS:
         tenths = red[ALL][method][ANY]["parts"][BOTH]["error of deciles"]
-        told.append(_falling(f"red, {method}: precision falls with doubt", tenths))
+        told.append(_falling(f"red, {method}: precision falls with uncertainty", tenths))
         for part in NAMES:
             doubts = [red[case][method][light]["parts"][part]["mean of frames"] for case, light in CASES]
             told += _with_data_and_light(f"red, {method}", part, *doubts)
@@ -61,7 +63,7 @@ def claims(found: dict[str, Any]) -> list[Claim]:
 def _with_data_and_light(
     task: str, part: str, few: list[float], many: list[float], day: list[float], dusk: list[float]
 ) -> list[Claim]:
-    """Judge what becomes of a part of the doubt with more data and in another light."""
+    """Judge what becomes of a part of the uncertainty with more data and in another light."""
     fall, fall_error = paired(list(few), list(many))
     before, after, inside, outside = (sum(values) / len(values) for values in (few, many, day, dusk))
     seen = f"{before:.4f} with a quarter of the frames, {after:.4f} with all"
@@ -70,12 +72,12 @@ def _with_data_and_light(
         rise = outside - inside
         rise_error = (paired(list(day), 0.0)[1] ** 2 + paired(list(dusk), 0.0)[1] ** 2) ** 0.5
         return [
-            Claim(f"{task}: epistemic doubt falls with more data", seen, _better(fall, fall_error)),
-            Claim(f"{task}: epistemic doubt rises on another light", other, _better(rise, rise_error)),
+            Claim(f"{task}: epistemic uncertainty falls with more data", seen, _better(fall, fall_error)),
+            Claim(f"{task}: epistemic uncertainty rises on another light", other, _better(rise, rise_error)),
         ]
     return [
-        Claim(f"{task}: aleatoric doubt stays with more data", seen, _stays(before, after)),
-        Claim(f"{task}: aleatoric doubt stays on another light", other, _stays(inside, outside)),
+        Claim(f"{task}: aleatoric uncertainty stays with more data", seen, _stays(before, after)),
+        Claim(f"{task}: aleatoric uncertainty stays on another light", other, _stays(inside, outside)),
     ]
 
 

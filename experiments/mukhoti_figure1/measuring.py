@@ -15,7 +15,7 @@ from bayesnorm.network import isolated_torch_randomness
 from bayesnorm.posterior import BatchNormPosterior, Posterior
 
 from ..evidence import show_progress
-from ..image_networks.asking import Asked, Setting, doubt_scores, load_asked
+from ..image_networks.asking import Asked, Setting, load_asked, uncertainty_scores
 from ..image_networks.datasets import load_images
 from ..image_networks.training import Plan, train_together, trained_network
 from ..pieces import measured_once
@@ -23,7 +23,7 @@ from ..pieces import measured_once
 DRAWS = 20
 """Passes per prediction, as in the paper."""
 STATES = 40
-"""Batches of training images that draws are taken from."""
+"""Batches of training images that samples are taken from."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Preset:
         effective: Effective batch sizes.
         asked: Images of each kind that are predicted; None means all.
         bound_rows: Training images that the ELBO's likelihood is estimated on.
-        bound_draws: Draws for it.
+        bound_samples: Samples for it.
         mean_field_epochs: Epochs of Bayes by Backprop, which starts at the trained weights.
         dropout: Rate of the network with dropout.
     """
@@ -51,7 +51,7 @@ class Preset:
     effective: tuple[int, ...]
     asked: int | None
     bound_rows: int
-    bound_draws: int
+    bound_samples: int
     mean_field_epochs: int
     dropout: float = 0.1
 
@@ -70,7 +70,7 @@ PRESETS: dict[str, Preset] = {
         effective=(32, 128, 512),
         asked=200,
         bound_rows=200,
-        bound_draws=8,
+        bound_samples=8,
         mean_field_epochs=2,
     ),
     "paper": Preset(
@@ -85,7 +85,7 @@ PRESETS: dict[str, Preset] = {
         effective=(8, 32, 128, 512, 2048),
         asked=5000,
         bound_rows=2000,
-        bound_draws=20,
+        bound_samples=20,
         mean_field_epochs=3,
     ),
 }
@@ -165,7 +165,7 @@ def measure_panel(
     return {
         "panel": asdict(panel),
         "recipe": asdict(common.recipe),
-        "draws": DRAWS,
+        "samples": DRAWS,
         "asked": {"inside": len(asked.x), "outside": len(asked.outside[panel.outside])},
         "training images": len(training[0]),
         "retrained": retrained,
@@ -223,7 +223,7 @@ def _others(
 
 
 def _scored(posterior: Posterior, asked: Asked) -> dict[str, Any]:
-    return doubt_scores(lambda x: posterior.predict(x, bn.MonteCarlo(DRAWS)), asked)  # type: ignore[arg-type, return-value]
+    return uncertainty_scores(lambda x: posterior.predict(x, bn.MonteCarlo(DRAWS)), asked)  # type: ignore[arg-type, return-value]
 
 
 def _bound(
@@ -236,6 +236,6 @@ def _bound(
         batch_sizes=sizes,
         weight_decay=plan.recipe.weight_decay,
         train_rows=len(training[0]),
-        samples=preset.bound_draws,
+        samples=preset.bound_samples,
     )
     return {"chosen": choice.batch_size, "rows": [asdict(row) for row in choice.rows]}

@@ -30,7 +30,7 @@ def text(found: dict[str, Any]) -> str:
         lines += [
             "",
             f"{name}: {about['network']} on {panel['training images']:,} images of {about['data']}, outside "
-            f"{about['outside']}; {panel['draws']} draws (the paper: {about['paper_network']})",
+            f"{about['outside']}; {panel['samples']} samples (the paper: {about['paper_network']})",
             f"{'':24}{'accuracy':>9}{'paper':>8}{'NLL':>8}{'MI inside':>11}{'outside':>9}{'AUROC':>10}{'entropy':>9}",
         ]
         for kind, size, scores in rows(panel):
@@ -129,7 +129,7 @@ def draw(found: dict[str, Any]) -> Axes:
     axes = panels(len(found), 3)
     looks = {"retrained": ("-", "o"), "effective": ("--", "s")}
     labels = {"retrained": "retrained", "effective": "one network, effective size"}
-    for (size_of_doubt, ranking, bound), (name, panel) in zip(axes, found.items(), strict=True):
+    for (size_of_uncertainty, ranking, bound), (name, panel) in zip(axes, found.items(), strict=True):
         outside = panel["panel"]["outside"]
         for kind, (stroke, marker) in looks.items():
             rows = panel[kind]
@@ -137,32 +137,36 @@ def draw(found: dict[str, Any]) -> Axes:
             line: dict[str, Any] = {"ls": stroke, "marker": marker, "ms": 6, "lw": 2}
             strange = [scores["outside"][outside] for scores in rows.values()]
             inside = [scores["inside"][MI][0] for scores in rows.values()]
-            size_of_doubt.plot(sizes, inside, color=style.BLUE, label=f"inside, {labels[kind]}", **line)
-            size_of_doubt.plot(
+            size_of_uncertainty.plot(sizes, inside, color=style.BLUE, label=f"inside, {labels[kind]}", **line)
+            size_of_uncertainty.plot(
                 sizes,
                 [s[MI]["mean"][0] for s in strange],
                 color=style.VERMILION,
                 label=f"outside, {labels[kind]}",
                 **line,
             )
-            for doubt, colour in ((MI, style.GREEN), ("entropy", style.PURPLE)):
+            for uncertainty, colour in ((MI, style.GREEN), ("entropy", style.PURPLE)):
                 ranking.plot(
-                    sizes, [s[doubt]["auroc"] for s in strange], color=colour, label=f"{doubt}, {labels[kind]}", **line
+                    sizes,
+                    [s[uncertainty]["auroc"] for s in strange],
+                    color=colour,
+                    label=f"{uncertainty}, {labels[kind]}",
+                    **line,
                 )
             bound.plot(
                 sizes, [s["nll"] for s in rows.values()], color=style.BLACK, label=f"test NLL, {labels[kind]}", **line
             )
             chosen = panel["bounds"][kind]["chosen"]
             bound.axvline(chosen, color=style.ORANGE, ls=stroke, lw=1.6, label=f"the ELBO's choice, {labels[kind]}")
-        for ax in (size_of_doubt, ranking, bound):
+        for ax in (size_of_uncertainty, ranking, bound):
             ax.set_xscale("log", base=2)
             every = sorted({int(size) for kind in looks for size in panel[kind]})
             ax.set_xticks(every, [str(size) for size in every])
             ax.minorticks_off()
             ax.set(xlabel="batch size M", title=f"{name}, outside {outside}")
             style.legend_below(ax, 1)
-        size_of_doubt.set_yscale("log")
-        size_of_doubt.set_ylabel("mutual information (nats)")
+        size_of_uncertainty.set_yscale("log")
+        size_of_uncertainty.set_ylabel("mutual information (nats)")
         ranking.set_ylabel("AUROC, outside against inside")
         bound.set_ylabel("NLL (nats)")
     set_figure_title(axes[0][0], "As batches grow, mutual information shrinks inside and outside alike")

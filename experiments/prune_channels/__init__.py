@@ -1,12 +1,12 @@
-"""Channels taken out of a trained ResNet: size against error, NLL and doubt, with and without fine-tuning.
+"""Channels taken out of a trained ResNet: size against error, NLL and uncertainty, with and without fine-tuning.
 
-What compression does to doubt is rarely shown. A trained CIFAR-10 ResNet loses channels by several criteria, down to
+What compression does to uncertainty is rarely shown. A trained CIFAR-10 ResNet loses channels by several criteria, down to
 several shares of its multiply-adds; its statistics are estimated anew, and it is fine-tuned for two epochs or not at
 all: by labels, and by what the whole network says. How each is done (`Way`) is chosen at one share on training images
 that this training does not see. What MCBN then says of test images and of SVHN is scored: error, NLL, the AUROC with
-which doubt tells wrong predictions from right ones, and the one with which it tells SVHN from CIFAR-10.
+which uncertainty tells wrong predictions from right ones, and the one with which it tells SVHN from CIFAR-10.
 
-Beside them stand the whole network as a plain softmax, and its int8 quantisation by torch's own tools, whose doubt is
+Beside them stand the whole network as a plain softmax, and its int8 quantisation by torch's own tools, whose uncertainty is
 that of its softmax too: batch norm is folded away in it. Times are those of 64 images on one CPU core.
 """
 
@@ -32,7 +32,7 @@ def main(
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
-    """Size against error, NLL and doubt of a trained ResNet that loses channels.
+    """Size against error, NLL and uncertainty of a trained ResNet that loses channels.
 
     \b
     python -m experiments prune-channels --preset paper --out out

@@ -1,4 +1,4 @@
-"""Size, time, and what is left of a network's doubt, as channels go."""
+"""Size, time, and what is left of a network's uncertainty, as channels go."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bayesnorm.posterior import BatchNormPosterior
 from bayesnorm.stacked import one_thread
 
 from ..evidence import show_progress
-from ..image_networks.asking import Asked, doubt_scores, load_asked
+from ..image_networks.asking import Asked, load_asked, uncertainty_scores
 from ..pieces import measured_once
 from .fine_tuning import Whole, scored_ways
 from .presets import INT8, LABELS, OUTSIDE, SOFTMAX, TEACHER, WHOLE, Preset, Way
@@ -147,7 +147,7 @@ def _as_softmax(network: nn.Module, asked: Asked) -> dict[str, Any]:
 
 
 def _scores(predict: Any, asked: Asked) -> dict[str, Any]:
-    scores, inside = doubt_scores(predict, asked), predict(asked.x)
+    scores, inside = uncertainty_scores(predict, asked), predict(asked.x)
     wrong = inside.label != asked.y
     return {
         "error": 1 - scores["accuracy"],

@@ -50,7 +50,7 @@ class Preset:
         shares: Shares of multiply-adds that stay.
         images: Training images; None for all.
         asked: Test images of each kind; None for all.
-        states: Batches whose statistics are kept, and draws.
+        states: Batches whose statistics are kept, and samples.
         ways: How networks may be fine-tuned.
         epochs: Of fine-tuning.
         chosen_at: The share at which one of the ways is chosen.

@@ -1,6 +1,6 @@
 """What a method says about every pixel of some frames, gathered frame by frame, and how good it is.
 
-No draws are kept: memory holds five numbers per pixel, however many draws and classes there are.
+No samples are kept: memory holds five numbers per pixel, however many samples and classes there are.
 """
 
 from __future__ import annotations
@@ -79,27 +79,27 @@ class Pixels:
         """Return what is said about some of the frames."""
         return Pixels(*(getattr(self, field.name)[rows] for field in fields(self)))
 
-    def doubt(self, name: str) -> Tensor:
+    def uncertainty(self, name: str) -> Tensor:
         """Return one of `DOUBTS`, in nats."""
         if name == "expected entropy":
             return (self.entropy - self.mutual_information).clamp_min(0)
         return self.entropy if name == "entropy" else self.mutual_information
 
 
-def ask(posterior: Posterior, frames: Frames, draws: int) -> Pixels:
+def ask(posterior: Posterior, frames: Frames, samples: int) -> Pixels:
     """Return what a posterior says about frames, some at a time."""
     parts = []
     for x, y in zip(frames.x.split(AT_ONCE), frames.y.split(AT_ONCE), strict=True):
-        said = predicted(posterior, x, draws)
+        said = predicted(posterior, x, samples)
         parts.append(
             (said.label.to(torch.uint8), said.confidence, said.log_prob(y), said.entropy, said.mutual_information)
         )
     return Pixels(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
 
-def predicted(posterior: Posterior, x: Tensor, draws: int) -> ClassificationPredictive:
-    """Predict classes with so many draws, or with every network of an ensemble."""
-    said = posterior.predict(x, MonteCarlo(min(draws, posterior.default_samples)), keep="summary")
+def predicted(posterior: Posterior, x: Tensor, samples: int) -> ClassificationPredictive:
+    """Predict classes with so many samples, or with every network of an ensemble."""
+    said = posterior.predict(x, MonteCarlo(min(samples, posterior.default_samples)), keep="summary")
     assert isinstance(said, ClassificationPredictive)
     return said
 
@@ -124,7 +124,7 @@ def scores(said: Pixels, frames: Frames) -> dict[str, Any]:
         "ece": float(confidence_curve(said.confidence[seen], right).error),
         "calibration": _calibration(said.confidence[seen], right),
         "ece by predicted class": _by_class(said, y, seen),
-        "doubts": {name: _of_doubt(said.doubt(name), said.label, wrong, frames, seen) for name in DOUBTS},
+        "doubts": {name: _of_uncertainty(said.uncertainty(name), said.label, wrong, frames, seen) for name in DOUBTS},
         "error by distance": _by_distance((said.label != y).double(), frames, seen),
         "pixels by distance": dict(
             zip(BINS, _places(frames, seen).bincount(minlength=len(BINS)).tolist(), strict=True)
@@ -139,40 +139,40 @@ def without_frames(found: Any) -> Any:
     return found
 
 
-def _of_doubt(doubt: Tensor, label: Tensor, wrong: Tensor, frames: Frames, seen: Tensor) -> dict[str, Any]:
-    """Return what one kind of doubt is worth; empty where it is the same for all pixels, as a softmax's epistemic."""
-    values = doubt[seen].double()
-    means = [float(part[kept].double().mean()) for part, kept in zip(doubt, seen, strict=True)]
+def _of_uncertainty(uncertainty: Tensor, label: Tensor, wrong: Tensor, frames: Frames, seen: Tensor) -> dict[str, Any]:
+    """Return what one kind of uncertainty is worth; empty where it is the same for all pixels, as a softmax's epistemic."""
+    values = uncertainty[seen].double()
+    means = [float(part[kept].double().mean()) for part, kept in zip(uncertainty, seen, strict=True)]
     told: dict[str, Any] = {"mean": float(values.mean()), "mean of frames": means}
     if not float(values.max()) > 1e-6:
         return told
     hits, misses = values[wrong == 0], values[wrong == 1]
     curve = retention_curve(values, wrong)
     places = [max(0, round(share * len(values)) - 1) for share in KEPT]
-    cut = patches(label, doubt, frames.y, ignore_index=CAMVID_VOID)
-    low, high = float(cut.doubt.min()), float(cut.doubt.max())
+    cut = patches(label, uncertainty, frames.y, ignore_index=CAMVID_VOID)
+    low, high = float(cut.uncertainty.min()), float(cut.uncertainty.max())
     at = cut.at(torch.linspace(low, high, THRESHOLDS, dtype=torch.float64))
     order = wrong[values.argsort()]
     return told | {
         "auroc": float(auroc(hits, misses)),
         "aupr": float(aupr(hits, misses)),
-        "auroc of frames": _of_frames(doubt, label, frames, seen),
+        "auroc of frames": _of_frames(uncertainty, label, frames, seen),
         "error of kept": [float(curve.error[place]) for place in places],
         "area under error of kept": float(curve.error.mean()),
         "error of deciles": [float(part.mean()) for part in order.tensor_split(DECILES)],
-        "by distance": _by_distance(doubt.double(), frames, seen),
+        "by distance": _by_distance(uncertainty.double(), frames, seen),
         "pavpu": _plain(at.pavpu),
         "mean pavpu": float(at.pavpu.mean()),
-        "pavpu at mean doubt": float(cut.at([float(cut.doubt.mean())]).pavpu),
+        "pavpu at mean uncertainty": float(cut.at([float(cut.uncertainty.mean())]).pavpu),
         "accurate if certain": _plain(at.accurate_if_certain),
         "uncertain if inaccurate": _plain(at.uncertain_if_inaccurate),
     }
 
 
-def _of_frames(doubt: Tensor, label: Tensor, frames: Frames, seen: Tensor) -> list[float | None]:
+def _of_frames(uncertainty: Tensor, label: Tensor, frames: Frames, seen: Tensor) -> list[float | None]:
     """Return the AUROC of errors in every frame; None where a frame has only one kind of pixels."""
     found: list[float | None] = []
-    for own, chosen, y, kept in zip(doubt, label, frames.y, seen, strict=True):
+    for own, chosen, y, kept in zip(uncertainty, label, frames.y, seen, strict=True):
         right = (chosen == y)[kept]
         mixed = bool(right.any()) and not bool(right.all())
         found.append(float(auroc(own[kept][right], own[kept][~right])) if mixed else None)

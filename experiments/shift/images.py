@@ -37,12 +37,12 @@ ONE_CLASS_SEVERITY = 3
 Row = dict[str, Any]
 """One measurement, by the names of `COLUMNS`."""
 
-COLUMNS = ("network", "corruption", "severity", "method", "rows", "pseudo_count", "of", "draws", *SCORES)
-"""rows is n, pseudo_count the blend's N; of: targets of all classes or of one; draws: how many draws of n rows."""
+COLUMNS = ("network", "corruption", "severity", "method", "rows", "pseudo_count", "of", "samples", *SCORES)
+"""rows is n, pseudo_count the blend's N; of: targets of all classes or of one; samples: how many samples of n rows."""
 
 
 def measure_images(preset: Preset, depth: int, corruption: str, device: str, folder: Path) -> list[Row]:
-    """Score all methods on one corruption, or on clean images, at all severities; one row for each mean over draws.
+    """Score all methods on one corruption, or on clean images, at all severities; one row for each mean over samples.
 
     Targets are drawn from the first 1,000 test images, and the images after them are scored.
     """
@@ -58,7 +58,9 @@ def measure_images(preset: Preset, depth: int, corruption: str, device: str, fol
         def note(method: str, scores: np.ndarray, severity: int = severity, **more: Any) -> None:
             head = {"network": f"ResNet-{depth}", "corruption": corruption, "severity": severity, "method": method}
             named = zip(SCORES, (round(float(score), 5) for score in scores), strict=True)
-            rows.append({**head, "rows": 0, "pseudo_count": None, "of": ALL_CLASSES, "draws": 1, **more, **dict(named)})
+            rows.append(
+                {**head, "rows": 0, "pseudo_count": None, "of": ALL_CLASSES, "samples": 1, **more, **dict(named)}
+            )
 
         def of_network(network: torch.nn.Module, x: Tensor = x) -> ClassificationPredictive:
             with torch.no_grad():
@@ -89,7 +91,7 @@ def measure_images(preset: Preset, depth: int, corruption: str, device: str, fol
                     adapted = bn.adapt(found.posterior, new)
                 sums.setdefault((ADAPT, None), []).append(scores_of(of_posterior(adapted), y))
             for (method, pseudo), each in sums.items():
-                note(method, np.mean(each, 0), rows=count, pseudo_count=pseudo, of=of, draws=len(each))
+                note(method, np.mean(each, 0), rows=count, pseudo_count=pseudo, of=of, samples=len(each))
     return rows
 
 
@@ -100,8 +102,8 @@ def scores_of(predictive: ClassificationPredictive, y: Tensor) -> np.ndarray:
 
 def _targets(preset: Preset, labels: Tensor) -> Iterator[tuple[int, str, list[Tensor]]]:
     """Return n, whether targets are of all classes or of one, and the numbers of the images in every draw of n."""
-    for count, draws in preset.draws_of_rows:
-        generators = (torch.Generator().manual_seed(1000 * count + draw) for draw in range(draws))
+    for count, samples in preset.samples_of_rows:
+        generators = (torch.Generator().manual_seed(1000 * count + draw) for draw in range(samples))
         yield count, ALL_CLASSES, [torch.randperm(TARGETS, generator=each)[:count] for each in generators]
     for count in preset.one_class_rows:
         members = [(labels[:TARGETS] == label).nonzero().squeeze(1) for label in (0, 3, 8)]

@@ -55,9 +55,9 @@ def fitted(depth: int, device: str, folder: Path) -> Fitted:
     if not path.exists():
         images, labels = test_images()
         x, y = to_network_input(images[:TARGETS]).to(device), torch.as_tensor(labels[:TARGETS]).to(device)
-        likelihood = bn.calibrate(bn.point(network, Categorical()), x, y).likelihood
+        likelihood = bn.calibrate(bn.deterministic(network, Categorical()), x, y).likelihood
         training = to_network_input(load_cifar10("train", 5000)[0]).to(device)
-        bn.point(network, likelihood).save(folder / f"resnet{depth}_point.bayesnorm")
+        bn.deterministic(network, likelihood).save(folder / f"resnet{depth}_point.bayesnorm")
         plain = bn.MCBN(BATCH_SIZE).fit(network, training, likelihood)
         bn.calibrate(plain, x, y, batch_size=False).save(path)
     posterior = bn.load(path, network)

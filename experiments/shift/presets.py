@@ -18,10 +18,10 @@ class Preset:
         depths: Depths of the ResNets.
         corruptions: Corruptions of the images.
         severities: Their severities.
-        draws_of_rows: By n, how many times n target images are drawn; scores are means over these.
+        samples_of_rows: By n, how many times n target images are drawn; scores are means over these.
         pseudo_counts: Values of N that the blend tries.
         scored: How many images are scored.
-        samples: Draws of a posterior per prediction.
+        samples: Samples of a posterior per prediction.
         one_class_rows: Values of n for target images of one class only.
         power: By n, how many batches of each corruption and severity are tested for drift.
         streams: How many streams of images a monitor watches per corruption, and ten times as many clean ones.
@@ -36,7 +36,7 @@ class Preset:
     depths: tuple[int, ...] = (20, 32)
     corruptions: tuple[str, ...] = tuple(CORRUPTIONS)
     severities: tuple[int, ...] = SEVERITIES
-    draws_of_rows: tuple[tuple[int, int], ...] = ((1, 2), (8, 2), (32, 2), (128, 1), (512, 1))
+    samples_of_rows: tuple[tuple[int, int], ...] = ((1, 2), (8, 2), (32, 2), (128, 1), (512, 1))
     pseudo_counts: tuple[int, ...] = (8, 16, 32, 64, 128, 256, 512)
     scored: int = 1000
     samples: int = 32
@@ -57,7 +57,7 @@ PRESETS: dict[str, Preset] = {
         depths=(20,),
         corruptions=("gaussian_noise", "contrast"),
         severities=(3,),
-        draws_of_rows=((8, 1), (32, 1)),
+        samples_of_rows=((8, 1), (32, 1)),
         pseudo_counts=(16, 64),
         scored=64,
         samples=4,

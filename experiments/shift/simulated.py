@@ -20,7 +20,7 @@ STREAM_ROWS = 16
 
 Row = dict[str, Any]
 Draw = Callable[[int], Tensor]
-"""Draws so many fresh rows."""
+"""Samples so many fresh rows."""
 
 
 class DenseResidual(nn.Module):
@@ -93,7 +93,7 @@ def watch_simulated(preset: Preset, seed: int) -> list[Row]:
 
 
 def _rows_for(kind: str) -> Draw:
-    """Return what draws rows: correlated normal columns, three of them bent, or small smooth images."""
+    """Return what samples rows: correlated normal columns, three of them bent, or small smooth images."""
     if kind.startswith("convolutional"):
 
         def images(count: int) -> Tensor:

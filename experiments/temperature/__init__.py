@@ -1,7 +1,7 @@
-"""Whether doubt gains anything over one constant temperature, on image classifiers.
+"""Whether uncertainty gains anything over one constant temperature, on image classifiers.
 
 - `calibrate` chooses the effective batch size and the temperature (`judging.py`);
-- a temperature for each image rises with its doubt (`doubt.py`), on images as they are and on corrupted ones.
+- a temperature for each image rises with its uncertainty (`uncertainty.py`), on images as they are and on corrupted ones.
 
 Both choose on validation images, and other images judge them beside one constant temperature. All are test images; none
 that judges has chosen anything.
@@ -38,7 +38,7 @@ def main(
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
-    """Judge `calibrate`, and a temperature that listens to doubt, beside one constant temperature on CIFAR-10.
+    """Judge `calibrate`, and a temperature that listens to uncertainty, beside one constant temperature on CIFAR-10.
 
     \b
     python -m experiments temperature calibrate resnet20 --preset cpu --out out

@@ -17,18 +17,18 @@ from bayesnorm.errors import DataNotFoundError
 from bayesnorm.posterior import BatchNormPosterior
 
 from ..shift.corruptions import CORRUPTIONS, Images, corrupt
-from .doubt import (
+from .judging import CONSTANT, Judged, choosers, judge
+from .networks import fitted, remembered, trained_network
+from .uncertainty import (
     BOTH_WAYS,
     CALIBRATED,
     LOGITS,
     covariates,
     fitted_forms,
-    judge_doubt,
+    judge_uncertainty,
     outside_scores,
     shifted_scores,
 )
-from .judging import CONSTANT, Judged, choosers, judge
-from .networks import fitted, remembered, trained_network
 
 TRAINING_IMAGES = 5000
 """The first so many are what posteriors are fitted on."""
@@ -44,10 +44,10 @@ class Preset:
     """How much is measured.
 
     Args:
-        images: How many test images choose and judge `calibrate`, and how many a temperature that listens to doubt.
+        images: How many test images choose and judge `calibrate`, and how many a temperature that listens to uncertainty.
         validation: How many of them choose; other numbers for the two.
         layers: How many of the last layers are drawn, for the two; None for all.
-        draws: Draws of which the doubt is taken; `calibrate` has its own.
+        samples: Samples of which the uncertainty is taken; `calibrate` has its own.
         corruptions: Corruptions of images that judge such a temperature; the first 1,000 images, clean, choose it.
         severities: Their severities.
         corrupted: How many images are corrupted, those after the first 1,000.
@@ -57,7 +57,7 @@ class Preset:
     images: tuple[int, int]
     validation: tuple[tuple[int, ...], tuple[int, ...]]
     layers: tuple[tuple[int | None, ...], tuple[int | None, ...]]
-    draws: int
+    samples: int
     corruptions: tuple[str, ...]
     severities: tuple[int, ...]
     corrupted: int
@@ -76,7 +76,7 @@ class Part(StrEnum):
     """What is measured."""
 
     calibrate = "calibrate"
-    doubt = "doubt"
+    uncertainty = "uncertainty"
 
 
 _VALIDATION = ((500, 1000), (200, 500, 1000, 5000))
@@ -107,12 +107,12 @@ class TestImages:
 def measure(
     part: Part, name: str, weights: Path | None, preset: Preset, device: str, keep: Path | None = None
 ) -> dict[str, list[Row]]:
-    """Return rows of `calibrate`, or of temperatures that listen to doubt and of these on corrupted images."""
+    """Return rows of `calibrate`, or of temperatures that listen to uncertainty and of these on corrupted images."""
     network = trained_network(name, weights).to(device)
     posterior = fitted(network, to_network_input(load_cifar10("train", TRAINING_IMAGES)[0]).to(device), keep)
     if part is Part.calibrate:
         return {"rows": _judge_calibrate(posterior, TestImages.first(preset.images[0], device), preset, keep)}
-    return _judge_doubt(posterior, TestImages.first(preset.images[1], device), preset, keep)
+    return _judge_uncertainty(posterior, TestImages.first(preset.images[1], device), preset, keep)
 
 
 def _judge_calibrate(posterior: BatchNormPosterior, images: TestImages, preset: Preset, keep: Path | None) -> list[Row]:
@@ -125,7 +125,7 @@ def _judge_calibrate(posterior: BatchNormPosterior, images: TestImages, preset: 
     return rows
 
 
-def _judge_doubt(
+def _judge_uncertainty(
     posterior: BatchNormPosterior, images: TestImages, preset: Preset, keep: Path | None
 ) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {"rows": [], "corrupted": [], "outside": []}
@@ -140,13 +140,13 @@ def _judge_doubt(
     for layers, drawn in _at_layers(posterior, preset.layers[1]):
 
         def ask(pixels: Images, drawn: BatchNormPosterior = drawn) -> tuple[Tensor, dict[str, Tensor]]:
-            return _doubt(drawn, to_network_input(pixels).to(images.x.device), preset.draws, keep)
+            return _uncertainty(drawn, to_network_input(pixels).to(images.x.device), preset.samples, keep)
 
-        logits, doubts = _doubt(drawn, images.x, preset.draws, keep)
-        for name, doubt in doubts.items():
+        logits, doubts = _uncertainty(drawn, images.x, preset.samples, keep)
+        for name, uncertainty in doubts.items():
             for validation in preset.validation[1]:
                 if validation < len(labels):
-                    judged = judge_doubt(logits, labels, doubt, validation, preset.folds)
+                    judged = judge_uncertainty(logits, labels, uncertainty, validation, preset.folds)
                     rows = _rows(judged, layers, validation, len(labels))
                     # Of other things to listen to, what `calibrate` would do and what it does not allow.
                     shown = [row for row in rows if name == LOGITS or row["method"] in (CALIBRATED, BOTH_WAYS)]
@@ -182,11 +182,13 @@ def _at_layers(
         yield count, posterior if count is None else posterior.at_layers(count)
 
 
-def _doubt(posterior: BatchNormPosterior, x: Tensor, draws: int, keep: Path | None) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the network's own logits in double precision, and what draws tell of every image, by name."""
+def _uncertainty(
+    posterior: BatchNormPosterior, x: Tensor, samples: int, keep: Path | None
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the network's own logits in double precision, and what samples tell of every image, by name."""
     point, drawn = remembered(posterior, x, keep)
     rows = torch.arange(len(x))
-    logits, f = point.executable.point(rows), bn.MonteCarlo(draws).outputs(drawn, rows)
+    logits, f = point.executable.point(rows), bn.MonteCarlo(samples).outputs(drawn, rows)
     told = covariates(f.double(), logits.double())
     return logits.double().cpu(), {name: values.cpu() for name, values in told.items()}
 

@@ -17,7 +17,7 @@ from bayesnorm.cli.usage import UsageError
 from bayesnorm.files import read_tensors, write_bytes
 from bayesnorm.nets import load_cifar_resnet
 from bayesnorm.network import State
-from bayesnorm.posterior import BatchNormPosterior, PointPosterior
+from bayesnorm.posterior import BatchNormPosterior, DeterministicPosterior
 
 from ..image_networks.networks import NETWORKS
 from ..known_names import require_known
@@ -28,7 +28,7 @@ BATCH_SIZE = 32
 GIVEN = {"resnet20": 20, "resnet32": 32}
 """Depths of the networks that a data folder has weights of."""
 
-# Images of a pass: enough of them for any machine, with few draws at a time.
+# Images of a pass: enough of them for any machine, with few samples at a time.
 ROWS = 500
 
 
@@ -63,7 +63,7 @@ class Remembering:
 
     def __init__(self, executable: Any, images: Tensor, folder: Path | None = None) -> None:
         self.executable, self.images, self.folder = executable, images, folder
-        self.kept: dict[str, Tensor] = {}  # outputs of all images by what was drawn, (draws, images, *out)
+        self.kept: dict[str, Tensor] = {}  # outputs of all images by what was drawn, (samples, images, *out)
         self.given = "" if folder is None else digest({**executable.model.state_dict(), "images": images})
 
     @property
@@ -85,7 +85,7 @@ class Remembering:
         return found[:, rows.to(self.device)]
 
     def _remembered(self, key: str, run: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return outputs of all images, (draws, images, *out)."""
+        """Return outputs of all images, (samples, images, *out)."""
         path = None if self.folder is None else self.folder / f"{self.given}_{key}.safetensors"
         if key not in self.kept and path is not None and path.exists():
             self.kept[key] = read_tensors(path)[0]["outputs"].to(self.device)
@@ -106,10 +106,12 @@ def digest(tensors: Mapping[str, Tensor]) -> str:
 
 def remembered(
     posterior: BatchNormPosterior, images: Tensor, folder: Path | None = None
-) -> tuple[PointPosterior, BatchNormPosterior]:
-    """Return the network without doubt, and the posterior, as they are asked about images by number."""
+) -> tuple[DeterministicPosterior, BatchNormPosterior]:
+    """Return the network without uncertainty, and the posterior, as they are asked about images by number."""
     executable: Any = Remembering(posterior.executable, images, folder)
-    return PointPosterior(executable, posterior.likelihood), dataclasses.replace(posterior, executable=executable)
+    return DeterministicPosterior(executable, posterior.likelihood), dataclasses.replace(
+        posterior, executable=executable
+    )
 
 
 def fitted(network: nn.Module, training: Tensor, folder: Path | None = None) -> BatchNormPosterior:

@@ -1,7 +1,7 @@
-"""Figure 2 of the MCBN paper, right half: segmentations of CamVid's road scenes, and where they are in doubt.
+"""Figure 2 of the MCBN paper, right half: segmentations of CamVid's road scenes, and where they are in uncertainty.
 
-Beside the paper's maps (statistics of the first two layers drawn, M = 10 or 36, 20 draws, on Bayesian SegNet) numbers
-that say whether doubt is where the errors are, and what else the same network says: all layers or the last two drawn,
+Beside the paper's maps (statistics of the first two layers drawn, M = 10 or 36, 20 samples, on Bayesian SegNet) numbers
+that say whether uncertainty is where the errors are, and what else the same network says: all layers or the last two drawn,
 about running statistics or not, MC dropout, stochastic batch norm, a correlated Gaussian, a temperature, and three
 networks. The paper's networks were trained elsewhere at 360 x 480; ours are trained here, at 180 x 240.
 """
@@ -30,7 +30,7 @@ def main(
     workers: Workers = 1,
     out: OutFolder = OUT,
 ) -> None:
-    """Figure 2 of the MCBN paper: segmentations of road scenes, their doubt, and what it is worth.
+    """Figure 2 of the MCBN paper: segmentations of road scenes, their uncertainty, and what it is worth.
 
     Trains what is missing, and goes on where it was interrupted. Needs the data folder.
 

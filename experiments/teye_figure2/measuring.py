@@ -51,7 +51,7 @@ class Preset:
         recipe: The preset of its recipe.
         dropout: Rate of its dropout; Bayesian SegNet has .5.
         sizes: Batch sizes M; the first is the one that networks are trained with.
-        draws: T.
+        samples: T.
         states: Batches whose statistics are kept.
         rank: Of the correlated Gaussian.
         members: Networks of the ensemble.
@@ -63,7 +63,7 @@ class Preset:
     recipe: str
     dropout: float
     sizes: tuple[int, int]
-    draws: int
+    samples: int
     states: int
     rank: int
     members: int
@@ -153,7 +153,7 @@ class Setup:
             whole = mcbn(center, batch)
             return whole.at_layers([layer.name for layer in whole.layers[chosen]])
 
-        point = partial(bn.point, network, self.likelihood)
+        point = partial(bn.deterministic, network, self.likelihood)
         found: dict[str, Lazy] = {
             SOFTMAX: point,
             TEMPERATURE: lambda: self._tempered(point()),
@@ -176,8 +176,8 @@ class Setup:
         return method.fit(self.members[0], self.train, self.likelihood)
 
     def _tempered(self, posterior: Posterior) -> Posterior:
-        draws = min(self.preset.draws, posterior.default_samples)
-        return bn.calibrate(posterior, *self.validation, batch_size=False, samples=draws)
+        samples = min(self.preset.samples, posterior.default_samples)
+        return bn.calibrate(posterior, *self.validation, batch_size=False, samples=samples)
 
     def _inputs(self, split: str, count: int | None) -> tuple[Tensor, Tensor]:
         x, y = self.plan.frames(split, count)
@@ -196,4 +196,4 @@ def measure(setup: Setup, kept: Path) -> dict[str, dict[str, Any]]:
 
 def _scored(setup: Setup, make: Lazy) -> dict[str, Any]:
     with torch.no_grad():
-        return scores(ask(make(), setup.frames, setup.preset.draws), setup.frames)
+        return scores(ask(make(), setup.frames, setup.preset.samples), setup.frames)

@@ -32,7 +32,7 @@ def text(found: dict[str, dict[str, Any]], told: Sequence[Claim]) -> str:
     for name, scores in found.items():
         by_all, by_mi = scores["doubts"][ALL], scores["doubts"][EPISTEMIC]
         cells = [f"{scores[column]:.3f}" for column in COLUMNS]
-        cells += [f"{by_all[column]:.3f}" for column in ("auroc", "aupr", "pavpu at mean doubt")]
+        cells += [f"{by_all[column]:.3f}" for column in ("auroc", "aupr", "pavpu at mean uncertainty")]
         rows.append((name, *cells, f"{by_mi['auroc']:.3f}" if "auroc" in by_mi else "", f"{by_mi['mean']:.4f}"))
     title = "Wrong pixels found by entropy (AUROC, AUPR, PAvPU at its mean), and by mutual information (MI)"
     return "\n".join([*Section(title, columns, tuple(rows)).markdown(), *claims_section(told).markdown()])
@@ -45,7 +45,7 @@ def claims_section(told: Sequence[Claim]) -> Section:
 
 
 def draw(found: dict[str, dict[str, Any]]) -> Axes:
-    """Draw what doubt is worth: errors of the pixels kept, doubt by distance from borders, calibration, PAvPU."""
+    """Draw what uncertainty is worth: errors of the pixels kept, uncertainty by distance from borders, calibration, PAvPU."""
     size = next(int(name.split(" = ")[1]) for name in found if name.startswith("MCBN, all"))
     shown = [SOFTMAX, TEMPERATURE, published(FIRST, size), centred("all layers", size), DROPOUT, ENSEMBLE]
     colours = (style.BLACK, style.GREEN, style.SKY, style.BLUE, style.ORANGE, style.VERMILION)
@@ -85,19 +85,19 @@ def draw(found: dict[str, dict[str, Any]]) -> Axes:
     distance.set(
         xlabel="pixels to the nearest other class",
         ylabel="mutual information (nats)",
-        title="Epistemic doubt by distance",
+        title="Epistemic uncertainty by distance",
         yscale="log",
     )
     calibration.set(xlabel="confidence", ylabel="accuracy", title="Calibration of pixels")
     patch.set(xlabel="threshold of entropy, from least to greatest", ylabel="PAvPU", title="Patches of 4 x 4 pixels")
     kept.legend(frameon=False, fontsize="small")
     distance.legend(frameon=False, fontsize="small")
-    set_figure_title(kept, "Is doubt where the errors are? Pixels of CamVid's test frames")
+    set_figure_title(kept, "Is uncertainty where the errors are? Pixels of CamVid's test frames")
     return kept
 
 
 def draw_frame(setup: Setup, frame: int, *, photos: bool) -> Figure:
-    """Draw one frame's maps by several methods, epistemic and aleatoric doubt each under one scale."""
+    """Draw one frame's maps by several methods, epistemic and aleatoric uncertainty each under one scale."""
     size, large = setup.preset.sizes
     shown = [
         SOFTMAX,
@@ -117,11 +117,11 @@ def draw_frame(setup: Setup, frame: int, *, photos: bool) -> Figure:
     maps = {}
     for name in shown:
         with torch.no_grad():
-            said = predicted(methods[name](), x, setup.preset.draws)
+            said = predicted(methods[name](), x, setup.preset.samples)
         maps[name] = [
             SegmentationMaps.of(
-                image, said, frames.y[frame], doubt=doubt, classes=CAMVID_CLASSES, ignore_index=CAMVID_VOID
+                image, said, frames.y[frame], uncertainty=uncertainty, classes=CAMVID_CLASSES, ignore_index=CAMVID_VOID
             )
-            for doubt in ("mutual_information", "expected_entropy")
+            for uncertainty in ("mutual_information", "expected_entropy")
         ]
-    return draw_maps(maps, title="Doubt should lie on borders and on mistakes")
+    return draw_maps(maps, title="Uncertainty should lie on borders and on mistakes")

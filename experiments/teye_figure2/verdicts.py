@@ -2,13 +2,13 @@
 
 The rules were written before our numbers were looked at. Differences are means over test frames, with their standard
 errors (s.e.) over frames; frames of a sequence are seconds apart and somewhat alike, so that these are too small rather
-than too large. A frame's AUROC says how well doubt tells its wrong pixels from its right ones.
+than too large. A frame's AUROC says how well uncertainty tells its wrong pixels from its right ones.
 
 - Maps are "reasonable" where the mean AUROC of mutual information is above .7 beyond two s.e.; partly where it is above
   .5 beyond two s.e.
-- Doubt is "high at boundaries" where pixels at most 2 from another class have more than twice the mutual information of
+- Uncertainty is "high at boundaries" where pixels at most 2 from another class have more than twice the mutual information of
   those more than 8 away; partly where they have more.
-- Error grows with doubt where each tenth of the pixels, ordered by mutual information, has a higher share of errors
+- Error grows with uncertainty where each tenth of the pixels, ordered by mutual information, has a higher share of errors
   than the one before; partly where at least seven of nine steps go up.
 - One thing is better than another where the difference is positive beyond two s.e.; partly where it is positive.
 - Where the paper says nothing, things are better, worse, or there is no telling within two s.e.
@@ -94,7 +94,9 @@ def _reasonable(scores: dict[str, Any]) -> Claim:
     mean, error = paired(_frames(scores, EPISTEMIC), 0.0)
     beyond = mean - ERRORS * error
     verdict = HOLDS if beyond > REASONABLE else PARTLY if beyond > CHANCE else DOES_NOT
-    return Claim("maps are reasonable: doubt is where the errors are", f"AUROC {_with_error(mean, error)}", verdict)
+    return Claim(
+        "maps are reasonable: uncertainty is where the errors are", f"AUROC {_with_error(mean, error)}", verdict
+    )
 
 
 def _at_boundaries(scores: dict[str, Any]) -> Claim:
@@ -105,7 +107,7 @@ def _at_boundaries(scores: dict[str, Any]) -> Claim:
     )
     verdict = HOLDS if near > TWICE * far else PARTLY if near > far else DOES_NOT
     seen = f"{near:.4f} nats at most 2 pixels from another class, {far:.4f} more than 8 away"
-    return Claim("doubt is high at the boundaries of objects", seen, verdict)
+    return Claim("uncertainty is high at the boundaries of objects", seen, verdict)
 
 
 def _grows(scores: dict[str, Any]) -> Claim:
@@ -113,7 +115,7 @@ def _grows(scores: dict[str, Any]) -> Claim:
     steps = sum(after > before for before, after in pairwise(tenths))
     verdict = HOLDS if steps >= UP else PARTLY if steps >= PARTLY_UP else DOES_NOT
     seen = f"{steps} of 9 steps up, from {tenths[0]:.3f} to {tenths[-1]:.3f}"
-    return Claim("the more doubt, the more errors, tenth by tenth", seen, verdict)
+    return Claim("the more uncertainty, the more errors, tenth by tenth", seen, verdict)
 
 
 def _larger_batches(found: dict[str, Any], small: str, large: str) -> Claim:
@@ -142,8 +144,10 @@ def _told(mean: float, error: float) -> str:
     return ("better" if mean > 0 else "worse") if beyond else "no telling"
 
 
-def _frames(scores: dict[str, Any], doubt: str) -> list[float | None]:
-    frames: list[float | None] = scores["doubts"][doubt].get("auroc of frames", [CHANCE] * len(scores["nll of frames"]))
+def _frames(scores: dict[str, Any], uncertainty: str) -> list[float | None]:
+    frames: list[float | None] = scores["doubts"][uncertainty].get(
+        "auroc of frames", [CHANCE] * len(scores["nll of frames"])
+    )
     return frames
 
 

@@ -1,4 +1,4 @@
-"""Table 2 of the MCBN paper: the log likelihood of MCBN on CIFAR-10 by number of draws, on a ResNet-32.
+"""Table 2 of the MCBN paper: the log likelihood of MCBN on CIFAR-10 by number of samples, on a ResNet-32.
 
 Beside the table, with a verdict for each of its cells (`verdicts.py`), what the same network scores when it is asked
 otherwise (`methods.py`), and what each way costs in passes of the network. Networks (`networks.py`) are the given one,
@@ -57,7 +57,7 @@ def main(
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
-    """Table 2 of the MCBN paper: log likelihood on CIFAR-10 by draws, and what else passes could buy.
+    """Table 2 of the MCBN paper: log likelihood on CIFAR-10 by samples, and what else passes could buy.
 
     What is there is not computed again. Needs the data folder.
 

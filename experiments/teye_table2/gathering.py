@@ -22,7 +22,7 @@ from bayesnorm.posterior import Posterior
 
 FILE_FORMAT = "bayesnorm-outputs"
 PART = 100
-"""Images of a part: some seconds to half a minute of one core under 128 draws."""
+"""Images of a part: some seconds to half a minute of one core under 128 samples."""
 
 NOT_DRAWN = ("components", "sensitivities", "training_batches")
 """Parts of a posterior that no draw depends on; some are there only once they were looked for."""
@@ -43,13 +43,13 @@ class Gathering:
     def outputs(
         self, posterior: Posterior, images: Tensor, how: str, ask: Callable[[Tensor], Tensor], name: str = ""
     ) -> Tensor:
-        """Return outputs (draws, images, *out) on the CPU.
+        """Return outputs (samples, images, *out) on the CPU.
 
         Args:
             posterior: What is asked; its network and its tensors belong to a part's name.
             images: The images, on the network's device.
-            how: How it is asked, in words that no other way has: engine, draws, seed.
-            ask: Gives the outputs (draws, batch, *out) of some images.
+            how: How it is asked, in words that no other way has: engine, samples, seed.
+            ask: Gives the outputs (samples, batch, *out) of some images.
             name: What progress calls it.
         """
         parts = []
@@ -83,5 +83,5 @@ def fingerprint(tensors: Mapping[str, Tensor]) -> str:
 
 
 def _drawn(parts: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return those parts of a posterior that draws depend on, under names that begin with `prefix`."""
+    """Return those parts of a posterior that samples depend on, under names that begin with `prefix`."""
     return {f"{prefix}{name}": part for name, part in parts.items() if name.partition(".")[0] not in NOT_DRAWN}

@@ -1,6 +1,6 @@
 """Every way to predict with one trained network: what it gives for all images, and what it costs in passes.
 
-A pass is one run of the whole network, and a method that runs it once per draw costs its draws. What does otherwise
+A pass is one run of the whole network, and a method that runs it once per draw costs its samples. What does otherwise
 (derivatives, late layers) has its time measured in turns with that of a pass over the same images.
 Where something is chosen, it is chosen on other images than those it is used on: images of even number on those of odd
 number, and the other way round.
@@ -41,9 +41,9 @@ class Predicted:
 
     Args:
         method: Its name.
-        outputs: Logits under every draw, (draws, images, classes); log probabilities are such, too.
-        passes: What one of the draws costs, in passes.
-        whole: Whether only all draws together are a prediction.
+        outputs: Logits under every draw, (samples, images, classes); log probabilities are such, too.
+        passes: What one of the samples costs, in passes.
+        whole: Whether only all samples together are a prediction.
     """
 
     method: str
@@ -70,40 +70,40 @@ class Images:
 
 
 def batchnorm_methods(preset: Preset) -> dict[str, tuple[BatchNormMethod, int]]:
-    """Return methods over batch statistics by name, and how many draws each gets."""
+    """Return methods over batch statistics by name, and how many samples each gets."""
     states = preset.states
     return {
-        PUBLISHED: (bn.MCBN(BATCH_SIZE, states, center="batch"), preset.draws),
-        AUGMENTED: (bn.MCBN(BATCH_SIZE, states, center="batch"), preset.draws),
-        MCBN: (bn.MCBN(BATCH_SIZE, states), preset.centred_draws),
-        "GaussianBN": (bn.GaussianBN(BATCH_SIZE, states), preset.other_draws),
-        f"GaussianBN, rank {states // 4}": (bn.GaussianBN(BATCH_SIZE, states, rank=states // 4), preset.other_draws),
-        "StochasticBN": (bn.StochasticBN(BATCH_SIZE, states), preset.other_draws),
+        PUBLISHED: (bn.MCBN(BATCH_SIZE, states, center="batch"), preset.samples),
+        AUGMENTED: (bn.MCBN(BATCH_SIZE, states, center="batch"), preset.samples),
+        MCBN: (bn.MCBN(BATCH_SIZE, states), preset.centred_samples),
+        "GaussianBN": (bn.GaussianBN(BATCH_SIZE, states), preset.other_samples),
+        f"GaussianBN, rank {states // 4}": (bn.GaussianBN(BATCH_SIZE, states, rank=states // 4), preset.other_samples),
+        "StochasticBN": (bn.StochasticBN(BATCH_SIZE, states), preset.other_samples),
     }
 
 
 def predict_all(network: nn.Module, images: Images, preset: Preset, gathering: Gathering) -> list[Predicted]:
     """Return what every method gives that needs no other network than this one."""
     likelihood = bn.Categorical()
-    point = bn.point(network, likelihood)
+    point = bn.deterministic(network, likelihood)
     one = gathering.outputs(point, images.test, "point", lambda x: point.executable.point(x)[None], SOFTMAX)
     found = [
         Predicted(SOFTMAX, one),
         Predicted(TEMPERATURE, tempered(one, images.labels)),
     ]
-    for name, (method, draws) in batchnorm_methods(preset).items():
+    for name, (method, samples) in batchnorm_methods(preset).items():
         posterior = method.fit(network, images.augmented if name == AUGMENTED else images.train, likelihood)
-        found.append(Predicted(name, drawn(gathering, posterior, images.test, draws, name)))
+        found.append(Predicted(name, drawn(gathering, posterior, images.test, samples, name)))
         if name == MCBN:
             found.append(Predicted(MCBN_TEMPERATURE, tempered(found[-1].outputs, images.labels), whole=True))
             found += [_sigma_points(gathering, posterior, images, preset.rank), _delta(gathering, posterior, images)]
-            found += [_late(gathering, posterior, images, *late) for late in preset.late_draws]
+            found += [_late(gathering, posterior, images, *late) for late in preset.late_samples]
     return found
 
 
-def drawn(gathering: Gathering, posterior: Posterior, x: Tensor, draws: int, name: str) -> Tensor:
-    """Return the outputs of all images under the same draws, (draws, images, classes)."""
-    engine = MonteCarlo(draws)
+def drawn(gathering: Gathering, posterior: Posterior, x: Tensor, samples: int, name: str) -> Tensor:
+    """Return the outputs of all images under the same samples, (samples, images, classes)."""
+    engine = MonteCarlo(samples)
     return gathering.outputs(posterior, x, repr(engine), lambda part: engine.outputs(posterior, part), name)
 
 
@@ -146,7 +146,7 @@ def _delta(gathering: Gathering, posterior: BatchNormPosterior, images: Images) 
     return Predicted("Delta", outputs, measured_passes(posterior, engine.predict, images.test), whole=True)
 
 
-def _late(gathering: Gathering, posterior: BatchNormPosterior, images: Images, layers: int, draws: int) -> Predicted:
+def _late(gathering: Gathering, posterior: BatchNormPosterior, images: Images, layers: int, samples: int) -> Predicted:
     """Draw the last layers alone, at the effective batch size that suits images of the other half best."""
     name = f"last {layers} layers" if layers > 1 else "last layer"
     late, x, y = posterior.at_layers(layers), images.test, images.labels
@@ -158,13 +158,13 @@ def _late(gathering: Gathering, posterior: BatchNormPosterior, images: Images, l
             chosen = calibrate(late, x[rest], y[rest], noise=False, samples=CHOOSING_DRAWS)
             return torch.tensor([chosen.batch_size])
 
-        how = f"effective batch size, {CHOOSING_DRAWS} draws"
+        how = f"effective batch size, {CHOOSING_DRAWS} samples"
         size = float(gathering.kept(late, x[rest], how, chosen_size, f"{name}: effective batch size"))
-        parts.append(drawn(gathering, late.at_batch_size(size), x[mine], draws, name))
+        parts.append(drawn(gathering, late.at_batch_size(size), x[mine], samples, name))
         places.append(own)
     outputs = torch.cat(parts, 1)[:, torch.cat(places).argsort()]
-    cost = measured_passes(late, MonteCarlo(draws).predict, x)
-    return Predicted(f"{name}, T = {draws}", outputs, cost / draws, whole=True)
+    cost = measured_passes(late, MonteCarlo(samples).predict, x)
+    return Predicted(f"{name}, T = {samples}", outputs, cost / samples, whole=True)
 
 
 def measured_passes(posterior: Posterior, predict: Callable[[Posterior, Tensor], object], x: Tensor) -> float:

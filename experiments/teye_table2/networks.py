@@ -47,7 +47,7 @@ class TrainedNetworks:
             missing.append("MC dropout: no network that was trained with dropout is there")
         else:
             dropout = bn.MCDropout().fit(self.dropped, images.train, likelihood)
-            outputs = drawn(gathering, dropout, images.test, preset.other_draws, "MC dropout")
+            outputs = drawn(gathering, dropout, images.test, preset.other_samples, "MC dropout")
             found.append(Predicted("MC dropout", outputs))
         if len(self.members) < MEMBERS:
             missing.append(f"deep ensemble: {len(self.members)} of {MEMBERS} trained networks are there")

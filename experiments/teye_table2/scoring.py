@@ -1,7 +1,7 @@
-"""Scores of every method by number of draws, each with its standard error over images.
+"""Scores of every method by number of samples, each with its standard error over images.
 
-Of D draws, T at a time are floor(D / T) predictions that share no draw: their mean is the score of T draws, and how far
-they lie apart says what one prediction owes to the luck of its draws.
+Of D samples, T at a time are floor(D / T) predictions that share no draw: their mean is the score of T samples, and how far
+they lie apart says what one prediction owes to the luck of its samples.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .methods import SOFTMAX, Predicted
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """The score of a method at one number of draws.
+    """The score of a method at one number of samples.
 
     Args:
         method: Its name.
-        draws: T.
+        samples: T.
         passes: What a prediction costs.
         nll: Negative log likelihood of every image, a mean over predictions that share no draw; (images,).
         accuracy: Share of images that are classified as they should be, a mean over the same.
@@ -33,7 +33,7 @@ class Score:
     """
 
     method: str
-    draws: int
+    samples: int
     passes: float
     nll: Tensor
     accuracy: float
@@ -68,7 +68,7 @@ class Score:
             "gain_error": error,
         }
         rounded = {name: None if value is None else round(value, 6) for name, value in numbers.items()}
-        return {"method": self.method, "draws": self.draws, "passes": round(self.passes, 2), **rounded}
+        return {"method": self.method, "samples": self.samples, "passes": round(self.passes, 2), **rounded}
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +77,9 @@ class Scores:
 
     all: Sequence[Score]
 
-    def of(self, method: str, draws: int | None = None) -> Score:
-        """Return a method's score at a number of draws, or at its largest."""
-        found = [score for score in self.all if score.method == method and draws in (None, score.draws)]
+    def of(self, method: str, samples: int | None = None) -> Score:
+        """Return a method's score at a number of samples, or at its largest."""
+        found = [score for score in self.all if score.method == method and samples in (None, score.samples)]
         return found[-1]
 
     def as_json(self) -> list[dict[str, Any]]:
@@ -89,13 +89,13 @@ class Scores:
 
 def score_all(predicted: Sequence[Predicted], labels: Tensor) -> Scores:
     """Score what methods gave."""
-    return Scores([_score(one, draws, labels.cpu()) for one in predicted for draws in numbers_of_draws(one)])
+    return Scores([_score(one, samples, labels.cpu()) for one in predicted for samples in numbers_of_samples(one)])
 
 
-def numbers_of_draws(predicted: Predicted) -> list[int]:
-    """Return the powers of two up to a method's draws, or all of its draws alone."""
-    draws = len(predicted.outputs)
-    return [draws] if predicted.whole else [2**power for power in range(draws.bit_length())]
+def numbers_of_samples(predicted: Predicted) -> list[int]:
+    """Return the powers of two up to a method's samples, or all of its samples alone."""
+    samples = len(predicted.outputs)
+    return [samples] if predicted.whole else [2**power for power in range(samples.bit_length())]
 
 
 def standard_error(values: Tensor) -> float:
@@ -103,17 +103,17 @@ def standard_error(values: Tensor) -> float:
     return float(values.std()) / len(values) ** 0.5
 
 
-def _score(predicted: Predicted, draws: int, labels: Tensor) -> Score:
-    predictions = len(predicted.outputs) // draws
-    parts = predicted.outputs[: predictions * draws].split(draws)
+def _score(predicted: Predicted, samples: int, labels: Tensor) -> Score:
+    predictions = len(predicted.outputs) // samples
+    parts = predicted.outputs[: predictions * samples].split(samples)
     predictives = [bn.Categorical().predictive(part) for part in parts]
     nll = torch.stack([-predictive.log_prob(labels).double() for predictive in predictives])
     right = torch.stack([(predictive.label == labels).double().mean() for predictive in predictives])
     means = nll.mean(1)
     return Score(
         method=predicted.method,
-        draws=draws,
-        passes=draws * predicted.passes,
+        samples=samples,
+        passes=samples * predicted.passes,
         nll=nll.mean(0),
         accuracy=float(right.mean()),
         first=float(means[0]),

@@ -19,9 +19,9 @@ Row = dict[str, Any]
 
 COLOURS = (style.VERMILION, style.BLUE, style.GREEN, style.PURPLE, style.SKY, style.ORANGE, style.BLACK)
 HEADS = {
-    "cells": ("T", "paper", "ours", "spread of draws", "gain over softmax, paper", "ours", "verdict"),
+    "cells": ("T", "paper", "ours", "spread of samples", "gain over softmax, paper", "ours", "verdict"),
     "claims": ("", "paper", "ours", "verdict"),
-    "rows": ("method", "draws", "passes", "NLL", "gain over softmax", "accuracy"),
+    "rows": ("method", "samples", "passes", "NLL", "gain over softmax", "accuracy"),
 }
 
 
@@ -29,7 +29,7 @@ def tables(found: Row) -> dict[str, list[list[str]]]:
     """Return the cells, the claims and the rows of one network as texts, by what they are."""
     cells = [
         [
-            "softmax" if cell["draws"] is None else str(cell["draws"]),
+            "softmax" if cell["samples"] is None else str(cell["samples"]),
             f"{cell['theirs']:.2f}",
             _with_error(cell["ours"], cell["standard_error"]),
             "" if cell["spread"] is None else f"{cell['spread']:.4f}",
@@ -51,7 +51,7 @@ def tables(found: Row) -> dict[str, list[list[str]]]:
     rows = [
         [
             row["method"],
-            str(row["draws"]),
+            str(row["samples"]),
             f"{row['passes']:.3g}",
             _with_error(row["nll"], row["standard_error"]),
             "" if row["method"] == SOFTMAX else _with_error(row["gain"], row["gain_error"], "+"),
@@ -63,16 +63,16 @@ def tables(found: Row) -> dict[str, list[list[str]]]:
 
 
 def largest(rows: Sequence[Row]) -> list[Row]:
-    """Return of every method the row with the most draws."""
-    return list({row["method"]: row for row in rows}.values())  # which have their draws in order
+    """Return of every method the row with the most samples."""
+    return list({row["method"]: row for row in rows}.values())  # which have their samples in order
 
 
 def text(found: Row) -> str:
     """Return all tables of one network as text, and what is missing beneath them."""
     titles = {
-        "cells": "Table 2 of Teye et al. 2018, mean log probability (PLL) of MCBN(32) by draws",
+        "cells": "Table 2 of Teye et al. 2018, mean log probability (PLL) of MCBN(32) by samples",
         "claims": "what it says, and what it leaves open (differences of PLL)",
-        "rows": "every method at its most draws",
+        "rows": "every method at its most samples",
     }
     lines = [f"{found['network']}, {found['images']} test images"]
     for kind, body in tables(found).items():
@@ -104,29 +104,31 @@ def _draw_table(ax: Axes, found: Row) -> None:
     ax.axhline(softmax, color=style.BLACK, ls=":", label="paper: softmax")
     for method, colour, marker in ((PUBLISHED, style.VERMILION, "o"), (MCBN, style.BLUE, "D")):
         own = [row for row in found["rows"] if row["method"] == method]
-        draws, nll, errors = ([row[key] for row in own] for key in ("draws", "nll", "standard_error"))
+        samples, nll, errors = ([row[key] for row in own] for key in ("samples", "nll", "standard_error"))
         label = "ours: MCBN as published" if method == PUBLISHED else "ours: about running statistics"
-        ax.errorbar(draws, nll, errors, color=colour, marker=marker, ms=5, capsize=2, label=label)
+        ax.errorbar(samples, nll, errors, color=colour, marker=marker, ms=5, capsize=2, label=label)
     for method, colour in ((SOFTMAX, style.ORANGE), (TEMPERATURE, style.GREEN)):
         row = next(row for row in found["rows"] if row["method"] == method)
         ax.axhline(row["nll"], color=colour, ls="-.", label=f"ours: {method}")
-    ax.set(xlabel="draws T", ylabel="NLL (lower is better; bars: one standard error)", title="Table 2, M = 32")
+    ax.set(xlabel="samples T", ylabel="NLL (lower is better; bars: one standard error)", title="Table 2, M = 32")
     ax.legend(frameon=False, fontsize="x-small")
 
 
 def _draw_passes(ax: Axes, rows: Sequence[Row]) -> None:
     methods = list(dict.fromkeys(row["method"] for row in rows))
-    by_draws = [method for method in methods if len([row for row in rows if row["method"] == method]) > 1]
-    single = [method for method in methods if method not in by_draws]
-    for number, method in enumerate([*by_draws, *single]):
+    by_samples = [method for method in methods if len([row for row in rows if row["method"] == method]) > 1]
+    single = [method for method in methods if method not in by_samples]
+    for number, method in enumerate([*by_samples, *single]):
         own = [row for row in rows if row["method"] == method]
-        curve = method in by_draws
+        curve = method in by_samples
         colour = COLOURS[number % len(COLOURS)]
-        marker = "o" if curve else style.MARKERS[1 + (number - len(by_draws)) % (len(style.MARKERS) - 1)]
+        marker = "o" if curve else style.MARKERS[1 + (number - len(by_samples)) % (len(style.MARKERS) - 1)]
         passes, nll = [row["passes"] for row in own], [row["nll"] for row in own]
         size, stroke = (4, style.STROKES[number % len(style.STROKES)]) if curve else (8, "")
         ax.plot(passes, nll, ls=stroke, color=colour, marker=marker, ms=size, label=method)
-    ax.set(xlabel="cost of a prediction, in passes of the network", ylabel="NLL", title="What doubt costs and gains")
+    ax.set(
+        xlabel="cost of a prediction, in passes of the network", ylabel="NLL", title="What uncertainty costs and gains"
+    )
     ax.legend(frameon=False, fontsize="x-small", loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 

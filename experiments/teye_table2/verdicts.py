@@ -10,7 +10,7 @@ paper prints two digits, so that a cell is known to .005 and a difference of two
 - A cell holds where value and gain agree, holds partly where one of them does, and does not hold where none does. The
   softmax has no gain: its cell holds or does not.
 - A claim that one thing is better than another holds where the difference is positive beyond two s.e., partly where it
-  is positive within them, and does not hold otherwise. The claim that few draws do holds where more gain at most .01,
+  is positive within them, and does not hold otherwise. The claim that few samples do holds where more gain at most .01,
   and partly where they gain at most .02.
 """
 
@@ -27,7 +27,7 @@ ERRORS = 2.0
 CELL, DIFFERENCE = 0.005, 0.01
 """How far the paper's rounding may be off, of a cell and of a difference of two."""
 FEW = 32
-"""Draws that the paper finds to be as good as 128."""
+"""Samples that the paper finds to be as good as 128."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Cell:
     """A cell of the table.
 
     Args:
-        draws: T; None for the softmax.
+        samples: T; None for the softmax.
         theirs: The paper's PLL.
         ours: Ours.
         standard_error: Of ours, over images.
@@ -46,7 +46,7 @@ class Cell:
         verdict: Whether it holds.
     """
 
-    draws: int | None
+    samples: int | None
     theirs: float
     ours: float
     standard_error: float
@@ -77,52 +77,56 @@ class Claim:
 
 
 def cells(scores: Scores) -> list[Cell]:
-    """Return the cells of the table for which there are draws enough."""
+    """Return the cells of the table for which there are samples enough."""
     softmax = scores.of(SOFTMAX)
-    drawn = {score.draws: score for score in scores.all if score.method == PUBLISHED}
+    drawn = {score.samples: score for score in scores.all if score.method == PUBLISHED}
     theirs = paper_facts("teye2018", 2)
     baseline = _softmax(theirs).value
     found = []
     for fact in theirs:
-        draws = fact.settings.get("passes")
-        if draws is None:
+        samples = fact.settings.get("passes")
+        if samples is None:
             verdict = HOLDS if _agrees_in_value(softmax, fact.value) else DOES_NOT
             found.append(Cell(None, fact.value, -softmax.mean, softmax.standard_error, None, None, None, None, verdict))
-        elif draws in drawn:
-            score = drawn[int(draws)]
+        elif samples in drawn:
+            score = drawn[int(samples)]
             gain, error = score.gain_over(softmax)
             their_gain = round(fact.value - baseline, 4)
             agreeing = _agrees_in_value(score, fact.value) + _agrees_in_gain(gain, error, their_gain)
             verdict = (DOES_NOT, PARTLY, HOLDS)[agreeing]
             values = (fact.value, -score.mean, score.standard_error)
-            found.append(Cell(int(draws), *values, their_gain, gain, error, score.spread, verdict))
+            found.append(Cell(int(samples), *values, their_gain, gain, error, score.spread, verdict))
     return found
 
 
 def claims(scores: Scores) -> list[Claim]:
     """Return what the table claims, and beneath it what it leaves open."""
-    by_draws = {fact.settings["passes"]: fact.value for fact in paper_facts("teye2018", 2) if "passes" in fact.settings}
+    by_samples = {
+        fact.settings["passes"]: fact.value for fact in paper_facts("teye2018", 2) if "passes" in fact.settings
+    }
     baseline = _softmax(paper_facts("teye2018", 2)).value
     softmax, tempered, centred = scores.of(SOFTMAX), scores.of(TEMPERATURE), scores.of(MCBN)
     one, most = scores.of(PUBLISHED, 1), scores.of(PUBLISHED)
-    drawn = most.draws
+    drawn = most.samples
     found = [
-        _better(f"{drawn} draws are better than one", most, one, by_draws[drawn] - by_draws[1]),
-        _better(f"{drawn} draws are better than the softmax", most, softmax, by_draws[drawn] - baseline),
+        _better(f"{drawn} samples are better than one", most, one, by_samples[drawn] - by_samples[1]),
+        _better(f"{drawn} samples are better than the softmax", most, softmax, by_samples[drawn] - baseline),
     ]
     if drawn > FEW:
         gain, error = most.gain_over(scores.of(PUBLISHED, FEW))
         verdict = HOLDS if gain <= DIFFERENCE else PARTLY if gain <= 2 * DIFFERENCE else DOES_NOT
-        found.append(Claim(f"{FEW} draws do as well as {drawn}", by_draws[drawn] - by_draws[FEW], gain, error, verdict))
+        found.append(
+            Claim(f"{FEW} samples do as well as {drawn}", by_samples[drawn] - by_samples[FEW], gain, error, verdict)
+        )
     found += [
-        _asked(f"{drawn} draws against softmax with temperature", most, tempered),
+        _asked(f"{drawn} samples against softmax with temperature", most, tempered),
         *(
-            _asked(f"the same from batches as in training, {own.draws} draws", own, most)
+            _asked(f"the same from batches as in training, {own.samples} samples", own, most)
             for own in scores.all
-            if own.method == AUGMENTED and own.draws == drawn
+            if own.method == AUGMENTED and own.samples == drawn
         ),
-        _asked(f"the same about the running statistics (our default), {centred.draws} draws", centred, most),
-        _asked(f"our default, {centred.draws} draws, against softmax with temperature", centred, tempered),
+        _asked(f"the same about the running statistics (our default), {centred.samples} samples", centred, most),
+        _asked(f"our default, {centred.samples} samples, against softmax with temperature", centred, tempered),
     ]
     return found
 

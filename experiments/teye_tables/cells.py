@@ -24,8 +24,8 @@ TABLES: dict[int, str] = {
     7: "RMSE, in the targets' own units",
     8: "normalised CRPS of MCBN over training batch sizes",
     9: "normalised PLL of MCBN over training batch sizes",
-    10: "normalised CRPS of MCBN over numbers of draws",
-    11: "normalised PLL of MCBN over numbers of draws",
+    10: "normalised CRPS of MCBN over numbers of samples",
+    11: "normalised PLL of MCBN over numbers of samples",
 }
 METRICS: dict[int, tuple[str, ...]] = {
     1: ("normalised_crps", "normalised_pll"),
@@ -46,7 +46,7 @@ CONSTANT_METHODS = ("CUBN", "CUDO")
 """The zero of the normalised scores, with the mean prediction of MCBN and of MC dropout."""
 
 PASSES, PAPER_RUNS = 100, 15
-"""Draws of tables 8 and 9, and runs behind each number of tables 8 to 11: 3 splits of 5 seeds."""
+"""Samples of tables 8 and 9, and runs behind each number of tables 8 to 11: 3 splits of 5 seeds."""
 FIXED_SIZE = 128
 """Batch size of tables 10 and 11."""
 
@@ -95,7 +95,7 @@ def compare(table: int, rows: Iterable[Mapping[str, Any]]) -> list[Cell]:
     """Return all cells of a table: the paper's methods on all sets, then methods of ours that it does not have.
 
     Tables 1 and 4 to 7 take the rows that cross-validation chose. Tables 8 and 9 take MCBN at every batch size: with
-    `PASSES` draws at a size that has rows whose column `passes` says so, else the benchmark's own. Tables 10 and 11
+    `PASSES` samples at a size that has rows whose column `passes` says so, else the benchmark's own. Tables 10 and 11
     take MCBN at a batch size of 128 and need that column. In tables 8 to 11 the paper prints no standard error; there,
     its runs are taken to vary as ours do.
 

@@ -35,7 +35,7 @@ class Run:
         split: Number of the split.
         seed: Seed of the training.
         chosen: Whether cross-validation picked `setting` for this method on this split.
-        passes: Number of draws, where rows say so.
+        passes: Number of samples, where rows say so.
         cv_crps: Cross-validated CRPS of `setting` on this split, where rows say so.
         scores: The scores of `SCORES` that there are.
     """
@@ -116,7 +116,7 @@ def runs_of(rows: Iterable[Mapping[str, Any]]) -> list[Run]:
 
 
 def main_runs(runs: Sequence[Run]) -> list[Run]:
-    """Return the runs of the benchmark itself: those that do not say their draws, or else those of most draws."""
+    """Return the runs of the benchmark itself: those that do not say their samples, or else those of most samples."""
     most = max((run.passes or 0 for run in runs), default=0)
     unsaid = any(run.passes is None for run in runs)
     return [run for run in runs if run.passes is None or (not unsaid and run.passes == most)]

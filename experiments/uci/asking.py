@@ -19,7 +19,7 @@ class _Kept:
 
     Args:
         executable: Runs the networks.
-        whole: Whether the outputs of all draws are wanted; else their moments are taken without holding them.
+        whole: Whether the outputs of all samples are wanted; else their moments are taken without holding them.
     """
 
     def __init__(self, executable: Any, whole: bool) -> None:
@@ -55,7 +55,7 @@ class _Kept:
 
 
 class _MeanOnly(_Kept):
-    """Gives the mean over draws as the only draw: what the network would say without its doubt."""
+    """Gives the mean over samples as the only draw: what the network would say without its uncertainty."""
 
     def run(self, states: State | None, x: Any, **options: Any) -> Tensor:
         return self.executable.run(states, x, **options).mean(0, keepdim=True)
@@ -66,7 +66,7 @@ class _MeanOnly(_Kept):
 
 
 def _same(kept: tuple[Any, ...], states: State | None, x: Any) -> bool:
-    """Whether what is kept is of these states and rows; a posterior under another likelihood draws the same anew."""
+    """Whether what is kept is of these states and rows; a posterior under another likelihood samples the same anew."""
     before = kept[0]
     if kept[1] is not x or before is None or states is None:
         return kept[1] is x and before is states
@@ -78,7 +78,7 @@ def keeping(posterior: P, whole: bool) -> P:
     return dataclasses.replace(posterior, executable=_Kept(posterior.executable, whole))  # type: ignore[arg-type]
 
 
-def without_doubt(posterior: P) -> P:
+def without_uncertainty(posterior: P) -> P:
     """Return a posterior that `keeping` gave with its outputs' mean in their place: constant uncertainty about it."""
     executable = _MeanOnly(posterior.executable, whole=True)
     return dataclasses.replace(posterior, executable=executable)  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from .folds import Data, Fold
 from .presets import Preset
 
 POINT, DRAWN = "point", "drawn"
-"""By whose RMSE hyper-parameters are chosen: the network's own (BN, DO), or its mean's over draws (MCBN, MCDropout)."""
+"""By whose RMSE hyper-parameters are chosen: the network's own (BN, DO), or its mean's over samples (MCBN, MCDropout)."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Trial:
     def method(self) -> MCBN | MCDropout:
         """The published method of the family."""
         if self.family == "bn":
-            return MCBN(self.batch_size, states=self.preset.draws, center="batch")
+            return MCBN(self.batch_size, states=self.preset.samples, center="batch")
         return MCDropout()
 
 
@@ -114,7 +114,7 @@ def cross_validate(trial: Trial) -> Validated:
         own_train, own_held = placed_train.take(members), placed_held.take(members)
         with quick_products():
             drawn = fit_stacked(trial.method, now, own_train)
-            mean, _ = MonteCarlo(preset.draws).moments(drawn, own_held)
+            mean, _ = MonteCarlo(preset.samples).moments(drawn, own_held)
             alone = drawn.executable.point(own_held)
         return {POINT: _rmse(alone, own_held), DRAWN: _rmse(mean, own_held)}
 
@@ -203,7 +203,7 @@ def quick_products(allowed: bool = True) -> Iterator[None]:
 def settings_for(preset: Preset, data: Data, family: str) -> list[float]:
     """Batch sizes or dropout rates that are tried on a set.
 
-    Batches as large as a fold's training rows are refused: all would be the same, and MCBN without doubt.
+    Batches as large as a fold's training rows are refused: all would be the same, and MCBN without uncertainty.
     """
     if family == "bn":
         return [float(size) for size in preset.batch_sizes if size < data.fewest]

@@ -41,21 +41,21 @@ ELBO_ROWS = 1000
 
 
 def batchnorm_posteriors(
-    stack: Stack, rows: StackedRows, batch_size: int, draws: int
+    stack: Stack, rows: StackedRows, batch_size: int, samples: int
 ) -> tuple[dict[str, StackedBatchNormPosterior], UnitMoments]:
     """Fit the methods over batch-norm statistics, all on the same batches; and the moments of single rows.
 
     They lie about the mean of the batch statistics, as published, and `GaussianBN` about the same mean as the others,
     so that methods differ in nothing but their fluctuations.
     """
-    statistics = stacked_statistics(stack, rows, batch_size, draws, seed=0)
+    statistics = stacked_statistics(stack, rows, batch_size, samples, seed=0)
     moments = stacked_moments(stack, rows, batch_size, seed=0)
     methods: dict[str, BatchNormMethod] = {
-        "MCBN": MCBN(batch_size, draws, center="batch"),
-        "MCBN centred": MCBN(batch_size, draws, center="running"),
-        "GaussianBN": GaussianBN(batch_size, draws, center="batch"),
-        f"GaussianBN rank {RANK}": GaussianBN(batch_size, draws, center="batch", rank=min(RANK, draws - 1)),
-        "StochasticBN": StochasticBN(batch_size, draws, center="batch"),
+        "MCBN": MCBN(batch_size, samples, center="batch"),
+        "MCBN centred": MCBN(batch_size, samples, center="running"),
+        "GaussianBN": GaussianBN(batch_size, samples, center="batch"),
+        f"GaussianBN rank {RANK}": GaussianBN(batch_size, samples, center="batch", rank=min(RANK, samples - 1)),
+        "StochasticBN": StochasticBN(batch_size, samples, center="batch"),
     }
     executable = StackedExecutable.of(stack, rows)
     found = {
@@ -72,7 +72,7 @@ def elbos(
     moments: UnitMoments,
     weight_decay: Tensor,
     precision: Tensor,
-    draws: int,
+    samples: int,
 ) -> Tensor:
     """ELBO of every network at every M' = M * MULTIPLES, (M', E).
 
@@ -82,7 +82,7 @@ def elbos(
         moments: Of single rows, which the central-limit Gaussians come from.
         weight_decay: lambda of lambda/2 |W|^2, (E,).
         precision: tau in the target's units, (E,).
-        draws: T.
+        samples: T.
     """
     assert rows.scales is not None
     some, lengths = rows.thinned(ELBO_ROWS), rows.lengths.tolist()
@@ -96,7 +96,7 @@ def elbos(
     found = []
     for multiple in MULTIPLES:
         size = posterior.fitted_batch_size * multiple
-        mean, variance = MonteCarlo(draws).moments(posterior.at_batch_size(size), some)
+        mean, variance = MonteCarlo(samples).moments(posterior.at_batch_size(size), some)
         predictive = gaussian(precision).gaussian_predictive(mean, variance)
         log_likelihood = mean_over_points(predictive.expected_log_prob(y), seen, each=1).cpu() * torch.tensor(lengths)
         kl = [float(kl_divergence(q.at_batch_size(size), p).sum()) for q, p in zip(networks, priors, strict=True)]

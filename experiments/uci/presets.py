@@ -39,9 +39,9 @@ class Preset:
         epochs: Epochs at most.
         evaluate_every: Epochs between validation scores.
         patience: Scores without improvement before the folds of a setting stop.
-        draws: Number of draws T.
+        samples: Number of samples T.
         weight_steps: Steps of Adam of a network whose weights are random (BayesByBackprop, MNF).
-        weight_draws: Number of draws T of such a network.
+        weight_samples: Number of samples T of such a network.
         fold_seed: Seed of the first fold's networks; the other folds' have those that follow.
         dropout_batch_size: Batch size of dropout networks.
     """
@@ -56,9 +56,9 @@ class Preset:
     epochs: int
     evaluate_every: int
     patience: int
-    draws: int
+    samples: int
     weight_steps: int
-    weight_draws: int = 100
+    weight_samples: int = 100
     fold_seed: int = 100
     dropout_batch_size: int = 32
 
@@ -75,7 +75,7 @@ PRESETS: dict[str, Preset] = {
         epochs=2000,
         evaluate_every=20,
         patience=10,
-        draws=500,
+        samples=500,
         weight_steps=5000,
     ),
     "quick": Preset(
@@ -89,7 +89,7 @@ PRESETS: dict[str, Preset] = {
         epochs=400,
         evaluate_every=20,
         patience=5,
-        draws=100,
+        samples=100,
         weight_steps=1200,
     ),
 }

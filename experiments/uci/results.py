@@ -46,7 +46,7 @@ METHODS_OF: dict[str, tuple[str, ...]] = {
 METHODS: tuple[str, ...] = tuple(method for methods in METHODS_OF.values() for method in methods)
 
 BY_POINT = ("BN", "DO", "DeepEnsemble")
-"""Methods whose hyper-parameters the network's own RMSE chooses; that of the mean over draws chooses the others'."""
+"""Methods whose hyper-parameters the network's own RMSE chooses; that of the mean over samples chooses the others'."""
 
 PUBLISHED = ("MCBN", "MCDropout")
 
@@ -218,7 +218,7 @@ def export(store: Store, preset: str, path: str | os.PathLike[str]) -> None:
 
 
 def header(store: Store, preset: str) -> dict[str, Any]:
-    """Return hardware, versions and steps of a run, the curves over M', and the points of the pictures of doubt."""
+    """Return hardware, versions and steps of a run, the curves over M', and the points of the pictures of uncertainty."""
     found = _results(store, preset)
     families = list(dict.fromkeys(unit["family"] for unit in found))
     machines = [unit["machine"] or {} for unit in found]

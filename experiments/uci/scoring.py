@@ -20,7 +20,7 @@ from bayesnorm.predictive import GaussianPredictive, RegressionPredictive
 from bayesnorm.selection import calibrate
 from bayesnorm.stacked import StackedRows
 
-from .asking import keeping, without_doubt
+from .asking import keeping, without_uncertainty
 
 LEVEL = 0.95
 
@@ -40,22 +40,22 @@ class Asked:
         posterior: Over the networks of a stack, or over one network.
         x: The rows; `StackedRows`, or inputs.
         y: Their targets, (E, n, 1) padded with NaN, or (n, 1) for one network.
-        draws: T, how many it is asked for.
+        samples: T, how many it is asked for.
         splits: How many splits the networks are of, each with as many networks.
-        seed: Decides which draws.
+        seed: Decides which samples.
     """
 
     posterior: Posterior
     x: Any
     y: Tensor
-    draws: int
+    samples: int
     splits: int
     seed: int = 0
 
     @classmethod
-    def of_stack(cls, posterior: Posterior, rows: StackedRows, draws: int, splits: int, whole: bool = True) -> Asked:
+    def of_stack(cls, posterior: Posterior, rows: StackedRows, samples: int, splits: int, whole: bool = True) -> Asked:
         """Ask for the outputs of rows whose targets are known, or for their moments alone; they are kept."""
-        return cls(keeping(posterior, whole), rows, rows.own_targets.double(), draws, splits)
+        return cls(keeping(posterior, whole), rows, rows.own_targets.double(), samples, splits)
 
     @property
     def each(self) -> int:
@@ -74,20 +74,20 @@ class Asked:
 
     def with_posterior(self, posterior: Posterior) -> Asked:
         """Ask another posterior about the same rows."""
-        return Asked(posterior, self.x, self.y, self.draws, self.splits, self.seed)
+        return Asked(posterior, self.x, self.y, self.samples, self.splits, self.seed)
 
     def constant(self) -> Asked:
         """Ask for the mean alone."""
-        return self.with_posterior(without_doubt(self.posterior))
+        return self.with_posterior(without_uncertainty(self.posterior))
 
     def predictive(self, precision: Tensor) -> RegressionPredictive:
-        """Return the mixture over draws with noise of this precision."""
-        engine = MonteCarlo(self.draws)
+        """Return the mixture over samples with noise of this precision."""
+        engine = MonteCarlo(self.samples)
         return gaussian(precision).predictive(engine.outputs(self.posterior, self.x, self.seed))
 
     def matched(self, precision: Tensor) -> GaussianPredictive:
-        """Return the Gaussian with the moments of the draws and noise of this precision; no outputs are held."""
-        mean, variance = MonteCarlo(self.draws).moments(self.posterior, self.x, self.seed)
+        """Return the Gaussian with the moments of the samples and noise of this precision; no outputs are held."""
+        mean, variance = MonteCarlo(self.samples).moments(self.posterior, self.x, self.seed)
         return gaussian(precision).gaussian_predictive(mean, variance)
 
     def calibrated(self, between: tuple[float, float], score: Any = "crps", sizes: Any = False) -> Any:
@@ -100,7 +100,7 @@ class Asked:
             batch_size=sizes,
             noise=(1 / between[1], 1 / between[0]),
             score=score,
-            samples=self.draws,
+            samples=self.samples,
             groups=self.groups,
             seed=self.seed,
         )
@@ -141,7 +141,7 @@ class Noise:
         Args:
             asked: The networks of the folds, and their held-out rows.
             between: Where the paper looks for the precision.
-            by_pll: Whether to choose by the likelihood too, for which the outputs of all draws are held.
+            by_pll: Whether to choose by the likelihood too, for which the outputs of all samples are held.
         """
         constant = asked.constant()
         precision = asked.best_precision(between)

@@ -43,7 +43,7 @@ PASSES = (2, 5, 10, 25, 50, 100, 250)
 PASSES_AT = 128
 
 POINTS = 1000
-"""Test rows, at most, whose error and doubt are kept for a picture."""
+"""Test rows, at most, whose error and uncertainty are kept for a picture."""
 
 
 @dataclass
@@ -60,13 +60,13 @@ class Networks:
         """Bring rows to where the networks are."""
         return cls(stack, train.to(stack.device, stack.dtype), held.to(stack.device, stack.dtype), splits)
 
-    def asked(self, posterior: Posterior, draws: int) -> Asked:
-        """Ask for the outputs of all draws, which are kept."""
-        return Asked.of_stack(posterior, self.held, draws, self.splits)
+    def asked(self, posterior: Posterior, samples: int) -> Asked:
+        """Ask for the outputs of all samples, which are kept."""
+        return Asked.of_stack(posterior, self.held, samples, self.splits)
 
-    def moments(self, posterior: Posterior, draws: int) -> Asked:
-        """Ask for moments over draws alone."""
-        return Asked.of_stack(posterior, self.held, draws, self.splits, whole=False)
+    def moments(self, posterior: Posterior, samples: int) -> Asked:
+        """Ask for moments over samples alone."""
+        return Asked.of_stack(posterior, self.held, samples, self.splits, whole=False)
 
     def point(self) -> Asked:
         """Ask the networks as they are."""
@@ -142,15 +142,15 @@ class PaperRun:
         return Networks.placed(stack, train, held, self.splits)
 
     def _posteriors(self, networks: Networks) -> tuple[dict[str, StackedBatchNormPosterior], UnitMoments]:
-        return batchnorm_posteriors(networks.stack, networks.train, self.trial.batch_size, self.preset.draws)
+        return batchnorm_posteriors(networks.stack, networks.train, self.trial.batch_size, self.preset.samples)
 
     def _batchnorm(self, chosen: Chosen, folds: Networks, final: Networks) -> None:
         (drawn, moments), (final_drawn, _) = self._posteriors(folds), self._posteriors(final)
         published = None
         for name in drawn:
             of_folds, asked = (
-                folds.asked(drawn[name], self.preset.draws),
-                final.asked(final_drawn[name], self.preset.draws),
+                folds.asked(drawn[name], self.preset.samples),
+                final.asked(final_drawn[name], self.preset.samples),
             )
             noise = self._scored(name, chosen, of_folds, asked)
             if name == "MCBN":
@@ -160,14 +160,14 @@ class PaperRun:
                     self._fewer_passes(chosen, asked, noise)
         assert published is not None
         for name, base in ((BY_CRPS, "MCBN"), (CENTRED_BY_CRPS, "MCBN centred")):
-            asked = folds.moments(drawn[base], self.preset.draws)
+            asked = folds.moments(drawn[base], self.preset.samples)
             calibrated = asked.calibrated(self.between, sizes=[m * self.trial.batch_size for m in MULTIPLES])
             sizes = asked.per_split(calibrated.batch_size)
             self._resized(name, chosen, folds, final, drawn[base], final_drawn[base], sizes)
-        # Noise as if there were no other doubt: the precision beside MCBN's draws would depend on the M that is sought.
+        # Noise as if there were no other uncertainty: the precision beside MCBN's samples would depend on the M that is sought.
         precision = published.constant_crps.repeat_interleave(self.preset.folds)
         decays = torch.tensor([decay for decay in chosen.weight_decay for _ in range(self.preset.folds)])
-        found = elbos(drawn["MCBN"], folds.train, moments, decays, precision, self.preset.draws)
+        found = elbos(drawn["MCBN"], folds.train, moments, decays, precision, self.preset.samples)
         best = found.view(len(MULTIPLES), self.splits, -1).sum(2).argmax(0)
         sizes = torch.tensor(MULTIPLES)[best] * self.trial.batch_size
         self._resized(BY_ELBO, chosen, folds, final, drawn["MCBN"], final_drawn["MCBN"], sizes)
@@ -185,7 +185,7 @@ class PaperRun:
     ) -> None:
         """Keep scores with an effective batch size of every split's own, (splits,)."""
         of_folds, asked = (
-            networks.asked(at.at_batch_size(self._spread(sizes, networks)), self.preset.draws)
+            networks.asked(at.at_batch_size(self._spread(sizes, networks)), self.preset.samples)
             for networks, at in ((folds, posterior), (final, final_posterior))
         )
         self._keep(name, chosen, asked, Noise.chosen(of_folds, self.between), sizes=sizes.tolist())
@@ -203,9 +203,9 @@ class PaperRun:
         """Keep test scores of MCBN at every M', with the precision that cross-validation chooses there."""
         for multiple in MULTIPLES:
             size = multiple * self.trial.batch_size
-            of_folds = folds.moments(posterior.at_batch_size(size), self.preset.draws)
+            of_folds = folds.moments(posterior.at_batch_size(size), self.preset.samples)
             noise = Noise.chosen(of_folds, self.between, by_pll=False)
-            found = scores(final.moments(final_posterior.at_batch_size(size), self.preset.draws), noise)
+            found = scores(final.moments(final_posterior.at_batch_size(size), self.preset.samples), noise)
             self.curve.append(
                 {
                     "effective_batch_size": size,
@@ -220,8 +220,8 @@ class PaperRun:
 
     def _fewer_passes(self, chosen: Chosen, asked: Asked, noise: Noise) -> None:
         for passes in PASSES:
-            if passes < asked.draws:
-                self._keep("MCBN", chosen, replace(asked, draws=passes), noise, passes=passes)
+            if passes < asked.samples:
+                self._keep("MCBN", chosen, replace(asked, samples=passes), noise, passes=passes)
 
     def _ensemble(self, chosen: Chosen, final: Networks) -> None:
         """Score networks of all seeds together; the noise is chosen with ensembles that were trained on the folds."""
@@ -244,7 +244,7 @@ class PaperRun:
 
     def _dropout(self, chosen: Chosen, folds: Networks, final: Networks) -> None:
         of_folds, asked = (
-            networks.asked(fit_stacked(self.trial.method, networks.stack, networks.train), self.preset.draws)
+            networks.asked(fit_stacked(self.trial.method, networks.stack, networks.train), self.preset.samples)
             for networks in (folds, final)
         )
         noise = self._scored("MCDropout", chosen, of_folds, asked)
@@ -258,7 +258,7 @@ class PaperRun:
 
     def _beside_constant(self, chosen: Chosen, of_folds: Asked, asked: Asked, noise: Noise) -> None:
         """Keep constant uncertainty about the published method's mean; and, for a picture, errors and standard
-        deviations of the first network's test rows, sorted by doubt."""
+        deviations of the first network's test rows, sorted by uncertainty."""
         _, constant = NAMES[self.trial.family]
         self._scored(constant, chosen, of_folds.constant(), asked.constant())
         predictive = asked.matched(asked.each_network(noise.crps))

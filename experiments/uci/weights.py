@@ -54,7 +54,7 @@ def run(preset: str, dataset: str, family: str, split: int, seed: int) -> dict[s
     noise_level = _plain_error(data, fold, epochs, batch, seed)
     posterior = method.fit(network, train, Gaussian(1 / noise_level), seed=seed)
     of_fold, of_test = (
-        _asked(posterior, x[rows], y[rows], chosen.weight_draws, seed) for rows in (fold.held, whole.held)
+        _asked(posterior, x[rows], y[rows], chosen.weight_samples, seed) for rows in (fold.held, whole.held)
     )
     noise = Noise.chosen(of_fold, PRECISIONS[dataset])
     found = {name: float(value[0]) for name, value in scores(of_test, noise).items()}
@@ -89,5 +89,5 @@ def _plain_error(data: Data, fold: Fold, epochs: int, batch_size: int, seed: int
     return float(error(stack)) ** 2
 
 
-def _asked(posterior: VariationalPosterior, x: Tensor, y: Tensor, draws: int, seed: int) -> Asked:
-    return Asked(keeping(posterior, whole=True), x, y[:, None].double(), draws, 1, seed)
+def _asked(posterior: VariationalPosterior, x: Tensor, y: Tensor, samples: int, seed: int) -> Asked:
+    return Asked(keeping(posterior, whole=True), x, y[:, None].double(), samples, 1, seed)

@@ -5,7 +5,6 @@ from .engines import Delta as Delta, Engine as Engine, MonteCarlo as MonteCarlo,
 from .errors import BayesNormError as BayesNormError, BayesNormWarning as BayesNormWarning
 from .likelihoods import (
     Categorical as Categorical,
-    DoubtfulCategorical as DoubtfulCategorical,
     Gaussian as Gaussian,
     HeteroscedasticGaussian as HeteroscedasticGaussian,
     HeteroscedasticLaplace as HeteroscedasticLaplace,
@@ -16,6 +15,7 @@ from .likelihoods import (
     LogitNoise as LogitNoise,
     MultiTask as MultiTask,
     StudentT as StudentT,
+    VarianceScaledCategorical as VarianceScaledCategorical,
 )
 from .methods import (
     MCBN as MCBN,
@@ -34,7 +34,12 @@ from .network import (
     joined_outputs as joined_outputs,
     with_noise_head as with_noise_head,
 )
-from .posterior import Posterior as Posterior, combine as combine, load as load, point as point
+from .posterior import (
+    Posterior as Posterior,
+    combine as combine,
+    deterministic as deterministic,
+    load as load,
+)
 from .predictive import (
     ClassificationPredictive as ClassificationPredictive,
     MultiTaskPredictive as MultiTaskPredictive,

@@ -12,11 +12,11 @@ from bayesnorm import ClassificationPredictive
 
 @pytest.fixture
 def make_classes() -> Callable[..., ClassificationPredictive]:
-    """`make_classes(draws, rows, classes)`: random class probabilities in double precision, some of them sharp."""
+    """`make_classes(samples, rows, classes)`: random class probabilities in double precision, some of them sharp."""
 
-    def make(draws: int, rows: int, classes: int, seed: int = 0, sharpness: float = 2.0) -> ClassificationPredictive:
+    def make(samples: int, rows: int, classes: int, seed: int = 0, sharpness: float = 2.0) -> ClassificationPredictive:
         generator = torch.Generator().manual_seed(seed)
-        logits = sharpness * torch.randn(draws, rows, classes, generator=generator, dtype=torch.float64)
-        return ClassificationPredictive(logits.log_softmax(2), torch.rand(draws, generator=generator).double() + 0.1)
+        logits = sharpness * torch.randn(samples, rows, classes, generator=generator, dtype=torch.float64)
+        return ClassificationPredictive(logits.log_softmax(2), torch.rand(samples, generator=generator).double() + 0.1)
 
     return make

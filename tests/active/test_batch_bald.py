@@ -15,7 +15,7 @@ from bayesnorm.errors import BayesNormError, InputError
 
 
 def joint_information(predictive, rows):
-    """I(y_rows; w) by its definition: the entropy of all configurations, less its mean over draws."""
+    """I(y_rows; w) by its definition: the entropy of all configurations, less its mean over samples."""
     probs, weights = predictive.log_probs.double().exp(), predictive.weights.double()
     whole = 0.0
     for labels in itertools.product(range(probs.shape[2]), repeat=len(rows)):
@@ -66,7 +66,7 @@ def test_memory_bounds_and_laziness_change_nothing(make_classes, monkeypatch):
 
 
 def test_a_copy_of_a_row_is_not_taken_for_new():
-    """Row 0 tells everything there is about two draws, row 1 is its copy; row 2 tells less, but of two others."""
+    """Row 0 tells everything there is about two samples, row 1 is its copy; row 2 tells less, but of two others."""
     sure, other = [0.999, 0.001], [0.001, 0.999]
     vague, even = [0.7, 0.3], [0.5, 0.5]
     probs = torch.tensor([[sure, sure, vague, even], [sure, sure, even, even], [other, other, vague, even]])
@@ -105,10 +105,10 @@ def test_single_precision_is_enough(make_classes):
 
 @settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(2, 6), st.integers(2, 4), st.floats(0.1, 8))
-def test_duplicates_tell_less_than_twice(seed, draws, classes, sharpness):
+def test_duplicates_tell_less_than_twice(seed, samples, classes, sharpness):
     generator = torch.Generator().manual_seed(seed)
-    logits = sharpness * torch.randn(draws, 1, classes, generator=generator, dtype=torch.float64)
-    predictive = ClassificationPredictive(logits.log_softmax(2).expand(draws, 2, classes))
+    logits = sharpness * torch.randn(samples, 1, classes, generator=generator, dtype=torch.float64)
+    predictive = ClassificationPredictive(logits.log_softmax(2).expand(samples, 2, classes))
     alone = float(active.bald(predictive)[0])
     both = float(active.batch_bald(predictive, 2).gains.sum())
     assert alone - 1e-9 <= both <= 2 * alone + 1e-9
@@ -118,14 +118,14 @@ def test_duplicates_tell_less_than_twice(seed, draws, classes, sharpness):
 
 @settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(1, 5), st.floats(0.1, 20))
-def test_gains_fall_and_never_go_below_0(seed, draws, sharpness):
+def test_gains_fall_and_never_go_below_0(seed, samples, sharpness):
     generator = torch.Generator().manual_seed(seed)
-    logits = sharpness * torch.randn(draws, 6, 3, generator=generator, dtype=torch.float64)
+    logits = sharpness * torch.randn(samples, 6, 3, generator=generator, dtype=torch.float64)
     predictive = ClassificationPredictive(logits.log_softmax(2))
     gains = active.batch_bald(predictive, 5).gains
     assert bool((gains >= 0).all())
     assert bool((gains.diff() <= 1e-9).all())
-    assert float(gains.sum()) <= math.log(draws) + 1e-9, "there is no more to know than which draw"
+    assert float(gains.sum()) <= math.log(samples) + 1e-9, "there is no more to know than which draw"
 
 
 def test_what_it_refuses(make_classes):

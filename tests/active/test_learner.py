@@ -41,7 +41,7 @@ def test_it_reaches_the_budget_and_asks_for_every_row_once():
     assert fitted == [(count, count) for count in (3, 7, 11, 12)]
 
 
-def test_it_asks_where_the_posterior_doubts_most():
+def test_it_asks_where_the_posterior_uncertaintys_most():
     whole = learner(initial=[0], batch=1, budget=3)
     whole.run()
     assert whole.rows.tolist()[:2] == [0, 29], "the farthest row from the only labelled one"

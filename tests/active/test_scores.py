@@ -18,12 +18,12 @@ HALF = math.log(2)
 
 @pytest.fixture
 def three_rows():
-    """Two draws of two classes: both sure and agreed; both unsure; each sure of another class."""
+    """Two samples of two classes: both sure and agreed; both unsure; each sure of another class."""
     probs = [[[1.0, 0.0], [0.5, 0.5], [1.0, 0.0]], [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]]
     return ClassificationPredictive(torch.tensor(probs, dtype=torch.float64).log())
 
 
-def test_entropy_sees_doubt_and_bald_only_disagreement(three_rows):
+def test_entropy_sees_uncertainty_and_bald_only_disagreement(three_rows):
     assert active.entropy(three_rows).tolist() == pytest.approx([0, HALF, HALF])
     assert active.bald(three_rows).tolist() == pytest.approx([0, 0, HALF])
     assert active.choose(active.bald, three_rows, 1).tolist() == [2]
@@ -71,9 +71,9 @@ def test_random_rows_are_seeded(make_classes):
 
 
 @given(st.integers(0, 10**6), st.integers(1, 6), st.integers(2, 5), st.floats(0.01, 60))
-def test_mutual_information_is_between_0_and_entropy(seed, draws, classes, sharpness):
+def test_mutual_information_is_between_0_and_entropy(seed, samples, classes, sharpness):
     generator = torch.Generator().manual_seed(seed)
-    logits = sharpness * torch.randn(draws, 4, classes, generator=generator)
+    logits = sharpness * torch.randn(samples, 4, classes, generator=generator)
     predictive = ClassificationPredictive(logits.log_softmax(2))
     found = active.bald(predictive)
     assert bool((found >= 0).all())

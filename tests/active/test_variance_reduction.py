@@ -13,13 +13,13 @@ from bayesnorm.errors import BayesNormError, InputError
 from bayesnorm.predictive import GaussianPredictive
 
 
-def random_draws(rows, outputs=1, draws=40, seed=0, noise=0.5):
-    """Draws of functions that are linear in three features, which makes rows vary together."""
+def random_samples(rows, outputs=1, samples=40, seed=0, noise=0.5):
+    """Samples of functions that are linear in three features, which makes rows vary together."""
     generator = torch.Generator().manual_seed(seed)
     features = torch.randn(rows, 3, generator=generator, dtype=torch.float64)
-    weights = torch.randn(draws, 3, outputs, generator=generator, dtype=torch.float64)
+    weights = torch.randn(samples, 3, outputs, generator=generator, dtype=torch.float64)
     scale = noise + torch.rand(rows, outputs, generator=generator, dtype=torch.float64)
-    return RegressionPredictive(features @ weights, scale, torch.rand(draws, generator=generator).double() + 0.5)
+    return RegressionPredictive(features @ weights, scale, torch.rand(samples, generator=generator).double() + 0.5)
 
 
 def covariance(predictive):
@@ -45,7 +45,7 @@ def part(predictive, rows):
 
 
 def test_against_the_posterior_of_a_linear_model():
-    """f = phi w with w ~ N(0, I), exactly: draws whose sample covariance is the identity."""
+    """f = phi w with w ~ N(0, I), exactly: samples whose sample covariance is the identity."""
     generator = torch.Generator().manual_seed(1)
     raw = torch.randn(50, 3, generator=generator, dtype=torch.float64)
     weights = torch.linalg.qr(raw - raw.mean(0)).Q * 50**0.5
@@ -61,10 +61,10 @@ def test_against_the_posterior_of_a_linear_model():
     assert active.variance_reduction(pool, reference).tolist() == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize(("outputs", "draws"), [(1, 40), (3, 40), (5, 4)])
-def test_against_direct_conditioning(outputs, draws):
-    """Also with more outputs than draws, which goes another way."""
-    both = random_draws(9, outputs, draws)
+@pytest.mark.parametrize(("outputs", "samples"), [(1, 40), (3, 40), (5, 4)])
+def test_against_direct_conditioning(outputs, samples):
+    """Also with more outputs than samples, which goes another way."""
+    both = random_samples(9, outputs, samples)
     pool, reference = part(both, range(6)), part(both, range(6, 9))
     before = conditioned(both, [], [6, 7, 8])
     expected = [before - conditioned(both, [row], [6, 7, 8]) for row in range(6)]
@@ -79,7 +79,7 @@ def test_against_direct_conditioning(outputs, draws):
 
 
 def test_the_candidates_are_the_reference_where_none_is_given():
-    pool = random_draws(7)
+    pool = random_samples(7)
     assert torch.equal(active.variance_reduction(pool), active.variance_reduction(pool, pool))
     one = active.VarianceReduction().choose(pool, 1)
     assert torch.equal(active.choose(active.variance_reduction, pool, 1), one)
@@ -97,13 +97,13 @@ def test_it_wants_rows_that_speak_for_many_and_not_the_loudest():
 
 
 def test_blocks_change_nothing(monkeypatch):
-    pool = random_draws(50, 2)
+    pool = random_samples(50, 2)
     whole = active.variance_reduction(pool)
     monkeypatch.setattr(sys.modules["bayesnorm.active.variance_reduction"], "BLOCK_BYTES", 1)
     assert torch.allclose(active.variance_reduction(pool), whole, rtol=1e-12)
 
 
-def test_without_noise_and_without_doubt():
+def test_without_noise_and_without_uncertainty():
     loc = torch.tensor([[[0.0], [1.0]], [[2.0], [1.0]]])
     pool = RegressionPredictive(loc, torch.tensor(0.0))
     found = active.greedy_variance_reduction(pool, 2)
@@ -111,7 +111,7 @@ def test_without_noise_and_without_doubt():
     assert found.gains.tolist() == pytest.approx([0.5, 0])
 
 
-def test_draws_of_a_posterior(regression):
+def test_samples_of_a_posterior(regression):
     posterior = bn.MCBN(16, states=32).fit(regression.model, regression.x, regression.likelihood)
     pool, reference = posterior.predict(regression.x), posterior.predict(regression.new_x)
     found = active.variance_reduction(pool, reference)
@@ -121,9 +121,9 @@ def test_draws_of_a_posterior(regression):
 
 
 def test_what_it_refuses(make_classes):
-    pool = random_draws(5)
-    with pytest.raises(InputError, match="reference: has 30 draws and predictive 40"):
-        active.variance_reduction(pool, random_draws(5, draws=30))
+    pool = random_samples(5)
+    with pytest.raises(InputError, match="reference: has 30 samples and predictive 40"):
+        active.variance_reduction(pool, random_samples(5, samples=30))
     with pytest.raises(InputError, match="ClassificationPredictive"):
         active.variance_reduction(make_classes(2, 3, 3))
     closed = GaussianPredictive(torch.zeros(3, 1), torch.ones(3, 1), torch.tensor(1.0))

@@ -87,9 +87,9 @@ def test_units_of_the_target_change_no_judgement(fit, facts, tmp_path):
 
 def test_held_out_rows_are_predicted_once(fit, monkeypatch):
     asked = []
-    plain = tabular.BayesNormRegressor.predict_with_doubt
+    plain = tabular.BayesNormRegressor.predict_with_uncertainty
     monkeypatch.setattr(
-        tabular.BayesNormRegressor, "predict_with_doubt", lambda self, X: asked.append(len(X)) or plain(self, X)
+        tabular.BayesNormRegressor, "predict_with_uncertainty", lambda self, X: asked.append(len(X)) or plain(self, X)
     )
     intervals = []
     interval = RegressionPredictive.interval
@@ -105,9 +105,16 @@ def test_held_out_rows_are_predicted_once(fit, monkeypatch):
 def test_what_a_regression_says(regression_run):
     assert "regression: price is a number with 80 different values (--task says otherwise)" in regression_run.err
     assert "training on 64 rows, holding out 16" in regression_run.err
-    for word in ("error (RMSE)", "error with doubt (CRPS)", "worth of the doubt", "90 % intervals", "time", "report"):
+    for word in (
+        "error (RMSE)",
+        "error with uncertainty (CRPS)",
+        "worth of the uncertainty",
+        "90 % intervals",
+        "time",
+        "report",
+    ):
         assert word in regression_run.out
-    assert "Is its doubt honest?" in regression_run.out
+    assert "Is its uncertainty honest?" in regression_run.out
 
 
 def test_what_a_classification_leaves_and_says(classification_run):
@@ -250,8 +257,8 @@ def test_parquet(fit, tmp_path):
 
 
 def test_every_method_of_the_estimators_is_offered_and_explained():
-    from bayesnorm.cli.doubt_method import DoubtMethod
+    from bayesnorm.cli.uncertainty_method import UncertaintyMethod
     from bayesnorm.tabular.networks import METHODS
 
-    assert tuple(DoubtMethod) == METHODS
-    assert all("the doubt comes from" in method.words for method in DoubtMethod)
+    assert tuple(UncertaintyMethod) == METHODS
+    assert all("the uncertainty comes from" in method.words for method in UncertaintyMethod)

@@ -45,7 +45,7 @@ def test_the_report_judges_these_intervals(regression_run, model_and_inputs):
     lower, upper = model.predict_interval(inputs.loc[kept["row"]], 0.9)
     for name, values in (("lower", lower), ("upper", upper)):
         np.testing.assert_allclose(test[name], values, rtol=1e-9)
-        # Written with four digits of the doubt.
+        # Written with four digits of the uncertainty.
         np.testing.assert_array_less(np.abs(kept[name] - values), 0.001 * kept["std"])
     inside = (lower <= kept["y"]) & (kept["y"] <= upper)
     assert facts["scores"]["coverage"] == pytest.approx(inside.mean())

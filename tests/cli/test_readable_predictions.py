@@ -51,7 +51,7 @@ def test_an_id_that_is_not_there(refuses, regression_run, new):
     assert "did you mean" not in refuses("predict", regression_run.run, new, "--id", "customer")
 
 
-def test_numbers_have_the_digits_of_their_doubt():
+def test_numbers_have_the_digits_of_their_uncertainty():
     frame = pd.DataFrame(
         {
             "row": [1, 2, 3, 4],

@@ -36,7 +36,7 @@ def test_all_rows_have_the_same_chance(numbers):
     for seed in range(200):
         counts[read_sample(numbers, 90, "y", seed, chunk=300).frame["x"].astype(int)] += 1
     first, last = counts[:500].sum(), counts[500:].sum()
-    # 18,000 draws without replacement, half of them from each half but for chance.
+    # 18,000 samples without replacement, half of them from each half but for chance.
     assert abs(first - last) < 4 * np.sqrt(18_000 * 0.9)
     assert counts[counts > 0].size == 900
 

@@ -178,7 +178,7 @@ def test_parquet(tmp_path):
 
 
 def test_what_comes_as_one_is_handed_on_in_parts(tmp_path, monkeypatch):
-    """As large groups of rows may, whose draws would not all fit into memory."""
+    """As large groups of rows may, whose samples would not all fit into memory."""
     import pandas as pd
 
     whole = pd.DataFrame({"a": range(10), "b": range(10)})

@@ -81,14 +81,14 @@ def test_what_cannot_be_pruned(posterior):
         prune_channels(posterior, x, multiply_adds=1e-6)
     with pytest.raises(bn.BayesNormError, match=r"multiply_adds: 2 was given"):
         prune_channels(posterior, x, multiply_adds=2)
-    point = bn.point(posterior.model, bn.Categorical())
-    with pytest.raises(bn.BayesNormError, match="PointPosterior draws no batch statistics"):
+    point = bn.deterministic(posterior.model, bn.Categorical())
+    with pytest.raises(bn.BayesNormError, match="DeterministicPosterior samples no batch statistics"):
         prune_channels(point, x, criterion="statistics")
     with pytest.raises(bn.BayesNormError, match=r"x: what '\d' reads of these rows is NaN or infinite"):
         prune_channels(posterior, torch.full_like(x, 3e38))
     plain = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(50, 2))
     with pytest.raises(bn.BayesNormError, match="no channel goes through batch norm"):
-        prune_channels(bn.point(plain, bn.Categorical()), x)
+        prune_channels(bn.deterministic(plain, bn.Categorical()), x)
     mixed = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Softmax(1), nn.Flatten(), nn.Linear(50, 2))
     with pytest.raises(bn.BayesNormError, match=r"without \(most stay because _2 \(softmax\) uses them"):
-        prune_channels(bn.point(mixed, bn.Categorical()), x)
+        prune_channels(bn.deterministic(mixed, bn.Categorical()), x)

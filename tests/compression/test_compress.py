@@ -232,8 +232,8 @@ def test_what_cannot_be_compressed():
     plain = bn.BayesByBackprop(epochs=1).fit(model, (x, y))
     with pytest.raises(bn.BayesNormError, match=r"posterior: BayesByBackprop says nothing.*would work"):
         bn.compress(plain)
-    with pytest.raises(bn.BayesNormError, match=r"posterior: PointPosterior"):
-        bn.compress(bn.point(model, bn.Gaussian()))
+    with pytest.raises(bn.BayesNormError, match=r"posterior: DeterministicPosterior"):
+        bn.compress(bn.deterministic(model, bn.Gaussian()))
     groups = bn.GroupNormalJeffreys(epochs=1)
     tied = groups.fit(Tied(), (x, y))
     with pytest.raises(bn.BayesNormError, match="share their weight"):

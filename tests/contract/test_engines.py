@@ -1,6 +1,6 @@
 """The contract of every engine, on the posteriors of every method that it takes.
 
-Draws (`MonteCarlo`) are what the contract of methods is about; here are the engines that need coordinates.
+Samples (`MonteCarlo`) are what the contract of methods is about; here are the engines that need coordinates.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def test_engine_same_seed_same_result_and_the_model_bit_identical(method, engine
     first, again = (numbers(posterior.predict(task.new_x, engine, seed=3), task.new_y) for _ in range(2))
     assert_same(first, again)
     other = posterior.predict(task.new_x, engine, seed=4)
-    never = isinstance(engine, bn.SigmaPoints) or task.regression  # Delta draws logits, and nothing else
+    never = isinstance(engine, bn.SigmaPoints) or task.regression  # Delta samples logits, and nothing else
     assert torch.equal(first["variance"], other.variance) == never
     assert snapshot(task.model) == before, "predict"
     assert torch.equal(torch.get_rng_state(), generator)
@@ -96,7 +96,7 @@ def test_engine_rows_are_independent_and_contexts_change_nothing(method, engine,
         inside = posterior.predict(task.new_x * 1.0, engine)
     assert torch.equal(inside.mean, whole.mean)
     assert torch.equal(inside.epistemic, whole.epistemic)
-    # Regression of the one row is that of all; Delta's cheap draws of logits take the same noise for every row.
+    # Regression of the one row is that of all; Delta's cheap samples of logits take the same noise for every row.
     alone = posterior.predict(task.new_x[2:3], engine)
     torch.testing.assert_close(alone.mean, whole.mean[2:3], rtol=1e-3, atol=1e-4)
 
@@ -104,7 +104,7 @@ def test_engine_rows_are_independent_and_contexts_change_nothing(method, engine,
 @pytest.mark.parametrize("engine", [bn.MonteCarlo(samples=16), *ENGINES], ids=lambda engine: type(engine).__name__)
 @each_network
 @each_method_with_coordinates
-def test_engine_doubt_falls_with_the_effective_batch_size(method, engine, task, fitted):
+def test_engine_uncertainty_falls_with_the_effective_batch_size(method, engine, task, fitted):
     posterior = fitted(method, task)
     near, far = (posterior.at_batch_size(size).predict(task.new_x, engine) for size in (800, 80))
     # Nearly linear at both: the ratio is that of the batch sizes, up to second order in sqrt(1 / 80).
@@ -116,7 +116,7 @@ def test_engine_doubt_falls_with_the_effective_batch_size(method, engine, task, 
 def test_engines_agree_where_the_network_is_nearly_linear(method, task, fitted):
     posterior = fitted(method, task, torch.float64).at_batch_size(1e8)  # so little that hardly a ReLU bends within it
     many = posterior.predict(task.new_x, bn.MonteCarlo(samples=24 * 25)).epistemic
-    # 600 draws: relative standard error of a variance sqrt(2 / 600) = 6 % (none where draws are the 24 batches
+    # 600 samples: relative standard error of a variance sqrt(2 / 600) = 6 % (none where samples are the 24 batches
     # themselves), and of Delta's 128 pairs for classes 12.5 %; 4.5 of both together.
     error = 4.5 * (2 / 600 + (0 if task.regression else 2 / 128)) ** 0.5
     delta = posterior.predict(task.new_x, bn.Delta()).epistemic

@@ -84,7 +84,7 @@ def test_input_of_another_dtype_is_brought_to_the_networks(method, task, fitted)
 
 
 @each_method
-def test_one_draw_has_no_epistemic_doubt(method, task, fitted):
+def test_one_draw_has_no_epistemic_uncertainty(method, task, fitted):
     predictive = fitted(method, task).predict(task.new_x, engine=bn.MonteCarlo(samples=1))
     assert torch.equal(predictive.epistemic, torch.zeros_like(predictive.mean))
     assert torch.equal(predictive.variance, predictive.aleatoric)
@@ -140,7 +140,7 @@ def test_laws_of_total_variance_and_entropy(method, task, fitted):
     predictive = fitted(method, task, torch.float64).predict(task.new_x)
     exact = {"rtol": 1e-10, "atol": 1e-12}
     torch.testing.assert_close(predictive.variance, predictive.epistemic + predictive.aleatoric, **exact)
-    assert (predictive.epistemic > 0).all(), "draws disagree"
+    assert (predictive.epistemic > 0).all(), "samples disagree"
     assert (predictive.aleatoric > 0).all()
     if task.regression:
         torch.testing.assert_close(predictive.epistemic, predictive.loc.var(0, correction=0), **exact)
@@ -150,7 +150,7 @@ def test_laws_of_total_variance_and_entropy(method, task, fitted):
         assert (lower < predictive.mean).all()
         assert (predictive.mean < upper).all()
     else:
-        # The total variance of a one-hot target is p (1 - p), whatever the draws.
+        # The total variance of a one-hot target is p (1 - p), whatever the samples.
         torch.testing.assert_close(predictive.variance, predictive.probs * (1 - predictive.probs), **exact)
         parts = predictive.mutual_information + predictive.expected_entropy
         torch.testing.assert_close(predictive.entropy, parts, rtol=1e-9, atol=1e-10)
@@ -222,7 +222,7 @@ def test_two_posteriors_on_one_model_do_not_disturb_each_other(method, task, fit
     first = fitted(method, task)
     alone = numbers(first.predict(task.new_x), task.new_y)
     second = fit(method, dataclasses.replace(task, model=first.model, x=task.x[::2], y=task.y[::2]))
-    # Seven draws: no method's draws are all of a finite set, so that another seed gives another mean.
+    # Seven samples: no method's samples are all of a finite set, so that another seed gives another mean.
     other = numbers(second.predict(task.new_x, bn.MonteCarlo(samples=7), seed=1), task.new_y)
     assert_same(alone, numbers(first.predict(task.new_x), task.new_y))
     assert_same(other, numbers(second.predict(task.new_x, bn.MonteCarlo(samples=7), seed=1), task.new_y))
@@ -305,7 +305,7 @@ def test_a_draw_is_an_override_of_the_networks_state(method, task, fitted):
 
 
 @each_method
-def test_draws_do_not_alias_what_the_posterior_keeps(method, regression):
+def test_samples_do_not_alias_what_the_posterior_keeps(method, regression):
     posterior = fit(method, regression)
     expected = numbers(posterior.predict(regression.new_x), regression.new_y)
     for value in posterior.sample(64).values():

@@ -33,7 +33,7 @@ def skeleton(monkeypatch):
 
 def test_its_own_tests_pass(skeleton, regression):
     _, tests = skeleton
-    tests["test_draws_are_mcbns_shrunk_towards_their_location"](regression)
+    tests["test_samples_are_mcbns_shrunk_towards_their_location"](regression)
     tests["test_a_shrink_that_is_none"](-1.0)
 
 

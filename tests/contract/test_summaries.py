@@ -1,4 +1,4 @@
-"""The contract of summaries: for every method and engine they say what the full draws say."""
+"""The contract of summaries: for every method and engine they say what the full samples say."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ ENGINES = [*DRAWING, bn.SigmaPoints(rank=2), bn.Delta()]
 
 @each_network
 @each_method
-def test_a_summary_says_what_the_draws_say(method, task, fitted):
+def test_a_summary_says_what_the_samples_say(method, task, fitted):
     posterior = fitted(method, task, torch.float64)
     for engine in ENGINES if fits_coordinates(method) else DRAWING:
-        draws = posterior.predict(task.new_x, engine, seed=2)
+        samples = posterior.predict(task.new_x, engine, seed=2)
         summary = posterior.predict(task.new_x, engine, seed=2, keep="summary")
-        assert_same_but_draws(summary, draws, task.new_y)
+        assert_same_but_samples(summary, samples, task.new_y)
 
 
-def assert_same_but_draws(summary, draws, y):
-    if isinstance(draws, bn.ClassificationPredictive):
+def assert_same_but_samples(summary, samples, y):
+    if isinstance(samples, bn.ClassificationPredictive):
         assert isinstance(summary, ClassificationSummary)
-        expected, found = numbers(draws, y), numbers(summary, y)
-        assert summary.sample(3, seed=1).shape == draws.sample(3, seed=1).shape
+        expected, found = numbers(samples, y), numbers(summary, y)
+        assert summary.sample(3, seed=1).shape == samples.sample(3, seed=1).shape
         kept = (*summary.log_probs.shape, len(summary.weights))
-        assert kept == (1, *draws.log_probs.shape[1:], 1)
+        assert kept == (1, *samples.log_probs.shape[1:], 1)
     else:
         names = ("mean", "epistemic", "aleatoric", "variance", "std")
-        expected, found = ({name: getattr(own, name) for name in names} for own in (draws, summary))
-        expected["crps"], found["crps"] = draws.crps(y), summary.crps(y)
-        if isinstance(summary, RegressionSummary):  # not the delta method's, which has no draws to keep
-            with pytest.raises(bn.BayesNormError, match=r"needs the draws.*keep=.summary"):
+        expected, found = ({name: getattr(own, name) for name in names} for own in (samples, summary))
+        expected["crps"], found["crps"] = samples.crps(y), summary.crps(y)
+        if isinstance(summary, RegressionSummary):  # not the delta method's, which has no samples to keep
+            with pytest.raises(bn.BayesNormError, match=r"needs the samples.*keep=.summary"):
                 summary.interval(0.9)
     for name, value in expected.items():
         if value.is_floating_point():

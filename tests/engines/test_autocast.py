@@ -52,7 +52,7 @@ def test_the_predictive_is_the_same_inside_and_outside(outputs, method, engine):
 
 
 @pytest.mark.parametrize("method", [bn.BayesByBackprop(epochs=1), bn.MNF(epochs=1)], ids=lambda m: type(m).__name__)
-def test_draws_and_divergences_of_weights_are_those_outside(method):
+def test_samples_and_divergences_of_weights_are_those_outside(method):
     posterior = method.fit(InFullPrecision(1), (X, X[:, :1]))
     expected, divergence = posterior.sample(3), posterior.kl(4)
     with HALF:

@@ -164,14 +164,14 @@ def test_some_layers_are_the_joint_covariance_with_the_others_still():
     assert (found.epistemic < posterior.predict(x, Delta()).epistemic).any()
 
 
-def test_classes_agree_with_all_draws_where_the_network_is_nearly_linear():
+def test_classes_agree_with_all_samples_where_the_network_is_nearly_linear():
     states = 400
     posterior = fitted(network(3), bn.Categorical(), states=states).at_batch_size(2000)
     x = rows(6, 3, seed=1)
-    outputs, draws = Delta().outputs(posterior, x), bn.MonteCarlo(samples=states).outputs(posterior, x)
+    outputs, samples = Delta().outputs(posterior, x), bn.MonteCarlo(samples=states).outputs(posterior, x)
     # Every batch once: no Monte Carlo error. Deviations d of size sqrt(1 / 2000) = 0.022 leave second-order terms of
     # relative size d, some of each sign, times the number of layers.
-    torch.testing.assert_close(outputs.variance, draws.var(0, correction=0), rtol=0.1, atol=0)
+    torch.testing.assert_close(outputs.variance, samples.var(0, correction=0), rtol=0.1, atol=0)
     many = posterior.predict(x, bn.MonteCarlo(samples=states))
     found = posterior.predict(x, Delta())
     # The mean over mirrored pairs has no first-order term, so that plain standard errors are an upper bound.
@@ -193,10 +193,10 @@ def test_the_softmax_step_is_the_integral_over_a_gaussian_logit():
     exact = (torch.sigmoid(mean + root[:, 0] * z) * density).sum(1)
     pairs = predictive.log_probs[:, :, 1].exp().view(2, -1, 3).mean(0)
     assert ((predictive.probs[:, 1] - exact).abs() < SIGMAS * pairs.std(0) / math.sqrt(len(pairs)) + 1e-12).all()
-    assert predictive.probs[1, 1].item() == pytest.approx(0.5, abs=1e-12), "mirrored draws keep the symmetry"
+    assert predictive.probs[1, 1].item() == pytest.approx(0.5, abs=1e-12), "mirrored samples keep the symmetry"
 
 
-def test_draws_of_the_outputs_have_their_mean_and_covariance():
+def test_samples_of_the_outputs_have_their_mean_and_covariance():
     generator = torch.Generator().manual_seed(0)
     root = torch.randn(2, 3, 3, generator=generator, dtype=torch.float64)
     outputs = GaussianOutputs(torch.ones(2, 3, dtype=torch.float64), root)
@@ -267,7 +267,7 @@ class Noisy(nn.Module):
         return x + 0.3 * torch.randn_like(x)
 
 
-def test_a_network_that_draws_numbers_leaves_the_global_generator_alone():
+def test_a_network_that_samples_numbers_leaves_the_global_generator_alone():
     model = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), Noisy(), nn.Linear(5, 1)).double()
     before = torch.get_rng_state()
     posterior = fitted(model)

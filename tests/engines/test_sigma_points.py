@@ -79,7 +79,7 @@ def test_more_than_there_are_is_all_there_are():
     assert len(bn.SigmaPoints(rank=8).outputs(late, x)) == 10, "six deviations that sum to 0 have five directions"
 
 
-def test_close_to_all_draws_for_a_real_network(regression):
+def test_close_to_all_samples_for_a_real_network(regression):
     posterior = bn.MCBN(batch_size=16, states=200).fit(regression.model, regression.x).at_batch_size(64)
     expected = posterior.predict(regression.x[:40], bn.MonteCarlo(samples=200)).epistemic
     found = posterior.predict(regression.x[:40], bn.SigmaPoints(rank=8)).epistemic

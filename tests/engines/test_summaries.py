@@ -1,4 +1,4 @@
-"""Predictions that keep no draws: of every kind of posterior and likelihood, in bounded memory, and in tiles."""
+"""Predictions that keep no samples: of every kind of posterior and likelihood, in bounded memory, and in tiles."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ FEW = bn.MonteCarlo(samples=4, block_bytes=1)
 """One row and one draw at a time."""
 
 
-def assert_summary_is_that_of_the_draws(posterior, x, engine=FEW):
-    draws, summary = posterior.predict(x, engine), posterior.predict(x, engine, keep="summary")
+def assert_summary_is_that_of_the_samples(posterior, x, engine=FEW):
+    samples, summary = posterior.predict(x, engine), posterior.predict(x, engine, keep="summary")
     assert isinstance(summary, ClassificationSummary)
     for name in ("probs", "epistemic", "aleatoric", "entropy", "expected_entropy", "mutual_information"):
-        torch.testing.assert_close(getattr(summary, name), getattr(draws, name), **CLOSE, msg=name)
+        torch.testing.assert_close(getattr(summary, name), getattr(samples, name), **CLOSE, msg=name)
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +39,8 @@ def module_task(_built):
     return _built["per_pixel"]
 
 
-def doubtful(slope=0.4):
-    return bn.DoubtfulCategorical(1.3, slope=slope, mean=-3.0, std=0.5)
+def uncertain(slope=0.4):
+    return bn.VarianceScaledCategorical(1.3, slope=slope, mean=-3.0, std=0.5)
 
 
 def test_posteriors_of_every_make(fitted, module_task):
@@ -50,35 +50,35 @@ def test_posteriors_of_every_make(fitted, module_task):
     dropout = bn.MCDropout(consistent=False).fit(module_task.model, module_task.x, bn.Categorical())
     made = {
         "temperature": fitted.with_likelihood(bn.Categorical(2.0)),
-        "temperature by doubt": fitted.with_likelihood(doubtful()),
+        "temperature by uncertainty": fitted.with_likelihood(uncertain()),
         "ensemble": bn.ensemble([fitted, other]),
-        "several architectures": bn.ensemble([fitted, bn.point(small, bn.Categorical())]),
+        "several architectures": bn.ensemble([fitted, bn.deterministic(small, bn.Categorical())]),
         "combined": bn.combine(fitted, dropout),
         "late layers": fitted.at_layers(1),
-        "point": bn.point(module_task.model, bn.Categorical()),
+        "point": bn.deterministic(module_task.model, bn.Categorical()),
         "adapted": bn.adapt(fitted, module_task.x[:16]),
     }
     for name, posterior in made.items():
         try:
-            assert_summary_is_that_of_the_draws(posterior, x)
+            assert_summary_is_that_of_the_samples(posterior, x)
         except AssertionError as error:
             raise AssertionError(name) from error
-    tempered = made["temperature by doubt"].predict(x, FEW)
+    tempered = made["temperature by uncertainty"].predict(x, FEW)
     assert (tempered.log_probs - made["temperature"].predict(x, FEW).log_probs).abs().max() > 0.01
 
 
-def test_likelihoods_that_listen_hear_all_draws_within_tasks_and_engines(fitted, module_task):
-    posterior, x = fitted.with_likelihood(doubtful()), module_task.new_x[:2]
+def test_likelihoods_that_listen_hear_all_samples_within_tasks_and_engines(fitted, module_task):
+    posterior, x = fitted.with_likelihood(uncertain()), module_task.new_x[:2]
     for engine in (bn.SigmaPoints(rank=2, chunk=1), bn.Delta()):
-        assert_summary_is_that_of_the_draws(posterior, x, engine)
-    tasks = fitted.with_likelihood(bn.MultiTask({"side": (bn.Gaussian(), 1), "label": (doubtful(), 2)}))
-    draws, summary = tasks.predict(x, FEW), tasks.predict(x, FEW, keep="summary")
+        assert_summary_is_that_of_the_samples(posterior, x, engine)
+    tasks = fitted.with_likelihood(bn.MultiTask({"side": (bn.Gaussian(), 1), "label": (uncertain(), 2)}))
+    samples, summary = tasks.predict(x, FEW), tasks.predict(x, FEW, keep="summary")
     for part in ("mean", "epistemic"):
         for name in ("side", "label"):
-            torch.testing.assert_close(getattr(summary, part)[name], getattr(draws, part)[name], **CLOSE)
+            torch.testing.assert_close(getattr(summary, part)[name], getattr(samples, part)[name], **CLOSE)
 
 
-def test_a_compiled_posterior_runs_as_many_draws_at_once_as_fit(fitted, module_task, monkeypatch):
+def test_a_compiled_posterior_runs_as_many_samples_at_once_as_fit(fitted, module_task, monkeypatch):
     from bayesnorm.network.running import compiled
 
     sizes = []
@@ -96,11 +96,11 @@ def test_a_compiled_posterior_runs_as_many_draws_at_once_as_fit(fitted, module_t
     monkeypatch.setattr(compiled, "GRAPH_BYTES", 3 * row)
     monkeypatch.setattr(compiled, "default_block_bytes", lambda device: 1)
     sizes.clear()
-    for keep in ("draws", "summary"):
+    for keep in ("samples", "summary"):
         found = posterior.predict(x, bn.MonteCarlo(7), keep=keep)
         torch.testing.assert_close(found.probs, expected.probs, **CLOSE)
         torch.testing.assert_close(found.epistemic, expected.epistemic, **CLOSE)
-    assert set(sizes) == {3}, "seven draws are three graphs of three, which share some"
+    assert set(sizes) == {3}, "seven samples are three graphs of three, which share some"
 
 
 class LargestTensor(TorchDispatchMode):
@@ -116,8 +116,8 @@ class LargestTensor(TorchDispatchMode):
         return result
 
 
-def test_memory_does_not_grow_with_the_number_of_draws(module_task):
-    # No tensor is larger for more draws: not even that of the draws themselves, of which a small network has few.
+def test_memory_does_not_grow_with_the_number_of_samples(module_task):
+    # No tensor is larger for more samples: not even that of the samples themselves, of which a small network has few.
     posterior = bn.MCBN(batch_size=8, states=16).fit(module_task.model, module_task.x, bn.Categorical())
     x = torch.randn(2, 2, 20, 24)
     posterior.predict(x, FEW)  # which looks at a few rows
@@ -129,7 +129,7 @@ def test_memory_does_not_grow_with_the_number_of_draws(module_task):
         return seen.most
 
     assert largest(4, "summary") == largest(12, "summary")
-    assert largest(12, "draws") == 3 * largest(4, "draws")
+    assert largest(12, "samples") == 3 * largest(4, "samples")
 
 
 def test_what_is_not_finite_is_refused(fitted, module_task):
@@ -138,7 +138,7 @@ def test_what_is_not_finite_is_refused(fitted, module_task):
 
 
 def test_networks_of_several_output_shapes_are_refused(fitted):
-    odd = bn.point(nn.Sequential(nn.Conv2d(2, 4, 1), nn.BatchNorm2d(4)).eval(), bn.Categorical())
+    odd = bn.deterministic(nn.Sequential(nn.Conv2d(2, 4, 1), nn.BatchNorm2d(4)).eval(), bn.Categorical())
     with pytest.raises(bn.BayesNormError, match="members: give outputs of shape"):
         bn.ensemble([fitted, odd]).predict(torch.randn(2, 2, 4, 5), keep="summary")
 
@@ -204,8 +204,8 @@ def test_tiles_of_gaussian_and_multi_task_predictions(pooled):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"keep": "all"}, r'keep: .all. was given; "draws" or "summary" would work'),
-        ({"tile": 8}, r'tile: keep="draws" was given; keep="summary"'),
+        ({"keep": "all"}, r'keep: .all. was given; "samples" or "summary" would work'),
+        ({"tile": 8}, r'tile: keep="samples" was given; keep="summary"'),
         ({"overlap": 8}, r"tile: overlap without tile"),
         ({"keep": "summary", "tile": 0}, r"tile: 0 was given; pixels such as 256"),
         ({"keep": "summary", "tile": (8, 8, 8)}, r"tile: \(8, 8, 8\) was given"),

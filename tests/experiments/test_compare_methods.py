@@ -1,4 +1,4 @@
-"""Every method on one small set: scores are there, the baseline is the baseline, and doubt grows away from the data."""
+"""Every method on one small set: scores are there, the baseline is the baseline, and uncertainty grows away from the data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_every_method_is_scored(toy):
     for name, (score,) in toy.items():
         assert all(math.isfinite(value) for value in asdict(score).values()), name
         assert score.crps > 0
-        assert score.draws_per_second > 0
+        assert score.samples_per_second > 0
 
 
 def test_constant_uncertainty_is_where_gains_start(toy):
@@ -37,7 +37,7 @@ def test_constant_uncertainty_is_where_gains_start(toy):
     assert constant.gain_crps == pytest.approx(0, abs=0.2)
 
 
-def test_doubt_grows_away_from_the_data(toy):
+def test_uncertainty_grows_away_from_the_data(toy):
     for name, (score,) in toy.items():
         if name != "constant":
             assert score.growth > 1.2, name

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*batches:bayesnorm.BayesNormWar
 
 
 def test_command_trains_asks_and_judges(experiments, road_scenes, monkeypatch, tmp_path):
-    preset = measuring.Preset("small-unet", "quick", 0.2, frames=8, epochs=1, draws=2, states=4, asked=None)
+    preset = measuring.Preset("small-unet", "quick", 0.2, frames=8, epochs=1, samples=2, states=4, asked=None)
     monkeypatch.setitem(measuring.PRESETS, "quick", preset)
     monkeypatch.setattr(measuring, "SHARES", {"1/4": 2, "all": 1, "day": 1})
     monkeypatch.setattr(kendall_segmentation.showing, "SHARES", measuring.SHARES)
@@ -29,12 +29,12 @@ def test_command_trains_asks_and_judges(experiments, road_scenes, monkeypatch, t
     for kinds in found["classes"].values():
         for kind, lights in kinds.items():
             assert set(lights) == {"any", "day", "dusk"}
-            drawn_doubt = lights["any"]["doubts"]["mutual information"]["mean"]
-            assert (drawn_doubt > 1e-6) == (kind not in ("neither", "aleatoric"))
+            drawn_uncertainty = lights["any"]["doubts"]["mutual information"]["mean"]
+            assert (drawn_uncertainty > 1e-6) == (kind not in ("neither", "aleatoric"))
     whole, day, dusk = (found["red"]["all"]["MCBN"][light]["mean absolute error"] for light in ("any", "day", "dusk"))
     assert whole == pytest.approx((4 * day + 2 * dusk) / 6, rel=1e-4)  # frames of each light
     assert drawn == ["kendall_segmentation.png", "kendall_red.png", "kendall_red_maps.png"]
-    assert "classes, dropout: epistemic doubt rises on another light" in ended.out
+    assert "classes, dropout: epistemic uncertainty rises on another light" in ended.out
     # Networks on fewer frames take as many steps.
     made = measuring.Networks(preset, tmp_path, "cpu")
     assert made.plan(measuring.Task.classes, "1/4").recipe.epochs == 2

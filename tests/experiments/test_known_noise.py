@@ -17,7 +17,7 @@ def test_what_is_said_stands_beside_the_truth(experiments, tmp_path, monkeypatch
     assert row["noise"] == 1.0
     assert 0.3 < row["said_noise"] < row["rmse"], "noise is a part of the error"
     assert row["said_share"] < 1
-    assert row["rmse"] ** 2 > row["doubt"] ** 2
+    assert row["rmse"] ** 2 > row["uncertainty"] ** 2
     assert f"{row['rows']:,} rows" in ended.out
     again = experiments("known-noise", "--table", "friedman", "--out", tmp_path)
     assert again.out.strip() in ended.out

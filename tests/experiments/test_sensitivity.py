@@ -1,4 +1,4 @@
-"""Scores over batch sizes or draws: means and standard errors of runs."""
+"""Scores over batch sizes or samples: means and standard errors of runs."""
 
 from __future__ import annotations
 

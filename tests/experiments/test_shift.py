@@ -115,7 +115,7 @@ def rows_of_scores():
             "corruption": corruption,
             "severity": severity,
             "pseudo_count": None,
-            "draws": 1,
+            "samples": 1,
         }
         scores = {"error": 0.1 + 0.1 * severity, "nll": 1.0, "ece": 0.05}
         for method in (SOFTMAX, TEMPERATURE, MCBN):

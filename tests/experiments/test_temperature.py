@@ -12,9 +12,9 @@ from torch import nn
 import bayesnorm as bn
 from bayesnorm.nets import CifarResNet
 from experiments.temperature import measuring
-from experiments.temperature.doubt import covariates
 from experiments.temperature.judging import CALIBRATE, CONSTANT, Judged, folds
 from experiments.temperature.networks import fitted, remembered
+from experiments.temperature.uncertainty import covariates
 
 # Small networks often want the least or the largest batch size; tests/selection/test_calibrate.py asks for the warning.
 pytestmark = pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
@@ -50,7 +50,9 @@ def test_what_is_remembered_is_what_would_be_computed():
         sized, own = posterior.at_batch_size(size), drawn.at_batch_size(size)
         for _ in range(2):
             torch.testing.assert_close(own.predict(rows).probs, sized.predict(x[rows]).probs)
-    torch.testing.assert_close(point.predict(rows).probs, bn.point(model, bn.Categorical()).predict(x[rows]).probs)
+    torch.testing.assert_close(
+        point.predict(rows).probs, bn.deterministic(model, bn.Categorical()).predict(x[rows]).probs
+    )
     y = torch.arange(30) % 4
     asked = ((drawn, torch.arange(30)), (posterior, x))
     choices = [bn.calibrate(each, given, y, samples=8).likelihood for each, given in asked]
@@ -70,7 +72,7 @@ def test_what_is_kept_is_not_computed_again(tmp_path):
     assert not torch.equal(other.predict(rows).probs, expected)
 
 
-def test_what_draws_tell_is_what_numpy_says():
+def test_what_samples_tell_is_what_numpy_says():
     f = np.random.default_rng(0).normal(size=(6, 3, 4)) * 3
     logits = f.mean(0)
     found = {name: values.numpy() for name, values in covariates(torch.tensor(f), torch.tensor(logits)).items()}
@@ -104,7 +106,7 @@ def test_from_the_command(experiments, monkeypatch, tmp_path):
     )
     save_file(CifarResNet(20).state_dict(), tmp_path / "own.safetensors")
     given = ("resnet20", "--weights", tmp_path / "own.safetensors", "--name", "own", "--out", tmp_path)
-    for part, method in (("calibrate", CALIBRATE), ("doubt", "rising, guarded")):
+    for part, method in (("calibrate", CALIBRATE), ("uncertainty", "rising, guarded")):
         ended = experiments("temperature", part, *given)
         assert ended.code == 0, ended.err
         found = json.loads((tmp_path / f"temperature_{part}_own.json").read_text())
@@ -120,12 +122,12 @@ def test_from_the_command(experiments, monkeypatch, tmp_path):
 
 
 def test_refuses(experiments, tmp_path):
-    assert "resnet20" in experiments("temperature", "doubt", "resnet19").err
+    assert "resnet20" in experiments("temperature", "uncertainty", "resnet19").err
     assert (
         "without --weights: 'resnet56' was given; one of resnet20"
-        in experiments("temperature", "doubt", "resnet56").err
+        in experiments("temperature", "uncertainty", "resnet56").err
     )
     save_file({"conv1.weight": torch.zeros(2)}, tmp_path / "other.safetensors")
-    ended = experiments("temperature", "doubt", "resnet20", "--weights", tmp_path / "other.safetensors")
+    ended = experiments("temperature", "uncertainty", "resnet20", "--weights", tmp_path / "other.safetensors")
     assert ended.code == 2
     assert "does not hold the weights of resnet20" in ended.err

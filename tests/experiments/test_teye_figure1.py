@@ -17,7 +17,7 @@ def figure():
     return figure1(epochs=150)
 
 
-def test_doubt_is_larger_outside_the_data(figure):
+def test_uncertainty_is_larger_outside_the_data(figure):
     """At x = 6, outside the data, against every training point."""
     x, _ = figure.points
     engine = bn.MonteCarlo(DRAWS)
@@ -28,7 +28,7 @@ def test_doubt_is_larger_outside_the_data(figure):
     assert outside > inside.max().item()
 
 
-def test_bands_show_that_doubt(figure):
+def test_bands_show_that_uncertainty(figure):
     lower, upper = figure.bands.bands[0.95]
     width = upper - lower
     training = np.searchsorted(figure.bands.x, figure.points[0].numpy()[:, 0])

@@ -56,13 +56,13 @@ def test_scores_of_pixels_by_hand(monkeypatch):
     logits[:, 0] = 0.0
     logits[:, 1] = -2.0
     logits[:, 1, :2, 2:] = 2.0
-    logits[:, 1, 2:, 2:] = -0.1  # wrong, and in doubt
+    logits[:, 1, 2:, 2:] = -0.1  # wrong, and in uncertainty
 
     network = torch.nn.Conv2d(11, 11, 1, bias=False)
     torch.nn.init.dirac_(network.weight)  # hands on the logits that it is given
     frames = Frames.of(logits, y)
     monkeypatch.setattr(pixels, "AT_ONCE", 1)
-    found = scores(ask(bn.point(network, bn.Categorical(ignore_index=CAMVID_VOID)), frames, 5), frames)
+    found = scores(ask(bn.deterministic(network, bn.Categorical(ignore_index=CAMVID_VOID)), frames, 5), frames)
     assert found["accuracy"] == pytest.approx(1 - 8 / 31)
     assert found["doubts"]["entropy"]["auroc"] == 1.0
     assert found["doubts"]["entropy"]["auroc of frames"] == [1.0, 1.0]
@@ -86,13 +86,13 @@ def test_differences_over_frames():
 
 
 def made_up(auroc, near=0.1, far=0.01, tenths=None, nll=1.0):
-    doubt = {
+    uncertainty = {
         "auroc of frames": [auroc + 0.01, auroc - 0.01],
         "by distance": {name: near if name in verdicts.NEAR else far for name in BINS},
         "error of deciles": tenths or [number / 10 for number in range(10)],
     }
     return {
-        "doubts": {"mutual information": doubt, "entropy": doubt},
+        "doubts": {"mutual information": uncertainty, "entropy": uncertainty},
         "nll of frames": [nll, nll + 0.1],
         "pixels by distance": dict.fromkeys(BINS, 10),
     }

@@ -81,7 +81,7 @@ def test_main_prints_tables_verdict_and_paths(monkeypatch, tmp_path, capsys):
     teye_figure3.main(tmp_path / "new")
     printed = capsys.readouterr().out
     assert "batch size 16: 40 batches out of 90 training rows" in printed
-    assert "Independent draws would" in printed.split("Trained network")[1]
+    assert "Independent samples would" in printed.split("Trained network")[1]
     paths = [Path(path) for path in re.findall(r"^.*\.png$", printed, re.MULTILINE)]
     assert [path.parent for path in paths] == [tmp_path / "new"] * 3
     assert [path.name for path in paths] == ["teye_figure3.png", "teye_figure7.png", "teye_figure8.png"]

@@ -61,7 +61,7 @@ def test_what_is_kept_belongs_to_one_network_posterior_and_way_of_asking(posteri
         asked.append(len(part))
         return torch.zeros(1, len(part), 2)
 
-    other_network = bn.point(nn.Linear(3, 2), bn.Categorical())
+    other_network = bn.deterministic(nn.Linear(3, 2), bn.Categorical())
     others = [(posterior.at_batch_size(4), x), (posterior, x + 1), (other_network, x)]
     for each in [(posterior, x), *others]:
         gathering.outputs(*each, "a", ask)
@@ -87,30 +87,33 @@ def test_scores_by_hand():
     outputs = torch.tensor([0.5, 0.7, 0.9, 0.3]).reshape(4, 1, 1).log() * torch.tensor([1.0, 0.0])
     outputs[..., 1] = torch.tensor([0.5, 0.3, 0.1, 0.7]).log().reshape(4, 1)
     outputs = outputs.repeat(1, 2, 1)
-    predicted = [Predicted("draws", outputs), Predicted("points", outputs, passes=0.5, whole=True)]
+    predicted = [Predicted("samples", outputs), Predicted("points", outputs, passes=0.5, whole=True)]
     scores = score_all(predicted, torch.tensor([0, 1]))
-    assert [(score.method, score.draws, score.passes) for score in scores.all] == [
-        ("draws", 1, 1.0),
-        ("draws", 2, 2.0),
-        ("draws", 4, 4.0),
+    assert [(score.method, score.samples, score.passes) for score in scores.all] == [
+        ("samples", 1, 1.0),
+        ("samples", 2, 2.0),
+        ("samples", 4, 4.0),
         ("points", 4, 2.0),
     ]
-    two = scores.of("draws", 2)
+    two = scores.of("samples", 2)
     logs = torch.tensor([[0.6, 0.4], [0.6, 0.4]], dtype=torch.float64).log()  # means of .5 and .7, and of .9 and .3
     torch.testing.assert_close(two.nll, -logs.mean(0), rtol=0, atol=1e-6)
     assert two.spread == pytest.approx(0, abs=1e-6)
-    assert scores.of("draws").spread is None
+    assert scores.of("samples").spread is None
     assert two.accuracy == 0.5
     assert two.standard_error == pytest.approx(abs(float(logs[0, 0] - logs[0, 1])) / 2)
-    gain, error = two.gain_over(scores.of("draws", 4))
+    gain, error = two.gain_over(scores.of("samples", 4))
     assert (gain, error) == (pytest.approx(0, abs=1e-6), pytest.approx(0, abs=1e-6))
 
 
 def made_up(values, images=100, noise=0.0):
-    """Return scores with these means, by method and draws; `noise` lies between images, alike in all methods."""
+    """Return scores with these means, by method and samples; `noise` lies between images, alike in all methods."""
     shape = torch.linspace(-1, 1, images, dtype=torch.float64) * noise
     return Scores(
-        [Score(method, draws, draws, value + shape, 0.9, value, None) for (method, draws), value in values.items()]
+        [
+            Score(method, samples, samples, value + shape, 0.9, value, None)
+            for (method, samples), value in values.items()
+        ]
     )
 
 
@@ -122,12 +125,12 @@ def as_the_paper(**changed):
         if fact.method == "MCBN":
             values[PUBLISHED, fact.settings["passes"]] = -fact.value
     values = {key: value + added for key, value in values.items()}
-    return values | {(PUBLISHED, int(draws[1:])): value for draws, value in changed.items()}
+    return values | {(PUBLISHED, int(samples[1:])): value for samples, value in changed.items()}
 
 
 def test_cells_hold_where_value_and_gain_do():
     def verdicts(values, **more):
-        return {cell.draws: cell.verdict for cell in cells(made_up(values, **more))}
+        return {cell.samples: cell.verdict for cell in cells(made_up(values, **more))}
 
     assert set(verdicts(as_the_paper()).values()) == {HOLDS}
     assert list(verdicts(as_the_paper())) == [1, 2, 4, 8, 16, 32, 64, 128, None]
@@ -149,7 +152,7 @@ def test_claims_hold_beyond_two_standard_errors():
     few = {key: value for key, value in as_the_paper().items() if key[1] <= 16}
     assert len(claims(made_up(few | {(MCBN, 16): 0.25}))) == 5
     scores = made_up(as_the_paper())
-    uncertain = [s if s.draws > 1 else replace(s, nll=s.nll + 5 * (-1) ** torch.arange(100)) for s in scores.all]
+    uncertain = [s if s.samples > 1 else replace(s, nll=s.nll + 5 * (-1) ** torch.arange(100)) for s in scores.all]
     assert claims(Scores(uncertain))[0].verdict == PARTLY
 
 
@@ -176,7 +179,7 @@ def test_networks_that_were_trained_here(tmp_path, refuses, monkeypatch):
     found = trained_networks(tmp_path, "cpu")
     train = torch.randn(4, 3, 8, 8)
     images = Images(train, train, torch.randn(2, 3, 8, 8), torch.tensor([0, 1]))
-    preset = Preset(other_draws=2)
+    preset = Preset(other_samples=2)
     (together,), missing = found.predict(images, preset, Gathering(tmp_path / "kept"))
     assert missing == ["MC dropout: no network that was trained with dropout is there"]
     with torch.no_grad():
@@ -199,7 +202,14 @@ def test_all_of_it_on_a_few_images(experiments, require, tmp_path, monkeypatch):
     require("resnet_cifar10/resnet32.safetensors", "cifar10/test_first2000.webp", "cifar10/train_first5000.webp")
     pytest.importorskip("matplotlib")
     smallest = Preset(
-        train_images=16, images=12, draws=4, centred_draws=2, other_draws=1, late_draws=((1, 2),), states=4, rank=1
+        train_images=16,
+        images=12,
+        samples=4,
+        centred_samples=2,
+        other_samples=1,
+        late_samples=((1, 2),),
+        states=4,
+        rank=1,
     )
     monkeypatch.setitem(PRESETS, "quick", smallest)
     monkeypatch.setattr(methods, "BATCH_SIZE", 8)
@@ -208,12 +218,12 @@ def test_all_of_it_on_a_few_images(experiments, require, tmp_path, monkeypatch):
     write_predictions(tmp_path, load_cifar_resnet(32), torch.arange(12), torch.full((12, 10), 0.1), told)
     ended = experiments("teye-table2", "--device", "cpu", "--peers", tmp_path, "--out", tmp_path / "out")
     assert ended.code == 0, ended.err
-    assert "4 draws are better than the softmax" in ended.out
+    assert "4 samples are better than the softmax" in ended.out
     assert (tmp_path / "out" / "teye_table2.png").read_bytes().startswith(b"\x89PNG")
     written = json.loads((tmp_path / "out" / "teye_table2.json").read_text())
     (found,) = written["networks"]
-    assert [cell["draws"] for cell in found["cells"]] == [1, 2, 4, None]
-    scores = {(row["method"], row["draws"]): row for row in found["rows"]}
+    assert [cell["samples"] for cell in found["cells"]] == [1, 2, 4, None]
+    scores = {(row["method"], row["samples"]): row for row in found["rows"]}
     assert scores["laplace-torch 0.3, last layer", 1]["nll"] == pytest.approx(2.302585)
     assert scores[TEMPERATURE, 1]["accuracy"] == scores[SOFTMAX, 1]["accuracy"]
     # The same batches of other pictures: cropped and mirrored.

@@ -213,7 +213,7 @@ def test_the_papers_missing_errors_are_taken_from_our_runs():
         assert (cell.verdict, cell.their_error) == (expected, None)
 
 
-def test_tables_over_draws_need_to_know_the_draws():
+def test_tables_over_samples_need_to_know_the_samples():
     plain = runs("boston", "MCBN", setting=128, normalised_crps=(8.0, 1.0))
     assert {cell.verdict for cell in compare(10, plain)} == {"-"}
     rows = list(plain)

@@ -1,4 +1,4 @@
-"""Tables over batch sizes, from rows some of which say how many draws they are of."""
+"""Tables over batch sizes, from rows some of which say how many samples they are of."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def told(rows, passes):
 
 
 @pytest.mark.parametrize(("table", "metric"), [(8, "normalised_crps"), (9, "normalised_pll")])
-def test_sizes_without_fewer_draws_have_the_benchmarks_own(table, metric):
-    """The benchmark keeps scores of fewer draws at M = 128 alone; the other sizes must not go with that."""
+def test_sizes_without_fewer_samples_have_the_benchmarks_own(table, metric):
+    """The benchmark keeps scores of fewer samples at M = 128 alone; the other sizes must not go with that."""
     rows = []
     for name in ("boston", "yacht"):
         for size, mean in ((32, 11.0), (64, 7.0), (128, 3.0)):

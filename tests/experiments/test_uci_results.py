@@ -35,7 +35,7 @@ TINY = Preset(
     epochs=4,
     evaluate_every=2,
     patience=5,
-    draws=6,
+    samples=6,
     weight_steps=10,
     dropout_batch_size=16,
 )

@@ -48,7 +48,7 @@ class Outputs:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Known(Posterior):
-    """A posterior whose draws are its outputs, one after the other."""
+    """A posterior whose samples are its outputs, one after the other."""
 
     def sample(self, n, seed=0):
         return {"draw": torch.arange(n)}
@@ -65,7 +65,7 @@ class Known(Posterior):
 
 
 def task(dtype=torch.float64):
-    """Targets about 40, and outputs about them with errors of 2 and draws that differ by 1.5; both in lists."""
+    """Targets about 40, and outputs about them with errors of 2 and samples that differ by 1.5; both in lists."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(ROWS, 2, generator=generator, dtype=dtype)
     y = 40 + 5 * torch.randn(ROWS, generator=generator, dtype=dtype)
@@ -80,14 +80,14 @@ def task(dtype=torch.float64):
 
 
 def plain_crps(mean, var, y):
-    """Of the Gaussian with the moments of the draws and the noise, as in the paper."""
+    """Of the Gaussian with the moments of the samples and the noise, as in the paper."""
     std = torch.as_tensor(var, dtype=torch.float64).sqrt()
     z, normal = (y - mean) / std, Normal(torch.tensor(0.0).double(), 1.0)
     return (std * (z * (2 * normal.cdf(z) - 1) + 2 * normal.log_prob(z).exp() - math.pi**-0.5)).mean()
 
 
 def plain_pll(f, precision, y):
-    """Of the mixture over draws, as in the paper."""
+    """Of the mixture over samples, as in the paper."""
     exponents = -0.5 * precision * (y - f).square()
     constant = -math.log(len(f)) - 0.5 * math.log(2 * math.pi) + 0.5 * math.log(precision)
     return (exponents.logsumexp(0) + constant).mean()
@@ -155,13 +155,13 @@ def test_one_network_scores_as_in_a_stack():
         torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=1e-6, atol=0)
 
 
-def test_moments_alone_give_what_needs_no_draws():
+def test_moments_alone_give_what_needs_no_samples():
     asked, _, _ = task()
     networks = asked.posterior.executable.executable
     of_moments = Asked.of_stack(Known(networks, bn.Gaussian()), asked.x, DRAWS, SPLITS, whole=False)
     without_pll = Noise.chosen(of_moments, BETWEEN, by_pll=False)
     found = scores(of_moments, without_pll)
-    assert networks.runs == 0, "outputs of all draws are never held"
+    assert networks.runs == 0, "outputs of all samples are never held"
     assert without_pll.pll is None
     assert without_pll.constant_pll is None
     noise = Noise.chosen(asked, BETWEEN)
@@ -180,8 +180,8 @@ def test_several_scores_cost_one_run(whole):
     asked = Asked.of_stack(Known(networks, bn.Gaussian()), asked.x, DRAWS, SPLITS, whole)
     scores(asked, Noise.chosen(asked, BETWEEN, by_pll=whole))
     assert (networks.runs, networks.moments_taken) == ((1, 0) if whole else (0, 1))
-    dataclasses.replace(asked, draws=2).matched(torch.ones(4))
-    assert networks.runs + networks.moments_taken == 2, "fewer draws are others"
+    dataclasses.replace(asked, samples=2).matched(torch.ones(4))
+    assert networks.runs + networks.moments_taken == 2, "fewer samples are others"
 
 
 def test_single_precision_scores_in_double():
@@ -194,7 +194,7 @@ def test_single_precision_scores_in_double():
         torch.testing.assert_close(found["rmse"][i], (y - f.mean(0)).square().mean().sqrt(), **EXACT)
 
 
-def test_no_doubt_but_noise():
+def test_no_uncertainty_but_noise():
     asked, outputs, targets = task()
     precision = torch.tensor([0.2, 0.2, 0.3, 0.3]).double()
     constant = asked.constant().matched(precision)

@@ -42,7 +42,7 @@ TOY = presets.Preset(
     epochs=EPOCHS,
     evaluate_every=10,
     patience=2,
-    draws=DRAWS,
+    samples=DRAWS,
     weight_steps=10,
     dropout_batch_size=16,
 )
@@ -135,7 +135,7 @@ def test_what_else_is_told(found):
     std = result["points"]["std"]
     assert len(std) == len(result["points"]["error"]) == 18
     assert std == sorted(std)
-    assert {row["passes"] for row in result["rows"]} == {None, 2, 5, 10}, "fewer draws than there are"
+    assert {row["passes"] for row in result["rows"]} == {None, 2, 5, 10}, "fewer samples than there are"
     assert found["dropout"]["curve"] == []
 
 
@@ -195,7 +195,7 @@ class Alone:
         self.trained = cache(self._trained)
 
     def _trained(self, place, seed, decay):
-        """Outputs for held rows in raw units after every ten epochs: alone, and under draws; and targets."""
+        """Outputs for held rows in raw units after every ten epochs: alone, and under samples; and targets."""
         fold = (self.data.whole if place[0] == "whole" else self.data.validated)[place[1]]
         x, y = (part.float() for part in map(torch.from_numpy, toy()))
         mean, std = x[fold.train].mean(0), x[fold.train].std(0, correction=0)
@@ -274,7 +274,7 @@ def until_stopped(curve):
 
 
 def test_scores_are_those_of_plain_calls(found, alone):
-    """From the chosen weight decay and epochs on: noise from the folds, a network on all training rows, its draws."""
+    """From the chosen weight decay and epochs on: noise from the folds, a network on all training rows, its samples."""
     method = {"bn": "MCBN", "dropout": "MCDropout"}[alone.family]
     split, seed = 1, 2
     (row,) = (
@@ -309,7 +309,7 @@ def test_scores_are_those_of_plain_calls(found, alone):
     assert row["normalised_pll"] == pytest.approx(float(metrics.normalised_pll(own, y, constant)), abs=100 * CLOSE)
 
 
-def test_fewer_passes_are_the_first_draws(found, normalised):
+def test_fewer_passes_are_the_first_samples(found, normalised):
     for passes in (2, 5, 10):
         row = of(found["bn"], "MCBN", passes)[1]
         assert (row["split"], row["seed"]) == (1, 2)
@@ -352,13 +352,13 @@ def test_networks_that_went_astray_are_not_chosen():
     assert cross_validation._best(scores, torch.full((4,), 20), decays=2, splits=1, folds=2) == [(1, 2.5)]
 
 
-FORCED = dataclasses.replace(TOY, splits=(1,), weight_decays=(1e-3,), epochs=20, evaluate_every=20, draws=17)
-"""One weight decay and one epoch to choose, so that networks are the same whatever the doubt about them."""
+FORCED = dataclasses.replace(TOY, splits=(1,), weight_decays=(1e-3,), epochs=20, evaluate_every=20, samples=17)
+"""One weight decay and one epoch to choose, so that networks are the same whatever the uncertainty about them."""
 
 
 @takes_long
 def test_doubled_deviations_are_a_quarter_of_the_batch_size(monkeypatch):
-    """What MCBN draws is said in `MCBN.distribution` alone: a unit follows it, in every score, as theory has it."""
+    """What MCBN samples is said in `MCBN.distribution` alone: a unit follows it, in every score, as theory has it."""
     monkeypatch.setitem(presets.PRESETS, "forced", FORCED)
     plain = unit.run("forced", "toy", "bn", 16.0, "cpu")
     monkeypatch.setattr(bn.MCBN, "distribution", lambda _, deviations: Empirical(2 * deviations))

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from bayesnorm.nets import paper_mlp
-from experiments import active_digits, compare_methods, kendall_doubt, mukhoti_batch_size, uci_luck
-from experiments.kendall_doubt.gap import measure_gap
+from experiments import active_digits, compare_methods, kendall_uncertainty, mukhoti_batch_size, uci_luck
+from experiments.kendall_uncertainty.gap import measure_gap
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
 
@@ -56,9 +56,11 @@ def test_compare_methods(experiments, tmp_path, monkeypatch, written):
 
 
 @pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
-def test_kendall_doubt(experiments, tmp_path, monkeypatch, written):
-    monkeypatch.setitem(kendall_doubt.EVIDENCE, kendall_doubt.Picture.gap, partial(measure_gap, steps=4, rows=80))
-    ended = experiments("kendall-doubt", "gap", "--out", tmp_path / "out")
+def test_kendall_uncertainty(experiments, tmp_path, monkeypatch, written):
+    monkeypatch.setitem(
+        kendall_uncertainty.EVIDENCE, kendall_uncertainty.Picture.gap, partial(measure_gap, steps=4, rows=80)
+    )
+    ended = experiments("kendall-uncertainty", "gap", "--out", tmp_path / "out")
     assert ended.code == 0
     assert ended.out.startswith("gap: ")
     assert written("noise_gap")["epistemic"].keys() == {"MCBN", "MCBN, M' chosen", "5 networks"}
@@ -76,12 +78,12 @@ def test_mukhoti_batch_size(experiments, tmp_path, monkeypatch, written):
     }
     for name, stand_in in stand_ins.items():
         monkeypatch.setattr(mukhoti_batch_size, name, stand_in)
-    arguments = ("--device", "cpu", "--images", 50, "--draws", 8, "--out", tmp_path / "out")
+    arguments = ("--device", "cpu", "--images", 50, "--samples", 8, "--out", tmp_path / "out")
     ended = experiments("mukhoti-batch-size", *arguments)
     assert ended.code == 0
     assert ended.out.startswith("real batches")
     found = written("batch_size")
-    assert (found["draws"], found["training images"]) == (8, 50)
+    assert (found["samples"], found["training images"]) == (8, 50)
     assert [row["batch_size"] for row in found["effective"]] == [8, 32]
 
 
@@ -109,7 +111,7 @@ def test_uci_luck_goes_on_where_it_was(experiments, require, tmp_path, monkeypat
 def test_uci_luck_has_other_networks_on_the_same_rows(require, monkeypatch):
     require("uci/yacht.npz")
     shape = {"splits": (1, 2), "folds": 2, "seeds": (1, 2), "weight_decays": (1e-3,), "epochs": 2, "evaluate_every": 2}
-    preset = dataclasses.replace(uci_luck.PRESETS["paper"], **shape, draws=8)
+    preset = dataclasses.replace(uci_luck.PRESETS["paper"], **shape, samples=8)
     monkeypatch.setattr(uci_luck, "PRESETS", {"paper": preset})
     with torch.no_grad():
         first, again, other = (uci_luck.scores_at("yacht", 32.0, repeat, "cpu") for repeat in (1, 1, 2))

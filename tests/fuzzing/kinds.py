@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import bayesnorm as bn
 from bayesnorm import active, tabular
 from bayesnorm.compression import load_compressed
-from bayesnorm.posterior import BatchNormPosterior, combine, point
+from bayesnorm.posterior import BatchNormPosterior, combine, deterministic
 from bayesnorm.shift import DriftMonitor
 from bayesnorm.training import train
 
@@ -62,7 +62,7 @@ def _posteriors() -> dict[str, Callable[[], Any]]:
         "dropout": lambda: bn.MCDropout().fit(model, None, noise),
         "ensemble": lambda: bn.DeepEnsemble(members=2, epochs=1).fit(model, data, noise),
         "bayesian ensemble": lambda: bn.ensemble([mcbn.fit(network(), data, noise) for _ in range(2)], noise),
-        "point": lambda: point(model, noise),
+        "deterministic": lambda: deterministic(model, noise),
         "variational": lambda: bn.BayesByBackprop(epochs=1).fit(model, data, noise),
         "flow": lambda: bn.MNF(epochs=1, flows=1, auxiliary_flows=1, hidden=2).fit(model, data, noise),
         "groups": lambda: bn.GroupHorseshoe(epochs=1).fit(model, data, noise),
@@ -109,7 +109,7 @@ SETTINGS: dict[str, Any] = {
     "folds": 2,
     "members": 2,
     "max_epochs": 2,
-    "draws": 4,
+    "samples": 4,
     "random_state": 0,
 }
 
@@ -124,11 +124,11 @@ def _write_estimator(path: Path, *, classes: bool = False, **own: Any) -> None:
 
 def _use_estimator(path: Path) -> list[Tensor]:
     estimator, x = tabular.load(path), table()[0]
-    doubt = estimator.doubt(x).select_dtypes("number").to_numpy()
+    uncertainty = estimator.uncertainty(x).select_dtypes("number").to_numpy()
     if hasattr(estimator, "classes_"):
         assert len(estimator.predict(x)) == len(x)
-        return [torch.tensor(estimator.predict_proba(x)), torch.tensor(doubt)]
-    found = [*estimator.predict(x, return_std=True), *estimator.predict_interval(x), doubt]
+        return [torch.tensor(estimator.predict_proba(x)), torch.tensor(uncertainty)]
+    found = [*estimator.predict(x, return_std=True), *estimator.predict_interval(x), uncertainty]
     estimator.selection_.table()
     return [torch.tensor(part) for part in found]
 

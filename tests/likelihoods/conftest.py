@@ -64,7 +64,7 @@ VECTORS = [
     Case("HeteroscedasticStudentT", bn.HeteroscedasticStudentT(0.8, df=5.0, floor=0.4), 2),
     Case("Categorical", bn.Categorical(1.5), 3, classes=3),
     Case("Categorical of one", bn.Categorical(), 1, classes=2),
-    Case("DoubtfulCategorical", bn.DoubtfulCategorical(1.5, slope=0.7, mean=-0.2, std=0.5), 3, classes=3),
+    Case("VarianceScaledCategorical", bn.VarianceScaledCategorical(1.5, slope=0.7, mean=-0.2, std=0.5), 3, classes=3),
     Case("LogitNoise", bn.LogitNoise(1.2, samples=16), 6, classes=3),
     Case("LogitNoise of one", bn.LogitNoise(samples=16), 2, classes=2),
     Case("LogitNoise shared", bn.LogitNoise(samples=16, per_class=False), 4, classes=3),

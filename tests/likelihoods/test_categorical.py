@@ -24,7 +24,7 @@ def test_temperature_divides_the_logits(temperature):
     np.testing.assert_allclose(predictive.probs, softmax(f.numpy() / temperature, axis=2).mean(0), rtol=1e-12)
 
 
-def test_a_higher_temperature_means_more_doubt():
+def test_a_higher_temperature_means_more_uncertainty():
     f = torch.randn(5, 40, 3, dtype=torch.float64)
     entropies = [bn.Categorical(t).predictive(f).expected_entropy for t in (0.25, 1.0, 4.0)]
     assert (entropies[0] < entropies[1]).all()

@@ -95,12 +95,12 @@ def test_shapes_and_dtypes(case, dtype):
         assert predictive.log_prob(case.y()).shape == ((5, *case.pixels) if case.classes else predictive.mean.shape)
 
 
-def test_doubt_splits_into_its_parts(case):
-    """Against the draws taken one by one: Var y = Var_t E[y | t] + E_t Var[y | t], and H = I + E_t H_t."""
+def test_uncertainty_splits_into_its_parts(case):
+    """Against the samples taken one by one: Var y = Var_t E[y | t] + E_t Var[y | t], and H = I + E_t H_t."""
     f = case.f()
     for k, own in enumerate(parts(case.likelihood.predictive(f))):
         each = [parts(case.likelihood.predictive(one[None]))[k] for one in f]
-        if isinstance(case.likelihood, bn.DoubtfulCategorical):  # tempers a draw by its distance from the others
+        if isinstance(case.likelihood, bn.VarianceScaledCategorical):  # tempers a draw by its distance from the others
             each = [bn.ClassificationPredictive(one[None]) for one in own.log_probs]
         means, variances = (torch.stack([getattr(p, name) for p in each]) for name in ("mean", "variance"))
         torch.testing.assert_close(own.epistemic, means.var(0, correction=0))
@@ -112,7 +112,7 @@ def test_doubt_splits_into_its_parts(case):
             assert (own.mutual_information > 0).all()
 
 
-def test_draws_may_have_weights(case):
+def test_samples_may_have_weights(case):
     f, y = case.f(3), case.y()
     weighted = case.likelihood.predictive(f, torch.tensor([1.0, 0.0, 3.0]))
     repeated = case.likelihood.predictive(f[[0, 2, 2, 2]])
@@ -239,7 +239,7 @@ def test_calibrating_is_never_worse(vector_case):
 
 def test_a_posterior_keeps_it(case, tmp_path):
     model = nn.Linear(2, 2)
-    bn.point(model, case.likelihood).save(tmp_path / "posterior")
+    bn.deterministic(model, case.likelihood).save(tmp_path / "posterior")
     assert bn.load(tmp_path / "posterior", model).likelihood == case.likelihood
 
 

@@ -1,4 +1,4 @@
-"""Noise that the network predicts: torch's and scoringrules' numbers, and doubt split by every method and engine."""
+"""Noise that the network predicts: torch's and scoringrules' numbers, and uncertainty split by every method and engine."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def trained():
 
 
 def test_mcbn_with_a_noise_head(trained):
-    """The first thing to ask for: noise that follows the data's, and doubt that splits into its two parts."""
+    """The first thing to ask for: noise that follows the data's, and uncertainty that splits into its two parts."""
     model, x, y = trained
     posterior = bn.MCBN(batch_size=100).fit(model, (x, y), bn.HeteroscedasticGaussian())
     at = torch.linspace(-1.5, 1.5, 7)[:, None]
@@ -94,7 +94,7 @@ def network():
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda likelihood: type(likelihood).__name__)
 @pytest.mark.parametrize("cls", METHODS, ids=lambda cls: cls.__name__)
-def test_every_method_and_engine_splits_doubt(cls, likelihood, trained):
+def test_every_method_and_engine_splits_uncertainty(cls, likelihood, trained):
     _, x, y = trained
     targets = {"LogitNoise": (y > 0).long()[:, 0], "StudentT": y.expand(-1, 2), "MultiTask": y.expand(-1, 2)}
     y = targets.get(type(likelihood).__name__, y)
@@ -119,7 +119,7 @@ def test_every_method_and_engine_splits_doubt(cls, likelihood, trained):
 
 
 def test_delta_has_the_log_normal_mean():
-    """The output is Gaussian by construction, so that many draws of it must agree with the closed form."""
+    """The output is Gaussian by construction, so that many samples of it must agree with the closed form."""
     mean = torch.tensor([[0.5, -1.0, -0.4, 0.3]], dtype=torch.float64)
     root = 0.3 * torch.randn(4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     variance = root.square().sum(1)[None]
@@ -208,7 +208,7 @@ def test_calibrating_finds_the_factor(kind, true):
     predictive = kind(true).predictive(model(x).detach()[None])
     y = predictive.sample(1, seed=1)[0]
     for score in ("pll", "crps"):
-        found = bn.calibrate(bn.point(model, kind()), x, y, score=score).likelihood.scale
+        found = bn.calibrate(bn.deterministic(model, kind()), x, y, score=score).likelihood.scale
         # The likeliest scale of a Gaussian has relative standard error 1 / sqrt(2 rows), of a Laplace 1 / sqrt(rows);
         # CRPS is less efficient.
         assert abs(math.log(found / true)) < SIGMAS * 1.5 / rows**0.5

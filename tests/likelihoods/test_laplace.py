@@ -82,7 +82,7 @@ def test_calibrating_finds_the_scale():
     x = torch.randn(rows, 1, dtype=torch.float64)
     noise = torch.distributions.Laplace(0.0, scale).sample((rows, 1)).double()
     y = model(x).detach() + noise
-    posterior = bn.point(model, bn.Laplace())
+    posterior = bn.deterministic(model, bn.Laplace())
     found = bn.calibrate(posterior, x, y, score="pll").likelihood.scale
     assert found == pytest.approx(noise.abs().mean().item(), rel=1e-6)
     # |noise| has standard deviation `scale`, so that its mean is off by scale / sqrt(rows); CRPS is less efficient.

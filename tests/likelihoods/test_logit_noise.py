@@ -54,7 +54,7 @@ def test_one_log_variance_for_all_is_the_same_for_each():
     torch.testing.assert_close(shared.probs, each.probs)
 
 
-def test_more_noise_is_more_doubt_in_the_data():
+def test_more_noise_is_more_uncertainty_in_the_data():
     logits = torch.tensor([[[3.0, 0.0, -1.0]]])
     entropies = [
         bn.LogitNoise().predictive(torch.cat([logits, torch.full((1, 1, 3), s)], 2)).expected_entropy.item()

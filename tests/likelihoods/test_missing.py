@@ -67,8 +67,8 @@ def test_calibrating_with_missing_targets_is_calibrating_on_the_others():
         wide = isinstance(likelihood, bn.HeteroscedasticGaussian)
         network = model if wide else nn.Linear(3, 1).double()
         missing = dataclasses.replace(likelihood, missing=True)
-        found = bn.calibrate(bn.point(network, missing), x, holes).likelihood
-        expected = bn.calibrate(bn.point(network, likelihood), x[kept], y[kept]).likelihood
+        found = bn.calibrate(bn.deterministic(network, missing), x, holes).likelihood
+        expected = bn.calibrate(bn.deterministic(network, likelihood), x[kept], y[kept]).likelihood
         torch.testing.assert_close(found.noise, expected.noise, rtol=1e-6, atol=0)
 
 

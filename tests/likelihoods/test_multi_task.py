@@ -117,7 +117,7 @@ def test_calibrating_finds_every_tasks_noise():
         "c": bn.Categorical(3.0).predictive(f[None, :, 2:]).sample(1)[0],
     }
     start = bn.MultiTask({"a": bn.Gaussian(), "b": bn.Gaussian(4.0), "c": (bn.Categorical(), 2)})
-    found = bn.calibrate(bn.point(model, start), x, y).likelihood
+    found = bn.calibrate(bn.deterministic(model, start), x, y).likelihood
     for name in ("a", "b"):
         mse = (y[name] - f[:, "ab".index(name)][:, None]).square().mean().item()
         assert 1 / found[name].precision == pytest.approx(mse, rel=1e-5)

@@ -112,7 +112,7 @@ def test_calibrating_finds_the_scale():
     model = torch.nn.Linear(1, 1).double()
     x = torch.from_numpy(generator.normal(size=(rows, 1)))
     y = model(x).detach() + scale * torch.from_numpy(generator.standard_t(df, size=(rows, 1)))
-    posterior = bn.point(model, bn.StudentT(df))
+    posterior = bn.deterministic(model, bn.StudentT(df))
     for score in ("pll", None):
         found = bn.calibrate(posterior, x, y, score=score).likelihood
         assert found.df == df
@@ -140,7 +140,7 @@ def test_bad_degrees_of_freedom(df):
 
 @pytest.mark.parametrize("df", [1.5, 4.0, 400.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_crps_without_noise_is_that_of_the_draws(df, dtype):
+def test_crps_without_noise_is_that_of_the_samples(df, dtype):
     """As with any other noise; the distance of a target in units of no scale at all is infinite."""
     loc = torch.tensor([[0.0], [1.0], [10.0]], dtype=dtype)
     predictive = RegressionPredictive(loc, torch.zeros(1, dtype=dtype), noise=StudentTNoise(df))

@@ -48,7 +48,7 @@ OWN_SIZE = MapSettings(multiple=8, mean=(0.5,) * 3, std=(0.25,) * 3)
 
 def test_maps_are_those_of_the_prediction(folder, posterior):
     paths = image_files(folder / "images")
-    found = {maps.path: maps for maps in map_images(posterior, paths, OWN_SIZE, folder / "out", draws=4)}
+    found = {maps.path: maps for maps in map_images(posterior, paths, OWN_SIZE, folder / "out", samples=4)}
     for path in paths:
         pixels = torch.from_numpy(np.asarray(Image.open(path)).copy()).permute(2, 0, 1)[None] / 255
         padded = nn.functional.pad((pixels - 0.5) / 0.25, (0, 1, 0, 4), mode="reflect")
@@ -56,12 +56,12 @@ def test_maps_are_those_of_the_prediction(folder, posterior):
         labels = np.asarray(Image.open(found[path].labels))
         assert labels.shape == (20, 31)
         np.testing.assert_array_equal(labels, expected.probs.argmax(1)[0, :20, :31])
-        doubt = np.asarray(Image.open(found[path].doubt))
-        assert doubt.max() > 255, "16 bits"
+        uncertainty = np.asarray(Image.open(found[path].uncertainty))
+        assert uncertainty.max() > 255, "16 bits"
         share = expected.entropy[0, :20, :31].numpy() / np.log(3)
-        np.testing.assert_allclose(doubt / 65535, share, atol=2e-5)
+        np.testing.assert_allclose(uncertainty / 65535, share, atol=2e-5)
         assert found[path].counts.sum() == labels.size
-        assert found[path].mean_doubt == pytest.approx(share.mean(), abs=1e-5)
+        assert found[path].mean_entropy == pytest.approx(share.mean(), abs=1e-5)
     lines = (folder / "out" / "images.csv").read_text().splitlines()
     doubts = [float(line.split(",")[1]) for line in lines[1:]]
     assert doubts == sorted(doubts, reverse=True)
@@ -69,12 +69,12 @@ def test_maps_are_those_of_the_prediction(folder, posterior):
 
 def test_what_is_there_is_not_computed_again(folder, posterior):
     paths, out = image_files(folder / "images"), folder / "out"
-    first = map_images(posterior, paths, SETTINGS, out, draws=4)
-    again = map_images(None, paths, SETTINGS, out, draws=4)
-    assert [maps.mean_doubt for maps in again] == [maps.mean_doubt for maps in first]
+    first = map_images(posterior, paths, SETTINGS, out, samples=4)
+    again = map_images(None, paths, SETTINGS, out, samples=4)
+    assert [maps.mean_entropy for maps in again] == [maps.mean_entropy for maps in first]
     (out / "numbers" / "1.json").unlink()  # as a run leaves it that was killed before the last file
     seen = []
-    map_images(posterior, paths, SETTINGS, out, draws=4, progress=lambda done, of: seen.append((done, of)))
+    map_images(posterior, paths, SETTINGS, out, samples=4, progress=lambda done, of: seen.append((done, of)))
     assert (out / "numbers" / "1.json").exists()
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
@@ -82,14 +82,14 @@ def test_what_is_there_is_not_computed_again(folder, posterior):
 def test_truth_counts_right_pixels(folder, posterior):
     paths, truth = image_files(folder / "images"), folder / "truth"
     truth.mkdir()
-    first = map_images(posterior, paths, SETTINGS, folder / "before", draws=4)
+    first = map_images(posterior, paths, SETTINGS, folder / "before", samples=4)
     for maps in first:
         labels = np.asarray(Image.open(maps.labels)).copy()
         labels[:5] = (labels[:5] + 1) % 3
         labels[5:7] = 9
         Image.fromarray(labels).save(truth / maps.labels.name)
     ignoring = MapSettings(**{**SETTINGS.as_json(), "ignore": 9})
-    for maps in map_images(posterior, paths, ignoring, folder / "after", draws=4, truth=truth):
+    for maps in map_images(posterior, paths, ignoring, folder / "after", samples=4, truth=truth):
         assert maps.accuracy == pytest.approx(13 / 18)
         assert (maps.right <= maps.known).all()
     (truth / "0.png").unlink()
@@ -99,21 +99,21 @@ def test_truth_counts_right_pixels(folder, posterior):
 
 def test_tiles_give_the_same_maps(folder, posterior):
     paths = image_files(folder / "images")[:1]
-    (whole,) = map_images(posterior, paths, OWN_SIZE, folder / "whole", draws=4)
-    (tiled,) = map_images(posterior, paths, OWN_SIZE, folder / "tiled", draws=4, tile=(16, 16), overlap=8)
+    (whole,) = map_images(posterior, paths, OWN_SIZE, folder / "whole", samples=4)
+    (tiled,) = map_images(posterior, paths, OWN_SIZE, folder / "tiled", samples=4, tile=(16, 16), overlap=8)
     np.testing.assert_array_equal(*(np.asarray(Image.open(maps.labels)) for maps in (whole, tiled)))
-    np.testing.assert_allclose(*(np.asarray(Image.open(m.doubt)).astype(int) for m in (whole, tiled)), atol=3)
+    np.testing.assert_allclose(*(np.asarray(Image.open(m.uncertainty)).astype(int) for m in (whole, tiled)), atol=3)
 
 
 def test_images_that_cannot_be_read(folder, posterior):
     (folder / "images" / "3.png").write_bytes(b"no image")
     with pytest.raises(BayesNormError, match=r"images: .*3\.png cannot be read as an image"):
-        map_images(posterior, image_files(folder / "images"), SETTINGS, folder / "out", draws=4)
+        map_images(posterior, image_files(folder / "images"), SETTINGS, folder / "out", samples=4)
     with pytest.raises(BayesNormError, match="holds no image"):
         image_files(folder / "out" / "numbers")
     other = MapSettings(classes=("a", "b"), size=(16, 24))
     with pytest.raises(BayesNormError, match="names 2 classes, and the network has 3"):
-        map_images(posterior, image_files(folder / "images")[:1], other, folder / "named", draws=4)
+        map_images(posterior, image_files(folder / "images")[:1], other, folder / "named", samples=4)
 
 
 @pytest.mark.parametrize(

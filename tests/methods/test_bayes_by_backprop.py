@@ -148,7 +148,7 @@ def test_the_network_may_change_after_the_fit(regression):
 
 @pytest.mark.parametrize("draw", [lambda q, seed: q.sample(3, seed)["0.weight"], lambda q, seed: q.kl(3, seed)])
 def test_threads_take_turns_at_drawing(regression, monkeypatch, draw):
-    """One that begins while another draws would give it its own random numbers, and leave the generator moved."""
+    """One that begins while another samples would give it its own random numbers, and leave the generator moved."""
     prior = (0.5, 1.0, 0.1)  # whose divergence is drawn too
     posterior = bn.BayesByBackprop(epochs=1, prior=prior).fit(regression.model, (regression.x, regression.y))
     expected, before = [torch.as_tensor(draw(posterior, seed)) for seed in (1, 2)], torch.get_rng_state()

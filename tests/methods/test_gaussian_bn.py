@@ -65,14 +65,14 @@ def test_drawn_standard_deviations_follow_the_paper():
     var, m4 = h.var(0, correction=0), (h - h.mean(0)).pow(4).mean(0)
     std_var = (m4 - var.square()) / (4 * var * size)
     std = drawn["1.running_var"].sqrt()
-    # A variance from n draws has relative standard error sqrt(2 / n); log-normal and normal differ by order 1 / M.
+    # A variance from n samples has relative standard error sqrt(2 / n); log-normal and normal differ by order 1 / M.
     relative = SIGMAS * math.sqrt(2 / n)
     assert ((drawn["1.running_mean"].var(0) * size / var - 1).abs() < relative).all()
     assert ((std.var(0) / std_var - 1).abs() < relative + 2 / size).all()
     assert ((std.mean(0) / var.sqrt() - 1).abs() < SIGMAS * (std_var / var / n).sqrt() + 1 / size).all()
     together = torch.corrcoef(torch.cat([drawn["1.running_mean"], std], 1).T)
     off = together[~torch.eye(12, dtype=torch.bool)]
-    assert (off.abs() < SIGMAS / math.sqrt(n)).all(), "factorised: correlations of n draws are within 1 / sqrt(n)"
+    assert (off.abs() < SIGMAS / math.sqrt(n)).all(), "factorised: correlations of n samples are within 1 / sqrt(n)"
 
 
 def test_of_a_convolution_it_is_the_images_that_are_independent_not_the_pixels():
@@ -122,14 +122,14 @@ def deviations_of(size, states, model, x):
     return bn.MCBN(batch_size=size, states=states).fit(model, x).fluctuations.deviations
 
 
-def test_correlated_draws_have_the_batches_covariance_at_full_rank():
+def test_correlated_samples_have_the_batches_covariance_at_full_rank():
     model, x, n = network(), rows(200, 3), 20_000
     deviations = deviations_of(16, 40, model, x)
     posterior = bn.GaussianBN(batch_size=16, states=40, rank=39, center="batch").fit(model, x)
     drawn = posterior.spread * posterior.fluctuations.sample(n, torch.Generator().manual_seed(0))
     exact = deviations.T @ deviations / len(deviations)
     scale = exact.diag().sqrt()
-    # n normal draws: Var(c_ij) = (c_ii c_jj + c_ij^2) / n. The factor is rounded to 8 digits, relative 2^-8 in a number
+    # n normal samples: Var(c_ij) = (c_ii c_jj + c_ij^2) / n. The factor is rounded to 8 digits, relative 2^-8 in a number
     # and so at most 2^-7 sqrt(c_ii c_jj) in a covariance.
     error = ((torch.outer(exact.diag(), exact.diag()) + exact.square()) / n).sqrt()
     found = drawn.T @ drawn / n

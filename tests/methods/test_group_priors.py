@@ -1,4 +1,4 @@
-"""Group normal-Jeffreys and group horseshoe: divergences against quadrature, moments against draws, and sparsity."""
+"""Group normal-Jeffreys and group horseshoe: divergences against quadrature, moments against samples, and sparsity."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ def test_the_normal_jeffreys_divergence_is_that_of_quadrature_up_to_a_constant()
 
 @pytest.mark.parametrize("kind", [NormalJeffreysWeights, HorseshoeWeights])
 @pytest.mark.parametrize(("shape", "axis"), [((3, 4), 1), ((3, 2, 2), 0)])
-def test_moments_are_those_of_draws(kind, shape, axis):
+def test_moments_are_those_of_samples(kind, shape, axis):
     own, n = weights(kind, shape, axis), 20_000
     with torch.no_grad():
-        drawn = own.draws(n)
+        drawn = own.samples(n)
         mean, var = own.moments()
     spread = (drawn - mean).square()
     assert ((drawn.mean(0) - mean).abs() < SIGMAS * drawn.std(0) / n**0.5).all()
@@ -98,7 +98,7 @@ def test_outputs_in_training_vary_as_those_of_drawn_weights(kind, make):
     with torch.no_grad():
         noisy = NoisyNetwork(nn.Sequential(layer), {"0.weight": own}, "local", x)
         found = torch.stack([noisy(x).flatten() for _ in range(n)])  # flipout's rows share the noise up to signs
-        drawn = torch.einsum("noi,i->no", own.draws(n).flatten(2), x.flatten()) + layer.bias
+        drawn = torch.einsum("noi,i->no", own.samples(n).flatten(2), x.flatten()) + layer.bias
     for first, second in ((found, drawn), ((found - drawn.mean(0)).square(), (drawn - drawn.mean(0)).square())):
         error = ((first.var(0) + second.var(0)) / n).sqrt()
         assert ((first.mean(0) - second.mean(0)).abs() < SIGMAS * error).all()

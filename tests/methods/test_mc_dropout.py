@@ -40,11 +40,11 @@ def mlp(p=0.3, width=4, hidden=12):
     ).double()
 
 
-def standard_error_of_variance(draws, dim=0):
-    """sqrt((m4 - s^4) / n), of draws of any distribution."""
-    centred = draws - draws.mean(dim, keepdim=True)
+def standard_error_of_variance(samples, dim=0):
+    """sqrt((m4 - s^4) / n), of samples of any distribution."""
+    centred = samples - samples.mean(dim, keepdim=True)
     variance = centred.square().mean(dim)
-    return ((centred.pow(4).mean(dim) - variance.square()) / draws.shape[dim]).sqrt()
+    return ((centred.pow(4).mean(dim) - variance.square()) / samples.shape[dim]).sqrt()
 
 
 # The distribution.
@@ -130,7 +130,7 @@ def test_a_consistent_draw_is_a_smooth_function():
         f = bn.MCDropout(consistent=consistent).fit(model, line).outputs(16, line)[..., 0]
         roughness[consistent] = f.diff(dim=1).abs().max() / f.std()
     assert roughness[True] < 0.1, "a four-hundredth of the way moves a piecewise smooth function little"
-    assert roughness[False] > 1, "masks of their own make neighbours as different as any two draws"
+    assert roughness[False] > 1, "masks of their own make neighbours as different as any two samples"
 
 
 def test_consistent_rows_do_not_depend_on_their_company():
@@ -164,7 +164,7 @@ def test_rates_are_the_networks_own_unless_told():
     assert spread[0] < spread[1] < spread[2]
 
 
-def test_first_draws_do_not_depend_on_how_many_follow():
+def test_first_samples_do_not_depend_on_how_many_follow():
     posterior = bn.MCDropout().fit(mlp(), rows(5, 4))
     few, many = posterior.sample(3, seed=7), posterior.sample(30, seed=7)
     assert all(torch.equal(few[name], many[name][:3]) for name in many)
@@ -302,7 +302,7 @@ def test_small_noises_add_their_variances(both, consistent):
     together = bn.combine(mcbn, dropout).predict(x, engine).epistemic
     alone = [part.predict(x, engine).epistemic for part in (mcbn, dropout)]
     assert all(part.min() > 0 for part in alone)
-    # Three variances of 4000 draws with relative standard errors around sqrt(2 / 4000) = 2 % (dropout's draws have
+    # Three variances of 4000 samples with relative standard errors around sqrt(2 / 4000) = 2 % (dropout's samples have
     # longer tails: three times that), and a second-order term of the order of the noise itself.
     assert ((together / sum(alone) - 1).abs() < 0.25).all()
     assert abs((together.sum() / sum(alone).sum()).item() - 1) < 0.1
@@ -318,7 +318,7 @@ def test_a_combination_keeps_its_effective_batch_size_and_files(both, tmp_path):
     engine = bn.MonteCarlo(samples=400)
     alone = dropout.predict(x, engine).epistemic.mean()
     assert larger.predict(x, engine).epistemic.mean() < posterior.predict(x, engine).epistemic.mean()
-    # Next to no batch noise is left: two variances of 400 draws, standard errors of some 10 % each.
+    # Next to no batch noise is left: two variances of 400 samples, standard errors of some 10 % each.
     assert abs((larger.predict(x, engine).epistemic.mean() / alone).item() - 1) < 0.5
     for saved in (posterior, larger):
         saved.save(tmp_path / "posterior")

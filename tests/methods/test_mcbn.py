@@ -69,7 +69,7 @@ def test_several_cached_batches_are_each_a_training_pass():
         distance = (outputs - expected).abs().amax((1, 2))
         found.append(int(distance.argmin()))
         assert distance.min() < 1e-10
-        assert distance.kthvalue(2).values > 1e-6, "the other draws are other batches'"
+        assert distance.kthvalue(2).values > 1e-6, "the other samples are other batches'"
     assert sorted(found) == list(range(6))
 
 
@@ -100,7 +100,7 @@ def test_mean_and_spread_of_the_statistics_are_those_of_the_central_limit():
     # left out is of order sigma / M^2 = sigma / 4096, a tenth of the standard error sqrt(std_var / S) = sigma / 620.
     expected = (sigma**2 * (1 - 1 / size) * n_rows / (n_rows - 1)).sqrt() - std_var / (2 * sigma)
     assert ((std.mean(0) - expected).abs() < SIGMAS * (std_var / states).sqrt() + sigma / size**2).all()
-    # A variance estimated from S near-normal draws has relative standard error sqrt(2 / S) = 2.6 %. The formula for
+    # A variance estimated from S near-normal samples has relative standard error sqrt(2 / S) = 2.6 %. The formula for
     # std_B is first order in 1/M, so its own relative error is of order 1/M = 1.6 %.
     relative = SIGMAS * math.sqrt(2 / states)
     assert ((mean.var(0) / mean_var - 1).abs() < relative).all()
@@ -133,7 +133,7 @@ def test_epistemic_variance_of_a_linear_gaussian_network_in_closed_form():
     predictive = posterior.predict(mu, engine=bn.MonteCarlo(samples=states))
     exact = 1 / (size - 3)
     # f is Student-like: sqrt(M/(M-1)) f sqrt(...) ~ t_{M-1} / sqrt(M-1), kurtosis 3 + 6 / (M - 5): the variance over S
-    # draws has relative standard error sqrt((kurtosis - 1) / S).
+    # samples has relative standard error sqrt((kurtosis - 1) / S).
     relative = math.sqrt((2 + 6 / (size - 5)) / states)
     assert abs(predictive.epistemic.item() / exact - 1) < SIGMAS * relative
     assert abs(predictive.mean.item()) < SIGMAS * math.sqrt(exact / states)
@@ -163,7 +163,7 @@ def test_centred_linear_gaussian_in_closed_form():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_mean_of_all_draws_is_the_centre(dtype, regression):
+def test_the_mean_of_all_samples_is_the_centre(dtype, regression):
     task = regression.to(dtype)
     for center in ("running", "batch"):
         posterior = bn.MCBN(batch_size=8, states=50, center=center).fit(task.model, task.x)
@@ -266,7 +266,7 @@ def test_every_batch_is_drawn_once_before_any_is_drawn_again(regression):
         assert {tuple(row) for row in block.tolist()} == distinct
 
 
-def test_another_seed_draws_other_batches(regression):
+def test_another_seed_samples_other_batches(regression):
     first, again, other = (
         bn.MCBN(batch_size=8, states=6).fit(regression.model, regression.x, seed=seed).sample(6)["1.running_mean"]
         for seed in (0, 0, 1)

@@ -132,7 +132,7 @@ def test_the_bound_lies_above_the_true_divergence():
     """One weight, W = z M + sigma eps with an affine Gaussian z: q(W) is Gaussian, and its divergence closed."""
     weights, prior = stirred(flow_weights((1, 1), 1), std=0.3), WeightPrior.of(1.3)
     with torch.no_grad():
-        drawn = weights.draws(200_000).flatten()
+        drawn = weights.samples(200_000).flatten()
         exact = kl_divergence(Normal(drawn.mean(), drawn.std()), Normal(0.0, 1.3))
         bounds = torch.stack([weights.kl(prior, 500) for _ in range(40)])
     error = bounds.std() / 40**0.5
@@ -160,7 +160,7 @@ def test_the_divergence_of_a_pass_is_that_of_its_own_z():
 def test_drawn_weights_have_z_along_their_axis(shape, axis):
     weights = stirred(flow_weights(shape, axis, std=1e-12), std=0.2)
     with torch.no_grad():
-        ratio = (weights.draws(3) / weights.mean).movedim(axis + 1, 1).flatten(2)
+        ratio = (weights.samples(3) / weights.mean).movedim(axis + 1, 1).flatten(2)
     torch.testing.assert_close(ratio, ratio[:, :, :1].expand_as(ratio), rtol=1e-6, atol=1e-8)
     assert (ratio[0, :, 0] - ratio[1, :, 0]).abs().min() > 1e-6
 
@@ -196,8 +196,8 @@ class CorrelatedRegression:
         return self.log_evidence - 0.5 * (matrix.diag().log().sum() - torch.logdet(matrix)).item()
 
     def negative_bound(self, weights, n):
-        """Minus the bound, from n draws, with derivatives."""
-        error = self.y[:, 0] - weights.draws(n)[:, 0] @ self.x.T
+        """Minus the bound, from n samples, with derivatives."""
+        error = self.y[:, 0] - weights.samples(n)[:, 0] @ self.x.T
         log_likelihood = -2 * error.square().sum(1) + 0.5 * len(self.x) * math.log(4 / (2 * math.pi))
         return weights.kl(WeightPrior.of(1.5), n) - log_likelihood.mean()
 

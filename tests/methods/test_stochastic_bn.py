@@ -39,7 +39,7 @@ def pair(model):
 
 
 def statistics(posterior, n):
-    """Means and log standard deviations of n draws, both layers side by side."""
+    """Means and log standard deviations of n samples, both layers side by side."""
     drawn = posterior.sample(n)
     means = torch.cat([drawn["1.running_mean"], drawn["4.running_mean"]], 1)
     sigmas = torch.cat([(drawn[f"{name}.running_var"] + 1e-5).log() / 2 for name in ("1", "4")], 1)
@@ -50,7 +50,7 @@ def test_marginals_are_those_of_the_batches(pair):
     stochastic, batches = pair
     found, real = statistics(stochastic, N), statistics(batches, STATES)
     exact = real.var(0, correction=0)
-    # From n normal draws: a mean has standard error s / sqrt(n), a variance relative sqrt(2 / n).
+    # From n normal samples: a mean has standard error s / sqrt(n), a variance relative sqrt(2 / n).
     assert ((found.mean(0) - real.mean(0)).abs() < SIGMAS * (exact / N).sqrt()).all()
     assert ((found.var(0) / exact - 1).abs() < SIGMAS * math.sqrt(2 / N)).all()
 
@@ -58,7 +58,7 @@ def test_marginals_are_those_of_the_batches(pair):
 def test_means_and_log_sigmas_are_normal(pair):
     found = statistics(pair[0], N)
     z = (found - found.mean(0)) / found.std(0)
-    # Skewness and excess kurtosis of n normal draws have standard errors sqrt(6 / n) and sqrt(24 / n).
+    # Skewness and excess kurtosis of n normal samples have standard errors sqrt(6 / n) and sqrt(24 / n).
     assert (z.pow(3).mean(0).abs() < SIGMAS * math.sqrt(6 / N)).all()
     assert ((z.pow(4).mean(0) - 3).abs() < SIGMAS * math.sqrt(24 / N)).all()
 
@@ -68,7 +68,9 @@ def test_no_two_coordinates_go_together_though_the_batches_do(pair):
     off = ~torch.eye(18, dtype=torch.bool)
     found = torch.corrcoef(statistics(stochastic, N).T)[off]
     real = torch.corrcoef(statistics(batches, STATES).T)[off]
-    assert (found.abs() < SIGMAS / math.sqrt(N)).all(), "a correlation of n independent draws has deviation 1 / sqrt(n)"
+    assert (found.abs() < SIGMAS / math.sqrt(N)).all(), (
+        "a correlation of n independent samples has deviation 1 / sqrt(n)"
+    )
     assert real.abs().max() > 0.5
     assert stochastic.fluctuations.factor.shape == (0, 18)
 
@@ -81,7 +83,7 @@ def test_every_batch_counts_the_same(pair):
     torch.testing.assert_close(stochastic.location, batches.batch_mean)
 
 
-def test_a_larger_effective_batch_size_draws_closer(pair):
+def test_a_larger_effective_batch_size_samples_closer(pair):
     stochastic, _ = pair
     near, far = (statistics(stochastic.at_batch_size(size), 500) for size in (64, 16))
     centre = stochastic.location.clone()

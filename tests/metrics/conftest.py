@@ -37,11 +37,11 @@ def flat_noise() -> FlatNoise:
 def make_regression() -> Callable[..., tuple[RegressionPredictive, Tensor]]:
     """A mixture with its own scale for every draw and point, uneven weights, and targets: `(predictive, y)`."""
 
-    def make(draws: int = 7, shape: tuple[int, ...] = (11,), seed: int = 0, dtype: torch.dtype = torch.float64):
+    def make(samples: int = 7, shape: tuple[int, ...] = (11,), seed: int = 0, dtype: torch.dtype = torch.float64):
         generator = torch.Generator().manual_seed(seed)
-        loc = 2 * torch.randn(draws, *shape, generator=generator, dtype=dtype) + 5
-        scale = 0.2 + torch.rand(draws, *shape, generator=generator, dtype=dtype)
-        weights = 0.1 + torch.rand(draws, generator=generator, dtype=dtype)
+        loc = 2 * torch.randn(samples, *shape, generator=generator, dtype=dtype) + 5
+        scale = 0.2 + torch.rand(samples, *shape, generator=generator, dtype=dtype)
+        weights = 0.1 + torch.rand(samples, generator=generator, dtype=dtype)
         y = 2 * torch.randn(*shape, generator=generator, dtype=dtype) + 5
         return RegressionPredictive(loc, scale, weights), y
 
@@ -50,18 +50,18 @@ def make_regression() -> Callable[..., tuple[RegressionPredictive, Tensor]]:
 
 @pytest.fixture
 def make_classification() -> Callable[..., tuple[ClassificationPredictive, Tensor]]:
-    """Class probabilities of several draws and targets: `(predictive, y)`."""
+    """Class probabilities of several samples and targets: `(predictive, y)`."""
 
     def make(
-        draws: int = 5,
+        samples: int = 5,
         batch: int = 40,
         classes: int = 4,
         pixels: tuple[int, ...] = (),
         seed: int = 0,
     ):
         generator = torch.Generator().manual_seed(seed)
-        logits = 2 * torch.randn(draws, batch, classes, *pixels, generator=generator, dtype=torch.float64)
-        weights = 0.1 + torch.rand(draws, generator=generator, dtype=torch.float64)
+        logits = 2 * torch.randn(samples, batch, classes, *pixels, generator=generator, dtype=torch.float64)
+        weights = 0.1 + torch.rand(samples, generator=generator, dtype=torch.float64)
         predictive = ClassificationPredictive(torch.log_softmax(logits, 2), weights)
         return predictive, torch.randint(classes, (batch, *pixels), generator=generator)
 

@@ -40,7 +40,7 @@ def test_nll_brier_accuracy_and_iou_equal_scikit_learn(make_classification):
     assert metrics.mean_iou(predictive, y).item() == pytest.approx(iou)
 
 
-def test_nll_is_the_mixtures_not_the_mean_of_the_draws(make_classification):
+def test_nll_is_the_mixtures_not_the_mean_of_the_samples(make_classification):
     predictive, y = make_classification()
     each = torch.stack([metrics.nll(ClassificationPredictive(one[None]), y) for one in predictive.log_probs])
     assert metrics.nll(predictive, y) < (predictive.weights * each).sum()

@@ -33,9 +33,9 @@ def test_gaussian_form_equals_scoringrules(make_regression):
     torch.testing.assert_close(metrics.crps_points(predictive, y), predictive.crps(y))
 
 
-@pytest.mark.parametrize("draws", [1, 2, 7])
-def test_mixture_form_equals_scoringrules(make_regression, draws):
-    predictive, y = make_regression(draws=draws, shape=(30, 2))
+@pytest.mark.parametrize("samples", [1, 2, 7])
+def test_mixture_form_equals_scoringrules(make_regression, samples):
+    predictive, y = make_regression(samples=samples, shape=(30, 2))
     weights = predictive.weights.view(-1, 1, 1).expand_as(predictive.loc)
     expected = scoringrules.crps_mixnorm(
         y.numpy(), predictive.loc.numpy(), predictive.scale.numpy(), weights.numpy(), m_axis=0
@@ -44,7 +44,7 @@ def test_mixture_form_equals_scoringrules(make_regression, draws):
 
 
 def test_mixture_form_equals_quadrature(make_regression):
-    predictive, y = make_regression(draws=3, shape=(3,))
+    predictive, y = make_regression(samples=3, shape=(3,))
     scores = metrics.crps_points(predictive, y, form="mixture")
     for point in range(3):
         one = RegressionPredictive(predictive.loc[:, [point]], predictive.scale[:, [point]], predictive.weights)
@@ -59,14 +59,14 @@ def test_mixture_form_equals_quadrature(make_regression):
 
 
 def test_one_draw_makes_both_forms_equal(make_regression):
-    predictive, y = make_regression(draws=1)
+    predictive, y = make_regression(samples=1)
     torch.testing.assert_close(
         metrics.crps_points(predictive, y, form="mixture"), metrics.crps_points(predictive, y), rtol=1e-11, atol=1e-12
     )
 
 
-def test_a_scale_shared_by_all_draws_takes_the_short_way_to_the_same_result(make_regression):
-    predictive, y = make_regression(draws=6, shape=(9, 2))
+def test_a_scale_shared_by_all_samples_takes_the_short_way_to_the_same_result(make_regression):
+    predictive, y = make_regression(samples=6, shape=(9, 2))
     shared = RegressionPredictive(predictive.loc, predictive.scale[:1], predictive.weights)
     spelled_out = RegressionPredictive(predictive.loc, shared.scale.clone(), predictive.weights)
     assert shared.scale.stride(0) == 0
@@ -76,8 +76,8 @@ def test_a_scale_shared_by_all_draws_takes_the_short_way_to_the_same_result(make
     )
 
 
-def test_draws_without_noise_are_an_ensemble(make_regression):
-    predictive, y = make_regression(draws=8, shape=(20,))
+def test_samples_without_noise_are_an_ensemble(make_regression):
+    predictive, y = make_regression(samples=8, shape=(20,))
     bare = RegressionPredictive(predictive.loc, torch.zeros((), dtype=torch.float64))
     expected = scoringrules.crps_ensemble(y.numpy(), predictive.loc.numpy(), m_axis=0)
     np.testing.assert_allclose(metrics.crps_points(bare, y, form="mixture"), expected, rtol=1e-12)
@@ -116,10 +116,10 @@ def test_shift_changes_nothing_and_scale_multiplies(components, y, shift, factor
 
 
 def test_rounding_does_not_make_it_negative():
-    draws = torch.tensor([[1.2556064]] * 3 + [[20.183144]])
+    samples = torch.tensor([[1.2556064]] * 3 + [[20.183144]])
     for rare in torch.logspace(-9, -5, 300).tolist():
-        predictive = RegressionPredictive(draws, torch.tensor(0.0), torch.tensor([1.0, 1.0, 1.0, rare]))
-        assert metrics.crps(predictive, draws[0], form="mixture").item() >= 0
+        predictive = RegressionPredictive(samples, torch.tensor(0.0), torch.tensor([1.0, 1.0, 1.0, rare]))
+        assert metrics.crps(predictive, samples[0], form="mixture").item() >= 0
 
 
 def test_the_best_std_is_the_error_over_the_root_of_ln_2(make_gaussian):
@@ -133,7 +133,7 @@ def test_the_best_std_is_the_error_over_the_root_of_ln_2(make_gaussian):
 
 @pytest.mark.parametrize("per_output", [False, True])
 def test_blocks_change_nothing(make_regression, per_output):
-    predictive, y = make_regression(draws=4, shape=(13, 3, 2))
+    predictive, y = make_regression(samples=4, shape=(13, 3, 2))
     if per_output:
         predictive = RegressionPredictive(predictive.loc, predictive.scale[0, 0], predictive.weights)
     whole = [f(predictive, y) for f in (metrics.pll_points, metrics.pit)]
@@ -162,7 +162,7 @@ def test_memory_stays_within_its_bound():
 
 
 def test_gradients_pass(make_regression):
-    predictive, y = make_regression(draws=3, shape=(4,))
+    predictive, y = make_regression(samples=3, shape=(4,))
     loc = predictive.loc.clone().requires_grad_()
 
     def score(loc):

@@ -16,7 +16,7 @@ from bayesnorm.predictive import RegressionPredictive
 
 
 def test_mixture_equals_the_papers_formula(make_regression):
-    predictive, y = make_regression(draws=9, shape=(20,))
+    predictive, y = make_regression(samples=9, shape=(20,))
     tau, f = 4.0, predictive.loc.numpy()
     expected = special.logsumexp(-tau / 2 * (y.numpy() - f) ** 2, axis=0)
     expected = expected - math.log(9) - math.log(2 * math.pi) / 2 + math.log(tau) / 2

@@ -41,7 +41,7 @@ def test_pit_is_the_cdf(make_regression):
     np.testing.assert_allclose(metrics.pit(predictive, y), expected, rtol=1e-12)
 
 
-def test_pit_of_draws_without_noise():
+def test_pit_of_samples_without_noise():
     steps = RegressionPredictive(torch.tensor([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]), torch.tensor(0.0))
     assert metrics.pit(steps, [-1.0, 1.0, 2.0]).tolist() == [0.0, 0.75, 1.0]
 

@@ -61,27 +61,27 @@ def test_patches_by_hand():
     y = torch.zeros(1, 4, 4, dtype=torch.long)
     label = y.clone()
     label[0, 2:] = 1
-    doubt = torch.zeros(1, 4, 4)
-    doubt[0, :, 2:] = 1.0
+    uncertainty = torch.zeros(1, 4, 4)
+    uncertainty[0, :, 2:] = 1.0
     label[0, 0, 0] = 1  # three of four are still more than a half
     y[0, 0, 2] = 7  # void
-    doubt[0, 0, 2] = 50.0
-    found = patches(label, doubt, y, size=2, ignore_index=7)
+    uncertainty[0, 0, 2] = 50.0
+    found = patches(label, uncertainty, y, size=2, ignore_index=7)
     assert found.accurate.tolist() == [True, True, False, False]
-    assert found.doubt.tolist() == [0.0, 1.0, 0.0, 1.0]
+    assert found.uncertainty.tolist() == [0.0, 1.0, 0.0, 1.0]
     at = found.at([-1.0, 0.5, 2.0])
     assert at.pavpu.tolist() == [2 / 4, 2 / 4, 2 / 4]  # none is certain; half; all are
     assert at.uncertain_if_inaccurate.tolist() == [1, 1 / 2, 0]
     assert at.accurate_if_certain[1:].tolist() == [1 / 2, 2 / 4]
     assert math.isnan(at.accurate_if_certain[0])
-    half = patches(label, doubt, y, size=2, least=0.8, ignore_index=7)
+    half = patches(label, uncertainty, y, size=2, least=0.8, ignore_index=7)
     assert half.accurate.tolist() == [False, True, False, False]
 
 
 def test_patches_as_a_plain_loop_counts_them():
     predictive, y = some_predictions((2, 3, 9, 7))
-    doubt, size = predictive.entropy, 3
-    found = patches(predictive.label, doubt, y, size=size, ignore_index=3)
+    uncertainty, size = predictive.entropy, 3
+    found = patches(predictive.label, uncertainty, y, size=size, ignore_index=3)
     accurate, level = [], []
     for image in range(2):
         for row in range(0, 9, size):
@@ -90,9 +90,9 @@ def test_patches_as_a_plain_loop_counts_them():
                 kept = y[place] != 3
                 if kept.any():
                     accurate.append(float((predictive.label[place] == y[place])[kept].float().mean()) > 0.5)
-                    level.append(float(doubt[place][kept].mean()))
+                    level.append(float(uncertainty[place][kept].mean()))
     assert found.accurate.tolist() == accurate
-    assert found.doubt.tolist() == pytest.approx(level)
+    assert found.uncertainty.tolist() == pytest.approx(level)
     threshold = sorted(level)[len(level) // 2]
     right = [a == (d <= threshold + 1e-6) for a, d in zip(accurate, level, strict=True)]
     assert float(found.at([threshold + 1e-6]).pavpu) == pytest.approx(np.mean(right))
@@ -114,7 +114,7 @@ def test_distances_by_hand():
         (lambda: confusion_matrix(SEEN, TRUE, 3), "y: holds classes 0 to 9; 0 to 2"),
         (lambda: segmentation_scores(torch.zeros(2, 2)), r"confusion: has shape \(2, 2\) and sum 0"),
         (lambda: segmentation_scores(torch.ones(2, 3)), r"confusion: has shape \(2, 3\)"),
-        (lambda: patches(SEEN, SEEN[0], TRUE), "label, doubt and y: shapes"),
+        (lambda: patches(SEEN, SEEN[0], TRUE), "label, uncertainty and y: shapes"),
         (lambda: patches(SEEN, SEEN, TRUE, size=0), "size: 0 was given"),
         (lambda: patches(SEEN, SEEN, TRUE, size=1, least=1), "least: 1 was given"),
         (lambda: patches(SEEN, SEEN, TRUE * 0 - 100, size=2), "y: no patch of 2 x 2 pixels has a label"),

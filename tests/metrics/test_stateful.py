@@ -117,7 +117,7 @@ def test_forward_gives_the_batch_and_keeps_the_whole(make_classification):
     torch.testing.assert_close(metric.compute(), metrics.ece(predictive, y, bins=5))
 
 
-def test_a_score_of_your_own_sees_all_draws(make_classification):
+def test_a_score_of_your_own_sees_all_samples(make_classification):
     pytest.importorskip("torchmetrics")
     predictive, y = make_classification(batch=9)
 

@@ -60,7 +60,7 @@ def test_seed_decides_alone_and_the_global_generator_is_not_touched():
     assert all(torch.equal(first[name], again[name]) for name in first)
     other = paper_mlp(7, seed=2).state_dict()
     assert not torch.equal(first["0.weight"], other["0.weight"])
-    square = paper_mlp(50, seed=1)  # layers of one network do not share their draws
+    square = paper_mlp(50, seed=1)  # layers of one network do not share their samples
     assert not torch.equal(square[0].weight, square[3].weight)
 
 

@@ -53,7 +53,7 @@ def test_scales_travel_with_the_network_and_are_not_trained():
     assert (network.x_mean != 0).all(), "they are copies"
 
 
-def test_precision_and_doubt_of_a_rescaled_network_are_in_raw_units():
+def test_precision_and_uncertainty_of_a_rescaled_network_are_in_raw_units():
     """Law 7: the variance of raw outputs is y_std^2 times that of standardised ones."""
     x, y = data()
     inner = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 2)).double().eval()

@@ -57,7 +57,7 @@ def test_values_go_back_to_where_the_maximum_was():
 
 
 @pytest.mark.parametrize("kind", SMALL)
-def test_draws_are_those_of_a_plain_loop(kind):
+def test_samples_are_those_of_a_plain_loop(kind):
     generator = torch.Generator().manual_seed(0)
     network, x = SMALL[kind]().eval(), torch.randn(6, 3, 16, 24, generator=generator)
     posterior = bn.MCBN(3, states=4).fit(network, x, bn.Categorical())

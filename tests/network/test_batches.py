@@ -1,4 +1,4 @@
-"""Mini-batches of every kind of training data, drawn as the paper draws them."""
+"""Mini-batches of every kind of training data, drawn as the paper samples them."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_a_weighted_sampler_is_kept_to_its_weights():
     loader = DataLoader(MapStyle(), batch_size=4, sampler=WeightedRandomSampler(weights, 400))
     drawn = [row for batch in mini_batches(loader, None, 100, seed=0) for row in rows_of(batch)]
     assert min(drawn) >= 10
-    # The pool holds 400 draws, of which row 19 has half; so do batches. Standard error of the pool's share 0.025,
+    # The pool holds 400 samples, of which row 19 has half; so do batches. Standard error of the pool's share 0.025,
     # of the batches' share about the pool's another 0.025.
     assert abs(drawn.count(19) / len(drawn) - 0.5) < 4 * 0.035
 

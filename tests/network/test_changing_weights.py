@@ -70,7 +70,7 @@ def test_predictions(engine, new, let):
             posterior.predict(X, engine)
         let(nothing)
         posterior.predict(X, engine)
-    # What was found out about the network meanwhile is forgotten: no draws one by one, and no warning of them.
+    # What was found out about the network meanwhile is forgotten: no samples one by one, and no warning of them.
     fresh = bn.MCBN(batch_size=8, states=6).fit(posterior.model, X)
     assert torch.equal(posterior.predict(X).mean, fresh.predict(X).mean)
 
@@ -109,7 +109,7 @@ def test_an_error_of_the_network_stays_its_own(let):
     def fails(_):
         raise OSError("out of paper")
 
-    posterior = bn.point(Watched().eval(), bn.Gaussian())
+    posterior = bn.deterministic(Watched().eval(), bn.Gaussian())
     let(fails)
     with pytest.raises(bn.BayesNormError, match="out of paper"):
         posterior.predict(X)

@@ -38,7 +38,7 @@ class Residual(nn.Module):
 
 
 class WritesIntoPlain(nn.Module):
-    """Cannot be vectorised over draws."""
+    """Cannot be vectorised over samples."""
 
     def __init__(self):
         super().__init__()
@@ -139,7 +139,7 @@ NETWORKS = {"mlp": (mlp, rows), "residual": (Residual, images)}
 @pytest.mark.parametrize("layers", [None, 2, 1])
 @pytest.mark.parametrize("center", ["running", "batch"])
 def test_the_numbers_are_the_plain_ones(name, layers, center, compiler):
-    """All layers: draws folded into the batch. Late layers: draws as a vmap axis."""
+    """All layers: samples folded into the batch. Late layers: samples as a vmap axis."""
     make, data = NETWORKS[name]
     posterior = fitted(make(), data(40), layers=layers, center=center)
     fast = posterior.compile()
@@ -152,7 +152,7 @@ def test_the_numbers_are_the_plain_ones(name, layers, center, compiler):
 
 
 @pytest.mark.parametrize(("layers", "folded"), [(None, True), (2, False)])
-def test_draws_are_folded_into_the_batch_only_from_the_first_layer_on(layers, folded, compiler):
+def test_samples_are_folded_into_the_batch_only_from_the_first_layer_on(layers, folded, compiler):
     model = Residual()
     sizes = []
     model.conv.register_forward_pre_hook(lambda _module, args: sizes.append(args[0].shape[0]))
@@ -170,7 +170,7 @@ def test_a_repeated_shape_does_not_compile_again(compiler):
             outputs(posterior, rows(n, seed=seed), seed=seed)
     assert compiler.count == 2
     outputs(posterior, rows(4), samples=7)
-    assert compiler.count == 3, "another number of draws is another shape"
+    assert compiler.count == 3, "another number of samples is another shape"
 
 
 def test_other_posteriors_over_the_same_graph(compiler):
@@ -275,7 +275,7 @@ def test_weights_are_those_of_the_time_of_compiling(compiler):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2)
-    for (n, seed), value in expected.items():  # an old shape and a new one, old draws and new ones
+    for (n, seed), value in expected.items():  # an old shape and a new one, old samples and new ones
         torch.testing.assert_close(outputs(fast, rows(n), seed=seed), value, **CLOSE)
     assert not torch.allclose(outputs(posterior, rows(4)), expected[4, 1]), "the plain posterior follows the network"
 
@@ -326,15 +326,15 @@ def test_the_users_network_is_bit_identical(compiler, snapshot, tmp_path):
     assert torch.equal(outputs(loaded, images(4)), outputs(posterior, images(4)))
 
 
-def test_drawn_maps_are_kept_for_the_same_draws_only(compiler):
+def test_drawn_maps_are_kept_for_the_same_samples_only(compiler):
     posterior = fitted(mlp(), rows(40)).compile()
     executable = posterior.executable
     outputs(posterior, rows(4))
-    kept = executable._draws
+    kept = executable._samples
     outputs(posterior, rows(4, seed=3))
-    assert executable._draws is kept
+    assert executable._samples is kept
     outputs(posterior, rows(4), seed=5)
-    assert executable._draws is not kept
+    assert executable._samples is not kept
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.bool])

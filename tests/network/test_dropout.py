@@ -192,11 +192,11 @@ def test_a_network_that_is_moved_or_changed_is_followed():
     assert double.dtype == torch.float64
     torch.testing.assert_close(double.float(), single)
     model[1] = nn.Identity()
-    with pytest.raises(NetworkError, match=r"model: '1' is no dropout layer, and the posterior draws one there"):
+    with pytest.raises(NetworkError, match=r"model: '1' is no dropout layer, and the posterior samples one there"):
         posterior.predict(x)
 
 
-def test_seeds_differ_between_layers_and_draws():
+def test_seeds_differ_between_layers_and_samples():
     model = nn.Sequential(*itertools.chain(*((nn.Linear(3, 3), nn.Dropout(0.5)) for _ in range(3))), nn.Linear(3, 1))
     states = bn.MCDropout().fit(model, torch.randn(5, 3)).sample(50)
     assert len(torch.cat([*states.values()]).unique()) == 150

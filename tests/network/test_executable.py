@@ -50,7 +50,7 @@ class ToNumPy(nn.Module):
 
 
 class WritesIntoPlain(nn.Module):
-    """Writes a drawn value into a tensor that is the same for all draws."""
+    """Writes a drawn value into a tensor that is the same for all samples."""
 
     def __init__(self):
         super().__init__()
@@ -191,7 +191,7 @@ def test_rows_that_are_independent_are_split(calls):
 
 
 @pytest.mark.parametrize(("most", "tried"), [(2, [9, 4, 2, 2, 2, 2, 1]), (0, [9, 4, 2, 1])])
-def test_fewer_draws_at_once_where_memory_is_short(most, tried, reference, monkeypatch):
+def test_fewer_samples_at_once_where_memory_is_short(most, tried, reference, monkeypatch):
     """Another process may have taken what was free when blocks were planned."""
     model, x = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 1)), data(3)
     posterior, engine = fitted(model, x), bn.MonteCarlo(samples=9)

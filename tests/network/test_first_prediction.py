@@ -34,7 +34,7 @@ def forwards(predict):
 
 
 @pytest.mark.parametrize("make", [mlp, convolutional])
-def test_vectorised_draws_are_compared_once_with_the_plain_way(make):
+def test_vectorised_samples_are_compared_once_with_the_plain_way(make):
     model, x = make()
     posterior = bn.MCBN(batch_size=8, states=6).fit(model.eval(), x)
     record_and_replay = [20, 20]

@@ -134,7 +134,7 @@ def test_a_forward_may_fork():
             return super().forward(x)
 
     model = Forks().eval()
-    expected = bn.point(model, bn.Gaussian()).predict(X).mean
+    expected = bn.deterministic(model, bn.Gaussian()).predict(X).mean
     assert torch.equal(expected, model(X).detach())
 
 

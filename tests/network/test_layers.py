@@ -245,4 +245,4 @@ def test_layers_that_share_their_statistics_are_told_apart_from_bad_input():
 def test_torchscript_is_refused_as_such():
     scripted = torch.jit.script(nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 1)).eval())
     with pytest.raises(NetworkError, match="model: is a TorchScript module"):
-        bn.point(scripted, bn.Gaussian())
+        bn.deterministic(scripted, bn.Gaussian())

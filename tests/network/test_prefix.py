@@ -127,7 +127,7 @@ class ByHook(nn.Module):
 NETWORKS = {
     "stem": (Stemmed, (3,)),
     "in place on kept outputs": (InPlaceOnKept, (3,)),
-    "in place before the draws": (InPlaceBeforeDraws, (3,)),
+    "in place before the samples": (InPlaceBeforeDraws, (3,)),
     "skip from the stem": (SkipFromStem, (3,)),
     "modules called often": (CalledOften, (3,)),
     "changes afterwards": (ChangesAfterwards, (3,)),

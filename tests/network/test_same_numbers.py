@@ -17,8 +17,8 @@ METHODS = [bn.MCBN(batch_size=8, states=6), bn.GaussianBN(batch_size=8)]
 
 def by_definition(posterior, n, x):
     states = posterior.sample(n)
-    draws = [{name: value[i] for name, value in states.items()} for i in range(n)]
-    return torch.stack([functional_call(posterior.model, state, (x,)) for state in draws])
+    samples = [{name: value[i] for name, value in states.items()} for i in range(n)]
+    return torch.stack([functional_call(posterior.model, state, (x,)) for state in samples])
 
 
 class Unscaled(nn.Module):
@@ -35,7 +35,7 @@ class Unscaled(nn.Module):
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
 def test_statistics_that_are_used_outside_of_their_layer(method):
     posterior = method.fit(Unscaled().double().eval(), X, bn.Gaussian())
-    with pytest.warns(bn.BayesNormWarning, match="cannot be vectorised over draws .*outside of their layers"):
+    with pytest.warns(bn.BayesNormWarning, match="cannot be vectorised over samples .*outside of their layers"):
         found = posterior.outputs(5, X)
     torch.testing.assert_close(found, by_definition(posterior, 5, X).detach(), rtol=1e-12, atol=0)
 
@@ -86,5 +86,5 @@ class EnablesGradients(nn.Module):
 
 def test_predictions_are_no_part_of_a_graph():
     model = EnablesGradients().double().eval()
-    for posterior in (bn.point(model, bn.Gaussian()), bn.MCBN(batch_size=8, states=4).fit(model, X)):
+    for posterior in (bn.deterministic(model, bn.Gaussian()), bn.MCBN(batch_size=8, states=4).fit(model, X)):
         assert not posterior.predict(X).mean.requires_grad

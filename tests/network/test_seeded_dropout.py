@@ -30,7 +30,7 @@ def seeded(layer, consistent=True, axes=(0,)):
 
 
 def masked(layer, h, drawn, consistent=True):
-    """What a layer makes of `h` under each seed, (draws, *shape)."""
+    """What a layer makes of `h` under each seed, (samples, *shape)."""
     network = seeded(layer, consistent)
     return torch.vmap(lambda seed: functional_call(network, {"0.seed": seed}, (h,)))(drawn)
 
@@ -48,18 +48,18 @@ def worst(comparisons):
 
 @pytest.mark.parametrize("p", [0.5, 0.1, 0.8])
 @pytest.mark.parametrize("consistent", [True, False])
-def test_keep_rates_of_units_draws_and_rows(p, consistent):
+def test_keep_rates_of_units_samples_and_rows(p, consistent):
     n, units, rows = 2000, 300, 1 if consistent else 4
     z = deviations(n, units, p, consistent, rows)
     assert abs(z.mean().item() * math.sqrt(z.numel())) < SIGMAS
-    # A mean of k standardised bits has standard error 1 / sqrt(k); 300 units and 2000 draws are compared.
+    # A mean of k standardised bits has standard error 1 / sqrt(k); 300 units and 2000 samples are compared.
     assert (z.mean((0, 1)) * math.sqrt(n * rows)).abs().max() < worst(units)
     assert (z.mean((1, 2)) * math.sqrt(units * rows)).abs().max() < worst(n) + 0.5  # bits of p = 0.1 have longer tails
     assert (z.mean((0, 2)) * math.sqrt(n * units)).abs().max() < SIGMAS
 
 
 @pytest.mark.parametrize("drawn", [seeds(1500), torch.arange(1500)], ids=["random", "counted"])
-def test_no_pair_of_units_or_draws_is_correlated(drawn):
+def test_no_pair_of_units_or_samples_is_correlated(drawn):
     z = deviations(1500, 400, 0.5, drawn=drawn)[:, 0]
     for matrix, count in ((z.T @ z, 1500), (z @ z.T, 400)):
         pairs = matrix[~torch.eye(len(matrix), dtype=torch.bool)] / math.sqrt(count)
@@ -79,7 +79,7 @@ def test_no_pair_of_rows_is_correlated():
     assert cross.abs().max() < worst(cross.numel()), "nor with the masks that rows share"
 
 
-def test_neighbouring_units_draws_rows_and_calls_are_uncorrelated():
+def test_neighbouring_units_samples_rows_and_calls_are_uncorrelated():
     n, rows, units = 1000, 6, 200
     z = deviations(n, units, 0.3, consistent=False, rows=rows)
     for a, b in ((z[1:], z[:-1]), (z[:, 1:], z[:, :-1]), (z[..., 1:], z[..., :-1]), (z[..., 7:], z[..., :-7])):
@@ -167,7 +167,7 @@ def test_masks_do_not_depend_on_how_they_are_computed(consistent):
     assert torch.equal(part, whole[:, 6:])
     by_rows_of_h = torch.vmap(lambda seed, own: functional_call(copy.deepcopy(network), {"0.seed": seed}, (own,)))
     network[0].first_row = 0
-    assert torch.equal(by_rows_of_h(drawn, h.expand(7, 10, 12)), whole), "draws in the input too"
+    assert torch.equal(by_rows_of_h(drawn, h.expand(7, 10, 12)), whole), "samples in the input too"
     channels_last = torch.randn(4, 3, 5, 5).to(memory_format=torch.channels_last)
     plain = masked(nn.Dropout(0.4), channels_last.contiguous(), drawn, consistent)
     assert torch.equal(masked(nn.Dropout(0.4), channels_last, drawn, consistent), plain)

@@ -46,7 +46,7 @@ class Renormalises(nn.Module):
 
 
 class Noisy(nn.Module):
-    """Draws numbers of its own before and after the batch norm, also in evaluation mode."""
+    """Samples numbers of its own before and after the batch norm, also in evaluation mode."""
 
     def __init__(self):
         super().__init__()
@@ -68,7 +68,7 @@ def test_what_a_forward_writes_to_is_put_back(kind, engine):
     before = values(model.eval())
     posterior = bn.MCBN(batch_size=8, states=6).fit(model, x)
     first, again = (posterior.predict(x[:7], engine).mean for _ in range(2))
-    bn.point(model, bn.Gaussian()).predict(x)
+    bn.deterministic(model, bn.Gaussian()).predict(x)
     for name, value in values(model).items():
         assert torch.equal(value, before[name]), name
     assert torch.equal(first, again), "a prediction does not depend on those before it"
@@ -87,7 +87,7 @@ def test_a_forward_that_fails_leaves_what_it_wrote_as_it_was():
     assert torch.equal(model.memory, torch.zeros(4))
 
 
-def test_a_network_with_noise_of_its_own_gives_the_same_numbers_however_draws_are_chunked():
+def test_a_network_with_noise_of_its_own_gives_the_same_numbers_however_samples_are_chunked():
     posterior = bn.MCBN(batch_size=8, states=16).fit(Noisy().eval(), X)
     expected = bn.MonteCarlo(16).outputs(posterior, X)
     assert torch.equal(bn.MonteCarlo(16).outputs(posterior, X), expected), "the first call looks at the network too"
@@ -126,7 +126,7 @@ def test_threads_get_their_own_predictions(same):
 
 
 @pytest.mark.parametrize("way", [copy.deepcopy, lambda posterior: pickle.loads(pickle.dumps(posterior))])
-def test_a_copy_of_a_posterior_draws_too(way):
+def test_a_copy_of_a_posterior_samples_too(way):
     model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Dropout(0.2), nn.Linear(6, 1)).eval()
     for method in (bn.MCBN(batch_size=8, states=16), bn.MCDropout()):
         posterior = method.fit(model, X)
@@ -188,7 +188,7 @@ def test_what_a_forward_changes_unseen_is_put_back(kind, snapshot):
                 posterior.predict(X[:7], engine)
             assert all(torch.equal(tensor, was) for tensor, was in zip(tensors, before, strict=True)), engine
     bn.GaussianBN(batch_size=8).fit(model, X)
-    bn.point(model, bn.Gaussian()).predict(X)
+    bn.deterministic(model, bn.Gaussian()).predict(X)
     assert all(torch.equal(tensor, was) for tensor, was in zip(tensors, before, strict=True))
     assert snapshot(model) == whole
 

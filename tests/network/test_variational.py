@@ -51,7 +51,7 @@ def passes(network, x, n):
 
 
 def assert_moments(found, mean, var):
-    """Mean and variance of Gaussian draws along axis 0: standard errors sqrt(var / n) and var sqrt(2 / n)."""
+    """Mean and variance of Gaussian samples along axis 0: standard errors sqrt(var / n) and var sqrt(2 / n)."""
     n = len(found)
     assert ((found.mean(0) - mean).abs() <= SIGMAS * (var / n).sqrt() + 1e-12).all()
     assert ((found.var(0) - var).abs() <= SIGMAS * var * (2 / n) ** 0.5 + 1e-12).all()
@@ -140,7 +140,7 @@ def test_multipliers(name, estimator):
     found = passes(network, x, 2000)
     n = len(found)
     assert ((found.mean(0) - mean).abs() <= SIGMAS * (var / n).sqrt()).all()
-    # Not Gaussian any more: the standard error of a variance from the draws' own fourth moment.
+    # Not Gaussian any more: the standard error of a variance from the samples' own fourth moment.
     squares = (found - found.mean(0)).square()
     assert ((found.var(0) - var).abs() <= SIGMAS * squares.std(0) / n**0.5).all()
 
@@ -274,7 +274,7 @@ def test_which_tensors_are_drawn():
         weight_tensors(model)
 
 
-def test_restart_draws_anew_and_leaves_frozen_parameters():
+def test_restart_samples_anew_and_leaves_frozen_parameters():
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1), nn.MultiheadAttention(4, 2))
     model[1].running_mean.fill_(3.0)
     model[2].requires_grad_(False)

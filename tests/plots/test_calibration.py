@@ -99,7 +99,7 @@ def test_pit_histogram():
     np.testing.assert_allclose([bar.get_height() for bar in found.draw().patches[:10]], expected)
 
 
-def test_coverage_by_deciles_of_doubt():
+def test_coverage_by_deciles_of_uncertainty():
     plot = CoveragePlot.of(PREDICTIVE, Y, level=0.8, unit="m")
     order = PREDICTIVE.std.flatten().argsort().numpy()
     held = inside(0.8).flatten().numpy()
@@ -116,7 +116,7 @@ def test_coverage_by_deciles_of_doubt():
     np.testing.assert_allclose(shown[np.argsort(shown[:, 0])][:, 1], plot.coverage)
 
 
-def test_equal_doubt_stays_in_one_group():
+def test_equal_uncertainty_stays_in_one_group():
     plot = CoveragePlot.of_arrays([1.0] * 30 + [2.0] * 70, [True] * 100, level=0.9)
     np.testing.assert_array_equal(plot.count, [30, 70])
     assert len(CoveragePlot.of_arrays([1.0] * 50, [True] * 50, level=0.9).count) == 1

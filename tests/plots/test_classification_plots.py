@@ -85,9 +85,9 @@ def test_entropy_of_one_set_alone():
 
 
 def test_retention_by_sorting():
-    doubt = KNOWN.entropy.numpy()
+    uncertainty = KNOWN.entropy.numpy()
     plot = RetentionPlot.of(KNOWN, Y)
-    wrong = (~RIGHT)[np.argsort(doubt)].astype(float)
+    wrong = (~RIGHT)[np.argsort(uncertainty)].astype(float)
     kept = np.arange(1, 301)
     np.testing.assert_allclose(plot.curves["entropy"], wrong.cumsum() / kept)
     np.testing.assert_allclose(plot.oracle, np.sort(wrong).cumsum() / kept)
@@ -110,7 +110,7 @@ def test_retention_of_regression():
     assert plot.draw().get_ylabel() == "mean absolute error of the rest (MW)"
 
 
-def test_retention_of_several_kinds_of_doubt():
+def test_retention_of_several_kinds_of_uncertainty():
     error = np.array([0.0, 1.0, 2.0, 3.0])
     plot = RetentionPlot.of_arrays({"perfect": error, "none": np.zeros(4), "worst": -error}, error)
     assert plot.ratio == {"perfect": pytest.approx(1), "none": pytest.approx(0), "worst": pytest.approx(-1)}
@@ -138,9 +138,9 @@ def test_bad_arguments():
         EntropyPlot.of({"a": 3})
     with pytest.raises(InputError, match=r"error: the least is -1"):
         RetentionPlot.of_arrays([1, 2], [1, -1])
-    with pytest.raises(InputError, match=r"doubt and error: 2 and 3 numbers"):
+    with pytest.raises(InputError, match=r"uncertainty and error: 2 and 3 numbers"):
         RetentionPlot.of_arrays([1, 2], [1, 2, 3])
-    with pytest.raises(BayesNormError, match=r"doubt: is empty"):
+    with pytest.raises(BayesNormError, match=r"uncertainty: is empty"):
         RetentionPlot.of_arrays({}, [1.0])
     with pytest.raises(InputError, match=r"predictive: a float was given"):
         RetentionPlot.of(1.0, [1.0])
@@ -150,7 +150,7 @@ def test_a_line_through_few_points():
     """Two at the least, or there would be nothing to see."""
     for count in (2, 3, 5, 8):
         plot = RetentionPlot.of_arrays(np.arange(count), np.arange(count) + 1.0)
-        (line,) = (line for line in plot.draw().get_lines() if line.get_label() == "dropped by doubt")
+        (line,) = (line for line in plot.draw().get_lines() if line.get_label() == "dropped by uncertainty")
         assert len(line.get_xdata()) >= 2
         assert line.get_ydata().max() == pytest.approx(plot.random)
 

@@ -23,7 +23,7 @@ def test_panels_names_and_shared_words():
     assert all(ax.get_legend() is None for ax in panels)
     (legend,) = figure.legends
     shown = [text.get_text() for text in legend.get_texts()]
-    assert shown == ["dropped at random", "largest errors dropped", "dropped by doubt"], "each once"
+    assert shown == ["dropped at random", "largest errors dropped", "dropped by uncertainty"], "each once"
 
 
 def test_labels_that_differ_stay():

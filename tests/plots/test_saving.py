@@ -15,7 +15,7 @@ from bayesnorm.plots import RetentionPlot, UncertaintyErrorPlot, draw_grid, figu
 
 rng = np.random.default_rng(0)
 STD = rng.uniform(0.5, 2.0, 50)
-FIRST = UncertaintyErrorPlot.of_arrays(STD * rng.standard_normal(50), STD, 1.1, title="Doubt & errors <first>")
+FIRST = UncertaintyErrorPlot.of_arrays(STD * rng.standard_normal(50), STD, 1.1, title="Uncertainty & errors <first>")
 SECOND = RetentionPlot.of_arrays([0.1, 0.2, 0.3], [0.5, 0.2, 0.9])
 
 
@@ -64,7 +64,7 @@ def test_the_same_picture_gives_the_same_text():
     assert figure_svg(FIRST.draw()) == figure_svg(FIRST.draw())
 
 
-def test_a_transparent_picture_draws_no_background():
+def test_a_transparent_picture_samples_no_background():
     def backgrounds(svg):
         return re.findall(r'style="fill: (#\w+)"', svg)
 

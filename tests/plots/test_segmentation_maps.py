@@ -1,4 +1,4 @@
-"""An image, its labels, its prediction and its doubt."""
+"""An image, its labels, its prediction and its uncertainty."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ MAPS = SegmentationMaps.of(IMAGE, PREDICTIVE, Y, row=1, classes=("sky", "road", 
 def test_numbers_are_the_predictives():
     probs = PREDICTIVE.probs[1].numpy()
     np.testing.assert_array_equal(MAPS.prediction, probs.argmax(0))
-    np.testing.assert_allclose(MAPS.doubt, stats.entropy(probs, axis=0))
+    np.testing.assert_allclose(MAPS.uncertainty, stats.entropy(probs, axis=0))
     np.testing.assert_array_equal(MAPS.label, np.where(Y[1] == 7, -1, Y[1]))
     np.testing.assert_allclose(MAPS.image, IMAGE / 255)
     scored = MAPS.label >= 0
     np.testing.assert_array_equal(MAPS.wrong, scored & (MAPS.label != MAPS.prediction))
-    inside, outside = MAPS.doubt[scored & ~MAPS.wrong], MAPS.doubt[MAPS.wrong]
+    inside, outside = MAPS.uncertainty[scored & ~MAPS.wrong], MAPS.uncertainty[MAPS.wrong]
     wins = stats.mannwhitneyu(outside, inside).statistic / (len(inside) * len(outside))
     assert f"{outside.mean():.2f} nats where wrong, {inside.mean():.2f} where right; AUROC {wins:.2f}" in MAPS.summary
 
 
-def test_doubt_of_another_kind():
-    maps = SegmentationMaps.of(IMAGE, PREDICTIVE, row=-1, doubt="mutual_information")
-    np.testing.assert_allclose(maps.doubt, PREDICTIVE.mutual_information[1])
-    options = {"row": 1, "doubt": "mutual_information", "ignore_index": 7}
+def test_uncertainty_of_another_kind():
+    maps = SegmentationMaps.of(IMAGE, PREDICTIVE, row=-1, uncertainty="mutual_information")
+    np.testing.assert_allclose(maps.uncertainty, PREDICTIVE.mutual_information[1])
+    options = {"row": 1, "uncertainty": "mutual_information", "ignore_index": 7}
     summary = SegmentationMaps.of(IMAGE, summarised(PREDICTIVE), Y, **options)
-    np.testing.assert_allclose(summary.doubt, maps.doubt)
+    np.testing.assert_allclose(summary.uncertainty, maps.uncertainty)
     np.testing.assert_array_equal(summary.wrong, MAPS.wrong)
     assert maps.label is None
     assert [panel.get_title() for panel in maps.draw().child_axes[:3]] == ["image", "prediction", "mutual information"]
@@ -59,14 +59,14 @@ def test_images_of_any_kind(image):
 def test_panels_show_them_side_by_side():
     given = Figure().add_subplot()
     assert MAPS.draw(given) is given
-    image, label, prediction, errors, doubt, scale = given.child_axes
-    titles = [panel.get_title() for panel in (image, label, prediction, errors, doubt)]
+    image, label, prediction, errors, uncertainty, scale = given.child_axes
+    titles = [panel.get_title() for panel in (image, label, prediction, errors, uncertainty)]
     assert titles == ["image", "label", "prediction", "errors", "entropy"]
     wrong = np.array([to_rgb(RIGHT), to_rgb(WRONG)])[MAPS.wrong.astype(int)]
     np.testing.assert_allclose(errors.images[0].get_array()[1:], wrong[1:])
     np.testing.assert_allclose(errors.images[0].get_array()[0, :3], [to_rgb(VOID)] * 3)
     np.testing.assert_allclose(image.images[0].get_array(), MAPS.image)
-    np.testing.assert_allclose(doubt.images[0].get_array(), MAPS.doubt)
+    np.testing.assert_allclose(uncertainty.images[0].get_array(), MAPS.uncertainty)
     colours = np.array([to_rgb(colour) for colour in COLOURS[:3]] + [to_rgb(VOID)])
     np.testing.assert_allclose(label.images[0].get_array(), colours[MAPS.label])
     np.testing.assert_allclose(prediction.images[0].get_array(), colours[MAPS.prediction])
@@ -76,11 +76,11 @@ def test_panels_show_them_side_by_side():
 
 
 def test_a_scale_of_its_own_and_a_picture_without_the_image():
-    maps = SegmentationMaps.of(None, PREDICTIVE, doubt="expected_entropy", scale=3.0)
-    np.testing.assert_allclose(maps.doubt, PREDICTIVE.expected_entropy[0])
-    prediction, doubt, _ = maps.draw().child_axes
+    maps = SegmentationMaps.of(None, PREDICTIVE, uncertainty="expected_entropy", scale=3.0)
+    np.testing.assert_allclose(maps.uncertainty, PREDICTIVE.expected_entropy[0])
+    prediction, uncertainty, _ = maps.draw().child_axes
     assert prediction.get_title() == "prediction"
-    assert doubt.images[0].get_clim() == (0, 3)
+    assert uncertainty.images[0].get_clim() == (0, 3)
 
 
 def test_methods_are_drawn_under_the_same_colours():
@@ -88,8 +88,8 @@ def test_methods_are_drawn_under_the_same_colours():
 
     def both(predictive):
         return [
-            SegmentationMaps.of(IMAGE, predictive, Y, row=1, ignore_index=7, doubt=doubt)
-            for doubt in ("mutual_information", "expected_entropy")
+            SegmentationMaps.of(IMAGE, predictive, Y, row=1, ignore_index=7, uncertainty=uncertainty)
+            for uncertainty in ("mutual_information", "expected_entropy")
         ]
 
     figure = draw_maps({"one": both(PREDICTIVE), "other": both(sharp)}, title="Both")
@@ -101,7 +101,7 @@ def test_methods_are_drawn_under_the_same_colours():
         "mutual information": 1,
         "expected entropy": 1,
     }
-    most = max(one.doubt.max() for one in (both(PREDICTIVE)[0], both(sharp)[0]))
+    most = max(one.uncertainty.max() for one in (both(PREDICTIVE)[0], both(sharp)[0]))
     assert shown["mutual information"][0] == (0, pytest.approx(most))
     assert [ax.get_title() for ax in figure.axes[:2]] == ["image", "label"]
     with pytest.raises(BayesNormError, match="maps: is empty"):
@@ -134,8 +134,8 @@ def test_bad_arguments():
         SegmentationMaps.of(IMAGE, PREDICTIVE, Y, row=1)
     with pytest.raises(BayesNormError, match=r"row: 2 was given for 2 images"):
         SegmentationMaps.of(IMAGE, PREDICTIVE, row=2)
-    with pytest.raises(BayesNormError, match=r"doubt: 'std' was given"):
-        SegmentationMaps.of(IMAGE, PREDICTIVE, doubt="std")
+    with pytest.raises(BayesNormError, match=r"uncertainty: 'std' was given"):
+        SegmentationMaps.of(IMAGE, PREDICTIVE, uncertainty="std")
     with pytest.raises(BayesNormError, match=r"scale: 0 was given"):
         SegmentationMaps.of(IMAGE, PREDICTIVE, scale=0)
     with pytest.raises(BayesNormError, match=r"classes: 2 names for 3 classes"):

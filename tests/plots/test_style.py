@@ -64,7 +64,7 @@ def test_a_plot_takes_the_theme_also_in_axes_made_outside(name):
             for words in (ax.title, ax.xaxis.label, ax.yaxis.label, *ax.get_legend().get_texts()):
                 assert to_hex(words.get_color()) == now.ink.lower()
             assert to_hex(ax.get_xticklabels()[0].get_color()) == now.ink.lower()
-            line = next(line for line in ax.get_lines() if line.get_label() == "dropped by doubt")
+            line = next(line for line in ax.get_lines() if line.get_label() == "dropped by uncertainty")
             assert to_hex(line.get_color()) == now.series[0].lower()
 
 

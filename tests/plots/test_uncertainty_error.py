@@ -1,4 +1,4 @@
-"""Errors sorted by doubt, against plain NumPy and SciPy."""
+"""Errors sorted by uncertainty, against plain NumPy and SciPy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rows(count):
     return std * rng.standard_normal(count), std
 
 
-def test_arrays_are_sorted_by_doubt_with_gaussian_bands():
+def test_arrays_are_sorted_by_uncertainty_with_gaussian_bands():
     error, std = rows(80)
     plot = UncertaintyErrorPlot.of_arrays(error, std, 0.8)
     order = np.argsort(std)

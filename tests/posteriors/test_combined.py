@@ -23,7 +23,7 @@ def test_variances_of_small_independent_parts_add(regression):
     engine = bn.MonteCarlo(DRAWS)
     each = [part.predict(task.new_x, engine, seed=3).epistemic for part in parts(task)]
     found = both.predict(task.new_x, engine).epistemic
-    # A variance from n draws has relative standard error sqrt((kurtosis - 1) / n); masks at p = .02 are rare and their
+    # A variance from n samples has relative standard error sqrt((kurtosis - 1) / n); masks at p = .02 are rare and their
     # kurtosis about 1 / p. Interactions of the two are of second order.
     error = 4.5 * math.sqrt(50 / DRAWS)
     assert ((found / (each[0] + each[1]) - 1).abs() < error).all()

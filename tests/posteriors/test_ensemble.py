@@ -1,4 +1,4 @@
-"""Ensembles: balanced draws, members of any kind, one file that holds them all."""
+"""Ensembles: balanced samples, members of any kind, one file that holds them all."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_prediction_takes_every_member_once():
 
 
 @pytest.mark.parametrize("n", [1, 3, 4, 7, 64])
-def test_draws_are_as_balanced_as_their_number_allows(n):
+def test_samples_are_as_balanced_as_their_number_allows(n):
     shares = shuffled_rounds(4, n, seed=1).bincount(minlength=4)
     assert int(shares.max() - shares.min()) <= 1
     assert not torch.equal(shuffled_rounds(4, 64, 1), shuffled_rounds(4, 64, 2))
@@ -74,7 +74,7 @@ def test_members_of_several_architectures(tmp_path):
 
 @pytest.mark.parametrize("method", [bn.MCBN, bn.GaussianBN, bn.StochasticBN])
 def test_an_ensemble_of_bayesian_networks(method, reference, tmp_path):
-    """Its draws carry both kinds of randomness: variance = spread between members + their own, by total variance."""
+    """Its samples carry both kinds of randomness: variance = spread between members + their own, by total variance."""
     members = [method(8, states=16).fit(mlp(seed), X) for seed in range(3)]
     posterior = bn.ensemble(members)
     assert posterior.default_samples == 64
@@ -82,7 +82,7 @@ def test_an_ensemble_of_bayesian_networks(method, reference, tmp_path):
     parts = [member.predict(X, bn.MonteCarlo(1600), seed=5) for member in members]
     within = torch.stack([part.epistemic for part in parts]).mean(0)
     between = torch.stack([part.mean for part in parts]).var(0, correction=0)
-    # 400 draws a member: a variance has relative standard error sqrt(2 / 400), with some room for heavy tails.
+    # 400 samples a member: a variance has relative standard error sqrt(2 / 400), with some room for heavy tails.
     error = 4.5 * math.sqrt(2 / 400) * 1.5
     assert ((predictive.epistemic / (within + between) - 1).abs() < error).all()
     expected = reference(posterior.network, posterior.sample(7, seed=1), X)
@@ -134,7 +134,7 @@ def test_an_ensemble_of_dropout_networks(reference):
     outputs = bn.MonteCarlo(9).outputs(posterior, X, seed=4)
     expected = reference(posterior.network, posterior.sample(9, seed=4), X)
     torch.testing.assert_close(outputs, expected, rtol=1e-9, atol=1e-10)
-    assert len(outputs[:, 0, 0].unique()) > 2, "draws differ within members too"
+    assert len(outputs[:, 0, 0].unique()) > 2, "samples differ within members too"
 
 
 def test_a_list_of_networks_is_for_ensembles_only(tmp_path):

@@ -91,11 +91,11 @@ def test_low_rank_is_the_best_of_its_rank_up_to_rounding(deviations):
     assert u.shape == (S, P)
 
 
-def test_draws_have_the_covariance(deviations):
+def test_samples_have_the_covariance(deviations):
     fitted, n = LowRankGaussian.of(deviations, 3), 20_000
     drawn = fitted.sample(n, torch.Generator().manual_seed(1))
     exact = covariance(fitted)
-    # For n normal draws Var(c_ij) = (c_ii c_jj + c_ij^2) / n, and a mean has variance c_ii / n.
+    # For n normal samples Var(c_ij) = (c_ii c_jj + c_ij^2) / n, and a mean has variance c_ii / n.
     error = ((torch.outer(exact.diag(), exact.diag()) + exact.square()) / n).sqrt()
     assert ((drawn.T @ drawn / n - exact).abs() < SIGMAS * error).all()
     assert (drawn.mean(0).abs() < SIGMAS * (exact.diag() / n).sqrt()).all()
@@ -132,7 +132,7 @@ def test_stored_directions_are_rounded_once(deviations):
     assert not torch.equal(once, deviations)
 
 
-def test_autocast_does_not_reach_the_draws(deviations):
+def test_autocast_does_not_reach_the_samples(deviations):
     gaussian = LowRankGaussian.of(deviations.float(), 3)
     expected = gaussian.sample(5, torch.Generator().manual_seed(0))
     with torch.autocast("cpu", torch.bfloat16):

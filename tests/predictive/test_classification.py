@@ -1,4 +1,4 @@
-"""Class probabilities, and how doubt splits into parts."""
+"""Class probabilities, and how uncertainty splits into parts."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def test_entropies_against_scipy():
     np.testing.assert_allclose(p.expected_entropy, parts, rtol=1e-10)
 
 
-def test_draws_that_agree_have_no_mutual_information():
+def test_samples_that_agree_have_no_mutual_information():
     one = torch.randn(1, 5, 3, dtype=torch.float64)
     p = bn.Categorical().predictive(one.expand(8, -1, -1))
     assert p.mutual_information.max() < 1e-14
     assert p.epistemic.max() < 1e-30
 
 
-def test_certain_draws_that_disagree_are_all_mutual_information():
+def test_certain_samples_that_disagree_are_all_mutual_information():
     f = torch.full((2, 1, 2), -50.0, dtype=torch.float64)
     f[0, 0, 0] = f[1, 0, 1] = 50.0
     p = bn.Categorical().predictive(f)
@@ -118,7 +118,7 @@ def test_bad_targets(y, said):
 
 
 def test_the_log_probability_of_one_class_looks_at_no_other():
-    """With a thousand classes and many draws, arrays of the size of all of them would be the most of the cost."""
+    """With a thousand classes and many samples, arrays of the size of all of them would be the most of the cost."""
     sizes = []
 
     class Watch(TorchDispatchMode):

@@ -1,4 +1,4 @@
-"""The log density that draws expect of a target, each on its own: against SciPy, and in closed form."""
+"""The log density that samples expect of a target, each on its own: against SciPy, and in closed form."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOISES = {
 
 @pytest.mark.parametrize("weights", [None, [0.5, 0.1, 0.1, 0.2, 0.1]])
 @pytest.mark.parametrize("name", NOISES)
-def test_it_is_the_mean_of_the_draws_log_densities(name, weights):
+def test_it_is_the_mean_of_the_samples_log_densities(name, weights):
     likelihood, exact = NOISES[name]
     f, y = 2 * numbers(5, 6, 2), numbers(6, 2, seed=1)
     given = None if weights is None else torch.tensor(weights, dtype=torch.float64)
@@ -62,7 +62,7 @@ def test_the_closed_form_is_an_integral_over_outputs(precision):
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
-def test_the_closed_form_needs_no_more_than_the_draws_moments():
+def test_the_closed_form_needs_no_more_than_the_samples_moments():
     f, y = 2 * numbers(9, 6, 1), numbers(6, 1, seed=1)
     likelihood = bn.Gaussian(4.0)
     matched = likelihood.gaussian_predictive(f.mean(0), f.var(0, correction=0))
@@ -70,7 +70,7 @@ def test_the_closed_form_needs_no_more_than_the_draws_moments():
 
 
 def test_noise_of_each_network():
-    """Outputs of a stack: (draws, networks, rows, targets)."""
+    """Outputs of a stack: (samples, networks, rows, targets)."""
     f, y = numbers(9, 3, 6, 1), numbers(3, 6, 1, seed=1)
     stacked = bn.Gaussian([1.0, 4.0, 9.0], axis=0)
     for predictive in (stacked.predictive(f), stacked.gaussian_predictive(f.mean(0), f.var(0, correction=0))):

@@ -92,7 +92,7 @@ def test_scoring_under_autocast_changes_nothing(likelihood, dtype):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
 
 
-def test_means_over_draws_use_no_matrix_product():
+def test_means_over_samples_use_no_matrix_product():
     """In which a GPU that is set to TF32 would round the factors to 10 bits."""
     used = []
 

@@ -1,4 +1,4 @@
-"""The mixture over draws against SciPy and scoringrules."""
+"""The mixture over samples against SciPy and scoringrules."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_cdf_and_quantiles_against_scipy():
 @pytest.mark.parametrize("likelihood", [bn.Gaussian(4.0), bn.Laplace(0.5), bn.StudentT(4.0, 0.5)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_both_tails_have_all_their_digits(likelihood, dtype):
-    """In the draws' mirror image one tail is the other, so that an upper quantile is as good as a lower one."""
+    """In the samples' mirror image one tail is the other, so that an upper quantile is as good as a lower one."""
     f = torch.randn(64, 5, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(dtype)
     p, mirrored, exact = (likelihood.predictive(outputs) for outputs in (f, -f, f.double()))
     for level in (1e-9, 1e-6, 1e-3, 0.3):
@@ -66,8 +66,8 @@ def test_both_tails_have_all_their_digits(likelihood, dtype):
 
 @pytest.mark.parametrize("likelihood", [bn.Gaussian(1e8), bn.Laplace(1e-4), bn.StudentT(1.5, 1e-4)])
 @pytest.mark.parametrize("level", [0.01, 0.2, 0.45, 0.6, 0.99])
-def test_quantiles_between_draws_that_lie_far_apart(likelihood, level):
-    """Where the distribution function is nearly flat but for steps; the first row has one place for all draws."""
+def test_quantiles_between_samples_that_lie_far_apart(likelihood, level):
+    """Where the distribution function is nearly flat but for steps; the first row has one place for all samples."""
     loc = torch.stack([torch.full((4,), 7.0), torch.tensor([-1e3, 0.0, 5.0, 1e3])], 1).double()
     scale, weights = torch.tensor(1e-4).double(), torch.tensor([0.1, 0.2, 0.3, 0.4]).double()
     p = RegressionPredictive(loc, scale, weights, likelihood.predictive(loc).noise)
@@ -77,7 +77,7 @@ def test_quantiles_between_draws_that_lie_far_apart(likelihood, level):
     assert (p.cdf(found + near) >= level - 1e-8).all()
 
 
-def test_quantiles_where_draws_are_not_numbers():
+def test_quantiles_where_samples_are_not_numbers():
     found = RegressionPredictive(torch.tensor([[1.0, 2.0], [torch.nan, 2.0]]), torch.tensor(0.5)).quantile(0.5)
     assert found[0].isnan()
     assert found[1].item() == pytest.approx(2.0)
@@ -176,7 +176,7 @@ def test_samples_come_from_the_mixture():
     p = predictive(n=3, batch=2, spread=3.0)
     drawn = p.sample(20_000, seed=1)
     assert drawn.shape == (20_000, 2, 1)
-    # Standard errors over 20,000 draws; the fourth moment is bounded by 3 times the mixture's squared variance.
+    # Standard errors over 20,000 samples; the fourth moment is bounded by 3 times the mixture's squared variance.
     n = 20_000
     assert ((drawn.mean(0) - p.mean).abs() < 4.5 * (p.variance / n).sqrt()).all()
     assert ((drawn.var(0) / p.variance - 1).abs() < 4.5 * (2 / n) ** 0.5).all()

@@ -10,15 +10,15 @@ def regression():
     return RegressionPredictive(loc, torch.tensor(1.0))
 
 
-def test_regression_shows_means_and_doubt_of_the_first_rows():
+def test_regression_shows_means_and_uncertainty_of_the_first_rows():
     shown = "mean 2, 2, 2, ...; std 1.414, 1.414, 1.414, ...; epistemic std 1, 1, 1, ..."
-    assert repr(regression()) == f"RegressionPredictive((5,), 2 draws: {shown})"
+    assert repr(regression()) == f"RegressionPredictive((5,), 2 samples: {shown})"
 
 
-def test_classes_show_labels_and_doubt():
+def test_classes_show_labels_and_uncertainty():
     probs = torch.tensor([[[0.25, 0.75]], [[0.25, 0.75]]])
     shown = "label 1; confidence 0.75; mutual information 0"
-    assert repr(ClassificationPredictive(probs.log())) == f"ClassificationPredictive((1, 2), 2 draws: {shown})"
+    assert repr(ClassificationPredictive(probs.log())) == f"ClassificationPredictive((1, 2), 2 samples: {shown})"
 
 
 def test_tasks_show_each():

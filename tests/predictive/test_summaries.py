@@ -1,4 +1,4 @@
-"""Draws added up some at a time say what all of them say."""
+"""Samples added up some at a time say what all of them say."""
 
 from __future__ import annotations
 
@@ -81,17 +81,17 @@ def test_what_a_summary_of_real_targets_cannot_say_is_refused():
     for ask in asked:
         with pytest.raises(InputError, match=r'predictive: is a summary.*without keep="summary" would work'):
             ask()
-    assert "no draws kept: mean " in repr(found)
+    assert "no samples kept: mean " in repr(found)
 
 
-def test_what_needs_the_draws_of_classes_is_refused():
+def test_what_needs_the_samples_of_classes_is_refused():
     found = summarised(bn.Categorical().predictive(outputs(3)))
-    with pytest.raises(InputError, match="is a summary without draws"):
+    with pytest.raises(InputError, match="is a summary without samples"):
         active.batch_bald(found, 2)
     pytest.importorskip("torchmetrics")
-    doubt = metrics.torchmetric(lambda predictive, y: predictive.mutual_information.mean())
-    with pytest.raises(InputError, match="is a summary without draws"):
-        doubt.update(found, torch.zeros(5))
+    uncertainty = metrics.torchmetric(lambda predictive, y: predictive.mutual_information.mean())
+    with pytest.raises(InputError, match="is a summary without samples"):
+        uncertainty.update(found, torch.zeros(5))
 
 
 def test_tasks_are_added_up_each_by_itself():
@@ -104,7 +104,7 @@ def test_tasks_are_added_up_each_by_itself():
     torch.testing.assert_close(found["label"].log_prob(y), whole["label"].log_prob(y), **CLOSE)
 
 
-def test_single_precision_stays_close_over_many_draws():
+def test_single_precision_stays_close_over_many_samples():
     f = 3 * torch.randn(400, 2, 12, 30, generator=torch.Generator().manual_seed(1))
     running = RunningSummary(2)
     for draw in f:

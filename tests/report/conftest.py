@@ -41,7 +41,7 @@ def regression_test(rows: int = 150, scale: float = 1.0, seed: int = 0, noisy: b
     mean = 10 * generator.normal(size=rows)
     std = np.exp(generator.uniform(np.log(0.2), np.log(2.0), rows)) if noisy else np.ones(rows)
     y = mean + std * generator.normal(size=rows)
-    # Two draws a standard deviation's third to either side, and the rest of the variance as noise.
+    # Two samples a standard deviation's third to either side, and the rest of the variance as noise.
     apart, noise = scale * std / 3, scale * std * np.sqrt(8 / 9)
     loc = torch.from_numpy(np.stack([mean - apart, mean + apart]))[..., None]
     predictive = RegressionPredictive(loc, torch.from_numpy(np.stack([noise, noise]))[..., None])
@@ -137,7 +137,7 @@ def drift_report() -> DriftReport:
 
 @pytest.fixture(scope="session")
 def maps_report() -> MapsReport:
-    """One image of 4 x 2 pixels, whose doubt rises from left to right; its last pixel is wrong."""
+    """One image of 4 x 2 pixels, whose uncertainty rises from left to right; its last pixel is wrong."""
     image = pytest.importorskip("PIL.Image", reason="needs Pillow: pip install 'bayesnorm[data]'")
 
     def picture(values: list[list[int]], mode: str = "L") -> str:
@@ -145,13 +145,13 @@ def maps_report() -> MapsReport:
         image.fromarray(np.array(values, np.uint8)).convert(mode).save(target, format="PNG")
         return "data:image/png;base64," + base64.b64encode(target.getvalue()).decode()
 
-    doubt = [[0, 80, 160, 240]] * 2
-    levels = np.bincount(np.array(doubt).ravel(), minlength=256)
+    uncertainty = [[0, 80, 160, 240]] * 2
+    levels = np.bincount(np.array(uncertainty).ravel(), minlength=256)
     right = levels.copy()
     right[240] = 1
     photo = picture([[200] * 4] * 2, "RGB")
     shown = MappedImage(
-        HOSTILE, photo, photo, picture(doubt), picture([[0] * 4, [0, 0, 0, 255]]), (4, 2), 0.4, accuracy=7 / 8
+        HOSTILE, photo, photo, picture(uncertainty), picture([[0] * 4, [0, 0, 0, 255]]), (4, 2), 0.4, accuracy=7 / 8
     )
     provenance = Provenance({"bayesnorm": "0"}, "a machine", "2026-01-01", "a command")
     return MapsReport("scenes", [shown], 1, levels, right, levels, [(HOSTILE, (1, 2, 3))], provenance)

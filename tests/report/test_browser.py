@@ -64,7 +64,7 @@ def visit(browser, files):
 def shown(page, column):
     """Texts of a column's visible cells."""
     return page.evaluate(
-        """column => Array.from(document.querySelectorAll("#doubted tbody tr"))
+        """column => Array.from(document.querySelectorAll("#uncertain tbody tr"))
             .filter(row => row.checkVisibility()).map(row => row.cells[column - 1].innerText.trim())""",
         column,
     )
@@ -90,14 +90,14 @@ def test_nothing_is_wider_than_the_window(visit, kind, width):
 def test_hostile_names_stay_words(visit):
     page = visit()
     assert page.evaluate("window.stolen") is None
-    assert page.locator("#doubted th", has_text="<script>").count() == 1
+    assert page.locator("#uncertain th", has_text="<script>").count() == 1
     assert "<script>" in page.title()
 
 
 def test_sorting_by_click(visit):
     page = visit()
     before = shown(page, 1)
-    header = page.locator("#doubted thead th").nth(1)
+    header = page.locator("#uncertain thead th").nth(1)
     header.get_by_role("button").click()
     assert header.get_attribute("aria-sort") == "ascending"
     values = numbers(shown(page, 2))
@@ -107,12 +107,12 @@ def test_sorting_by_click(visit):
     values = numbers(shown(page, 2))
     assert values == sorted(values, reverse=True)
     assert sorted(shown(page, 1)) == sorted(before)
-    assert page.locator('#doubted [aria-sort="descending"]').count() == 1
+    assert page.locator('#uncertain [aria-sort="descending"]').count() == 1
 
 
 def test_sorting_texts_and_missing_values(visit):
     page = visit()
-    table = page.locator("#doubted thead th")
+    table = page.locator("#uncertain thead th")
     names = table.all_inner_texts()
     town = next(at for at, name in enumerate(names) if name.startswith("town"))
     table.nth(town).get_by_role("button").click()
@@ -134,11 +134,11 @@ def test_sorting_and_searching_by_keyboard_alone(visit):
     page = visit()
     page.locator("#search").focus()
     page.keyboard.type("bonn")
-    assert all(text.startswith("Bonn") for text in shown(page, page.locator("#doubted thead th").count()))
+    assert all(text.startswith("Bonn") for text in shown(page, page.locator("#uncertain thead th").count()))
     reached = False
     for _ in range(6):  # past the check box and the table's own region
         page.keyboard.press("Tab")
-        reached = page.evaluate("document.activeElement.closest('#doubted thead') !== null")
+        reached = page.evaluate("document.activeElement.closest('#uncertain thead') !== null")
         if reached:
             break
     assert reached
@@ -157,7 +157,7 @@ def test_searching(visit):
     page.get_by_label("Search").fill("aachen unlike")
     found = len(shown(page, 1))
     assert 0 < found < everything
-    rows = page.locator("#doubted tbody tr:visible").all_inner_texts()
+    rows = page.locator("#uncertain tbody tr:visible").all_inner_texts()
     assert all("Aachen" in row and "unlike" in row for row in rows)
     assert page.get_by_role("status").inner_text() == f"{found} of 150 rows"
     page.get_by_label("Search").fill("no such row")
@@ -171,10 +171,10 @@ def test_searching(visit):
 
 def test_without_scripts_the_table_is_there_and_has_no_dead_controls(visit):
     page = visit(java_script_enabled=False)
-    assert page.locator("#doubted tbody tr").count() == 150
-    assert page.locator("#doubted tbody tr").first.is_visible()
+    assert page.locator("#uncertain tbody tr").count() == 150
+    assert page.locator("#uncertain tbody tr").first.is_visible()
     assert not page.locator("#controls").is_visible()
-    assert page.locator("#doubted button").count() == 0
+    assert page.locator("#uncertain button").count() == 0
 
 
 def brightness(page, selector, property_name):
@@ -202,7 +202,7 @@ def test_printing(visit, kind):
     assert pdf.startswith(b"%PDF")
     assert 2 <= len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 8
     page.emulate_media(media="print")
-    assert page.locator("#doubted tbody tr:visible").count() == 25
+    assert page.locator("#uncertain tbody tr:visible").count() == 25
     assert not page.locator("nav").is_visible()
     assert page.locator(".print-only").is_visible()
     width = page.evaluate("document.documentElement.scrollWidth")
@@ -221,7 +221,7 @@ def test_names_and_roles_for_those_who_listen(visit):
     assert page.get_by_role("columnheader", name="Predicted").count() == 1
 
 
-def test_a_threshold_of_doubt_can_be_dragged(visit):
+def test_a_threshold_of_uncertainty_can_be_dragged(visit):
     page = visit("maps")
     for level, checked, found in ((255, "0.0 %", "0.0 %"), (100, "50.0 %", "100.0 %"), (0, "75.0 %", "100.0 %")):
         page.locator("#threshold").fill(str(level))

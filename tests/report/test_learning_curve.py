@@ -11,7 +11,7 @@ import pytest
 
 from bayesnorm.errors import InputError
 from bayesnorm.report import LearningCurve, render, verdicts
-from bayesnorm.report.doubt_words import SUM_ALONE, doubt_words, more_rows_words
+from bayesnorm.report.uncertainty_words import SUM_ALONE, more_rows_words, uncertainty_words
 
 from .conftest import classification_test, regression_test, report_of
 
@@ -41,7 +41,7 @@ def test_where_more_rows_help():
     order = np.argsort(-report.test.epistemic_std)[:3]
     named = [report.rows.numbers[at] for at in order]
     assert f"Rows like {named[0]}, {named[1]} and {named[2]} are the first to have more of" in words
-    assert SUM_ALONE not in doubt_words(report)
+    assert SUM_ALONE not in uncertainty_words(report)
 
 
 def test_where_nothing_but_rows_is_wanting():
@@ -79,7 +79,7 @@ def test_the_next_step_agrees(share):
 
 
 @pytest.mark.parametrize("make", [regression_test, classification_test])
-def test_the_page_draws_it_where_there_is_one(make):
+def test_the_page_samples_it_where_there_is_one(make):
     pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
     pytest.importorskip("jinja2", reason="needs jinja2: pip install 'bayesnorm[report]'")
     found = curve(0.5) if make is regression_test else curve(0.5, 0.2, 0.6, "Brier")

@@ -14,13 +14,13 @@ import pytest
 
 from bayesnorm.errors import BayesNormError, FileFormatError, InputError, MissingExtraError
 from bayesnorm.report import Choice, Column, HeldOutRows, Table, render, write_report
-from bayesnorm.report.doubted_rows import MOST_ROWS, DoubtedRows
+from bayesnorm.report.uncertain_rows import MOST_ROWS, UncertainRows
 
 from ..marks import takes_long
 
 VOID = {"meta", "input", "br", "link", "img"}
 MODELS = ("regression", "classification")
-SECTIONS = dict.fromkeys(MODELS, ("verdict", "data", "predicts", "doubt", "more", "rows", "chosen", "limits"))
+SECTIONS = dict.fromkeys(MODELS, ("verdict", "data", "predicts", "uncertainty", "more", "rows", "chosen", "limits"))
 SECTIONS["drift"] = ("verdict", "columns", "network", "limits")
 
 
@@ -142,14 +142,14 @@ def test_scores_on_the_page_are_the_tests(regression_report):
     assert rows["90 % coverage"] == f"{100 * model.coverage:.1f} %"
 
 
-def test_the_most_doubted_rows_come_first(regression_report):
-    table = DoubtedRows.of(regression_report)
+def test_the_most_uncertain_rows_come_first(regression_report):
+    table = UncertainRows.of(regression_report)
     test = regression_report.test
     order = np.argsort(-test.std, kind="stable")
     numbers = [row[0].text for row in table.rows]
     assert numbers == [str(3 * place + 1) for place in order]
     first = dict(zip(table.answers, table.rows[0], strict=False))
-    assert first["Doubt (±)"].bar == 1.0
+    assert first["Uncertainty (±)"].bar == 1.0
     assert float(first["True"].text.replace("−", "-")) == pytest.approx(test.y[order[0]], abs=0.01)
     assert first["Held"].text == ("yes" if test.inside[order[0]] else "✗ no")
     assert [row[table.answers.index("Flag")].text != "" for row in table.rows] == test.unlike[order].tolist()
@@ -171,7 +171,7 @@ def test_ids_can_be_told_apart(regression_report, value, text):
     rows = dataclasses.replace(
         regression_report.rows, values=[(value, *row[1:]) for row in regression_report.rows.values]
     )
-    table = DoubtedRows.of(dataclasses.replace(regression_report, rows=rows))
+    table = UncertainRows.of(dataclasses.replace(regression_report, rows=rows))
     assert {row[len(table.answers)].text for row in table.rows} == {text}
 
 
@@ -179,7 +179,7 @@ def test_inputs_that_make_a_row_unlike_training_are_marked_and_no_others(regress
     unlike = regression_report.test.unlike
     why = ["age above 80, the most in training; far from all training rows" if each else "" for each in unlike]
     rows = dataclasses.replace(regression_report.rows, why=why)
-    table = DoubtedRows.of(dataclasses.replace(regression_report, rows=rows))
+    table = UncertainRows.of(dataclasses.replace(regression_report, rows=rows))
     at, flag = len(table.answers), table.answers.index("Flag")
     assert 0 < sum(row[at].note != "" for row in table.rows) < len(table.rows)
     for row in table.rows:
@@ -187,21 +187,21 @@ def test_inputs_that_make_a_row_unlike_training_are_marked_and_no_others(regress
         assert age.note == ("above 80, the most in training" if row[flag].text else "")
         assert (size.note, town.note) == ("", "")
     # Nothing is marked where nobody said why, though some ages are above all of training.
-    assert not any(row[at].note for row in DoubtedRows.of(regression_report).rows)
+    assert not any(row[at].note for row in UncertainRows.of(regression_report).rows)
 
 
-def test_strange_rows_are_shown_even_where_they_are_not_doubted(make_report, make_regression):
+def test_strange_rows_are_shown_even_where_they_are_not_uncertain(make_report, make_regression):
     test = make_regression(rows=2000)
     least = np.argsort(test.std)[:40]
     unlike = np.zeros(2000, dtype=bool)
     unlike[least] = True
-    table = DoubtedRows.of(make_report(dataclasses.replace(test, unlike=unlike)))
+    table = UncertainRows.of(make_report(dataclasses.replace(test, unlike=unlike)))
     shown = {row[0].text for row in table.rows}
     assert len(table.rows) == MOST_ROWS
     assert {str(3 * place + 1) for place in least} <= shown
     assert table.also_unlike == 40
-    most_doubted = np.argsort(-test.std, kind="stable")[: MOST_ROWS - 40]
-    assert {str(3 * place + 1) for place in most_doubted} <= shown
+    most_uncertain = np.argsort(-test.std, kind="stable")[: MOST_ROWS - 40]
+    assert {str(3 * place + 1) for place in most_uncertain} <= shown
 
 
 @takes_long

@@ -46,7 +46,7 @@ def test_regression_scores_are_the_metrics(predictive):
     np.testing.assert_allclose(test.epistemic_std**2 + test.aleatoric_std**2, test.std**2)
 
 
-def test_no_room_between_constant_and_perfect_doubt():
+def test_no_room_between_constant_and_perfect_uncertainty():
     loc = torch.zeros(1, 4, 1, dtype=torch.float64)
     best = 1 / np.log(2)  # of errors that are all 1, for which the optimum is the same everywhere
     predictive = RegressionPredictive(loc, torch.tensor(best**0.5))

@@ -73,7 +73,7 @@ def test_honest_models_are_seldom_called_dishonest(make_report, make_regression)
     assert bad <= binom.ppf(0.999, len(seeds), 0.05)
 
 
-def test_doubt_that_is_the_same_for_all_rows(make_report, make_regression):
+def test_uncertainty_that_is_the_same_for_all_rows(make_report, make_regression):
     report = make_report(make_regression(noisy=False))
     found = answers(report)["usefulness"]
     assert found.grade in ("poor", "fair")
@@ -81,12 +81,12 @@ def test_doubt_that_is_the_same_for_all_rows(make_report, make_regression):
     assert advice(verdicts(report))[0] == "fair"
 
 
-def test_doubt_that_points_the_wrong_way(make_report, make_regression):
+def test_uncertainty_that_points_the_wrong_way(make_report, make_regression):
     test = make_regression()
     report = make_report(dataclasses.replace(test, std=1 / test.std))
     assert report.test.scores()["model"].normalised_crps < 0
-    assert answers(report)["usefulness"].headline == "Its doubt is no better than a constant error bar."
-    assert "doubt every row alike" in advice(verdicts(report))[1]
+    assert answers(report)["usefulness"].headline == "Its uncertainty is no better than a constant error bar."
+    assert "uncertainty every row alike" in advice(verdicts(report))[1]
 
 
 def test_predictions_worth_nothing(make_report, make_regression):
@@ -111,7 +111,7 @@ def test_dishonest_classifiers(make_report, make_classification, sharper, level,
     assert words in found.headline
 
 
-def test_a_classifier_without_mistakes_cannot_show_that_it_doubts_them(make_report, make_classification):
+def test_a_classifier_without_mistakes_cannot_show_that_it_uncertaintys_them(make_report, make_classification):
     test = make_classification()
     report = make_report(dataclasses.replace(test, y=test.label))
     assert answers(report)["usefulness"].grade == "fair"
@@ -121,8 +121,8 @@ def test_a_classifier_without_mistakes_cannot_show_that_it_doubts_them(make_repo
 def test_a_classifier_that_always_names_the_most_common_class(make_report):
     y = np.array([0] * 70 + [1] * 30)
     probs = np.tile([0.7, 0.3], (100, 1))
-    doubt = np.random.default_rng(0).random(100)
-    test = ClassificationTest(y, probs, doubt, None, ("a", "b"), np.array([0.7, 0.3]))
+    uncertainty = np.random.default_rng(0).random(100)
+    test = ClassificationTest(y, probs, uncertainty, None, ("a", "b"), np.array([0.7, 0.3]))
     found = answers(make_report(test))
     assert found["prediction"].grade == "poor"
     assert found["honesty"].grade == "good"  # 70 % sure and 70 % right
@@ -130,17 +130,17 @@ def test_a_classifier_that_always_names_the_most_common_class(make_report):
 
 def test_the_order_of_mistakes_is_twice_auroc_less_one():
     generator = np.random.default_rng(0)
-    doubt, wrong = generator.random(200), generator.random(200) < 0.2
-    ratio = float(prediction_rejection_ratio(torch.from_numpy(doubt), wrong.astype(float)))
-    assert ratio == pytest.approx(2 * roc_auc_score(wrong, doubt) - 1)
+    uncertainty, wrong = generator.random(200), generator.random(200) < 0.2
+    ratio = float(prediction_rejection_ratio(torch.from_numpy(uncertainty), wrong.astype(float)))
+    assert ratio == pytest.approx(2 * roc_auc_score(wrong, uncertainty) - 1)
 
 
-def test_random_doubt_is_seldom_called_useful(make_report, make_classification):
+def test_random_uncertainty_is_seldom_called_useful(make_report, make_classification):
     good = 0
     for seed in range(60):
         test = make_classification(seed=seed)
-        doubt = np.random.default_rng(seed).random(len(test))
-        good += answers(make_report(dataclasses.replace(test, entropy=doubt)))["usefulness"].grade == "good"
+        uncertainty = np.random.default_rng(seed).random(len(test))
+        good += answers(make_report(dataclasses.replace(test, entropy=uncertainty)))["usefulness"].grade == "good"
     assert good <= binom.ppf(0.999, 60, 0.023)  # two standard errors to one side
 
 

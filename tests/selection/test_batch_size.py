@@ -80,7 +80,7 @@ def test_real_sizes_through_a_callable(classification):
     effective = choose(real(8), task, batch_sizes=(4, 8, 16), validation=(task.new_x, task.new_y))
     assert choice.rows[1] == effective.rows[1]
     assert choice.rows[0] != effective.rows[0]
-    assert [row.doubt for row in choice.rows] == sorted((row.doubt for row in choice.rows), reverse=True)
+    assert [row.uncertainty for row in choice.rows] == sorted((row.uncertainty for row in choice.rows), reverse=True)
     assert all(row.validation is not None for row in choice.rows)
 
 
@@ -144,7 +144,7 @@ def test_bad_data(regression):
 
 
 def test_a_source_that_is_no_batch_norm_posterior(regression):
-    for given in (bn.point(regression.model, regression.likelihood), 3, None):
+    for given in (bn.deterministic(regression.model, regression.likelihood), 3, None):
         with pytest.raises(bn.BayesNormError, match=rf"source: {type(given).__name__} was given; a posterior over"):
             choose(given, regression)
 
@@ -172,7 +172,7 @@ def test_arrays_frames_and_lists(regression):
             bn.select_batch_size(posterior, (regression.x, targets), batch_sizes=(4, 8))
 
 
-def test_several_tasks_have_a_bound_and_no_common_doubt():
+def test_several_tasks_have_a_bound_and_no_common_uncertainty():
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(60, 3, generator=generator)
     y = torch.cat([x[:, :1], torch.randint(3, (60, 1), generator=generator)], dim=1)
@@ -182,7 +182,7 @@ def test_several_tasks_have_a_bound_and_no_common_doubt():
     f = bn.MonteCarlo(16).outputs(posterior, x)
     each = torch.stack([likelihood.predictive(draw[None]).log_prob(y) for draw in f])
     assert choice.rows[1].log_likelihood == pytest.approx(float(each.sum(2).mean(0).sum()), rel=1e-5)
-    assert math.isnan(choice.rows[1].doubt)
+    assert math.isnan(choice.rows[1].uncertainty)
     assert "nan" in str(choice)
 
 

@@ -30,7 +30,7 @@ def regressor(outputs=1):
 
 
 def sure(posterior):
-    """Next to no epistemic doubt, so that noise is all there is."""
+    """Next to no epistemic uncertainty, so that noise is all there is."""
     return posterior.at_batch_size(1e12)
 
 
@@ -39,7 +39,7 @@ def calibrated_noise(posterior, x, y, **options):
     return 1 / torch.tensor(precision, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("seed", [0, 3])  # too much noise and doubt to start with, and too little
+@pytest.mark.parametrize("seed", [0, 3])  # too much noise and uncertainty to start with, and too little
 @pytest.mark.parametrize("name", ["regression", "multi_output", "classification", "per_pixel"])
 def test_never_worse_on_the_same_data(make_task, name, seed):
     task = make_task(name)
@@ -54,7 +54,7 @@ def test_never_worse_on_the_same_data(make_task, name, seed):
 
 
 def test_the_best_log_density_is_at_the_mean_squared_error():
-    """Without epistemic doubt the density of N(f, s^2) is highest at s^2 = mse, in closed form."""
+    """Without epistemic uncertainty the density of N(f, s^2) is highest at s^2 = mse, in closed form."""
     posterior, x = sure(regressor()), noise(N, 3, seed=1)
     y = posterior.executable.point(x) + 0.3 * noise(N, 1, seed=2)
     found = calibrated_noise(posterior, x, y, score="pll").item()
@@ -286,13 +286,13 @@ def test_a_network_is_no_posterior():
 
 def test_folds_of_another_kind():
     posterior, x, y = fold(regressor(), 0)
-    point = bn.point(posterior.model, bn.Gaussian())
+    point = bn.deterministic(posterior.model, bn.Gaussian())
     with pytest.raises(bn.BayesNormError, match="another kind of posterior"):
         bn.calibrate(posterior, folds=[(point, x, y)])
 
 
 @pytest.mark.parametrize("samples", [0, -1, 2.5])
-def test_draws_are_counted(samples):
+def test_samples_are_counted(samples):
     _, x, y = fold(regressor(), 0)
     with pytest.raises(bn.BayesNormError, match=rf"samples: {samples} was given"):
         bn.calibrate(regressor(), x, y, samples=samples)

@@ -34,8 +34,8 @@ def labels(logits, seed):
 
 
 def test_never_loses_to_temperature_alone(posterior):
-    """The network knows the odds, but for a temperature: any doubt that few rows ask for is their chance."""
-    point, new_x = bn.point(posterior.model, bn.Categorical()), noise(1000, 3, seed=1)
+    """The network knows the odds, but for a temperature: any uncertainty that few rows ask for is their chance."""
+    point, new_x = bn.deterministic(posterior.model, bn.Categorical()), noise(1000, 3, seed=1)
     new_y = labels(point.executable.point(new_x) / 2, seed=1)
     lost: dict[str, list[float]] = {"guarded": [], "by score": []}
     for seed in range(4):
@@ -45,11 +45,11 @@ def test_never_loses_to_temperature_alone(posterior):
         for name, options in (("guarded", {}), ("by score", {"evidence": 0})):
             found = bn.calibrate(posterior, x, y, samples=16, refinements=4, **options)
             lost[name].append(mean_score(found, new_x, new_y, samples=16) - reference)
-    assert sum(lost["guarded"]) / 4 < 5e-4, "M' = 4096 is nearly the network without doubt"
+    assert sum(lost["guarded"]) / 4 < 5e-4, "M' = 4096 is nearly the network without uncertainty"
     assert sum(lost["by score"]) / 4 > 5e-4, "so there was something to guard against"
 
 
-def test_doubt_that_pays_is_kept(posterior):
+def test_uncertainty_that_pays_is_kept(posterior):
     """Every label comes from a draw of its own: that is seen at once."""
     x, true = noise(384, 3, seed=2), posterior.at_batch_size(1.0)
     f = torch.cat([bn.MonteCarlo(64).outputs(true, x[k : k + 64], seed=k) for k in range(0, len(x), 64)], 1)
@@ -62,14 +62,14 @@ def test_doubt_that_pays_is_kept(posterior):
     assert mean_score(found, x, y, samples=24) < mean_score(constant, x, y, samples=24)
 
 
-def test_a_temperature_that_rises_with_doubt_is_found(posterior):
-    """Labels of a network whose logits are worth less the more they move under draws."""
+def test_a_temperature_that_rises_with_uncertainty_is_found(posterior):
+    """Labels of a network whose logits are worth less the more they move under samples."""
     x, options = noise(1000, 3, seed=6), {"samples": 8, "refinements": 2}
-    doubt = bn.MonteCarlo(32).outputs(posterior, x).var(0).mean(1).log()
-    z = ((doubt - doubt.mean()) / doubt.std()).clamp(0, 2)
+    uncertainty = bn.MonteCarlo(32).outputs(posterior, x).var(0).mean(1).log()
+    z = ((uncertainty - uncertainty.mean()) / uncertainty.std()).clamp(0, 2)
     y = labels(posterior.executable.point(x) / (0.7 * torch.exp(0.8 * z))[:, None], seed=6)
     found = bn.calibrate(posterior, x, y, **options)
-    assert isinstance(found.likelihood, bn.DoubtfulCategorical)
+    assert isinstance(found.likelihood, bn.VarianceScaledCategorical)
     assert 0.1 < found.likelihood.slope < 0.8, "less than the true one, as a prior holds it back"
     constant = bn.calibrate(posterior.at_batch_size(4096), x, y, batch_size=False, **options)
     assert mean_score(found, x, y, samples=8) < mean_score(constant, x, y, samples=8) - 0.005
@@ -83,14 +83,14 @@ def test_a_binary_classifier_may_listen(posterior, shape):
     model[3].weight.data, model[3].bias.data = 3 * noise(1, 8, seed=8), noise(1, seed=9)
     x = noise(400, 3, seed=7)
     binary = bn.MCBN(batch_size=16, states=32).fit(model.eval(), x, bn.Categorical())
-    doubt = bn.MonteCarlo(32).outputs(binary, x).reshape(32, 400).var(0).log()
-    z = ((doubt - doubt.mean()) / doubt.std()).clamp(0, 2)
+    uncertainty = bn.MonteCarlo(32).outputs(binary, x).reshape(32, 400).var(0).log()
+    z = ((uncertainty - uncertainty.mean()) / uncertainty.std()).clamp(0, 2)
     y = torch.bernoulli(
         torch.sigmoid(binary.executable.point(x).reshape(400) * torch.exp(-1.5 * z)),
         generator=torch.Generator().manual_seed(7),
     ).long()
     found = bn.calibrate(binary, x, y, samples=8, refinements=2).likelihood
-    assert isinstance(found, bn.DoubtfulCategorical)
+    assert isinstance(found, bn.VarianceScaledCategorical)
 
 
 def test_named_sizes_are_taken_by_their_score(posterior):

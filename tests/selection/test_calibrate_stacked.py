@@ -49,7 +49,7 @@ class Task:
         for i in MEMBERS[group]:
             network, (x, _) = network_in_target_units(self.stack, self.rows, i), own(self.rows, i)
             point = self.method is None
-            posterior = bn.point(network, likelihood) if point else self.method.fit(network, x, likelihood)
+            posterior = bn.deterministic(network, likelihood) if point else self.method.fit(network, x, likelihood)
             found.append((posterior, own(self.held_out, i)[0], self.targets[i, : HELD[group]]))
         return found
 

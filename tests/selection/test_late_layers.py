@@ -111,7 +111,7 @@ def test_powers_of_two_and_all(layers, counts):
 
 
 def test_costs_are_measured_in_deterministic_passes(posterior, monkeypatch):
-    """A clock that each pass moves on: 2 units for the deterministic one, 7 for the draws."""
+    """A clock that each pass moves on: 2 units for the deterministic one, 7 for the samples."""
     clock = [0.0]
     monkeypatch.setattr(module.time, "perf_counter", lambda: clock[0])
     executable = posterior.executable

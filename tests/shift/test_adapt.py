@@ -79,7 +79,7 @@ def test_it_shows_how_far_each_layer_moved():
     assert all(layer.mean_shift == 0 and layer.spread_ratio == 1 for layer in still)
 
 
-def test_few_rows_leave_more_doubt_than_many():
+def test_few_rows_leave_more_uncertainty_than_many():
     x = moved_rows(256)
     few, many = bn.adapt(fitted(), x[:8]), bn.adapt(fitted(), x)
     spread = [posterior.fluctuations.deviations.square().mean() for posterior in (many, few)]
@@ -149,7 +149,7 @@ def test_odd_rows_are_warned_of_and_wrong_arguments_refused():
         with pytest.raises(bn.BayesNormError, match=r"strength: .* a number from 0 to 1"):
             bn.adapt(fitted(), fresh(4, 0), strength=strength)
     with pytest.raises(bn.BayesNormError, match=r"not over batch statistics"):
-        bn.adapt(bn.point(network(), bn.Gaussian()), fresh(4, 0))
+        bn.adapt(bn.deterministic(network(), bn.Gaussian()), fresh(4, 0))
 
 
 @pytest.mark.parametrize("channels", [3.0, 40.0])

@@ -40,7 +40,7 @@ def test_every_method_sees_rows_from_elsewhere_and_the_layer_where_they_differ(m
     x[:, 0] += 2
     found = bn.drift(posterior, x)
     assert found.p_value < 1e-4
-    assert found.start == "1"
+    assert found.first_layer == "1"
     assert found.rows == 32
     assert [layer.name for layer in found.layers] == ["1", "4", "7"]
     assert (found.layers[0].channel_p_values < 0.01).sum() >= 6
@@ -52,9 +52,9 @@ def test_a_change_that_later_layers_normalise_away_is_seen_at_the_first():
     # A change of scale is gone after the first batch-norm layer, so most layers see nothing.
     found = bn.drift(fitted(), fresh(64, 4) * 3)
     assert found.p_value < 1e-6
-    assert found.start == "1"
+    assert found.first_layer == "1"
     assert found.layers[0].spread_ratio == pytest.approx(3, rel=0.15)
-    assert bn.drift(fitted(), fresh(64, 4)).start is None
+    assert bn.drift(fitted(), fresh(64, 4)).first_layer is None
 
 
 def test_effect_sizes_are_those_of_the_shift():
@@ -210,4 +210,4 @@ def test_what_cannot_be_compared_is_refused():
 
 
 def test_a_drift_without_a_layer_beyond_chance_starts_nowhere():
-    assert Drift(0.01, 4, 1.3, ()).start is None
+    assert Drift(0.01, 4, 1.3, ()).first_layer is None

@@ -76,7 +76,7 @@ def test_wrong_levels_files_and_posteriors_are_refused(tmp_path):
         with pytest.raises(bn.BayesNormError, match=r"level: .* between 0 and 1"):
             DriftMonitor(fitted(), level)
     with pytest.raises(bn.BayesNormError, match="not over batch statistics"):
-        DriftMonitor(bn.point(fitted().model, bn.Gaussian()))
+        DriftMonitor(bn.deterministic(fitted().model, bn.Gaussian()))
     fitted().save(tmp_path / "posterior")
     with pytest.raises(FileFormatError, match="holds no drift monitor"):
         DriftMonitor.load(tmp_path / "posterior", fitted())

@@ -50,7 +50,7 @@ def x_of_all():
 
 
 @pytest.mark.parametrize(("name", "piece"), [*((name, passes.PIECE["cpu"]) for name in METHODS), ("MCBN", 400)])
-def test_draws_are_those_of_the_method(trained, name, piece, monkeypatch):
+def test_samples_are_those_of_the_method(trained, name, piece, monkeypatch):
     monkeypatch.setitem(passes.PIECE, "cpu", piece)
     stack, rows, held_out = trained["batch norm"]
     method, engine, x = METHODS[name], bn.MonteCarlo(DRAWS), x_of_all()
@@ -99,7 +99,7 @@ def test_masks_are_those_of_mc_dropout(trained, family, consistent, piece, monke
     assert not torch.equal(engine.outputs(stacked, x, seed=4), f)
 
 
-def test_statistics_are_those_of_the_batches_that_a_fit_draws(trained):
+def test_statistics_are_those_of_the_batches_that_a_fit_samples(trained):
     stack, rows, _ = trained["mixed"]
     found = stacked_statistics(stack, rows, 16, STATES, seed=SEEDS)
     whole = coordinates(found.mean, found.var, found.layers)
@@ -146,25 +146,25 @@ def test_effective_batch_sizes_scale_the_fluctuations_of_their_networks(trained)
     for i, factor in enumerate((0.5, 1, 2, 1, 1)):
         torch.testing.assert_close(found[:, i], factor * deviations[:, i, :22].sort(0).values)
     none = dataclasses.replace(fitted, fluctuations=Empirical(0 * deviations))
-    assert bn.MonteCarlo(5).moments(none, held_out)[1].max() < 1e-20, "no deviations, no doubt"
+    assert bn.MonteCarlo(5).moments(none, held_out)[1].max() < 1e-20, "no deviations, no uncertainty"
     for one in (64, 64.0, torch.tensor(64.0), torch.tensor([64.0])):
         assert fitted.at_batch_size(one).batch_size.tolist() == [64.0] * 5
     assert fitted.batch_size.tolist() == [16.0] * 5
 
 
-@pytest.mark.parametrize("draws", [2, 5])
-def test_ensembles_are_those_of_their_members(trained, draws):
+@pytest.mark.parametrize("samples", [2, 5])
+def test_ensembles_are_those_of_their_members(trained, samples):
     stack, rows, _ = trained["batch norm"]
     four, x = torch.tensor([0, 1, 3, 4]), x_of_all()
     stack, rows = stack.take(four), rows.take(four)
     stacked = StackedEnsemble.of(stack, 2, rows, bn.Gaussian())
-    f = bn.MonteCarlo(draws).outputs(stacked, x, seed=3)
-    mean, var = bn.MonteCarlo(draws).moments(stacked, x, seed=3)
+    f = bn.MonteCarlo(samples).outputs(stacked, x, seed=3)
+    mean, var = bn.MonteCarlo(samples).moments(stacked, x, seed=3)
     assert stacked.default_samples == 2
     for k in range(2):
         networks = [network_in_target_units(stack, rows, i) for i in (2 * k, 2 * k + 1)]
-        members = [bn.point(network, bn.Gaussian()) for network in networks]
-        expected = bn.MonteCarlo(draws).outputs(bn.ensemble(members), x, seed=3)
+        members = [bn.deterministic(network, bn.Gaussian()) for network in networks]
+        expected = bn.MonteCarlo(samples).outputs(bn.ensemble(members), x, seed=3)
         torch.testing.assert_close(f[:, k], expected, **CLOSE)
         torch.testing.assert_close(mean[k], expected.mean(0), **CLOSE)
         torch.testing.assert_close(var[k], expected.var(0, correction=0), **CLOSE)
@@ -182,7 +182,7 @@ def test_points_are_those_of_each_network(trained):
     )
     assert f.shape == (3, 5, 7, 1)
     for i in range(5):
-        alone = bn.point(stack.network(i), bn.Gaussian())
+        alone = bn.deterministic(stack.network(i), bn.Gaussian())
         expected = in_target_units(alone.predict(x).mean, rows, i)
         torch.testing.assert_close(predictive.mean[i], expected, **CLOSE)
         torch.testing.assert_close(f[:, i], expected.expand(3, 7, 1), **CLOSE)
@@ -269,7 +269,7 @@ def test_on_a_gpu(family, method, dtype):
 
 @CUDA
 def test_low_rank_gaussians_on_a_gpu():
-    """Directions may come out with the other sign there, and draws with them; the covariance is the same."""
+    """Directions may come out with the other sign there, and samples with them; the covariance is the same."""
     networks, rows, _ = task(dtype=torch.float64)
     here, _ = together(networks, rows, epochs=5)
     found = []

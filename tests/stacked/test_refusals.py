@@ -191,7 +191,7 @@ def test_states_of_another_stack():
     for own, given in cases:
         executable = StackedExecutable(own)
         for ask in (executable.run, executable.moments):
-            with pytest.raises(InputError, match=r"states: .*a posterior fitted on this stack draws would work"):
+            with pytest.raises(InputError, match=r"states: .*a posterior fitted on this stack samples would work"):
                 ask(given, X)
 
 

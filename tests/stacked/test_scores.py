@@ -71,7 +71,7 @@ def predictions():
 
 @pytest.mark.parametrize("name", SCORES)
 def test_each_network_is_scored_as_if_alone(predictions, name):
-    """Both the mixture over draws and the Gaussian with its moments."""
+    """Both the mixture over samples and the Gaussian with its moments."""
     score, (mixture, matched, y, each) = SCORES[name], predictions
     assert y.isnan().any()
     for place, predictive in enumerate((mixture, matched)):

@@ -203,7 +203,7 @@ def test_on_a_gpu(family, capture):
     for each in networks:
         for module in each.modules():
             if isinstance(module, nn.Dropout):
-                module.p = 0.0  # a GPU draws other masks
+                module.p = 0.0  # a GPU samples other masks
     options = {"epochs": 20, "evaluate_every": 2, "patience": 2, "validation": held_out, "learning_rate": 0.02}
     expected, told = together(networks, rows, **options)
     found, history = together([each.cuda() for each in networks], rows, capture=capture, **options)

@@ -137,12 +137,12 @@ def test_the_factorised_gaussian_is_that_of_each_network(task, center):
         std = found.fluctuations.independent_std[i]
         torch.testing.assert_close(std[:width], q.mean_var.sqrt(), rtol=1e-9, atol=0)
         torch.testing.assert_close(std[width:], 2 * q.std_var.sqrt() / q.std_loc, rtol=1e-4, atol=0)  # but for eps
-        own_draws = alone.executable.run({name: value[:, i] for name, value in found.sample(9, seed=3).items()}, x)
+        own_samples = alone.executable.run({name: value[:, i] for name, value in found.sample(9, seed=3).items()}, x)
         scales = rows.scales
-        torch.testing.assert_close(f[:, i], own_draws * scales.y_std[i] + scales.y_mean[i])
+        torch.testing.assert_close(f[:, i], own_samples * scales.y_std[i] + scales.y_mean[i])
 
 
-def test_the_factorised_gaussian_doubts_as_much_as_that_of_each_network(task):
+def test_the_factorised_gaussian_uncertaintys_as_much_as_that_of_each_network(task):
     """Moments come from random batches instead of one pass: the same in the mean over seeds."""
     stack, rows, own = task
     method, engine = bn.GaussianBN(M, center="batch"), bn.MonteCarlo(32)

@@ -16,7 +16,7 @@ QUICK: dict[str, Any] = {
     "folds": 2,
     "members": 2,
     "max_epochs": 12,
-    "draws": 8,
+    "samples": 8,
     "effective_batch_size": None,
     "random_state": 0,
 }

@@ -79,7 +79,7 @@ def test_weights(weights, message, quick):
 def test_predictions_before_fit_and_of_other_widths(quick):
     from sklearn.exceptions import NotFittedError
 
-    for call in ("predict", "doubt", "predict_interval", "predict_dist"):
+    for call in ("predict", "uncertainty", "predict_interval", "predict_dist"):
         with pytest.raises(NotFittedError):
             getattr(BayesNormRegressor(), call)(X)
     with pytest.raises(NotFittedError):

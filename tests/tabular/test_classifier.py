@@ -22,7 +22,7 @@ def blobs() -> tuple[np.ndarray, np.ndarray]:
 
 def test_classes_are_learned(blobs, quick):
     X, y = blobs
-    quick |= {"max_epochs": 40, "effective_batch_size": "doubt"}
+    quick |= {"max_epochs": 40, "effective_batch_size": "cross-validated"}
     model = BayesNormClassifier(**quick).fit(X[:90], y[:90])
     assert model.classes_.tolist() == ["ash", "birch", "elm"]
     assert model.score(X[90:], y[90:]) > 0.75
@@ -39,18 +39,18 @@ def test_classes_are_learned(blobs, quick):
 def test_every_method_doubts(blobs, quick, method):
     X, y = blobs
     model = BayesNormClassifier(**quick, method=method).fit(X, y)
-    doubt = model.doubt(np.concatenate([X, [[100.0, -100.0]]]))
-    assert list(doubt) == ["entropy", "mutual_information", "unlike", "why", "unseen"]
-    assert (doubt["mutual_information"] >= 0).all()
-    assert (doubt["entropy"] >= doubt["mutual_information"]).all()
-    assert doubt["mutual_information"].max() > 0
-    assert doubt["unlike"].iloc[-1]
-    assert doubt["unlike"].mean() < 0.1
+    uncertainty = model.uncertainty(np.concatenate([X, [[100.0, -100.0]]]))
+    assert list(uncertainty) == ["entropy", "mutual_information", "unlike", "why", "unseen"]
+    assert (uncertainty["mutual_information"] >= 0).all()
+    assert (uncertainty["entropy"] >= uncertainty["mutual_information"]).all()
+    assert uncertainty["mutual_information"].max() > 0
+    assert uncertainty["unlike"].iloc[-1]
+    assert uncertainty["unlike"].mean() < 0.1
 
 
 def test_what_was_chosen(blobs, quick):
     X, y = blobs
-    quick |= {"method": "ensemble", "epochs": 40}  # without draws: what was ranked is what is kept
+    quick |= {"method": "ensemble", "epochs": 40}  # without samples: what was ranked is what is kept
     selection = BayesNormClassifier(**quick).fit(X, y).selection_
     assert selection.score == "nll"
     assert list(selection.noise) == ["temperature"]

@@ -41,7 +41,7 @@ def target(X):
 
 def fitted(method):
     X = table(300, 0)
-    return BayesNormRegressor(**QUICK | {"draws": 64}, method=method).fit(X, target(X))
+    return BayesNormRegressor(**QUICK | {"samples": 64}, method=method).fit(X, target(X))
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +184,7 @@ def test_adapted(model, tmp_path):
 
 def test_classes_too(line, quick):
     X, y = line
-    model = BayesNormClassifier(**quick | {"draws": 16}).fit(X, y > 5)
+    model = BayesNormClassifier(**quick | {"samples": 16}).fit(X, y > 5)
     assert not model.drift(X).drifted
     assert model.drift(X + 3).drifted
     assert model.adapt(X + 3).classes_.tolist() == [False, True]

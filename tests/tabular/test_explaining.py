@@ -10,7 +10,7 @@ import torch
 from bayesnorm.errors import BayesNormError, InputError
 from bayesnorm.predictive.gaussian import GaussianPredictive
 from bayesnorm.tabular import BayesNormClassifier, BayesNormRegressor, load
-from bayesnorm.tabular.explaining import explain_doubt, usual_row
+from bayesnorm.tabular.explaining import explain_uncertainty, usual_row
 from bayesnorm.tabular.preprocessing import Preprocessing
 from bayesnorm.tabular.training_columns import TrainingColumns
 
@@ -44,7 +44,7 @@ def trained():
 
 
 def gaussian_process(X, lengths):
-    """A posterior in closed form: doubt is large far from training rows, by the lengths of features, and only there."""
+    """A posterior in closed form: uncertainty is large far from training rows, by the lengths of features, and only there."""
     preprocessing = Preprocessing.fit(X)
     x = preprocessing.transform(X) / lengths
 
@@ -68,7 +68,7 @@ def test_rows_in_a_hole_and_far_outside_of_an_exact_posterior():
     baseline = usual_row(preprocessing, TrainingColumns.fit(preprocessing, X))
     usual = USUAL.drop(columns="town")
     rows = pd.concat([usual.assign(b=2.5), usual.assign(a=9.0), usual.assign(useless=50.0)], ignore_index=True)
-    found = explain_doubt(predict, preprocessing, preprocessing.transform(rows), baseline)
+    found = explain_uncertainty(predict, preprocessing, preprocessing.transform(rows), baseline)
     assert found.total[:6].min() > 0.5
     assert found.shares["b"][:3].min() > 0.8
     assert found.shares["a"][3:6].min() > 0.8
@@ -77,9 +77,9 @@ def test_rows_in_a_hole_and_far_outside_of_an_exact_posterior():
     assert found.total[6:].max() < 0.1
 
 
-def test_contributions_sum_to_the_rows_doubt_less_the_usual_rows(trained):
+def test_contributions_sum_to_the_rows_uncertainty_less_the_usual_rows(trained):
     X = world(50, seed=1)[0]
-    found = trained.explain_doubt(X)
+    found = trained.explain_uncertainty(X)
     epistemic = trained.predict_dist(X).epistemic[:, 0].numpy()
     np.testing.assert_allclose(found.total, epistemic, rtol=1e-9)
     np.testing.assert_allclose(found.contributions.sum(axis=1) + found.baseline, epistemic, rtol=1e-9)
@@ -92,7 +92,7 @@ def test_a_number_far_beyond_and_a_town_never_seen_come_first(trained):
     rows = pd.concat(
         [USUAL.assign(a=8.0), USUAL.assign(b=-30.0), USUAL.assign(town="Ulft", a=0.2, b=-1.0, useless=0.0)]
     )
-    found = trained.explain_doubt(rows)
+    found = trained.explain_uncertainty(rows)
     first = found.top(1)
     assert first["column"].tolist() == ["a"] * 3 + ["b"] * 3 + ["town"] * 3
     assert first["row"].tolist() == rows.index.tolist()
@@ -103,19 +103,19 @@ def test_a_number_far_beyond_and_a_town_never_seen_come_first(trained):
 
 
 def test_a_column_as_in_the_usual_row_adds_nothing(trained):
-    usual = trained.explain_doubt(USUAL).baseline_row
+    usual = trained.explain_uncertainty(USUAL).baseline_row
     assert usual.iloc[0].to_dict() == {
         **{name: world(240)[0][name].median() for name in USUAL.columns[:3]},
         "town": "Ede",
     }
-    found = trained.explain_doubt(pd.concat([usual, usual.assign(a=8.0)]))
+    found = trained.explain_uncertainty(pd.concat([usual, usual.assign(a=8.0)]))
     np.testing.assert_allclose(found.contributions.iloc[0], 0, atol=1e-12 * found.baseline)
     np.testing.assert_allclose(found.contributions.iloc[1, 1:].astype(float), 0, atol=1e-12 * found.total.iloc[1])
     assert found.words() == ["", f"a {100 * (1 - found.baseline / found.total.iloc[1]):.0f} %"]
 
 
-def test_shares_are_parts_of_all_that_makes_for_doubt(trained):
-    found = trained.explain_doubt(world(50, seed=1)[0])
+def test_shares_are_parts_of_all_that_makes_for_uncertainty(trained):
+    found = trained.explain_uncertainty(world(50, seed=1)[0])
     added = found.contributions.clip(lower=0)
     assert (found.contributions < 0).any(axis=None)
     np.testing.assert_allclose(
@@ -128,7 +128,7 @@ def test_shares_are_parts_of_all_that_makes_for_doubt(trained):
 
 def test_the_most_common_reasons(trained):
     rows = pd.concat([USUAL.assign(a=8.0), USUAL.assign(a=-9.0), USUAL.assign(b=-30.0)])
-    found = trained.explain_doubt(rows)
+    found = trained.explain_uncertainty(rows)
     overall = found.overall()
     assert overall.index[:2].tolist() == ["a", "b"]
     np.testing.assert_allclose(overall["first"], [6 / 9, 3 / 9, 0, 0])
@@ -137,22 +137,22 @@ def test_the_most_common_reasons(trained):
 
 
 def test_another_baseline(trained):
-    """Against a row that is doubted for the same reason, nothing is left to explain."""
+    """Against a row that is uncertain for the same reason, nothing is left to explain."""
     far = USUAL.iloc[[0]].assign(a=8.0)
-    found = trained.explain_doubt(far, baseline=far.assign(town="Oss"))
+    found = trained.explain_uncertainty(far, baseline=far.assign(town="Oss"))
     assert found.baseline == pytest.approx(
         float(trained.predict_dist(far.assign(town="Oss")).epistemic[0, 0]), rel=1e-9
     )
     np.testing.assert_allclose(found.contributions[["a", "b", "useless"]], 0, atol=1e-12 * found.baseline)
     with pytest.raises(InputError, match=r"baseline: a table of 3 rows; one row would work"):
-        trained.explain_doubt(far, baseline=USUAL)
+        trained.explain_uncertainty(far, baseline=USUAL)
 
 
 def test_classes_have_mutual_information_to_explain():
     X, y = world(160)
     model = BayesNormClassifier(**ENSEMBLE).fit(X, np.where(y > 0, "high", "low"))
-    found = model.explain_doubt(X[:20])
-    expected = model.doubt(X[:20])["mutual_information"]
+    found = model.explain_uncertainty(X[:20])
+    expected = model.uncertainty(X[:20])["mutual_information"]
     np.testing.assert_allclose(found.total, expected, rtol=1e-7, atol=1e-12)
     np.testing.assert_allclose(found.contributions.sum(axis=1), expected - found.baseline, atol=1e-10)
     assert found.contributions.abs().to_numpy().max() > 1e-4
@@ -163,11 +163,11 @@ def test_every_method_sums_up_and_many_columns_have_drawn_orders(quick, method):
     generator = np.random.default_rng(0)
     X = generator.normal(size=(60, 12))
     model = BayesNormRegressor(**quick | {"method": method, "members": 2}).fit(X, X[:, 0] + X[:, 1] ** 2)
-    found = model.explain_doubt(X[:5], pairs=2)
+    found = model.explain_uncertainty(X[:5], pairs=2)
     epistemic = model.predict_dist(X[:5]).epistemic[:, 0].numpy()
     np.testing.assert_allclose(found.contributions.sum(axis=1), epistemic - found.baseline, rtol=1e-6, atol=1e-12)
-    assert found.contributions.equals(model.explain_doubt(X[:5], pairs=2).contributions)
-    assert not found.contributions.equals(model.explain_doubt(X[:5], pairs=3).contributions)
+    assert found.contributions.equals(model.explain_uncertainty(X[:5], pairs=2).contributions)
+    assert not found.contributions.equals(model.explain_uncertainty(X[:5], pairs=3).contributions)
 
 
 def test_several_outputs(line, quick):
@@ -175,19 +175,23 @@ def test_several_outputs(line, quick):
     model = BayesNormRegressor(**quick).fit(X, np.stack([y, -10 * y**2], 1))
     epistemic = model.predict_dist(X[:4]).epistemic.numpy()
     for output in (0, 1):
-        np.testing.assert_allclose(model.explain_doubt(X[:4], output=output).total, epistemic[:, output], rtol=1e-9)
+        np.testing.assert_allclose(
+            model.explain_uncertainty(X[:4], output=output).total, epistemic[:, output], rtol=1e-9
+        )
     with pytest.raises(InputError, match="output: 2 was given; a whole number from 0 to 1 would work"):
-        model.explain_doubt(X, output=2)
+        model.explain_uncertainty(X, output=2)
     with pytest.raises(InputError, match="pairs: 0 was given"):
-        model.explain_doubt(X, pairs=0)
+        model.explain_uncertainty(X, pairs=0)
 
 
 def test_a_saved_estimator_explains_the_same(mixed, quick, tmp_path):
     X, y = mixed
     model = BayesNormRegressor(**quick).fit(X, y)
     model.save(tmp_path / "model")
-    again = load(tmp_path / "model").explain_doubt(X[:5])
-    np.testing.assert_allclose(again.contributions, model.explain_doubt(X[:5]).contributions, rtol=1e-6, atol=1e-10)
+    again = load(tmp_path / "model").explain_uncertainty(X[:5])
+    np.testing.assert_allclose(
+        again.contributions, model.explain_uncertainty(X[:5]).contributions, rtol=1e-6, atol=1e-10
+    )
 
 
 def test_the_usual_row_of_every_kind_of_column():
@@ -219,8 +223,8 @@ def test_columns_that_give_no_feature_add_nothing(quick):
     generator = np.random.default_rng(0)
     X = pd.DataFrame({"same": 1.0, "x": generator.normal(size=40), "gone": np.nan})
     model = BayesNormRegressor(**quick).fit(X, X["x"])
-    found = model.explain_doubt(X[:3].assign(same=2.0))
+    found = model.explain_uncertainty(X[:3].assign(same=2.0))
     assert found.contributions[["same", "gone"]].eq(0).all(axis=None)
     np.testing.assert_allclose(found.contributions["x"] + found.baseline, found.total, rtol=1e-9)
     alone = BayesNormRegressor(**quick).fit(X[["same"]], X["x"])
-    assert alone.explain_doubt(X[["same"]][:2]).contributions.to_numpy().tolist() == [[0.0], [0.0]]
+    assert alone.explain_uncertainty(X[["same"]][:2]).contributions.to_numpy().tolist() == [[0.0], [0.0]]

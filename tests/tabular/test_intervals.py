@@ -56,14 +56,14 @@ def test_the_transform_agrees_with_the_intervals(line, quick):
 
 
 @pytest.mark.parametrize("estimator", [BayesNormRegressor, BayesNormClassifier])
-def test_predictions_and_doubt_of_one_pass(mixed, quick, estimator, monkeypatch):
+def test_predictions_and_uncertainty_of_one_pass(mixed, quick, estimator, monkeypatch):
     X, y = mixed
     model = estimator(**quick).fit(X, y if estimator is BayesNormRegressor else y > np.median(y))
     passes = []
     real = type(model)._predictive_of
     monkeypatch.setattr(type(model), "_predictive_of", lambda self, x: passes.append(1) or real(self, x))
-    predictive, doubt = model.predict_with_doubt(X[:7])
+    predictive, uncertainty = model.predict_with_uncertainty(X[:7])
     assert len(passes) == 1
-    pd.testing.assert_frame_equal(doubt, model.doubt(X[:7]))
+    pd.testing.assert_frame_equal(uncertainty, model.uncertainty(X[:7]))
     name = "mean" if estimator is BayesNormRegressor else "probs"
     assert torch.equal(getattr(predictive, name), getattr(model.predict_dist(X[:7]), name))

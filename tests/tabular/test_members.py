@@ -20,7 +20,7 @@ def test_members_are_networks_of_folds(line, quick, members, asked, rows):
     assert len(found) == members
     assert all(member.rows == 40 for member in found)
     assert model.posterior_.kind == ("batchnorm" if members == 1 else "ensemble")
-    assert (model.selection_.doubt.members, model.selection_.doubt.asked) == (members, asked)
+    assert (model.selection_.uncertainty.members, model.selection_.uncertainty.asked) == (members, asked)
     assert len(model.selection_.out_of_fold.rows) == rows
     weights = [next(member.model.parameters()) for member in found]
     assert all(not torch.equal(weights[0], other) for other in weights[1:])
@@ -50,7 +50,7 @@ def test_without_folds_networks_learn_from_all_rows(line, quick):
     model = BayesNormRegressor(**{**quick, "members": None}).fit(X, y)
     assert (model.posterior_.kind, model.posterior_.batch_size, model.posterior_.rows) == ("batchnorm", 50.0, 80)
     assert model.selection_.out_of_fold is None
-    assert model.selection_.doubt is None
+    assert model.selection_.uncertainty is None
     assert model.interval_levels_ is None
     lower, _ = model.predict_interval(X, 0.9)
     np.testing.assert_array_equal(lower, model.predict_dist(X).interval(0.9)[0][:, 0])

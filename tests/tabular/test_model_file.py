@@ -29,7 +29,7 @@ def test_the_same_predictions(mixed, quick, method, tmp_path):
     assert again.get_params() == model.get_params()
     np.testing.assert_array_equal(again.predict(X, return_std=True), model.predict(X, return_std=True))
     np.testing.assert_array_equal(again.predict_interval(X, 0.8), model.predict_interval(X, 0.8))
-    assert again.doubt(X).equals(model.doubt(X))
+    assert again.uncertainty(X).equals(model.uncertainty(X))
     assert again.selection_.settings == model.selection_.settings
     assert again.selection_.chosen == model.selection_.chosen
     assert again.selection_.noise == model.selection_.noise
@@ -102,13 +102,13 @@ def test_an_incomplete_description_is_refused(line, quick, tmp_path):
 @pytest.mark.parametrize("encoding", ["plain", "bins 4", "waves 3"])
 def test_every_encoding_and_number_of_members(mixed, quick, encoding, members, tmp_path):
     X, y = mixed
-    quick |= {"encoding": encoding, "members": members, "epochs": 2, "effective_batch_size": "doubt"}
+    quick |= {"encoding": encoding, "members": members, "epochs": 2, "effective_batch_size": "cross-validated"}
     model = BayesNormRegressor(**quick, conformal=True).fit(X, y)
     model.save(tmp_path / "model")
     for again in (load(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
         np.testing.assert_array_equal(again.predict(X, return_std=True), model.predict(X, return_std=True))
         np.testing.assert_array_equal(again.predict_interval(X, 0.8), model.predict_interval(X, 0.8))
-        assert again.selection_.doubt == model.selection_.doubt
+        assert again.selection_.uncertainty == model.selection_.uncertainty
         assert len(getattr(again.posterior_, "members", (None,))) == members
 
 
@@ -125,9 +125,9 @@ def test_a_file_of_an_earlier_version_is_refused_in_one_line(name):
         (lambda tensors, config: tensors.pop("conformal.0.1"), "conformal"),
         (lambda tensors, config: tensors.update({"conformal.0.0": tensors["conformal.0.0"][:0]}), "conformal"),
         (lambda tensors, config: tensors.update({"conformal.0.0": tensors["conformal.0.0"] * np.nan}), "conformal"),
-        (lambda tensors, config: config["selection"]["doubt"].update(members=0), "selection.doubt.members"),
-        (lambda tensors, config: config["selection"]["doubt"].pop("excess"), "excess"),
-        (lambda tensors, config: config["selection"]["doubt"].update(errors=[]), "selection.doubt"),
+        (lambda tensors, config: config["selection"]["uncertainty"].update(members=0), "selection.uncertainty.members"),
+        (lambda tensors, config: config["selection"]["uncertainty"].pop("excess"), "excess"),
+        (lambda tensors, config: config["selection"]["uncertainty"].update(errors=[]), "selection.uncertainty"),
         (lambda tensors, config: config["posterior"].update(encoded=3), "encoded|column"),
         (lambda tensors, config: config["selection"]["settings"][0].update(encoding="trees 4"), "encoding"),
         (lambda tensors, config: config["parameters"].update(members=0), "members"),

@@ -13,13 +13,15 @@ from bayesnorm.tabular.noise import SeenRows, noise_for
 ROWS = 2000
 
 
-def rows(noise, *, factor: float = 1.0, doubt: float = 0.2, floor: float = 0.0, targets: int = 1, spread: float = 0.5):
+def rows(
+    noise, *, factor: float = 1.0, uncertainty: float = 0.2, floor: float = 0.0, targets: int = 1, spread: float = 0.5
+):
     """Rows whose predicted deviations are `factor` times too small, with a given draw of standardised noise."""
     generator = np.random.default_rng(0)
     shape = ROWS, targets
     std = np.exp(generator.normal(scale=spread, size=shape))
-    mean, variance = generator.normal(size=shape), np.full(shape, doubt**2)
-    target = mean + doubt * generator.normal(size=shape) + np.hypot(factor * std, floor) * noise(generator, shape)
+    mean, variance = generator.normal(size=shape), np.full(shape, uncertainty**2)
+    target = mean + uncertainty * generator.normal(size=shape) + np.hypot(factor * std, floor) * noise(generator, shape)
     return SeenRows(*(torch.from_numpy(part) for part in (mean, variance, std, target)), None)
 
 
@@ -40,8 +42,8 @@ def test_the_factor_of_normal_noise_is_found_and_no_other_form(factor):
     found = noise_for(rows(normal, factor=factor), HeteroscedasticGaussian())
     assert isinstance(found, HeteroscedasticGaussian)
     assert found.floor == 0.0
-    doubtful = np.sqrt(1 + (0.2 / factor) ** 2)  # part of the spread is doubt, which tells nothing of the noise
-    assert float(found.noise) == pytest.approx(factor, rel=4 * ERROR * doubtful**2)
+    uncertain = np.sqrt(1 + (0.2 / factor) ** 2)  # part of the spread is uncertainty, which tells nothing of the noise
+    assert float(found.noise) == pytest.approx(factor, rel=4 * ERROR * uncertain**2)
 
 
 def test_heavy_tails_are_found():
@@ -53,7 +55,7 @@ def test_heavy_tails_are_found():
 
 
 def test_a_floor_is_found():
-    seen = rows(normal, floor=0.3, doubt=0.02, spread=1.0)
+    seen = rows(normal, floor=0.3, uncertainty=0.02, spread=1.0)
     found = noise_for(seen, HeteroscedasticGaussian())
     assert isinstance(found, HeteroscedasticGaussian)
     assert found.floor == pytest.approx(0.3, rel=0.25)
@@ -65,23 +67,23 @@ def test_a_floor_is_found():
 def test_several_targets_have_a_factor_each():
     seen = rows(normal, targets=2)
     target = seen.mean + torch.tensor([0.5, 3.0]) * (seen.target - seen.mean)
-    found = noise_for(SeenRows(seen.mean, seen.doubt * 0, seen.std, target, None), HeteroscedasticGaussian())
+    found = noise_for(SeenRows(seen.mean, seen.uncertainty * 0, seen.std, target, None), HeteroscedasticGaussian())
     assert found.noise.tolist() == pytest.approx([0.5, 3.0], rel=0.1)
 
 
 def test_one_noise_for_all_rows_is_their_variance():
     seen = rows(normal)
-    flat = SeenRows(seen.mean, 0 * seen.doubt, seen.std, seen.mean + 0.7 * torch.randn_like(seen.mean), None)
+    flat = SeenRows(seen.mean, 0 * seen.uncertainty, seen.std, seen.mean + 0.7 * torch.randn_like(seen.mean), None)
     found = noise_for(flat, Gaussian())
     assert isinstance(found, Gaussian)
     assert float(found.noise) == pytest.approx(0.49, rel=8 * ERROR)  # a variance has twice a deviation's
 
 
-def test_doubt_is_not_called_noise():
-    seen = rows(normal, factor=1.0, doubt=1.0)
+def test_uncertainty_is_not_called_noise():
+    seen = rows(normal, factor=1.0, uncertainty=1.0)
     honest = noise_for(seen, HeteroscedasticGaussian()).noise
     ignored = noise_for(
-        SeenRows(seen.mean, 0 * seen.doubt, seen.std, seen.target, None), HeteroscedasticGaussian()
+        SeenRows(seen.mean, 0 * seen.uncertainty, seen.std, seen.target, None), HeteroscedasticGaussian()
     ).noise
     assert float(honest) == pytest.approx(1.0, rel=0.15)
     assert float(ignored) > 1.2
@@ -89,7 +91,7 @@ def test_doubt_is_not_called_noise():
 
 def test_weights_decide_which_rows_count():
     one, other = rows(normal, factor=0.5), rows(normal, factor=2.0)
-    parts = [torch.cat([getattr(one, name), getattr(other, name)]) for name in ("mean", "doubt", "std", "target")]
+    parts = [torch.cat([getattr(one, name), getattr(other, name)]) for name in ("mean", "uncertainty", "std", "target")]
     weights = torch.cat([torch.full((ROWS,), 2.0), torch.zeros(ROWS)]).double()
     found = noise_for(SeenRows(*parts, weights), HeteroscedasticGaussian())
     assert float(found.noise) == pytest.approx(0.5, rel=0.1)
@@ -98,12 +100,12 @@ def test_weights_decide_which_rows_count():
     assert float(few.mean_of(torch.ones_like(few.mean))[0]) == pytest.approx(1.0)
 
 
-def test_a_row_as_the_model_would_see_it_has_its_doubt_and_its_noise():
+def test_a_row_as_the_model_would_see_it_has_its_uncertainty_and_its_noise():
     seen = rows(normal, factor=2.0)
     predictive = seen.predictive(HeteroscedasticGaussian(2.0, floor=0.3))
     assert isinstance(predictive, RegressionPredictive)
     torch.testing.assert_close(predictive.mean, seen.mean)
-    torch.testing.assert_close(predictive.epistemic, seen.doubt)
+    torch.testing.assert_close(predictive.epistemic, seen.uncertainty)
     torch.testing.assert_close(predictive.aleatoric, 4 * seen.std.square() + 0.09)
     flat = seen.predictive(Gaussian(4.0))
     torch.testing.assert_close(flat.aleatoric, torch.full_like(seen.std, 0.25))

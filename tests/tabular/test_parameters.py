@@ -39,7 +39,7 @@ from bayesnorm.tabular.parameters import device_named
         ("learning_rate", 0.0),
         ("folds", 1),
         ("max_epochs", 0),
-        ("draws", 1),
+        ("samples", 1),
         ("members", 0),
         ("verbose", "loud"),
     ],
@@ -60,7 +60,7 @@ def test_a_gpu_that_is_not_there_is_named_before_anything_is_trained(line, quick
 def test_without_folds_nothing_may_be_open(line, quick):
     open_ones = "batch_size, dropout_rate, epochs, effective_batch_size would have to be chosen"
     with pytest.raises(BayesNormError, match=f"folds: None was given, but {open_ones}"):
-        BayesNormRegressor(**{**quick, "folds": None, "effective_batch_size": "doubt"}).fit(*line)
+        BayesNormRegressor(**{**quick, "folds": None, "effective_batch_size": "cross-validated"}).fit(*line)
     with pytest.raises(BayesNormError, match=r"folds: None was given, but .*, precision would"):
         BayesNormRegressor(**{**quick, "folds": None, "heteroscedastic": False}).fit(*line)
     with pytest.raises(BayesNormError, match="precision: was given with heteroscedastic=True"):

@@ -12,13 +12,13 @@ from bayesnorm.errors import BayesNormWarning, InputError
 from bayesnorm.metrics import coverage, crps
 from bayesnorm.posterior import effective_batch_size
 from bayesnorm.tabular import BayesNormRegressor
-from bayesnorm.tabular.doubt_parts import LARGEST, SMALLEST
 from bayesnorm.tabular.trainer import Trainer
+from bayesnorm.tabular.uncertainty_parts import LARGEST, SMALLEST
 
 
 def test_a_mixed_table_is_learned(mixed, quick):
     X, y = mixed
-    quick |= {"max_epochs": 80, "effective_batch_size": "doubt"}
+    quick |= {"max_epochs": 80, "effective_batch_size": "cross-validated"}
     model = BayesNormRegressor(**quick).fit(X[:70], y[:70])
     assert model.score(X[70:], y[70:]) > 0.7
     mean, std = model.predict(X[70:], return_std=True)
@@ -41,21 +41,21 @@ def test_a_mixed_table_is_learned(mixed, quick):
         ("gaussian", "batchnorm"),
         ("stochastic", "batchnorm"),
         ("dropout", "dropout"),
-        ("ensemble", "point"),
+        ("ensemble", "deterministic"),
     ],
 )
 @pytest.mark.parametrize("heteroscedastic", [False, True])
-def test_every_method_has_doubt_and_noise(line, quick, method, kind, heteroscedastic):
+def test_every_method_has_uncertainty_and_noise(line, quick, method, kind, heteroscedastic):
     X, y = line
     model = BayesNormRegressor(**quick, method=method, heteroscedastic=heteroscedastic).fit(X, y)
     assert [member.kind for member in model.posterior_.members] == [kind] * 2
-    doubt = model.doubt(X)
-    assert list(doubt) == ["epistemic_std", "aleatoric_std", "unlike", "why", "unseen"]
-    assert (doubt["epistemic_std"] > 0).all()
-    varied = doubt["aleatoric_std"].std() > 1e-6
+    uncertainty = model.uncertainty(X)
+    assert list(uncertainty) == ["epistemic_std", "aleatoric_std", "unlike", "why", "unseen"]
+    assert (uncertainty["epistemic_std"] > 0).all()
+    varied = uncertainty["aleatoric_std"].std() > 1e-6
     assert varied == heteroscedastic
     variance = model.predict(X, return_std=True)[1] ** 2
-    np.testing.assert_allclose(doubt["epistemic_std"] ** 2 + doubt["aleatoric_std"] ** 2, variance)
+    np.testing.assert_allclose(uncertainty["epistemic_std"] ** 2 + uncertainty["aleatoric_std"] ** 2, variance)
     assert (model.selection_.effective_batch_size is not None) == (kind == "batchnorm")
     assert set(model.selection_.noise) - {"df", "floor"} == {"scale" if heteroscedastic else "precision"}
 
@@ -76,7 +76,7 @@ def test_noise_follows_the_input():
         members=2,
         random_state=0,
     ).fit(X, y)
-    found = model.doubt(np.array([[-0.7], [0.7]]))["aleatoric_std"]
+    found = model.uncertainty(np.array([[-0.7], [0.7]]))["aleatoric_std"]
     assert found[0] < 0.35
     assert found[1] == pytest.approx(1.0, rel=0.3)
 
@@ -111,7 +111,12 @@ def test_several_outputs_of_different_size(line, quick):
     assert lower.shape == (80, 2)
     assert (lower < upper).all()
     assert (upper - lower)[:, 1].mean() > 10 * (upper - lower)[:, 0].mean()
-    assert list(model.doubt(X))[:4] == ["epistemic_std_0", "epistemic_std_1", "aleatoric_std_0", "aleatoric_std_1"]
+    assert list(model.uncertainty(X))[:4] == [
+        "epistemic_std_0",
+        "epistemic_std_1",
+        "aleatoric_std_0",
+        "aleatoric_std_1",
+    ]
 
 
 def test_one_column_of_targets_comes_back_as_one(line, quick):
@@ -159,8 +164,8 @@ def test_rows_without_weight_are_left_out(line, quick):
 def test_rows_unlike_training_are_marked(line, quick):
     X, y = line
     model = BayesNormRegressor(**quick).fit(X, y)
-    assert model.doubt(X)["unlike"].mean() < 0.05
-    far = model.doubt(np.array([[10.0, 0.0], [0.0, 1e30], [0.0, 0.0]]))
+    assert model.uncertainty(X)["unlike"].mean() < 0.05
+    far = model.uncertainty(np.array([[10.0, 0.0], [0.0, 1e30], [0.0, 0.0]]))
     assert far["unlike"].tolist() == [True, True, False]
 
 
@@ -168,16 +173,16 @@ def test_new_categories_are_predicted_and_marked(mixed, quick):
     X, y = mixed
     model = BayesNormRegressor(**quick).fit(X, y)
     later = X.iloc[[3, 4]].assign(town=["yew", X["town"].iloc[4]])
-    doubt = model.doubt(later)
-    assert doubt.index.tolist() == [3, 4]
-    assert doubt["unseen"].tolist() == ["town", ""]
-    assert doubt["unlike"].tolist()[0]
+    uncertainty = model.uncertainty(later)
+    assert uncertainty.index.tolist() == [3, 4]
+    assert uncertainty["unseen"].tolist() == ["town", ""]
+    assert uncertainty["unlike"].tolist()[0]
     assert np.isfinite(model.predict(later)).all()
 
 
 def test_what_was_chosen_can_be_looked_at(line, quick):
     X, y = line
-    quick |= {"effective_batch_size": "doubt", "weight_decay": [1e-2, 3e-1], "batch_size": [4, 8]}
+    quick |= {"effective_batch_size": "cross-validated", "weight_decay": [1e-2, 3e-1], "batch_size": [4, 8]}
     selection = BayesNormRegressor(**quick).fit(X, y).selection_
     table = selection.table()
     assert len(table) == len(selection.settings) == 4
@@ -189,7 +194,7 @@ def test_what_was_chosen_can_be_looked_at(line, quick):
     assert selection.chosen.batch_size * SMALLEST <= selection.effective_batch_size
     assert selection.effective_batch_size <= selection.chosen.batch_size * LARGEST
     held_out = selection.out_of_fold
-    # the same networks on the same rows: ranked at the best noise, without doubt about the network
+    # the same networks on the same rows: ranked at the best noise, without uncertainty about the network
     assert float(crps(held_out.predictive, held_out.target)) == pytest.approx(selection.chosen.score, rel=0.1)
     assert 0.5 < float(coverage(held_out.predictive, held_out.target, 0.9)) <= 1
     with pytest.raises(AttributeError):
@@ -207,7 +212,7 @@ def test_given_values_are_taken(line, quick):
     assert model.selection_.effective_batch_size == 50.0
     for member in model.posterior_.members:
         assert (member.batch_size, member.fitted_batch_size, member.rows) == (50.0, 16, 40)
-    np.testing.assert_allclose(model.doubt(X)["aleatoric_std"], 0.5)
+    np.testing.assert_allclose(model.uncertainty(X)["aleatoric_std"], 0.5)
 
 
 def test_the_training_batch_size_and_the_bound_as_effective_ones(line, quick):
@@ -267,7 +272,7 @@ def test_more_columns_than_rows(quick):
     X = np.random.default_rng(0).normal(size=(30, 60))
     model = BayesNormRegressor(**quick).fit(X, X[:, 0])
     assert np.isfinite(model.predict(X)).all()
-    assert model.doubt(X)["unlike"].mean() < 0.2
+    assert model.uncertainty(X)["unlike"].mean() < 0.2
 
 
 def test_progress_is_shown_on_request(line, quick, capsys):

@@ -27,7 +27,7 @@ QUICKEST = {
     "folds": 2,
     "members": 1,
     "epochs": 8,
-    "draws": 4,
+    "samples": 4,
     "effective_batch_size": None,
 }
 

@@ -36,26 +36,26 @@ def trained():
 def test_rows_beyond_a_trend_are_flagged_before_intervals_fail(trained, tmp_path):
     def held_and_flagged(X, y):
         lower, upper = trained.predict_interval(X)
-        return ((lower <= y) & (y <= upper)).mean(), trained.doubt(X)
+        return ((lower <= y) & (y <= upper)).mean(), trained.uncertainty(X)
 
-    within, doubt = held_and_flagged(*world(0, 60, 200, 1))
+    within, uncertainty = held_and_flagged(*world(0, 60, 200, 1))
     assert within > 0.8
-    assert doubt["unlike"].mean() < 0.05
-    beyond, doubt = held_and_flagged(*world(66, 150, 200, 2))
+    assert uncertainty["unlike"].mean() < 0.05
+    beyond, uncertainty = held_and_flagged(*world(66, 150, 200, 2))
     assert beyond < 0.3
-    assert doubt["unlike"].all()
-    assert doubt["why"].str.startswith("t above 60, the most in training; ").all()
-    assert doubt["why"].str.contains("day after 2024-03-01, the last in training").all()
+    assert uncertainty["unlike"].all()
+    assert uncertainty["why"].str.startswith("t above 60, the most in training; ").all()
+    assert uncertainty["why"].str.contains("day after 2024-03-01, the last in training").all()
     # A file keeps what is needed to say the same.
     trained.save(tmp_path / "model")
-    again = load(tmp_path / "model").doubt(world(55, 90, 20, 2)[0])
-    assert again["why"].tolist() == trained.doubt(world(55, 90, 20, 2)[0])["why"].tolist()
+    again = load(tmp_path / "model").uncertainty(world(55, 90, 20, 2)[0])
+    assert again["why"].tolist() == trained.uncertainty(world(55, 90, 20, 2)[0])["why"].tolist()
 
 
 def test_each_row_has_one_reason_or_several_of_its_columns(trained):
     row = world(0, 60, 160, 0)[0].iloc[[80]]
     odd = pd.concat([row, row.assign(town="Ulft"), row.assign(x=None), row.assign(x=-9.0)])
-    why = trained.doubt(odd)["why"].tolist()
+    why = trained.uncertainty(odd)["why"].tolist()
     assert why[:3] == ["", "town is 'Ulft', which training never had", "x is missing, which it never was in training"]
     assert why[3].startswith("x below -2.")
     assert trained.drift(odd).unlike == 0.75

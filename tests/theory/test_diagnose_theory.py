@@ -151,7 +151,7 @@ def test_units_that_pull_against_each_other_gain_variance():
     x = rows(500, 1).expand(-1, 2) + 0.1 * rows(500, 2, 1)
     found = diagnose(on_inputs(2, torch.tensor([[1.0, -1.0]]), eps=1e12), x, 16, batches=100).at()
     assert found.variance_lost < -5
-    assert "Independent draws would add" in found.table()
+    assert "Independent samples would add" in found.table()
 
 
 def test_normality_of_any_values():

@@ -40,7 +40,7 @@ def test_divergence_is_torchs_own(prior):
     assert (kl_divergence(q, prior) > 0).all()
 
 
-def test_divergence_is_the_mean_log_ratio_of_draws():
+def test_divergence_is_the_mean_log_ratio_of_samples():
     q, n = some_q(), 40_000
     total = torch.zeros(n, 6, dtype=torch.float64)
     for seed, (ours, theirs) in enumerate(normals(q, PRIOR)):

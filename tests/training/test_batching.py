@@ -136,7 +136,7 @@ LOADERS = {
 
 
 @pytest.mark.parametrize("kind", LOADERS)
-def test_the_seed_decides_what_a_loader_draws(kind):
+def test_the_seed_decides_what_a_loader_samples(kind):
     made = LOADERS[kind]()
     batch_size = SIZE if kind == "random data set" else None
     before = global_states()

@@ -123,7 +123,7 @@ def test_tensors_outside_the_network_are_kept_too(tmp_path):
 
 
 class Shaken(nn.Module):
-    """A network that draws from Python's and NumPy's own generators."""
+    """A network that samples from Python's and NumPy's own generators."""
 
     def __init__(self):
         super().__init__()

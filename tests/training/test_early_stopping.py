@@ -163,7 +163,7 @@ def test_a_score_that_is_no_number_chooses_nothing():
     assert history.epochs == 1, "later, it is no improvement"
 
 
-def test_what_looking_draws_and_changes_is_its_own():
+def test_what_looking_samples_and_changes_is_its_own():
     """Evaluation in the middle leaves training as it was: random numbers, modes of layers, gradients."""
     found, drawn = [], []
 

@@ -27,7 +27,7 @@ class BatchAcquisition(Protocol):
             predictive: Predictions of the candidates.
             count: Number of rows to choose.
             seed: Seed of what is left to chance; the same seed gives the same rows.
-            reference: Predictions, by the same draws, of rows that matter, where there are such.
+            reference: Predictions, by the same samples, of rows that matter, where there are such.
         """
         ...
 

@@ -61,7 +61,7 @@ def batch_bald(
     """Choose rows whose labels together tell most about the posterior's draw, greedily; gains are in nats.
 
     Args:
-        predictive: Class probabilities of the candidates under the draws, per row (not per pixel).
+        predictive: Class probabilities of the candidates under the samples, per row (not per pixel).
         count: Number of rows to choose.
         configurations: Most label configurations that are kept; see `BatchBALD`.
         seed: Seed of the configurations that are drawn.
@@ -72,7 +72,7 @@ def batch_bald(
     configurations = require_count("configurations", configurations)
     block_bytes = require_count("block_bytes", block_bytes)
     if isinstance(predictive, ClassificationSummary):
-        raise InputError('predictive: is a summary without draws; predict(x) without keep="summary" would work.')
+        raise InputError('predictive: is a summary without samples; predict(x) without keep="summary" would work.')
     if predictive.log_probs.dim() != 3:
         raise InputError(
             f"predictive: has log_probs of shape {tuple(predictive.log_probs.shape)}, and the labels of all pixels "
@@ -96,7 +96,7 @@ def batch_bald(
 
 @dataclass(frozen=True)
 class _Configurations:
-    """Labels that the rows chosen so far can have, by what they say of the draws.
+    """Labels that the rows chosen so far can have, by what they say of the samples.
 
     Args:
         share: Probability of each, (c,), sum 1.
@@ -107,7 +107,7 @@ class _Configurations:
     log_posterior: Tensor
 
     def extended(self, log_probs: Tensor, most: int, generator: torch.Generator) -> _Configurations:
-        """Return each with every label of one more row, whose log probabilities under the draws are (n, class).
+        """Return each with every label of one more row, whose log probabilities under the samples are (n, class).
 
         Past `most` of them, that many are drawn by systematic sampling: in proportion to their shares, give or take 1.
         """
@@ -136,8 +136,8 @@ class _Pool:
 
     def best(self, known: _Configurations, bounds: Tensor) -> int:
         """Return the row that adds most, and replace the bounds of rows that had to be looked at by their gains."""
-        draws, _, classes = self.probs.shape
-        row_bytes = (len(known.share) + draws) * classes * self.probs.element_size()
+        samples, _, classes = self.probs.shape
+        row_bytes = (len(known.share) + samples) * classes * self.probs.element_size()
         step = max(1, min(LAZY_ROWS, self.block_bytes // row_bytes))
         order = bounds.sort(descending=True, stable=True).indices
         best = -1
@@ -156,13 +156,13 @@ class _Pool:
         if torch.is_autocast_enabled(self.probs.device.type):
             with torch.autocast(self.probs.device.type, enabled=False):
                 return self._gains(known, rows)
-        draws, _, classes = self.probs.shape
+        samples, _, classes = self.probs.shape
         probs = self.probs[:, rows.to(self.probs.device)]
         posterior, share = known.log_posterior.exp().to(probs), known.share.to(probs)
         entropy = torch.zeros(len(rows), dtype=probs.dtype, device=probs.device)
         # Where even one row under all configurations is too much memory, the configurations come in parts.
         part = max(1, self.block_bytes // (len(rows) * classes * probs.element_size()))
         for some, weight in zip(posterior.split(part), share.split(part), strict=True):
-            mixture = (some @ probs.reshape(draws, -1)).view(len(some), len(rows), classes)
+            mixture = (some @ probs.reshape(samples, -1)).view(len(some), len(rows), classes)
             entropy += weight @ torch.special.entr(mixture).sum(2)
         return entropy.double().cpu() - self.expected_entropy[rows]

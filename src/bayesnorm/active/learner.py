@@ -51,10 +51,10 @@ class ActiveLearner:
             at random.
         rows_per_call: Rows that the oracle is asked for at a time, 1 for row by row; None for a whole round.
         candidates: Most unlabelled rows that are looked at in a round, drawn at random; None for all.
-        reference: Inputs that the posterior's doubt should fall at, for acquisitions that use such; predicted by the
-            same draws as the candidates.
+        reference: Inputs that the posterior's uncertainty should fall at, for acquisitions that use such; predicted by the
+            same samples as the candidates.
         engine: How to predict; None for the posterior's own way.
-        seed: Decides what is left to chance here: first rows, candidates, draws and ties.
+        seed: Decides what is left to chance here: first rows, candidates, samples and ties.
         path: The file that keeps everything (safetensors and JSON).
         on_fit: Called with (labels, posterior) after every fit, also the last.
         progress: Called with (labels, budget) whenever labels have come.

@@ -21,7 +21,7 @@ def predictive_variance(predictive: Predictive) -> Tensor:
 
 
 def epistemic_variance(predictive: Predictive) -> Tensor:
-    """Return the variance of the draws' means, (batch,): the part of the variance that labels could take away."""
+    """Return the variance of the samples' means, (batch,): the part of the variance that labels could take away."""
     return _row_means(_checked(predictive).epistemic)
 
 
@@ -33,7 +33,7 @@ def entropy(predictive: Predictive) -> Tensor:
 def bald(predictive: Predictive) -> Tensor:
     """Return I(y; w), (batch,), in nats: Bayesian active learning by disagreement (Houlsby et al. 2011).
 
-    It is what a row's label is expected to tell about the posterior's draw w, and never negative: exact over the draws
+    It is what a row's label is expected to tell about the posterior's draw w, and never negative: exact over the samples
     for classes; in regression that of Gaussians with the same moments, 1/2 log(1 + epistemic / aleatoric).
     """
     if isinstance(predictive, ClassificationPredictive):
@@ -56,7 +56,7 @@ def require_classification(predictive: Any) -> ClassificationPredictive:
 
 
 def finite_noise(predictive: Predictive) -> Tensor:
-    """Return the variance of the noise; beside an infinite one, what draws disagree about would count for nothing."""
+    """Return the variance of the noise; beside an infinite one, what samples disagree about would count for nothing."""
     if isinstance(predictive, RegressionPredictive) and not bool(torch.isfinite(predictive.aleatoric).all()):
         raise InputError(
             f"predictive: {type(predictive.noise).__name__} has an infinite variance here, beside which all rows look "

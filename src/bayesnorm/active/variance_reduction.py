@@ -1,11 +1,11 @@
-"""Expected variance reduction: by how much would the doubt about rows that matter fall if a row were labelled?
+"""Expected variance reduction: by how much would the uncertainty about rows that matter fall if a row were labelled?
 
 With Gaussian outputs f and noise S the answer does not depend on the label (Cohn, Ghahramani and Jordan 1996):
 
     reduction of row i  =  mean over reference outputs r of  c_ri (C_ii + S_i)^-1 c_ir,
 
-where C and c are the draws' covariances. Labelling a row then changes the covariance in closed form too, so that a
-batch can be built greedily. All is computed in the space of the n draws: with a_i the draws' deviations at row i,
+where C and c are the samples' covariances. Labelling a row then changes the covariance in closed form too, so that a
+batch can be built greedily. All is computed in the space of the n samples: with a_i the samples' deviations at row i,
 c_ij = a_i^T M a_j, M the identity before any label; no matrix over pairs of rows is formed.
 """
 
@@ -42,15 +42,15 @@ def variance_reduction(predictive: Predictive, reference: Predictive | None = No
     """Return the expected fall of the mean variance over a reference set if the row were labelled, (batch,).
 
     It is in squared units of the targets and never negative. It is exact where outputs and noise are Gaussian (a linear
-    model, a Gaussian process); else the best that a linear update of the draws gives.
+    model, a Gaussian process); else the best that a linear update of the samples gives.
 
     Args:
-        predictive: Predictions of the candidates in regression, by Monte Carlo draws.
-        reference: Predictions of the rows that matter by the *same* draws (same posterior, engine and seed); None for
+        predictive: Predictions of the candidates in regression, by Monte Carlo samples.
+        reference: Predictions of the rows that matter by the *same* samples (same posterior, engine and seed); None for
             the candidates themselves.
     """
-    draws, wanted = _checked(predictive, reference)
-    return draws.gains(torch.eye(draws.n, dtype=wanted.dtype, device=wanted.device), wanted)
+    samples, wanted = _checked(predictive, reference)
+    return samples.gains(torch.eye(samples.n, dtype=wanted.dtype, device=wanted.device), wanted)
 
 
 def greedy_variance_reduction(predictive: Predictive, count: int, reference: Predictive | None = None) -> GreedyBatch:
@@ -61,23 +61,23 @@ def greedy_variance_reduction(predictive: Predictive, count: int, reference: Pre
         count: Number of rows to choose.
         reference: Predictions of the rows that matter; see `variance_reduction`.
     """
-    draws, wanted = _checked(predictive, reference)
-    count = require_count("count", count, draws.rows, "rows")
-    inner = torch.eye(draws.n, dtype=wanted.dtype, device=wanted.device)
+    samples, wanted = _checked(predictive, reference)
+    count = require_count("count", count, samples.rows, "rows")
+    inner = torch.eye(samples.n, dtype=wanted.dtype, device=wanted.device)
     rows: list[int] = []
     gains: list[Tensor] = []
     for _ in range(count):
-        found = draws.gains(inner, wanted)
+        found = samples.gains(inner, wanted)
         found[rows] = -torch.inf
         rows.append(int(found.argmax()))
         gains.append(found[rows[-1]])
-        inner = draws.labelled(inner, rows[-1])
+        inner = samples.labelled(inner, rows[-1])
     return GreedyBatch(torch.tensor(rows), torch.stack(gains))
 
 
 @dataclass(frozen=True)
-class _CandidateDraws:
-    """Outputs of the candidates under the posterior's draws.
+class _CandidateSamples:
+    """Outputs of the candidates under the posterior's samples.
 
     Args:
         deviations: Deviation of each draw from the mean, times the root of its weight, (n, rows, outputs).
@@ -89,7 +89,7 @@ class _CandidateDraws:
 
     @property
     def n(self) -> int:
-        """Number of draws."""
+        """Number of samples."""
         return len(self.deviations)
 
     @property
@@ -114,7 +114,7 @@ class _CandidateDraws:
             if outputs <= self.n:
                 covariance = a.mT @ (inner @ a) + torch.diag_embed(noise)
                 change = torch.linalg.solve(covariance, a.mT @ (goal @ a))
-            else:  # the same by the matrix inversion lemma, with a system as small as the draws
+            else:  # the same by the matrix inversion lemma, with a system as small as the samples
                 told = (a / noise[:, None]) @ a.mT
                 change = torch.linalg.solve(torch.eye(self.n).to(a) + told @ inner, told @ goal)
             found.append(change.diagonal(dim1=1, dim2=2).sum(1))
@@ -129,24 +129,24 @@ class _CandidateDraws:
         return inner - known @ torch.linalg.solve(a.T @ known + torch.diag(noise), known.T)
 
 
-def _checked(predictive: Any, reference: Any) -> tuple[_CandidateDraws, Tensor]:
-    """Return the candidates' draws, and the mean over reference outputs of a a^T, (n, n)."""
+def _checked(predictive: Any, reference: Any) -> tuple[_CandidateSamples, Tensor]:
+    """Return the candidates' samples, and the mean over reference outputs of a a^T, (n, n)."""
     candidates = _deviations("predictive", predictive)
     others = candidates if reference is None else _deviations("reference", reference)
     if reference is not None and not torch.equal(reference.weights, predictive.weights):
         raise InputError(
-            f"reference: has {len(others)} draws and predictive {len(candidates)}, or other weights; predictions of "
+            f"reference: has {len(others)} samples and predictive {len(candidates)}, or other weights; predictions of "
             "one posterior by the same engine and seed would work."
         )
     noise = wide(finite_noise(predictive)).reshape(candidates.shape[1:])
     # Without noise a second label of a row would be divided by nothing.
     least = torch.finfo(noise.dtype).eps * candidates.square().sum(0).max() + torch.finfo(noise.dtype).tiny
     flat = others.flatten(1)
-    return _CandidateDraws(candidates, noise.clamp_min(least)), flat @ flat.T / flat.shape[1]
+    return _CandidateSamples(candidates, noise.clamp_min(least)), flat @ flat.T / flat.shape[1]
 
 
 def _deviations(name: str, predictive: Any) -> Tensor:
-    """Return the draws' deviations from their mean, times the root of each weight, (n, rows, outputs)."""
+    """Return the samples' deviations from their mean, times the root of each weight, (n, rows, outputs)."""
     check_regression(predictive)
     assert isinstance(predictive, RegressionPredictive)
     if len(predictive.loc) < 2:

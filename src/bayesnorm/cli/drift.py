@@ -59,7 +59,7 @@ def drift(
     (rows,) = read_chunks(file, list(kinds), None)
     inputs = as_in_training(rows, file, facts)
     found = model.drift(inputs)
-    why = reasons_in(model.doubt(inputs)["why"]) if found.unlike else Counter[str]()
+    why = reasons_in(model.uncertainty(inputs)["why"]) if found.unlike else Counter[str]()
     command = shlex.join(["bayesnorm", "drift", str(run), data])
     date = datetime.now().astimezone().date().isoformat()
     provenance = Provenance(all_versions(), cpu_name(), date, command)

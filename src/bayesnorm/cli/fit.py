@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from ..errors import quoted
-from .doubt_method import DoubtMethod
 from .fit_options import KINDS, Device, FitOptions
 from .fitting import FitContext, fit_run
 from .holding_out import Holdout
@@ -22,6 +21,7 @@ from .spreadsheet import SpreadsheetSafe
 from .table_source import A_TABLE, Encoding
 from .tables import MOST_MIB
 from .task import Task
+from .uncertainty_method import UncertaintyMethod
 from .usage import UsageError
 
 # The largest seed that scikit-learn takes.
@@ -37,8 +37,9 @@ def fit(
         Task | None, typer.Option(metavar="TASK", help="regression or classification; without, guessed.")
     ] = None,
     method: Annotated[
-        DoubtMethod, typer.Option(metavar="NAME", help=f"Where doubt comes from: {', '.join(DoubtMethod)}.")
-    ] = DoubtMethod.mcbn,
+        UncertaintyMethod,
+        typer.Option(metavar="NAME", help=f"Where uncertainty comes from: {', '.join(UncertaintyMethod)}."),
+    ] = UncertaintyMethod.mcbn,
     drop: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Leave out this column; may be repeated.")
     ] = None,
@@ -88,7 +89,10 @@ def fit(
         bool, typer.Option("--homoscedastic", help="One noise for all rows, not one for each (regression).")
     ] = False,
     effective_batch_size: Annotated[
-        str | None, typer.Option(metavar="M", help="How draws are scaled: doubt (which it is without), elbo, a number.")
+        str | None,
+        typer.Option(
+            metavar="M", help="How samples are scaled: cross-validated (which it is without), elbo, a number."
+        ),
     ] = None,
     device: Annotated[
         Device, typer.Option(metavar="NAME", help="Where to train: cpu, cuda, or auto: a GPU where there is one.")
@@ -198,9 +202,11 @@ def _units(text: str) -> tuple[int, ...]:
 
 def _effective_batch_size(text: str | None) -> str | float | None:
     """Return what the effective batch size is chosen by, or the number that it is."""
-    if text is None or text in ("doubt", "elbo"):
+    if text is None or text in ("cross-validated", "elbo"):
         return text
     with contextlib.suppress(ValueError):
         if 0 < (size := float(text)) < math.inf:
             return size
-    raise UsageError(f"--effective-batch-size: {quoted(text)} was given; doubt, elbo or a positive number would work.")
+    raise UsageError(
+        f"--effective-batch-size: {quoted(text)} was given; uncertainty, elbo or a positive number would work."
+    )

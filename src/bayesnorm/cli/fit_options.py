@@ -30,7 +30,7 @@ class FitOptions:
     Args:
         target: The column to predict.
         task: What to predict it as; None to guess.
-        method: Where doubt comes from, as `BayesNormRegressor` takes it.
+        method: Where uncertainty comes from, as `BayesNormRegressor` takes it.
         drop: Columns to leave out.
         keep: Columns to learn from even where nothing seems to be learned from them.
         categorical: Columns whose numbers are categories.
@@ -47,7 +47,7 @@ class FitOptions:
         interruptible: Whether Ctrl-C keeps what is trained so far.
         conformal: Whether intervals come with a guarantee.
         homoscedastic: Whether all rows have one noise.
-        effective_batch_size: How draws are scaled, as `BayesNormRegressor` takes it; None for the estimator's own way.
+        effective_batch_size: How samples are scaled, as `BayesNormRegressor` takes it; None for the estimator's own way.
         device: Where networks are trained.
         max_rows: Most rows, drawn at random; None for all.
     """

@@ -43,11 +43,11 @@ class Judged:
 def judge_held_out(model: Any, loaded: TrainingTable, test: NDArray[np.int64]) -> Judged:
     """Predict rows that were held out."""
     inputs, levels = loaded.inputs.iloc[test], getattr(model, "interval_levels_", None)
-    predictive, doubt = model.predict_with_doubt(inputs)
+    predictive, uncertainty = model.predict_with_uncertainty(inputs)
     pit = None if levels is None else levels.transform
     if getattr(model, "conformal", False):
         pit = partial(_conformal_pit, model, inputs, loaded.y[test])
-    return Judged(test, predictive, rows_of(model, inputs, predictive, doubt, LEVEL), pit, False)
+    return Judged(test, predictive, rows_of(model, inputs, predictive, uncertainty, LEVEL), pit, False)
 
 
 def judge_by_folds(model: Any, loaded: TrainingTable) -> Judged:
@@ -62,10 +62,10 @@ def judge_by_folds(model: Any, loaded: TrainingTable) -> Judged:
     held_out = model.selection_.out_of_fold
     inputs = loaded.inputs.iloc[held_out.rows]
     levels = FoldLevels.fit(held_out) if isinstance(held_out.predictive, RegressionPredictive) else None
-    doubt = model.doubt_of(held_out.predictive)
+    uncertainty = model.uncertainty_of(held_out.predictive)
     # Whether a row is unlike the others is not asked of rows that the model knows.
-    doubt = doubt.assign(unlike=False, why="", unseen="")
-    frame = rows_of(model, inputs, held_out.predictive, doubt, LEVEL, levels)
+    uncertainty = uncertainty.assign(unlike=False, why="", unseen="")
+    frame = rows_of(model, inputs, held_out.predictive, uncertainty, LEVEL, levels)
     pit = None if levels is None else levels.transform
     return Judged(held_out.rows, held_out.predictive, frame, pit, True)
 

@@ -1,4 +1,4 @@
-"""`bayesnorm maps`: a folder of images in, maps of labels and doubt out."""
+"""`bayesnorm maps`: a folder of images in, maps of labels and uncertainty out."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ def maps(
     method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "MCBN",
     batch_size: Annotated[int, typer.Option(min=2, help="Images per batch that the network was trained with.")] = 8,
     states: Annotated[int, typer.Option(min=2, help="Training batches whose statistics are kept.")] = 32,
-    draws: Annotated[int, typer.Option(min=2, help="Passes per image.")] = 16,
+    samples: Annotated[int, typer.Option(min=2, help="Passes per image.")] = 16,
     tile: Annotated[int | None, typer.Option(min=16, metavar="PIXELS", help="Side of tiles, for large images.")] = None,
     overlap: Annotated[int | None, typer.Option(min=0, metavar="PIXELS", help="Pixels that tiles share.")] = None,
-    shown: Annotated[int, typer.Option(min=1, max=60, help="Images on the page, those with most doubt.")] = 12,
+    shown: Annotated[int, typer.Option(min=1, max=60, help="Images on the page, those with most uncertainty.")] = 12,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found for machines.")] = False,
 ) -> None:
-    """Map the doubt of every pixel of a folder of images, for a trained network with batch norm.
+    """Map the uncertainty of every pixel of a folder of images, for a trained network with batch norm.
 
-    Writes labels/ and doubt/ (16 bits) as PNG files in the images' own size, images.csv, ordered by doubt, and
+    Writes labels/ and entropy/ (16 bits) as PNG files in the images' own size, images.csv, ordered by uncertainty, and
     maps.html, a page on which a threshold can be dragged. A run that was stopped goes on where it was.
 
     \b
@@ -78,7 +78,7 @@ def maps(
         "model": model,
         "weights": None if weights is None else hashlib.sha256(weights.read_bytes()).hexdigest(),
         "settings": given.as_json(),
-        "method": {"name": method, "batch_size": batch_size, "states": states, "draws": draws},
+        "method": {"name": method, "batch_size": batch_size, "states": states, "samples": samples},
         "tiles": [tile, overlap],
         "training": hashlib.sha256("\n".join(str(path.relative_to(train)) for path in training).encode()).hexdigest(),
     }
@@ -102,7 +102,7 @@ def maps(
 
     square = None if tile is None else (tile, tile)
     found = map_images(
-        posterior, asked, given, out, draws=draws, tile=square, overlap=overlap, truth=truth, progress=progress
+        posterior, asked, given, out, samples=samples, tile=square, overlap=overlap, truth=truth, progress=progress
     )
     written = can_write_pages()
     if written:
@@ -153,13 +153,18 @@ def _tell(found: list[Any], out: Path, written: bool, as_json: bool) -> None:
     page = str(out / PAGE) if written else None
     if as_json:
         each = [
-            {"image": str(m.path), "doubt": m.mean_doubt, "epistemic": m.mean_epistemic, "accuracy": m.accuracy}
+            {
+                "image": str(m.path),
+                "entropy": m.mean_entropy,
+                "mutual_information": m.mean_mutual_information,
+                "accuracy": m.accuracy,
+            }
             for m in found
         ]
         show_json({"images": each, "accuracy": accuracy, "out": str(out), "page": page})
         return
-    first = ", ".join(f"{each.path.name} ({each.mean_doubt:.0%})" for each in found[:3])
-    told = {"images": f"{len(found)}", "most doubt": first}
+    first = ", ".join(f"{each.path.name} ({each.mean_entropy:.0%})" for each in found[:3])
+    told = {"images": f"{len(found)}", "most uncertainty": first}
     if accuracy is not None:
         told["right"] = f"{accuracy:.1%} of the pixels"
     show_pairs({**told, "list": str(out / "images.csv"), "page": page or WITHOUT_PAGE})

@@ -1,4 +1,4 @@
-"""`bayesnorm predict`: predictions for a new table, with what there is to doubt about each."""
+"""`bayesnorm predict`: predictions for a new table, with what there is to uncertainty about each."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MOST_COMPARED = 10_000
 # Reasons for calling rows unlike that machines are told.
 MOST_REASONS = 100
 
-# Rows at a time: draws of more no longer fit into the processor's cache.
+# Rows at a time: samples of more no longer fit into the processor's cache.
 CHUNK = 2_000
 
 
@@ -62,19 +62,22 @@ def predict(
     digits: Annotated[
         int,
         typer.Option(
-            min=1, max=ALL_DIGITS, metavar="N", help=f"Digits of the doubt that are written; {ALL_DIGITS}: all."
+            min=1, max=ALL_DIGITS, metavar="N", help=f"Digits of the uncertainty that are written; {ALL_DIGITS}: all."
         ),
     ] = DIGITS,
     max_size: Annotated[float, typer.Option(min=0, metavar="MIB", help="Refuse larger files.")] = MOST_MIB_IN_PARTS,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Add `doubt_from`: the columns a row's doubt comes from. Far slower.")
+        bool,
+        typer.Option(
+            "--explain", help="Add `uncertainty_from`: the columns a row's uncertainty comes from. Far slower."
+        ),
     ] = False,
     encoding: Encoding = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
     spreadsheet_safe: SpreadsheetSafe = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a summary for machines.")] = False,
 ) -> None:
-    """Predict every row of a table: mean, deviation, interval and both parts of the doubt, or class probabilities.
+    """Predict every row of a table: mean, deviation, interval and both parts of the uncertainty, or class probabilities.
 
     Of several targets, names of columns begin with the target's.
 
@@ -122,7 +125,7 @@ def predict(
             each = [predict_rows(model, own, level) for model, own in zip(models, inputs, strict=True)]
             if explain:
                 for frame, model, own in zip(each, models, inputs, strict=True):
-                    frame["doubt_from"] = model.explain_doubt(own).words()
+                    frame["uncertainty_from"] = model.explain_uncertainty(own).words()
             targets = [str(facts.get("target")) for _, facts in runs]
             found = side_by_side({name: readable(own, digits) for name, own in zip(targets, each, strict=True)})
             # A sheet has numbers and dates where CSV has what the file held.

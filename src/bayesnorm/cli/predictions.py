@@ -11,17 +11,17 @@ import numpy as np
 
 from .tables import pandas
 
-# Digits of a prediction's doubt that are written, and those that say all there is to a number.
+# Digits of a prediction's uncertainty that are written, and those that say all there is to a number.
 DIGITS, ALL_DIGITS = 4, 17
 
 
 def predict_rows(model: Any, inputs: Any, level: float) -> Any:
     """Return predictions for a table, as `rows_of` has them."""
-    predictive, doubt = model.predict_with_doubt(inputs)
-    return rows_of(model, inputs, predictive, doubt, level)
+    predictive, uncertainty = model.predict_with_uncertainty(inputs)
+    return rows_of(model, inputs, predictive, uncertainty, level)
 
 
-def rows_of(model: Any, inputs: Any, predictive: Any, doubt: Any, level: float, levels: Any = None) -> Any:
+def rows_of(model: Any, inputs: Any, predictive: Any, uncertainty: Any, level: float, levels: Any = None) -> Any:
     """Return a data frame with the prediction of each row.
 
     Regression: `mean`, `std`, `lower`, `upper`, `epistemic_std`, `aleatoric_std`; classification: `predicted`, a column
@@ -31,7 +31,7 @@ def rows_of(model: Any, inputs: Any, predictive: Any, doubt: Any, level: float, 
     Args:
         model: A fitted estimator of `bayesnorm.tabular`.
         inputs: Data frame of numbers and text, with its rows numbered as in their file.
-        predictive, doubt: What `model.predict_with_doubt` said of them.
+        predictive, uncertainty: What `model.predict_with_uncertainty` said of them.
         level: Probability of the interval from `lower` to `upper`.
         levels: What makes intervals; None for the model's own way, in which an end may be infinite where they come with
             a guarantee.
@@ -50,8 +50,8 @@ def rows_of(model: Any, inputs: Any, predictive: Any, doubt: Any, level: float, 
         else:
             lower, upper = (model.interval_of if levels is None else levels.interval)(predictive, level)
             found |= {"lower": lower[:, 0].numpy(), "upper": upper[:, 0].numpy()}
-    for name in doubt.columns.drop("unseen"):
-        found[name] = doubt[name].to_numpy()
+    for name in uncertainty.columns.drop("unseen"):
+        found[name] = uncertainty[name].to_numpy()
     return pd.DataFrame(found)
 
 

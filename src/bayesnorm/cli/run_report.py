@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..metrics import VARIANCE_FLOOR, constant_variance
-from .doubt_method import DoubtMethod
 from .judging import LEVEL, Judged
 from .report_json import json_value
 from .task import Task
 from .training_table import TrainingTable
+from .uncertainty_method import UncertaintyMethod
 
 if TYPE_CHECKING:
     from ..report import Report
     from ..tabular.column_types import Kind
 
-# Most and fewest rows whose doubt is explained, and how many cells they may have before they get fewer.
+# Most and fewest rows whose uncertainty is explained, and how many cells they may have before they get fewer.
 MOST_EXPLAINED, LEAST_EXPLAINED, MOST_CELLS = 50, 5, 1000
 
 
@@ -64,8 +64,8 @@ def make_report(
         provenance: Versions, hardware, date, command and seconds.
     """
     from ..report import HeldOutRows, Provenance, Report, Table, verdicts
-    from ..report.doubt_words import more_rows_words
     from ..report.headlines import advice, leak_words
+    from ..report.uncertainty_words import more_rows_words
     from ..tabular.dates import days
 
     inputs = loaded.inputs.apply(
@@ -162,7 +162,7 @@ def _method_words(model: Any) -> str:
     members, hidden = len(getattr(model.posterior_, "members", (None,))), model.selection_.chosen.hidden
     networks = "One network" if members == 1 else count(members, "network") + ", each trained on other rows"
     layers = f"hidden layers of {', '.join(map(str, hidden))} units"
-    return f"{DoubtMethod(model.method).words}. {networks}, with {layers}."
+    return f"{UncertaintyMethod(model.method).words}. {networks}, with {layers}."
 
 
 def _curve(model: Any, test: Any, variance: float) -> Any:
@@ -174,9 +174,9 @@ def _curve(model: Any, test: Any, variance: float) -> Any:
         variance: Variance of the targets that it was trained on, which its errors are in units of; 1 for classes.
     """
     from ..report import LearningCurve, RegressionTest
-    from ..tabular.doubt_parts import EXPONENT
+    from ..tabular.uncertainty_parts import EXPONENT
 
-    parts, scores = model.selection_.doubt, test.scores()
+    parts, scores = model.selection_.uncertainty, test.scores()
     if parts is None or len(parts.rows) < 2:
         return None
     errors, share = tuple(variance * error for error in parts.errors), min(max(parts.share, 0.0), 1.0)
@@ -195,19 +195,19 @@ def _reasons(model: Any, inputs: Any, frame: Any) -> Any:
         inputs: The held-out rows.
         frame: Their predictions, from `rows_of`.
     """
-    from ..report import DoubtReasons, RowReasons
+    from ..report import RowReasons, UncertaintyReasons
 
     part = "mutual_information" if hasattr(model, "classes_") else "epistemic_std"
     most = max(LEAST_EXPLAINED, min(MOST_EXPLAINED, MOST_CELLS // inputs.shape[1]))
     order = np.argsort(-frame[part].to_numpy(), kind="stable")[:most]
-    found = model.explain_doubt(inputs.iloc[order])
+    found = model.explain_uncertainty(inputs.iloc[order])
     first = found.overall()["first"]
     words, shares = found.words(2), found.shares.to_numpy()
     rows = [
         RowReasons(int(at), float(total), found.baseline, tuple(own.tolist()), told)
         for at, total, own, told in zip(order, found.total, shares, words, strict=True)
     ]
-    return DoubtReasons(len(order), first[first > 0].to_dict(), tuple(rows[:LEAST_EXPLAINED]))
+    return UncertaintyReasons(len(order), first[first > 0].to_dict(), tuple(rows[:LEAST_EXPLAINED]))
 
 
 def _choice(model: Any) -> tuple[Any, dict[str, Any]]:
@@ -261,8 +261,8 @@ def _summary(
         found |= {
             "error (RMSE)": number(scores["rmse"])
             + ("" if scores["r2"] is None else f", explains {_share(scores['r2'])} of the variance"),
-            "error with doubt (CRPS)": number(scores["crps"]),
-            "worth of the doubt": "unknown"
+            "error with uncertainty (CRPS)": number(scores["crps"]),
+            "worth of the uncertainty": "unknown"
             if share is None
             else f"{round(share)} % (0: one error bar for all rows, 100: the best bar for every row)",
             f"{100 * LEVEL:.0f} % intervals": f"hold {100 * scores['coverage']:.0f} % of the held-out targets",

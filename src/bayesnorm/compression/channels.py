@@ -42,7 +42,7 @@ from .elimination import eliminated, make_up, readers
 
 Criterion = Literal["signal", "statistics", "scale"]
 
-# Draws from which variances of batch means are taken.
+# Samples from which variances of batch means are taken.
 DRAWS = 256
 
 
@@ -59,14 +59,14 @@ def prune_channels(
     """Return a smaller plain network, from which the channels that matter least are removed, its statistics new.
 
     It is not trained; some epochs of `bayesnorm.training.train` on `.network` bring most of the accuracy back, after
-    which `bn.MCBN` gives it doubt again.
+    which `bn.MCBN` gives it uncertainty again.
 
     Args:
         posterior: The posterior of `MCBN`, `GaussianBN` or `StochasticBN`; it and its network are left as they are.
         x: Training rows, which tell how channels vary together, and on which batch statistics are estimated anew.
         multiply_adds: Which share of the multiply-adds may stay at most.
         criterion: "signal", "statistics" or "scale"; see `bayesnorm.compression.channels`.
-        seed: Same seed, same draws of batch statistics.
+        seed: Same seed, same samples of batch statistics.
     """
     share = require_number("multiply_adds", multiply_adds, above=0, most=1)
     if criterion not in get_args(Criterion):
@@ -132,7 +132,7 @@ def _mean_variances(posterior: Posterior, seed: int) -> dict[str, Tensor]:
     found = {name.removesuffix(ending): size * means.var(0) for name, means in drawn.items() if name.endswith(ending)}
     if not any(bool(var.any()) for var in found.values()):
         raise BayesNormError(
-            f"posterior: {type(posterior).__name__} draws no batch statistics; one of MCBN, or another criterion, "
+            f"posterior: {type(posterior).__name__} samples no batch statistics; one of MCBN, or another criterion, "
             "would work."
         )
     return found

@@ -17,13 +17,13 @@ from ..predictive import Predictive, summarised
 
 @dataclass(frozen=True, eq=False)
 class Passes:
-    """Passes of one network, and which of a posterior's n draws they give.
+    """Passes of one network, and which of a posterior's n samples they give.
 
     Args:
         executable: Runs the network.
         states: What each pass overrides, with a leading axis of passes; None for one pass of the network as it is.
-        places: Which draws these passes give, by number; None for all n.
-        sources: The pass that each of those draws takes its outputs from; None where every pass gives one draw.
+        places: Which samples these passes give, by number; None for all n.
+        sources: The pass that each of those samples takes its outputs from; None where every pass gives one draw.
     """
 
     executable: Executable
@@ -34,7 +34,7 @@ class Passes:
 
 @runtime_checkable
 class TakesMoments(Protocol):
-    """What runs a network, and can take the moments of its outputs without holding those of all draws."""
+    """What runs a network, and can take the moments of its outputs without holding those of all samples."""
 
     def moments(self, states: State, x: Any) -> tuple[Tensor, Tensor]:
         """Mean and variance of the outputs over states."""
@@ -50,7 +50,7 @@ class Drawable(Protocol):
     def likelihood(self) -> Likelihood: ...
 
     def passes(self, n: int, seed: int) -> Sequence[Passes]:
-        """The passes that n draws take."""
+        """The passes that n samples take."""
 
 
 class Fluctuating(Protocol):
@@ -65,7 +65,7 @@ class Fluctuating(Protocol):
 
 @runtime_checkable
 class CoordinatePosterior(Protocol):
-    """A posterior whose draws are a location plus fluctuations with a known covariance; see `BatchNormPosterior`."""
+    """A posterior whose samples are a location plus fluctuations with a known covariance; see `BatchNormPosterior`."""
 
     @property
     def executable(self) -> Executable: ...
@@ -92,7 +92,7 @@ class Engine(ABC):
         """Predict the distribution of the targets at `x`."""
 
     def summary(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
-        """Predict a summary of that distribution: the same without its draws."""
+        """Predict a summary of that distribution: the same without its samples."""
         return summarised(self.predict(posterior, x, seed))
 
 

@@ -39,7 +39,7 @@ class Delta(Engine):
     """The delta method: a Gaussian over outputs from first derivatives, deterministic.
 
     Gives a Gaussian predictive for regression. For classes the logits are Gaussian, and the softmax is averaged over
-    cheap draws of them (no further network pass).
+    cheap samples of them (no further network pass).
 
     Args:
         block_bytes: Memory for derivatives of one block of rows.

@@ -18,12 +18,12 @@ from .summing import Take, run_passes, summary_of
 
 @dataclass(frozen=True)
 class MonteCarlo(Engine):
-    """Plain Monte Carlo: p(y | x) is about the mean over T draws of p(y | x, state_t).
+    """Plain Monte Carlo: p(y | x) is about the mean over T samples of p(y | x, state_t).
 
     Args:
-        samples: T, how many draws.
-        vectorize: False runs draws one by one; the numbers are the same.
-        chunk: Draws per vectorised pass; None chooses by `block_bytes`.
+        samples: T, how many samples.
+        vectorize: False runs samples one by one; the numbers are the same.
+        chunk: Samples per vectorised pass; None chooses by `block_bytes`.
         block_bytes: Memory of the largest activation in a pass; None chooses by device (a CPU's caches, a share
             of a GPU's free memory, at most 1 GiB).
     """
@@ -48,7 +48,7 @@ class MonteCarlo(Engine):
         return predictive
 
     def summary(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
-        """Predict a summary, to which draws are added as they come: its memory does not grow with their number."""
+        """Predict a summary, to which samples are added as they come: its memory does not grow with their number."""
         passes = posterior.passes(self.samples, require_seed(seed))
         if not all(isinstance(one.executable, Executable) for one in passes):  # stacked networks
             return super().summary(posterior, x, seed)
@@ -76,9 +76,9 @@ class MonteCarlo(Engine):
         return outputs
 
     def moments(self, posterior: Drawable, x: Any, seed: int = 0) -> tuple[Tensor, Tensor]:
-        """Mean and variance of the outputs over draws, (batch, *out) each.
+        """Mean and variance of the outputs over samples, (batch, *out) each.
 
-        Where the network can take them without holding the outputs of all draws, they are never held.
+        Where the network can take them without holding the outputs of all samples, they are never held.
         """
         parts = posterior.passes(self.samples, require_seed(seed))
         first = parts[0]
@@ -89,7 +89,7 @@ class MonteCarlo(Engine):
         return mean, (outputs - mean).square().mean(0)
 
     def _run(self, part: Passes, x: Any) -> Tensor:
-        """Outputs of the draws that some passes give."""
+        """Outputs of the samples that some passes give."""
         if part.states is None:
             f = part.executable.point(x)
             return f.expand(self.samples if part.places is None else len(part.places), *f.shape)

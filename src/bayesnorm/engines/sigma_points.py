@@ -1,4 +1,4 @@
-"""Deterministic points instead of random draws.
+"""Deterministic points instead of random samples.
 
 Along each of R directions v_r of the statistics two points are placed, location +- sqrt(R) v_r, all of the same weight:
 their mean is the location and their covariance is the sum of v_r v_r^T. The directions are those that together move the

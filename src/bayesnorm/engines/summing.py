@@ -1,4 +1,4 @@
-"""Add up what draws say as their outputs come, so that the outputs of all draws are never there at once."""
+"""Add up what samples say as their outputs come, so that the outputs of all samples are never there at once."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ..predictive.base import at_least_single
 from .base import Passes, require_one_shape
 
 Take = Callable[[slice, Tensor, Tensor | None], None]
-"""A function that is given rows, outputs of them under some draws, (n, rows, *out), and the draws' weights."""
+"""A function that is given rows, outputs of them under some samples, (n, rows, *out), and the samples' weights."""
 
 
 def summary_of(likelihood: Likelihood, rows: int, each: Callable[[Take], None]) -> Predictive:
-    """Return the summary of the mixture over draws.
+    """Return the summary of the mixture over samples.
 
     Args:
         likelihood: Turns outputs into distributions of targets. One that listens to the outputs' variance over all
-            draws has the draws made twice: for that, and then for the mixture.
+            samples has the samples made twice: for that, and then for the mixture.
         rows: How many rows there are.
-        each: Makes the draws, and hands their outputs on.
+        each: Makes the samples, and hands their outputs on.
     """
     variance: Tensor | None = None
     if likelihood.listens:
@@ -46,19 +46,19 @@ def summary_of(likelihood: Likelihood, rows: int, each: Callable[[Take], None]) 
     return running.predictive()
 
 
-def run_passes(passes: Sequence[Passes], draws: int, x: Any, take: Take, **options: Any) -> None:
-    """Run all passes that n draws take, and hand on their outputs as they come.
+def run_passes(passes: Sequence[Passes], samples: int, x: Any, take: Take, **options: Any) -> None:
+    """Run all passes that n samples take, and hand on their outputs as they come.
 
     Args:
         passes: The passes.
-        draws: n.
+        samples: n.
         x: Inputs.
         take: Is given the outputs.
         options: What `Executable.each` takes besides.
     """
     shape: torch.Size | None = None
     for one in passes:
-        counts = _counts(one, draws)
+        counts = _counts(one, samples)
 
         def hand_on(rows: slice, part: slice, f: Tensor, counts: Tensor | None = counts) -> None:
             nonlocal shape
@@ -69,10 +69,10 @@ def run_passes(passes: Sequence[Passes], draws: int, x: Any, take: Take, **optio
         one.executable.each(one.states, x, hand_on, **options)
 
 
-def _counts(passes: Passes, draws: int) -> Tensor | None:
-    """Return how many of n draws each pass gives; None for one each."""
+def _counts(passes: Passes, samples: int) -> Tensor | None:
+    """Return how many of n samples each pass gives; None for one each."""
     if passes.states is None:
-        return torch.tensor([float(draws if passes.places is None else len(passes.places))])
+        return torch.tensor([float(samples if passes.places is None else len(passes.places))])
     if passes.sources is None:
         return None
     return torch.bincount(passes.sources, minlength=len(next(iter(passes.states.values())))).double()

@@ -1,7 +1,7 @@
 """Predict images in tiles that overlap, where whole ones do not fit the memory.
 
 Neighbouring tiles share pixels, and each pixel is taken from the tile in which it lies farther inside: tiles are cut in
-the middle of what they share. Draws are the same in all tiles. For a network of convolutions and pooling the maps are
+the middle of what they share. Samples are the same in all tiles. For a network of convolutions and pooling the maps are
 those of the whole image where
 
 - `overlap` is at least its receptive field, so that no pixel sees the edge of its tile;

@@ -6,7 +6,6 @@ from .base import (
     require_likelihood as require_likelihood,
 )
 from .categorical import Categorical as Categorical
-from .doubtful_categorical import DoubtfulCategorical as DoubtfulCategorical
 from .gaussian import Gaussian as Gaussian
 from .heteroscedastic import (
     HeteroscedasticGaussian as HeteroscedasticGaussian,
@@ -18,3 +17,4 @@ from .learned import LearnedNoise as LearnedNoise
 from .logit_noise import LogitNoise as LogitNoise
 from .multi_task import MultiTask as MultiTask
 from .student_t import StudentT as StudentT
+from .variance_scaled_categorical import VarianceScaledCategorical as VarianceScaledCategorical

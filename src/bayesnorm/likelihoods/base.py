@@ -1,4 +1,4 @@
-"""The base of every likelihood: it takes the outputs of n draws and gives a predictive."""
+"""The base of every likelihood: it takes the outputs of n samples and gives a predictive."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Likelihood(ABC):
 
     @abstractmethod
     def predictive(self, f: Tensor, weights: Tensor | None = None) -> Predictive:
-        """Return the mixture over draws.
+        """Return the mixture over samples.
 
         Args:
             f: Network outputs, (n, batch, *out).
@@ -39,16 +39,16 @@ class Likelihood(ABC):
 
     @property
     def listens(self) -> bool:
-        """Whether what a draw says depends on the variance of the outputs over all draws."""
+        """Whether what a draw says depends on the variance of the outputs over all samples."""
         return False
 
     def part_predictive(self, f: Tensor, weights: Tensor | None, variance: Tensor | None) -> Predictive:
-        """Return the mixture over some of the draws.
+        """Return the mixture over some of the samples.
 
         Args:
-            f: Network outputs of those draws, (n, batch, *out).
+            f: Network outputs of those samples, (n, batch, *out).
             weights: How much each of them counts, (n,); None for all the same.
-            variance: Variance of the outputs over all draws, (batch, *out); None unless the likelihood `listens`.
+            variance: Variance of the outputs over all samples, (batch, *out); None unless the likelihood `listens`.
         """
         return self.predictive(f, weights)
 

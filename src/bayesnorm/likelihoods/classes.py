@@ -52,7 +52,7 @@ class ClassTargets(Likelihood, ABC):
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
         """Return the range of temperatures, from sharp to very soft.
 
-        Several draws are not sharpened more than twofold: beyond that they become votes, and a class that no draw votes
+        Several samples are not sharpened more than twofold: beyond that they become votes, and a class that no draw votes
         for has probability 0, which few validation rows do not show.
         """
         return torch.tensor(0.05 if len(f) == 1 else 0.5, device=f.device), torch.tensor(20.0, device=f.device)

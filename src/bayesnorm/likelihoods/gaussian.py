@@ -49,7 +49,7 @@ class Gaussian(FixedScale):
         """Return a range of variances about the mean squared error, one per output where a row has several.
 
         It begins at a hundredth of that error, where the MCBN paper's own ranges end: CRPS does not mind less noise if
-        the draws alone are wide enough, but then the mixture is a row of spikes, between which the density is nil.
+        the samples alone are wide enough, but then the mixture is a row of spikes, between which the density is nil.
         """
         mse = per_output(self.errors(f.mean(0), y).square(), self.axis, self.noise)
         return mse * 1e-2, mse * 1e2

@@ -1,4 +1,4 @@
-"""A folder of images in, maps of labels and doubt out, for networks that give every pixel its classes.
+"""A folder of images in, maps of labels and uncertainty out, for networks that give every pixel its classes.
 
 settings = read_settings("maps.json")
 posterior = bn.MCBN(8, states=32).fit(network, ImageFiles(image_files("train"), settings), bn.Categorical())

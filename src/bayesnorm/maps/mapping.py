@@ -23,7 +23,7 @@ from ..predictive import ClassificationPredictive
 from .images import filled_up, label_png, network_input, pillow, png, read_image, read_labels, resized
 from .settings import MapSettings
 
-# Steps of doubt that pixels are counted by, from none to the most that there can be.
+# Steps of uncertainty that pixels are counted by, from none to the most that there can be.
 LEVELS = 256
 
 # What 16 bits can hold.
@@ -37,20 +37,20 @@ class ImageMaps:
     Args:
         path: The image.
         labels: File of the predicted classes.
-        doubt: File of the doubt: 16 bits, white for the most that there can be.
-        mean_doubt: Mean over pixels of the entropy, as a share of the most.
-        mean_epistemic: The same of the mutual information.
+        uncertainty: File of the uncertainty: 16 bits, white for the most that there can be.
+        mean_entropy: Mean over pixels of the entropy, as a share of the most.
+        mean_mutual_information: The same of the mutual information.
         classes: How many classes the network has.
-        counts: Pixels by level of doubt, (LEVELS,).
+        counts: Pixels by level of uncertainty, (LEVELS,).
         right: Those of them whose class is right; None without true classes.
         known: Those of them whose true class is known; None likewise.
     """
 
     path: Path
     labels: Path
-    doubt: Path
-    mean_doubt: float
-    mean_epistemic: float
+    uncertainty: Path
+    mean_entropy: float
+    mean_mutual_information: float
     classes: int
     counts: NDArray[np.int64]
     right: NDArray[np.int64] | None = None
@@ -68,26 +68,26 @@ def map_images(
     settings: MapSettings,
     out: Path,
     *,
-    draws: int = 16,
+    samples: int = 16,
     tile: tuple[int, int] | None = None,
     overlap: int | None = None,
     truth: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[ImageMaps]:
-    """Write label and doubt maps of images, each in the image's own size, and return what was found, most doubt first.
+    """Write label and uncertainty maps of images, each in the image's own size, and return what was found, most uncertainty first.
 
     Args:
         posterior: Of the network.
         paths: The images.
         settings: How they become network input.
-        out: Folder of what is written: labels/, doubt/, and `images.csv`, the images by doubt.
-        draws: Draws per image.
+        out: Folder of what is written: labels/, entropy/, and `images.csv`, the images by uncertainty.
+        samples: Samples per image.
         tile, overlap: For images too large for a pass; see `Posterior.predict`.
         truth: Folder with true class numbers, image files of the same names; None where they are not known.
         progress: Called with (done, all) after every image.
     """
     names = _names(paths)
-    for folder in ("labels", "doubt", "numbers"):
+    for folder in ("labels", "entropy", "numbers"):
         (out / folder).mkdir(parents=True, exist_ok=True)
     truths = _truths(names, truth)
     found = []
@@ -95,12 +95,20 @@ def map_images(
         found.append(
             _kept(path, name, out, truth is not None)
             or _mapped(
-                posterior, path, name, settings, out, draws=draws, tile=tile, overlap=overlap, truth=truths.get(name)
+                posterior,
+                path,
+                name,
+                settings,
+                out,
+                samples=samples,
+                tile=tile,
+                overlap=overlap,
+                truth=truths.get(name),
             )
         )
         if progress is not None:
             progress(number, len(paths))
-    found.sort(key=lambda each: -each.mean_doubt)
+    found.sort(key=lambda each: -each.mean_entropy)
     write_bytes(out / "images.csv", _csv(found).encode())
     return found
 
@@ -114,7 +122,7 @@ def _mapped(
     filled = filled_up(x, settings.multiple)
     predictive = posterior.predict(
         filled,
-        MonteCarlo(how["draws"]),
+        MonteCarlo(how["samples"]),
         keep="summary",
         tile=how["tile"],
         overlap=how["overlap"],
@@ -135,9 +143,9 @@ def _mapped(
 
     most = float(np.log(count))
     labels = resized(cut(predictive.label), size, smooth=False).numpy().astype(np.int64)
-    doubt = resized(cut(predictive.entropy).float().clamp(0, most) / most, size, smooth=True).numpy()
+    uncertainty = resized(cut(predictive.entropy).float().clamp(0, most) / most, size, smooth=True).numpy()
     epistemic = float(cut(predictive.mutual_information).float().mean()) / most
-    level = np.minimum((doubt * LEVELS).astype(np.int64), LEVELS - 1)
+    level = np.minimum((uncertainty * LEVELS).astype(np.int64), LEVELS - 1)
     right = known = None
     if truth is not None:
         true = read_labels(truth)
@@ -149,8 +157,8 @@ def _mapped(
     maps = ImageMaps(
         path,
         out / "labels" / f"{name}.png",
-        out / "doubt" / f"{name}.png",
-        float(doubt.mean()),
+        out / "entropy" / f"{name}.png",
+        float(uncertainty.mean()),
         epistemic,
         count,
         np.bincount(level.ravel(), minlength=LEVELS),
@@ -158,7 +166,7 @@ def _mapped(
         known,
     )
     write_bytes(maps.labels, label_png(labels, settings.class_colours(count)))
-    write_bytes(maps.doubt, png(pillow().fromarray(np.round(doubt * _WHITE).astype(np.uint16))))
+    write_bytes(maps.uncertainty, png(pillow().fromarray(np.round(uncertainty * _WHITE).astype(np.uint16))))
     # Last, because it says that the image is done.
     write_bytes(out / "numbers" / f"{name}.json", json.dumps(_numbers(maps)).encode())
     return maps
@@ -172,20 +180,21 @@ def known_pixels(true: NDArray[np.int64], classes: int, ignore: int | None) -> N
 def _kept(path: Path, name: str, out: Path, with_truth: bool) -> ImageMaps | None:
     """Return what was found of an image before, or nothing."""
     numbers = out / "numbers" / f"{name}.json"
-    labels, doubt = (out / folder / f"{name}.png" for folder in ("labels", "doubt"))
-    if not all(file.exists() for file in (numbers, labels, doubt)):
+    labels, uncertainty = (out / folder / f"{name}.png" for folder in ("labels", "entropy"))
+    if not all(file.exists() for file in (numbers, labels, uncertainty)):
         return None
     told = json.loads(numbers.read_text())
     if with_truth and told["right"] is None:
         return None
     arrays = {key: None if told[key] is None else np.array(told[key]) for key in ("counts", "right", "known")}
-    return ImageMaps(path, labels, doubt, told["mean_doubt"], told["mean_epistemic"], told["classes"], **arrays)  # type: ignore[arg-type]
+    means = told["mean_entropy"], told["mean_mutual_information"]
+    return ImageMaps(path, labels, uncertainty, *means, told["classes"], **arrays)  # type: ignore[arg-type]
 
 
 def _numbers(maps: ImageMaps) -> dict[str, Any]:
     plain = {name: getattr(maps, name) for name in ("counts", "right", "known")}
     told = {name: None if value is None else value.tolist() for name, value in plain.items()}
-    return told | {name: getattr(maps, name) for name in ("mean_doubt", "mean_epistemic", "classes")}
+    return told | {name: getattr(maps, name) for name in ("mean_entropy", "mean_mutual_information", "classes")}
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
@@ -214,9 +223,9 @@ def _truths(names: Sequence[str], folder: Path | None) -> dict[str, Path]:
 def _csv(found: Sequence[ImageMaps]) -> str:
     target = io.StringIO()
     writer = csv.writer(target, lineterminator="\n")
-    writer.writerow(["image", "doubt", "epistemic", "accuracy", "labels", "doubt_map"])
+    writer.writerow(["image", "entropy", "mutual_information", "accuracy", "labels", "entropy_map"])
     for maps in found:
         accuracy = "" if maps.accuracy is None else f"{maps.accuracy:.4f}"
-        numbers = [f"{maps.mean_doubt:.5f}", f"{maps.mean_epistemic:.5f}", accuracy]
-        writer.writerow([str(maps.path), *numbers, f"labels/{maps.labels.name}", f"doubt/{maps.doubt.name}"])
+        numbers = [f"{maps.mean_entropy:.5f}", f"{maps.mean_mutual_information:.5f}", accuracy]
+        writer.writerow([str(maps.path), *numbers, f"labels/{maps.labels.name}", f"entropy/{maps.uncertainty.name}"])
     return target.getvalue()

@@ -30,9 +30,9 @@ def mapped_image(maps: ImageMaps, settings: MapSettings, truth: Path | None) -> 
     photo = image.fromarray(read_image(maps.path))
     scale = min(1.0, LONGEST / max(photo.size))
     size = max(1, round(photo.width * scale)), max(1, round(photo.height * scale))
-    with image.open(maps.labels) as opened, image.open(maps.doubt) as doubt:
+    with image.open(maps.labels) as opened, image.open(maps.uncertainty) as uncertainty:
         labels = opened.convert("RGB").resize(size, image.Resampling.NEAREST)
-        grey = image.fromarray((np.asarray(doubt).astype(np.uint32) // 257).astype(np.uint8))
+        grey = image.fromarray((np.asarray(uncertainty).astype(np.uint32) // 257).astype(np.uint8))
         wrong = "" if truth is None else _data("png", png(_wrong(opened, maps, settings, truth, size)))
     target = io.BytesIO()
     photo.resize(size, image.Resampling.LANCZOS).save(target, format="JPEG", quality=82)
@@ -44,7 +44,7 @@ def mapped_image(maps: ImageMaps, settings: MapSettings, truth: Path | None) -> 
         _data("png", shown),
         wrong,
         size,
-        maps.mean_doubt,
+        maps.mean_entropy,
         maps.accuracy,
     )
 

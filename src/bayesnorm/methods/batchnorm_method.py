@@ -40,7 +40,7 @@ class BatchNormMethod(ABC):
         states: S, how many batches' statistics are collected.
         layers: Which batch-norm layers are drawn: names, a predicate `(name, module) -> bool`, the last k as they run,
             or None for all. What comes before the first of them is computed once, not once per draw.
-        center: "running" (draws about the network's own running statistics) or "batch" (as published).
+        center: "running" (samples about the network's own running statistics) or "batch" (as published).
     """
 
     batch_size: int | None = None

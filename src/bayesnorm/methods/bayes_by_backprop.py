@@ -5,7 +5,7 @@ Every weight has a Gaussian of its own, learned by gradient descent on the evide
     w = mu + softplus(rho) eps,  eps ~ N(0, 1);     loss = E_q[-log p(y | x, w)] + KL(q(w) || p(w)) / N.
 
 The prior is a Gaussian, whose divergence is closed, or the paper's scale mixture of two, for which it is estimated.
-Draws in training are those of local reparameterisation (Kingma et al. 2015) or flipout (Wen et al. 2018), which leave
+Samples in training are those of local reparameterisation (Kingma et al. 2015) or flipout (Wen et al. 2018), which leave
 the objective as it is and take noise out of its gradient; `estimator="weights"` is the paper's own.
 
 `start="trained"` with `prior_center="trained"` is the way of MOPED (Krishnan et al. 2020): mu starts at the trained
@@ -55,7 +55,7 @@ class BayesByBackprop(VariationalMethod):
             small networks by far the quickest.
         mixed_precision: Whether to train in bfloat16 where the network is on a GPU that has it, as in `training.train`:
             for large convolutions.
-        kl_weight: What the divergence counts by. Below 1 the data say more, as if there were more rows, and doubt is
+        kl_weight: What the divergence counts by. Below 1 the data say more, as if there were more rows, and uncertainty is
             less than that of a posterior.
     """
 

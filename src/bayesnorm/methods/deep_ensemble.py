@@ -1,15 +1,15 @@
 """Deep ensembles (Lakshminarayanan, Pritzel and Blundell, NeurIPS 2017).
 
 K networks of one architecture, trained on the same rows from different initial weights and in different orders, are
-taken for K equal draws from a posterior:
+taken for K equal samples from a posterior:
 
     p(y | x)  ~  1/K  sum_k  p(y | f_k(x)).
 
 Gotchas:
 - The cost is K trainings and K passes per prediction; nothing is had post hoc from one trained network.
-- There are only K draws: a prediction takes each of them once, and asking for more repeats them.
+- There are only K samples: a prediction takes each of them once, and asking for more repeats them.
 - `method=` makes every member Bayesian in its turn (Atanov et al. 2018: stochastic batch norm on top of an ensemble);
-  draws then go round the members.
+  samples then go round the members.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ..network import (
     select_output,
     unwrap,
 )
-from ..posterior import EnsemblePosterior, Posterior, derived_seeds, point
+from ..posterior import EnsemblePosterior, Posterior, derived_seeds, deterministic
 from ..training import train
 from .batchnorm_method import BatchNormMethod
 from .looking import fitting_likelihood, require_targets
@@ -114,7 +114,7 @@ class DeepEnsemble:
             self._train(network, train_data, likelihood, output, own_seed)
             networks.append(network)
             if self.method is None:
-                made.append(point(network, likelihood, output=output))
+                made.append(deterministic(network, likelihood, output=output))
             else:
                 made.append(self.method.fit(network, train_data, likelihood, output=output, seed=seed))
             if progress is not None:
@@ -172,7 +172,7 @@ def ensemble(members: Iterable[nn.Module | Posterior], likelihood: Likelihood | 
     if likelihood is None:
         raise BayesNormError("likelihood: none was given for plain networks; Gaussian() or Categorical() would work.")
     made = tuple(
-        member.with_likelihood(likelihood) if isinstance(member, Posterior) else point(member, likelihood)
+        member.with_likelihood(likelihood) if isinstance(member, Posterior) else deterministic(member, likelihood)
         for member in members
     )
     if len(made) < 2:

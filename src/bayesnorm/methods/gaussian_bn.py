@@ -14,7 +14,7 @@ Correlated (`rank=R`): mean and covariance of *all* layers' statistics over `sta
 directions plus what they leave of each coordinate's own variance.
 
 Gotchas:
-- Channels and layers of one batch move together, and factorised draws lose that: with each coordinate's true variance
+- Channels and layers of one batch move together, and factorised samples lose that: with each coordinate's true variance
   (as in `StochasticBN`) about two thirds of the logits' variance of a ResNet-32 are gone; the README has the table.
 - The central-limit variances of later layers are too large: in a training pass the layers before them normalise by the
   batch, which takes part of its chance away. The two errors pull against each other, and neither is under control.
@@ -41,7 +41,7 @@ class GaussianBN(BatchNormMethod):
         batch_size: M, rows per batch; None takes a `DataLoader`'s own.
         states: S, how many batches the correlations are taken over; unused where `rank` is None.
         layers: Which batch-norm layers are drawn; see `MCBN`.
-        center: "running" (draws about the network's own running statistics) or "batch" (about the data's own moments).
+        center: "running" (samples about the network's own running statistics) or "batch" (about the data's own moments).
         rank: None for independent units, or how many directions of the joint covariance to keep.
     """
 

@@ -12,7 +12,7 @@ the approximation of Molchanov et al. (2017). Groups with a large alpha are nois
 
 Gotchas:
 - The prior is improper: `posterior.kl` and `posterior.elbo` are up to a constant.
-- A prediction draws noise groups too, as the posterior says; a compressed network is that of the means without them.
+- A prediction samples noise groups too, as the posterior says; a compressed network is that of the means without them.
 - Biases are Gaussian outside of the groups. The authors multiply a filter's bias by its z as well.
 - Batch norm divides the scale of a filter out again: what is pruned is a filter whose z changes its sign or size from
   draw to draw. Its scale and shift go with it, and statistics are then better estimated anew.

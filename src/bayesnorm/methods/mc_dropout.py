@@ -1,6 +1,6 @@
 """Monte Carlo Dropout (Gal and Ghahramani, ICML 2016).
 
-Training with dropout draws a mask m of units at every step. MC dropout takes a network under a random mask for a draw
+Training with dropout samples a mask m of units at every step. MC dropout takes a network under a random mask for a draw
 from an approximate posterior, keeps dropping out when it predicts, and averages:
 
     p(y | x)  ~  1/T  sum_t  p(y | f(x; m_t)),     m_t ~ Bernoulli(1 - p) for every unit.
@@ -14,10 +14,10 @@ Gotchas:
 - Everything but dropout is in evaluation mode, batch norm too.
 - `consistent=True` gives all rows of a draw the same masks: a draw is then one function, smooth in x, and a row's
   prediction does not depend on the rows beside it. `consistent=False` gives every row masks of its own, as training
-  does; a single row's draws have the same distribution either way, but those of two rows are then uncorrelated, and a
+  does; a single row's samples have the same distribution either way, but those of two rows are then uncorrelated, and a
   row's masks go with its position in the batch.
 - A layer that runs several times in a pass gets another mask each time.
-- Rates are those that the network was trained with, unless you mean to change the doubt; `p` overrides them.
+- Rates are those that the network was trained with, unless you mean to change the uncertainty; `p` overrides them.
 - Dropout that a forward calls itself (`F.dropout`, the `dropout` argument of an LSTM or of attention) has no layer to
   draw the mask of and is refused; `p={"module": 0}` says that it may stay off.
 - The network must have been trained with dropout for any of this to mean much. `add_dropout` puts some in.
@@ -39,7 +39,7 @@ from .looking import fitting_likelihood
 
 @dataclass(frozen=True)
 class MCDropout:
-    """Monte Carlo dropout: draws are networks under random dropout masks.
+    """Monte Carlo dropout: samples are networks under random dropout masks.
 
     Args:
         p: The rate of all dropout layers, rates by layer name (the others keep their own; 0 leaves one off), or None

@@ -21,7 +21,7 @@ Gotchas:
   misses q(z | W).
 - r's own mean and scale, mu_r and s_r, are not in the paper. Without them r(z | W) is wide wherever a is near 0, as a
   mean over many outputs is, and the bound pays for it.
-- Masks of the flows are drawn once and kept, each followed by its complement; the paper draws them anew in every pass,
+- Masks of the flows are drawn once and kept, each followed by its complement; the paper samples them anew in every pass,
   which makes the density that of a mixture and the bound looser.
 - Each layer has flows of its own: for small layers they are most of the parameters and most of the time.
 - Where a layer has one output, z has nothing to share among weights; training lets its spread go to zero, and what
@@ -63,7 +63,7 @@ class MNF(VariationalMethod):
             small networks by far the quickest.
         mixed_precision: Whether to train in bfloat16 where the network is on a GPU that has it, as in `training.train`:
             for large convolutions.
-        kl_weight: What the divergence counts by. Below 1 the data say more, as if there were more rows, and doubt is
+        kl_weight: What the divergence counts by. Below 1 the data say more, as if there were more rows, and uncertainty is
             less than that of a posterior.
         flows: Steps of z's flow.
         auxiliary_flows: Steps of r's flow.

@@ -4,13 +4,13 @@ The joint distribution of a batch's statistics is replaced by independent ones p
 
     mean_B ~ N(m, s^2),     sigma_B ~ LogNormal(l, r^2),
 
-with moments matched over many training batches (in log space for sigma). Draws then need no training data.
+with moments matched over many training batches (in log space for sigma). Samples then need no training data.
 
 In the coordinates of the posterior, log(variance + eps), a log-normal sigma is a normal coordinate: twice log sigma, so
 r is half of that coordinate's standard deviation.
 
 Gotchas:
-- Channels and layers of one batch are strongly correlated, and the draws here are not: on a ResNet-32 two thirds of the
+- Channels and layers of one batch are strongly correlated, and the samples here are not: on a ResNet-32 two thirds of the
   logits' variance are lost (see the README's table). `GaussianBN(rank=...)` keeps it, and needs no data either.
 - Moments are accumulated over all `states` batches alike; an exponential average with momentum 0.1, as in running
   statistics, would see about 19 of them.
@@ -34,7 +34,7 @@ class StochasticBN(BatchNormMethod):
         batch_size: M, rows per batch; None takes a `DataLoader`'s own.
         states: S, how many batches the moments are taken over.
         layers: Which batch-norm layers are drawn; see `MCBN`.
-        center: "running" (draws about the network's own running statistics) or "batch" (as published).
+        center: "running" (samples about the network's own running statistics) or "batch" (as published).
     """
 
     def distribution(self, deviations: Tensor) -> LowRankGaussian:

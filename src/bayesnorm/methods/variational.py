@@ -73,7 +73,7 @@ class VariationalMethod(ABC):
             small networks by far the quickest.
         mixed_precision: Whether to train in bfloat16 where the network is on a GPU that has it, as in `training.train`:
             for large convolutions.
-        kl_weight: What the divergence counts by. Below 1 the data say more, as if there were more rows, and doubt is
+        kl_weight: What the divergence counts by. Below 1 the data say more, as if there were more rows, and uncertainty is
             less than that of a posterior.
     """
 

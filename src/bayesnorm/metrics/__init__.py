@@ -1,4 +1,4 @@
-"""Scores of how good the doubt is: functions of a predictive and its targets, in the targets' own units.
+"""Scores of how good the uncertainty is: functions of a predictive and its targets, in the targets' own units.
 
 `crps(predictive, y)` and the other scores give one number for all points (a tensor without axes); `crps_points`,
 `pll_points` and `pit` one per point.
@@ -55,8 +55,8 @@ from .retention import (
     spearman as spearman,
 )
 from .segmentation import (
-    PatchDoubt as PatchDoubt,
     Patches as Patches,
+    PatchUncertainty as PatchUncertainty,
     SegmentationScores as SegmentationScores,
     boundary_distance as boundary_distance,
     confusion_matrix as confusion_matrix,

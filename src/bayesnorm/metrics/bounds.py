@@ -66,7 +66,7 @@ def constant_variance(mean: Any, y: Any, *, per_output: bool = False, floor: flo
 
 
 def constant_uncertainty(predictive: RegressionPredictive, variance: float | Tensor) -> RegressionPredictive:
-    """Return the same means with Gaussian noise of that one variance: all that a network without doubt could say.
+    """Return the same means with Gaussian noise of that one variance: all that a network without uncertainty could say.
 
     Args:
         predictive: Predictions whose mean is kept.

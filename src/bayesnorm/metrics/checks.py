@@ -117,9 +117,11 @@ def real_tensor(name: str, values: Any) -> Tensor:
     return tensor
 
 
-def number_pair(doubt: Any, error: Any, names: tuple[str, str] = ("doubt", "error")) -> tuple[Tensor, Tensor]:
-    """Return doubt and error of the same points, or two numbers of other names, both as flat tensors."""
-    doubts, errors = number_vector(names[0], doubt), number_vector(names[1], error, infinite=False)
+def number_pair(
+    uncertainty: Any, error: Any, names: tuple[str, str] = ("uncertainty", "error")
+) -> tuple[Tensor, Tensor]:
+    """Return uncertainty and error of the same points, or two numbers of other names, both as flat tensors."""
+    doubts, errors = number_vector(names[0], uncertainty), number_vector(names[1], error, infinite=False)
     if doubts.shape != errors.shape:
         words = " and ".join(names)
         raise InputError(f"{words}: {len(doubts)} and {len(errors)} numbers; one of each per point would work.")

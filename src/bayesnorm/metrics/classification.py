@@ -19,7 +19,7 @@ from .points import mean_over_points
 
 
 def nll(predictive: ClassificationPredictive, y: Any, *, ignore_index: int | None = None) -> Tensor:
-    """Return the negative log likelihood of the mixture over draws: the mean of -log sum_t weight_t p_t(y | x).
+    """Return the negative log likelihood of the mixture over samples: the mean of -log sum_t weight_t p_t(y | x).
 
     It is in nats; lower is better. It is infinite where a target has probability 0, which a softmax never gives.
     """

@@ -27,7 +27,7 @@ def crps(
         predictive: Predictions.
         y: One target per prediction, in the target's own units.
         form: "gaussian" (the MCBN paper's) takes F as the normal distribution with the mixture's mean and variance;
-            "mixture" takes the mixture itself. n draws cost n (n + 1) / 2 times more.
+            "mixture" takes the mixture itself. n samples cost n (n + 1) / 2 times more.
         memory: Bytes that the mixture form may use on top of its arguments.
         each: How many leading axes of the targets keep a score of their own: 0 gives one number for all points, 1 one
             for each network of a stack, whose predictions are (networks, rows, outputs).
@@ -63,7 +63,7 @@ def crps_points(predictive: RegressionPredictive, y: Any, *, form: str = "gaussi
 
 
 def _half_spread(loc: Tensor, scale: Tensor, weights: Tensor, noise: NoiseFamily) -> Tensor:
-    """Return half the mean distance of two draws from the mixture, 1/2 sum_ij w_i w_j B(mu_i - mu_j, s_i, s_j).
+    """Return half the mean distance of two samples from the mixture, 1/2 sum_ij w_i w_j B(mu_i - mu_j, s_i, s_j).
 
     Pairs are taken once, `lag` rows apart, so that nothing larger than `loc` is ever made.
     """

@@ -1,6 +1,6 @@
-"""Scores of how well doubt tells strange inputs from known ones.
+"""Scores of how well uncertainty tells strange inputs from known ones.
 
-Each takes the doubt of points from inside the training distribution and of points from outside it, both flat. Doubt
+Each takes the uncertainty of points from inside the training distribution and of points from outside it, both flat. Uncertainty
 is any number that grows with uncertainty. Outside is the class to detect ("positive"); ties are counted exactly.
 """
 
@@ -18,35 +18,35 @@ from ..predictive import ClassificationPredictive
 from .checks import check_classification, number_vector, wide
 
 
-def auroc(doubt_in: Any, doubt_out: Any) -> Tensor:
-    """Return the area under the ROC curve: P(doubt_out > doubt_in) + P(doubt_out = doubt_in) / 2.
+def auroc(uncertainty_in: Any, uncertainty_out: Any) -> Tensor:
+    """Return the area under the ROC curve: P(uncertainty_out > uncertainty_in) + P(uncertainty_out = uncertainty_in) / 2.
 
     It goes from 0 to 1; higher is better, 1/2 is chance.
     """
-    inside, outside = _sorted_pair(doubt_in, doubt_out)
+    inside, outside = _sorted_pair(uncertainty_in, uncertainty_out)
     below = torch.searchsorted(inside, outside)
     not_above = torch.searchsorted(inside, outside, right=True)
     return (below + not_above).to(inside.dtype).sum() / (2 * len(inside) * len(outside))
 
 
-def aupr(doubt_in: Any, doubt_out: Any) -> Tensor:
+def aupr(uncertainty_in: Any, uncertainty_out: Any) -> Tensor:
     """Return the area under the precision-recall curve as average precision, outside being the class to detect.
 
-    This is the mean, over outside points, of the precision at their own doubt as threshold. Up to 1; higher is better,
+    This is the mean, over outside points, of the precision at their own uncertainty as threshold. Up to 1; higher is better,
     and the share of outside points is chance.
     """
-    inside, outside = _sorted_pair(doubt_in, doubt_out)
+    inside, outside = _sorted_pair(uncertainty_in, uncertainty_out)
     caught = len(outside) - torch.searchsorted(outside, outside)
     false_alarms = len(inside) - torch.searchsorted(inside, outside)
     return (caught / (caught + false_alarms).to(inside.dtype)).mean()
 
 
-def fpr95(doubt_in: Any, doubt_out: Any) -> Tensor:
+def fpr95(uncertainty_in: Any, uncertainty_out: Any) -> Tensor:
     """Return the false positive rate at 95 % recall; from 0 to 1, lower is better.
 
-    This is the share of inside points at or above the doubt that at least 95 % of the outside points reach.
+    This is the share of inside points at or above the uncertainty that at least 95 % of the outside points reach.
     """
-    inside, outside = _sorted_pair(doubt_in, doubt_out)
+    inside, outside = _sorted_pair(uncertainty_in, uncertainty_out)
     caught = -(-95 * len(outside) // 100)
     threshold = outside[len(outside) - caught]
     return (inside >= threshold).to(inside.dtype).mean()
@@ -79,7 +79,7 @@ def entropy_cdf(predictive: ClassificationPredictive, at: Sequence[float] | Tens
     return EntropyCDF(asked, torch.searchsorted(entropy, asked, right=True).to(entropy.dtype) / len(entropy))
 
 
-def _sorted_pair(doubt_in: Any, doubt_out: Any) -> tuple[Tensor, Tensor]:
-    """Check and sort the doubt of inside and of outside points."""
-    inside, outside = number_vector("doubt_in", doubt_in), number_vector("doubt_out", doubt_out)
+def _sorted_pair(uncertainty_in: Any, uncertainty_out: Any) -> tuple[Tensor, Tensor]:
+    """Check and sort the uncertainty of inside and of outside points."""
+    inside, outside = number_vector("uncertainty_in", uncertainty_in), number_vector("uncertainty_out", uncertainty_out)
     return inside.sort().values, outside.to(inside.device).sort().values

@@ -34,7 +34,7 @@ def pll(
         predictive: Predictions.
         y: One target per prediction, in the target's own units.
         form: "mixture" (the MCBN paper's) scores log sum_t weight_t p(y | f_t); "gaussian" the normal distribution
-            with the mixture's mean and variance. The two differ where the draws disagree.
+            with the mixture's mean and variance. The two differ where the samples disagree.
         floor: Least variance, in squared target units: of the matched Gaussian, or of every draw (scales are raised
             to sqrt(floor)).
         memory: Bytes that the mixture form may use on top of its arguments.

@@ -10,7 +10,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..predictive import RegressionPredictive
 
-# Bytes that a score over all draws may use on top of its arguments.
+# Bytes that a score over all samples may use on top of its arguments.
 MEMORY = 2**30
 
 # Numbers in one array of a block on a CPU: small enough to stay in its cache.
@@ -26,7 +26,7 @@ def map_points(
     """Return `score(loc, scale, y)` of all points, in the shape of `y`.
 
     Args:
-        score: Takes `loc` (n, points), `scale` (n, points), or (1, points) where all draws share it, and `y`
+        score: Takes `loc` (n, points), `scale` (n, points), or (1, points) where all samples share it, and `y`
             (points,); gives (points,). It must treat every point by itself.
         predictive: The mixture, `loc` of shape (n, *y.shape).
         y: The targets.
@@ -70,11 +70,11 @@ def mean_over_points(points: Tensor, seen: Tensor | None, each: int = 0) -> Tens
 
 
 def points_per_block(loc: Tensor, memory: int) -> int:
-    """Return how many points' draws one block may hold."""
+    """Return how many points' samples one block may hold."""
     bytes_per_point = ARRAYS * len(loc) * loc.element_size()
     if memory < bytes_per_point:
         raise InputError(
-            f"memory: {memory} bytes were given, but one point with {len(loc)} draws takes {bytes_per_point}; "
+            f"memory: {memory} bytes were given, but one point with {len(loc)} samples takes {bytes_per_point}; "
             f"{MEMORY} would work."
         )
     points = memory // bytes_per_point

@@ -1,4 +1,4 @@
-"""Scores of labelled pixels: classes against each other, doubt patch by patch, distance from the borders of objects.
+"""Scores of labelled pixels: classes against each other, uncertainty patch by patch, distance from the borders of objects.
 
 All are sums over images or work image by image, so that a set of any size is scored in parts.
 """
@@ -73,11 +73,11 @@ def segmentation_scores(confusion: Any) -> SegmentationScores:
 
 
 @dataclass(frozen=True)
-class PatchDoubt:
-    """Patches counted by accuracy and doubt (Mukhoti and Gal 2018), at every threshold of doubt; higher is better."""
+class PatchUncertainty:
+    """Patches counted by accuracy and uncertainty (Mukhoti and Gal 2018), at every threshold of uncertainty; higher is better."""
 
     thresholds: Tensor
-    """Doubt above which a patch is uncertain."""
+    """Uncertainty above which a patch is uncertain."""
     accurate_if_certain: Tensor
     """Share of accurate patches among the certain ones; NaN where none is certain."""
     uncertain_if_inaccurate: Tensor
@@ -88,47 +88,49 @@ class PatchDoubt:
 
 @dataclass(frozen=True)
 class Patches:
-    """Patches of some images, flat: whether each is accurate, and its doubt."""
+    """Patches of some images, flat: whether each is accurate, and its uncertainty."""
 
     accurate: Tensor
-    doubt: Tensor
+    uncertainty: Tensor
 
-    def at(self, thresholds: Any) -> PatchDoubt:
-        """Count patches at every threshold of doubt."""
-        given = number_vector("thresholds", thresholds).to(self.doubt.device)
-        sure, unsure = (self.doubt[chosen].sort().values for chosen in (self.accurate, ~self.accurate))
+    def at(self, thresholds: Any) -> PatchUncertainty:
+        """Count patches at every threshold of uncertainty."""
+        given = number_vector("thresholds", thresholds).to(self.uncertainty.device)
+        sure, unsure = (self.uncertainty[chosen].sort().values for chosen in (self.accurate, ~self.accurate))
         accurate_certain, inaccurate_certain = (wide(torch.searchsorted(d, given, right=True)) for d in (sure, unsure))
         inaccurate_uncertain = len(unsure) - inaccurate_certain
-        return PatchDoubt(
+        return PatchUncertainty(
             given,
             accurate_certain / (accurate_certain + inaccurate_certain),
             inaccurate_uncertain / len(unsure) if len(unsure) else torch.full_like(given, torch.nan),
-            (accurate_certain + inaccurate_uncertain) / len(self.doubt),
+            (accurate_certain + inaccurate_uncertain) / len(self.uncertainty),
         )
 
 
-def patches(label: Any, doubt: Any, y: Any, *, size: int = 4, least: float = 0.5, ignore_index: int = -100) -> Patches:
-    """Cut images into square patches that do not overlap, and ask of each whether it is accurate, and how doubtful.
+def patches(
+    label: Any, uncertainty: Any, y: Any, *, size: int = 4, least: float = 0.5, ignore_index: int = -100
+) -> Patches:
+    """Cut images into square patches that do not overlap, and ask of each whether it is accurate, and how uncertain.
 
     Args:
         label: Predicted classes, (batch, height, width).
-        doubt: Doubt of every pixel, (batch, height, width).
+        uncertainty: Uncertainty of every pixel, (batch, height, width).
         y: True classes, (batch, height, width).
         size: Pixels on a side; those at the lower and right edges that fill no patch are left out.
         least: A patch is accurate where a greater share than this of its labelled pixels is right.
         ignore_index: True class of pixels to leave out; a patch without any other is left out.
 
     Returns:
-        Patches; `.at(thresholds).pavpu` are Mukhoti and Gal's numbers. A patch's doubt is the mean of its pixels'.
+        Patches; `.at(thresholds).pavpu` are Mukhoti and Gal's numbers. A patch's uncertainty is the mean of its pixels'.
     """
     size = require_whole("size", size, error=InputError)
     least = require_number("least", least, least=0, below=1, error=InputError)
     predicted, doubts, true = (
-        real_tensor(name, value) for name, value in (("label", label), ("doubt", doubt), ("y", y))
+        real_tensor(name, value) for name, value in (("label", label), ("uncertainty", uncertainty), ("y", y))
     )
     if predicted.dim() != 3 or predicted.shape != doubts.shape or predicted.shape != true.shape:
         shapes = ", ".join(str(tuple(values.shape)) for values in (predicted, doubts, true))
-        raise InputError(f"label, doubt and y: shapes {shapes}; (batch, height, width) of all three would work.")
+        raise InputError(f"label, uncertainty and y: shapes {shapes}; (batch, height, width) of all three would work.")
     true = true.to(predicted.device)
     labelled = true != ignore_index
 

@@ -30,7 +30,7 @@ ROOTS = (rmse, sharpness)
 # Scores of the predictive alone.
 WITHOUT_TARGETS = (width, sharpness)
 
-# Scores that need all points at once, but of their draws only the mixture.
+# Scores that need all points at once, but of their samples only the mixture.
 MIXTURES = (ece, mean_iou)
 
 # Scores where more is better.
@@ -109,7 +109,7 @@ def _stored(predictive: Any, mixture: bool) -> tuple[Tensor, Callable[[Tensor], 
     """Return one tensor, batch axis first, that holds the predictive, and a function that makes a predictive of it."""
     if isinstance(predictive, ClassificationPredictive):
         if isinstance(predictive, ClassificationSummary) and not mixture:
-            raise InputError('predictive: is a summary without draws; predict(x) without keep="summary" would work.')
+            raise InputError('predictive: is a summary without samples; predict(x) without keep="summary" would work.')
         log_probs, weights = predictive.log_probs, predictive.weights
         if mixture:
             log_probs, weights = mixture_log(log_probs, weights)[None], weights.new_ones(1)

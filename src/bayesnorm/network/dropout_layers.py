@@ -80,7 +80,7 @@ def dropout_rates(model: nn.Module, p: RateChoice = None) -> dict[str, float]:
         )
     if not any(rates.values()):
         raise NetworkError(
-            f"model: all of its dropout layers ({listed(found)}) have rate 0, so that all draws would agree; "
+            f"model: all of its dropout layers ({listed(found)}) have rate 0, so that all samples would agree; "
             "MCDropout(p=0.1) would work, and so would bayesnorm.add_dropout(model, p)."
         )
     for name, module in model.named_modules():
@@ -114,6 +114,6 @@ def refusal(name: str, module: nn.Module, function: str, always: bool = False) -
     where = f"{name!r} ({type(module).__name__})" if name else f"its own forward ({type(module).__name__})"
     cure = "an nn.Dropout layer in its place would work"
     if not always:
-        cure += f", and MCDropout(p={{{name!r}: 0}}) leaves it off and draws only the dropout layers"
+        cure += f", and MCDropout(p={{{name!r}: 0}}) leaves it off and samples only the dropout layers"
     mode = " also in evaluation mode" if always else ""
     return f"model: {where} calls {function}{mode}, a dropout that has no layer of its own to draw the mask of; {cure}."

@@ -1,4 +1,4 @@
-"""Plots: each is a small dataclass that is computed first and then draws itself.
+"""Plots: each is a small dataclass that is computed first and then samples itself.
 
 `plot = UncertaintyErrorPlot.of(predictive, y)`, then `ax = plot.draw()` into a new figure, or `plot.draw(ax)`;
 `draw_grid` puts many into one. `with style.theme("dark"):` changes the colours, `save_figure` writes a PNG and

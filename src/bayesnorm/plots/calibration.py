@@ -93,7 +93,10 @@ class CalibrationPlot:
         )
         ax.plot([0, 1], [0, 1], color=now.faint, linestyle="--", linewidth=1.2, label="calibrated")
         ax.plot(level, observed, color=now.model, linewidth=2.2, label="observed")
-        for words, x, y, side in (("too much doubt", 0.03, 0.72, "left"), ("too little doubt", 0.97, 0.26, "right")):
+        for words, x, y, side in (
+            ("too much uncertainty", 0.03, 0.72, "left"),
+            ("too little uncertainty", 0.97, 0.26, "right"),
+        ):
             ax.text(x, y, words, color=now.faint, fontsize="small", fontstyle="italic", ha=side, va="center")
         style.square_of_percents(ax)
         ax.set_xlabel("probability of the central interval")
@@ -138,7 +141,7 @@ class PITHistogram:
     @property
     def summary(self) -> str:
         """One line of text that says what was measured."""
-        return f"high at both ends: too little doubt; high in the middle: too much ({self.count:,} targets)"
+        return f"high at both ends: too little uncertainty; high in the middle: too much ({self.count:,} targets)"
 
     def draw(self, ax: Axes | None = None) -> Axes:
         """Draw into `ax`, or into a new figure."""

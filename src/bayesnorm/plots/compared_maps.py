@@ -15,19 +15,23 @@ if TYPE_CHECKING:
 
 
 def draw_maps(maps: Mapping[str, Sequence[SegmentationMaps]], *, title: str = "") -> Figure:
-    """Draw what several methods say about one image, a row for each, with the same colours for the same doubt.
+    """Draw what several methods say about one image, a row for each, with the same colours for the same uncertainty.
 
     Args:
-        maps: By method, maps of the image that differ in the kind of doubt: prediction and errors are drawn once, then
-            each doubt. Image and label stand in a row of their own, above.
+        maps: By method, maps of the image that differ in the kind of uncertainty: prediction and errors are drawn once, then
+            each uncertainty. Image and label stand in a row of their own, above.
         title: Title of the figure, which says what one should see.
     """
-    kinds = [one.doubt_name for one in next(iter(maps.values()), [])]
-    if not kinds or any([one.doubt_name for one in own] != kinds for own in maps.values()):
-        raise BayesNormError("maps: is empty, or methods differ in their kinds of doubt; the same kinds would work.")
+    kinds = [one.uncertainty_name for one in next(iter(maps.values()), [])]
+    if not kinds or any([one.uncertainty_name for one in own] != kinds for own in maps.values()):
+        raise BayesNormError(
+            "maps: is empty, or methods differ in their kinds of uncertainty; the same kinds would work."
+        )
     every = [one for own in maps.values() for one in own]
     first = every[0]
-    scales = {kind: max(float(one.doubt.max()) for one in every if one.doubt_name == kind) for kind in kinds}
+    scales = {
+        kind: max(float(one.uncertainty.max()) for one in every if one.uncertainty_name == kind) for kind in kinds
+    }
     known = [name for name in first.panels if name in ("image", "label")]
     own_panels = [name for name in first.panels if name in ("prediction", "errors")]
     columns = max(len(known), len(own_panels) + len(kinds))
@@ -49,8 +53,8 @@ def draw_maps(maps: Mapping[str, Sequence[SegmentationMaps]], *, title: str = ""
             else:
                 ax.set_title(name, color=ink, fontsize="small", loc="right")
         for ax, one in zip(line[len(own_panels) :], own, strict=False):
-            shown = replace(one, scale=scales[one.doubt_name] or one.most).show(ax, one.doubt_name)
-            ax.set_title(f"{one.doubt_name}, mean {one.doubt.mean():.3f}", color=ink, fontsize="small")
+            shown = replace(one, scale=scales[one.uncertainty_name] or one.most).show(ax, one.uncertainty_name)
+            ax.set_title(f"{one.uncertainty_name}, mean {one.uncertainty.mean():.3f}", color=ink, fontsize="small")
             bar = figure.colorbar(shown, ax=ax, shrink=0.8)
             bar.outline.set_visible(False)
             bar.ax.tick_params(labelcolor=ink, labelsize="x-small")

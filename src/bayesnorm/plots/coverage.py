@@ -1,4 +1,4 @@
-"""A plot of how many targets intervals hold, by groups of doubt: for easy points and for hard ones alike."""
+"""A plot of how many targets intervals hold, by groups of uncertainty: for easy points and for hard ones alike."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .readable_numbers import count, number
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "Intervals should hold at any doubt, not only on average"
+TITLE = "Intervals should hold at any uncertainty, not only on average"
 
 
 @dataclass(frozen=True)
 class CoveragePlot:
-    """Coverage of groups of points, from the least to the most doubtful, each (groups,).
+    """Coverage of groups of points, from the least to the most uncertain, each (groups,).
 
     Args:
         std: The groups' median predicted standard deviation.
@@ -65,7 +65,7 @@ class CoveragePlot:
             y: Test targets.
             level: Probability of the central interval to look at.
             groups: Number of groups, of equally many points; None for up to ten, of 20 points or more. Points of equal
-                doubt stay together.
+                uncertainty stay together.
             unit: Unit of the target.
             title: Title, which says what one should see.
         """

@@ -34,7 +34,7 @@ class DriftLayers:
         names: The layers, in running order, (L,).
         p_value: The chance that as many training rows differ so much there, (L,).
         mean_shift: How far channels' means moved, in their standard deviations in training, (L,).
-        start: The first layer where the rows differ beyond chance; None for rows like those of training.
+        first_layer: The first layer where the rows differ beyond chance; None for rows like those of training.
         overall: The chance of so much over all layers.
         rows: How many new rows there are.
         title: Title, which says what one should see.
@@ -43,7 +43,7 @@ class DriftLayers:
     names: tuple[str, ...]
     p_value: np.ndarray
     mean_shift: np.ndarray
-    start: str | None
+    first_layer: str | None
     overall: float
     rows: int
     title: str = TITLE
@@ -55,7 +55,7 @@ class DriftLayers:
             tuple(layer.name for layer in drift.layers),
             np.array([layer.p_value for layer in drift.layers]),
             np.array([layer.mean_shift for layer in drift.layers]),
-            drift.start,
+            drift.first_layer,
             drift.p_value,
             drift.rows,
             title,
@@ -67,7 +67,7 @@ class DriftLayers:
         rows = count(self.rows, "row")
         if self.overall >= LEVEL:
             return f"{rows}, like the training rows (p = {self.overall:.2g})"
-        where = "" if self.start is None else f", first at {self.start}"
+        where = "" if self.first_layer is None else f", first at {self.first_layer}"
         return f"{rows}, unlike the training rows (p = {self.overall:.1g}){where}"
 
     def draw(self, ax: Axes | None = None) -> Axes:
@@ -87,8 +87,8 @@ class DriftLayers:
         ax.set_xlim(-0.7, len(place) - 0.3)
         powers = np.arange(0, top + 1e-9, max(1, round(top / 4)), dtype=int)
         ax.set_yticks(powers, [_chance(int(power)) for power in powers])
-        if self.start in self.names:
-            at = self.names.index(self.start)
+        if self.first_layer in self.names:
+            at = self.names.index(self.first_layer)
             style.annotate(ax, "first here", (at, float(height[at])), (0, 3), ha="center", color=now.ink)
         self._name_layers(ax, place)
         ax.grid(visible=False, axis="x")

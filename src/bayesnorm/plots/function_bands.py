@@ -1,4 +1,4 @@
-"""A plot of a function of one variable with its doubt: mean, bands, training points, constant-doubt lines."""
+"""A plot of a function of one variable with its uncertainty: mean, bands, training points, constant-uncertainty lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .uncertainty_error import QUANTILES
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "Doubt should grow where there are no data"
+TITLE = "Uncertainty should grow where there are no data"
 
 
 @dataclass(frozen=True)

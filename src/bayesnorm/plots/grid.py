@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Plot(Protocol):
-    """Anything that draws itself into axes."""
+    """Anything that samples itself into axes."""
 
     def draw(self, ax: Axes | None = None) -> Axes: ...
 

@@ -1,4 +1,4 @@
-"""A plot of the error that is left when the most doubtful points are dropped."""
+"""A plot of the error that is left when the most uncertain points are dropped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .thinning import spread_out
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "Dropping the most doubtful points should lower the error"
+TITLE = "Dropping the most uncertain points should lower the error"
 # Most points of a line that are drawn.
 POINTS = 400
 
@@ -28,14 +28,14 @@ FEWEST = 5
 
 @dataclass(frozen=True)
 class RetentionPlot:
-    """Mean error of the points kept, by kind of doubt, of N points.
+    """Mean error of the points kept, by kind of uncertainty, of N points.
 
     Args:
         kept: Shares 1/N, 2/N, ..., 1.
-        curves: Mean error of the least doubtful points by kind of doubt, each (N,).
+        curves: Mean error of the least uncertain points by kind of uncertainty, each (N,).
         oracle: The same, had the largest errors been dropped first.
         random: The same, had points been dropped at random: the mean error.
-        ratio: Prediction-rejection ratio by kind of doubt (1: oracle, 0: random), or None where all errors are equal.
+        ratio: Prediction-rejection ratio by kind of uncertainty (1: oracle, 0: random), or None where all errors are equal.
         score: Name of the error.
         unit: Unit of the error; "%" where it is a share.
         title: Title, which says what one should see.
@@ -62,7 +62,7 @@ class RetentionPlot:
     ) -> Self:
         """Compare predictions with their targets.
 
-        Doubt and error are standard deviation and absolute error in regression, entropy and error rate in
+        Uncertainty and error are standard deviation and absolute error in regression, entropy and error rate in
         classification.
 
         Args:
@@ -75,34 +75,34 @@ class RetentionPlot:
         if isinstance(predictive, ClassificationPredictive):
             target, scored = classification_targets(predictive, y, ignore_index)
             wrong = (predictive.label != target)[scored].double()
-            doubt = {"entropy": predictive.entropy[scored]}
-            return cls.of_arrays(doubt, wrong, score="error rate", unit="%", title=title)
+            uncertainty = {"entropy": predictive.entropy[scored]}
+            return cls.of_arrays(uncertainty, wrong, score="error rate", unit="%", title=title)
         error = (regression_targets(predictive, y) - predictive.mean).abs().flatten()
-        doubt = {"standard deviation": finite_std(predictive).flatten()}
-        return cls.of_arrays(doubt, error, score="mean absolute error", unit=unit, title=title)
+        uncertainty = {"standard deviation": finite_std(predictive).flatten()}
+        return cls.of_arrays(uncertainty, error, score="mean absolute error", unit=unit, title=title)
 
     @classmethod
     def of_arrays(
         cls,
-        doubt: Any,
+        uncertainty: Any,
         error: Any,
         *,
         score: str = "mean error",
         unit: str | None = None,
         title: str = TITLE,
     ) -> Self:
-        """Take one error per point, and one doubt or several kinds of doubt by name.
+        """Take one error per point, and one uncertainty or several kinds of uncertainty by name.
 
         Args:
-            doubt: Numbers that grow with uncertainty, (N,); or several such arrays by name.
+            uncertainty: Numbers that grow with uncertainty, (N,); or several such arrays by name.
             error: Any loss that is not negative, (N,).
             score: Name of the mean error.
             unit: Unit of the error; "%" shows shares as percents.
             title: Title, which says what one should see.
         """
-        kinds = doubt if isinstance(doubt, Mapping) else {"doubt": doubt}
+        kinds = uncertainty if isinstance(uncertainty, Mapping) else {"uncertainty": uncertainty}
         if not kinds:
-            raise BayesNormError("doubt: is empty; at least one kind of doubt would work.")
+            raise BayesNormError("uncertainty: is empty; at least one kind of uncertainty would work.")
         errors = number_vector("error", error, infinite=False).detach()
         if bool((errors < 0).any()):
             raise InputError(f"error: the least is {float(errors.min())}; absolute errors or losses would work.")
@@ -158,7 +158,7 @@ class RetentionPlot:
         ax.set_xlim(0, 1)
         highest = max(self.random, *(float(curve[shown].max()) for curve in self.curves.values()))
         ax.set_ylim(0, 1.08 * highest or 1.0)
-        ax.set_xlabel("most doubtful points dropped")
+        ax.set_xlabel("most uncertain points dropped")
         ax.set_ylabel(style.with_unit(f"{self.score} of the rest", None if self.unit == "%" else self.unit))
         style.headline(ax, self.title, self.summary)
         style.legend_below(ax, 3)

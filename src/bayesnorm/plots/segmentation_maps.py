@@ -1,4 +1,4 @@
-"""A plot of a segmented image with its doubt: image, label, prediction, doubt and errors of pixels, side by side."""
+"""A plot of a segmented image with its uncertainty: image, label, prediction, uncertainty and errors of pixels, side by side."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TITLE = "Doubt should lie on borders and on mistakes"
+TITLE = "Uncertainty should lie on borders and on mistakes"
 DOUBTS = {
     "entropy": "entropy",
     "mutual_information": "mutual information",
@@ -55,19 +55,19 @@ class SegmentationMaps:
         image: Red, green and blue from 0 to 1, (height, width, 3); or None, for a picture without it.
         label: True class of every pixel, -1 for none, (height, width); or None.
         prediction: Most probable class, (height, width).
-        doubt: Doubt of every pixel in nats, (height, width).
-        doubt_name: Name of the kind of doubt.
-        most: The greatest doubt that there can be.
+        uncertainty: Uncertainty of every pixel in nats, (height, width).
+        uncertainty_name: Name of the kind of uncertainty.
+        most: The greatest uncertainty that there can be.
         classes: Names of the classes.
         title: Title, which says what one should see.
-        scale: Doubt that gets the brightest colour; None for the greatest of this map.
+        scale: Uncertainty that gets the brightest colour; None for the greatest of this map.
     """
 
     image: np.ndarray | None
     label: np.ndarray | None
     prediction: np.ndarray
-    doubt: np.ndarray
-    doubt_name: str
+    uncertainty: np.ndarray
+    uncertainty_name: str
     most: float
     classes: tuple[str, ...]
     title: str = TITLE
@@ -81,7 +81,7 @@ class SegmentationMaps:
         y: Any = None,
         *,
         row: int = 0,
-        doubt: Literal["entropy", "mutual_information", "expected_entropy"] = "entropy",
+        uncertainty: Literal["entropy", "mutual_information", "expected_entropy"] = "entropy",
         classes: Sequence[str] | None = None,
         ignore_index: int | None = None,
         title: str = TITLE,
@@ -95,13 +95,13 @@ class SegmentationMaps:
             predictive: Predictions of a batch of images, (batch, class, height, width).
             y: True classes of the batch, (batch, height, width), or of this image, (height, width).
             row: Number of the image in the batch.
-            doubt: "entropy" (all doubt), "mutual_information" (what more data could take away, epistemic) or
+            uncertainty: "entropy" (all uncertainty), "mutual_information" (what more data could take away, epistemic) or
                 "expected_entropy" (the rest, aleatoric).
             classes: Names of the classes.
             ignore_index: Label of pixels that belong to no class, beside the likelihood's own.
             title: Title, which says what one should see.
-            scale: Doubt in nats that gets the brightest colour: the same for maps that are compared (`draw_maps` sees
-                to it). None for the greatest doubt of this map.
+            scale: Uncertainty in nats that gets the brightest colour: the same for maps that are compared (`draw_maps` sees
+                to it). None for the greatest uncertainty of this map.
         """
         if not isinstance(predictive, ClassificationPredictive) or predictive.probs.dim() != 4:
             raise InputError(
@@ -109,8 +109,10 @@ class SegmentationMaps:
                 "probabilities of every pixel, (batch, class, height, width), would work."
             )
         batch, number, height, width = predictive.probs.shape
-        if doubt not in DOUBTS:
-            raise BayesNormError(f"doubt: {doubt!r} was given; {' or '.join(map(repr, DOUBTS))} would work.")
+        if uncertainty not in DOUBTS:
+            raise BayesNormError(
+                f"uncertainty: {uncertainty!r} was given; {' or '.join(map(repr, DOUBTS))} would work."
+            )
         if not -batch <= row < batch:
             raise BayesNormError(f"row: {row} was given for {batch} images; 0 to {batch - 1} would work.")
         if classes is not None and len(classes) != number:
@@ -119,8 +121,8 @@ class SegmentationMaps:
             image=None if image is None else _picture(image, height, width),
             label=None if y is None else _label(y, row, predictive, ignore_index),
             prediction=predictive.label[row].cpu().numpy(),
-            doubt=getattr(predictive, doubt)[row].detach().double().cpu().numpy(),
-            doubt_name=DOUBTS[doubt],
+            uncertainty=getattr(predictive, uncertainty)[row].detach().double().cpu().numpy(),
+            uncertainty_name=DOUBTS[uncertainty],
             most=float(np.log(number)),
             classes=tuple(classes or (f"class {index}" for index in range(number))),
             title=title,
@@ -136,14 +138,14 @@ class SegmentationMaps:
     def summary(self) -> str:
         """One line of text that says what was measured."""
         if self.label is None or self.wrong is None:
-            return f"mean {self.doubt_name} {self.doubt.mean():.2f} nats"
+            return f"mean {self.uncertainty_name} {self.uncertainty.mean():.2f} nats"
         right = (self.label >= 0) & ~self.wrong
         if not (right.any() and self.wrong.any()):
-            return f"mean {self.doubt_name} {self.doubt.mean():.2f} nats; all labelled pixels are alike"
-        found = float(auroc(self.doubt[right], self.doubt[self.wrong]))
+            return f"mean {self.uncertainty_name} {self.uncertainty.mean():.2f} nats; all labelled pixels are alike"
+        found = float(auroc(self.uncertainty[right], self.uncertainty[self.wrong]))
         return (
-            f"mean {self.doubt_name}: {self.doubt[self.wrong].mean():.2f} nats where wrong, "
-            f"{self.doubt[right].mean():.2f} where right; AUROC {found:.2f}"
+            f"mean {self.uncertainty_name}: {self.uncertainty[self.wrong].mean():.2f} nats where wrong, "
+            f"{self.uncertainty[right].mean():.2f} where right; AUROC {found:.2f}"
         )
 
     def draw(self, ax: Axes | None = None) -> Axes:
@@ -162,7 +164,7 @@ class SegmentationMaps:
             panel.set_axis_off()
             panel.set_title(name, color=now.ink, fontsize="small", pad=4)
             drawn = self.show(panel, name)
-            shown = drawn if name == self.doubt_name else shown
+            shown = drawn if name == self.uncertainty_name else shown
         bar = ax.inset_axes((1 - 0.04, BOX[0] + 0.03, 0.011, BOX[1] - 0.06))
         scale = bar.figure.colorbar(shown, cax=bar)
         scale.outline.set_visible(False)
@@ -181,14 +183,14 @@ class SegmentationMaps:
             *(["label"] if labelled else []),
             "prediction",
             *(["errors"] if labelled else []),
-            self.doubt_name,
+            self.uncertainty_name,
         ]
 
     def show(self, ax: Axes, name: str) -> Any:
         """Draw one of the panels into axes of its own, and return the picture."""
-        if name == self.doubt_name:
-            most = self.scale or float(self.doubt.max()) or self.most
-            return ax.imshow(self.doubt, cmap="magma", vmin=0, vmax=most, interpolation="nearest")
+        if name == self.uncertainty_name:
+            most = self.scale or float(self.uncertainty.max()) or self.most
+            return ax.imshow(self.uncertainty, cmap="magma", vmin=0, vmax=most, interpolation="nearest")
         return ax.imshow(self._panel(name), interpolation="nearest")
 
     def _panel(self, name: str) -> np.ndarray:

@@ -1,6 +1,6 @@
 """One visual language: light and dark themes of the Okabe-Ito colours, which colour-blind readers can tell apart.
 
-A plot asks `current()` for its colours when it draws, and bakes them in, so that it may be saved anywhere:
+A plot asks `current()` for its colours when it samples, and bakes them in, so that it may be saved anywhere:
 
     with style.theme("dark"):
         ax = plot.draw()
@@ -52,7 +52,7 @@ class Theme:
         faint: Colour of axes, ticks and words of less weight.
         grid: Colour of grid lines.
         dots: Colour of single observations.
-        model: Colour of what the predictive says: means, bands, doubt.
+        model: Colour of what the predictive says: means, bands, uncertainty.
         backdrop: Colour of many thin lines behind the model's.
         rival: Colour of what the model is compared with, and of what is wrong.
         series: Colours of named series, the model's first.

@@ -1,4 +1,4 @@
-"""A plot of whether errors grow with the doubt: test points by predicted standard deviation (Teye et al., 2018)."""
+"""A plot of whether errors grow with the uncertainty: test points by predicted standard deviation (Teye et al., 2018)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .thinning import spread_out
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "Where doubt is large, errors should be large"
+TITLE = "Where uncertainty is large, errors should be large"
 LEVELS = (0.5, 0.95)
 # Standard deviations from a normal's mean to the edges of its central intervals.
 QUANTILES = {level: NormalDist().inv_cdf((1 + level) / 2) for level in LEVELS}
@@ -35,7 +35,7 @@ DOTS = 800
 
 @dataclass(frozen=True)
 class UncertaintyErrorPlot:
-    """Errors and doubt of N test points, sorted by predicted standard deviation.
+    """Errors and uncertainty of N test points, sorted by predicted standard deviation.
 
     Args:
         std: Predicted standard deviations, rising, (N,).
@@ -149,7 +149,7 @@ class UncertaintyErrorPlot:
 
     @property
     def rank_correlation(self) -> float | None:
-        """Spearman's rank correlation of doubt and absolute error; None where either never varies."""
+        """Spearman's rank correlation of uncertainty and absolute error; None where either never varies."""
         try:
             return float(spearman(self.std, np.abs(self.error)))
         except InputError:
@@ -203,7 +203,7 @@ class UncertaintyErrorPlot:
         ax.set_xlim(1 - 0.01 * len(error), len(error) + 0.01 * len(error) + (len(error) == 1))
         ax.set_ylim(-top if signed else 0, top)
         ax.xaxis.set_major_locator(style.matplotlib().ticker.MaxNLocator(integer=True, nbins=7))
-        ax.set_xlabel("test points, from least to most doubt")
+        ax.set_xlabel("test points, from least to most uncertainty")
         ax.set_ylabel(style.with_unit(" of ".join(filter(None, (what, self.target))), self.unit))
         style.headline(ax, self.title, self.summary)
         style.legend_below(ax, 3)

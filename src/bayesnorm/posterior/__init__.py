@@ -5,11 +5,12 @@ from .base import (
     Posterior as Posterior,
     derived_seeds as derived_seeds,
     load as load,
-    require_draws as require_draws,
+    require_samples as require_samples,
     restored_posterior as restored_posterior,
 )
 from .batchnorm import BatchNormPosterior as BatchNormPosterior, Center as Center, coordinates as coordinates
 from .combined import CombinedPosterior as CombinedPosterior, combine as combine
+from .deterministic import DeterministicPosterior as DeterministicPosterior, deterministic as deterministic
 from .dropout import DropoutPosterior as DropoutPosterior, mask_seeds as mask_seeds
 from .ensemble import EnsemblePosterior as EnsemblePosterior, shuffled_rounds as shuffled_rounds
 from .flow_weights import FlowWeights as FlowWeights
@@ -23,7 +24,6 @@ from .group_weights import (
     HorseshoeWeights as HorseshoeWeights,
     NormalJeffreysWeights as NormalJeffreysWeights,
 )
-from .point import PointPosterior as PointPosterior, point as point
 from .resizable import (
     Resizable as Resizable,
     effective_batch_size as effective_batch_size,

@@ -114,7 +114,7 @@ class AdaptedPosterior(BatchNormPosterior):
         return self._with_original(self.original.at_batch_size(batch_size))
 
     def at_layers(self, layers: LayerChoice) -> Self:
-        """Return the posterior that draws only some layers; the others keep the statistics that they were moved to."""
+        """Return the posterior that samples only some layers; the others keep the statistics that they were moved to."""
         return self._with_original(self.original.at_layers(layers))
 
     def with_likelihood(self, likelihood: Likelihood) -> Self:
@@ -147,7 +147,7 @@ class AdaptedPosterior(BatchNormPosterior):
         original = BatchNormPosterior.restored(executable, likelihood, under("original.", tensors), config["original"])
         own = {name: tensor.cpu() for name, tensor in under("adaptation.", tensors).items()}
         found = cls.of(original, Adaptation(config["adapted_to"], **own))
-        found._require_finite_draws()
+        found._require_finite_samples()
         return found
 
     @classmethod

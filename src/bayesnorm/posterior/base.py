@@ -84,7 +84,7 @@ class Posterior(ABC):
 
     @property
     def default_samples(self) -> int:
-        """How many draws a prediction takes where no engine is given."""
+        """How many samples a prediction takes where no engine is given."""
         return MonteCarlo.samples
 
     @abstractmethod
@@ -92,12 +92,12 @@ class Posterior(ABC):
         """Draw n states: overrides by parameter or buffer name, each (n, *shape)."""
 
     def passes(self, n: int, seed: int) -> Sequence[Passes]:
-        """Say which passes of which network give n draws; an engine runs them."""
+        """Say which passes of which network give n samples; an engine runs them."""
         return [Passes(self.executable, self.drawn(n, seed))]
 
     def outputs(self, n: int, x: Any, seed: int = 0) -> Tensor:
-        """Run the network under n draws: outputs (n, batch, *out)."""
-        return MonteCarlo(require_draws(n)).outputs(self, x, seed)
+        """Run the network under n samples: outputs (n, batch, *out)."""
+        return MonteCarlo(require_samples(n)).outputs(self, x, seed)
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
@@ -140,7 +140,7 @@ class Posterior(ABC):
         engine: Engine | None = None,
         seed: int = 0,
         *,
-        keep: Literal["draws", "summary"] = "draws",
+        keep: Literal["samples", "summary"] = "samples",
         tile: int | tuple[int, int] | None = None,
         overlap: int | None = None,
     ) -> Predictive:
@@ -148,31 +148,31 @@ class Posterior(ABC):
 
         Args:
             x: Inputs, (batch, ...): a tensor or array; brought to the network's device and dtype.
-            engine: How to push the posterior through the network; None means `MonteCarlo()` with 64 draws, or as many
+            engine: How to push the posterior through the network; None means `MonteCarlo()` with 64 samples, or as many
                 as there are.
             seed: Same seed, same result.
-            keep: "draws" keeps the outputs of all draws. "summary" adds them up as they come, for outputs as large as
-                images: of classes everything is there but the draws, of regression the mean and both variances.
+            keep: "samples" keeps the outputs of all samples. "summary" adds them up as they come, for outputs as large as
+                images: of classes everything is there but the samples, of regression the mean and both variances.
             tile: Predict images in tiles of so many pixels, one number or (height, width), where whole ones do not fit
                 the memory; with keep="summary". See `bayesnorm.engines.tiling` for when maps are those of the whole.
             overlap: How many pixels neighbouring tiles share; None for a quarter of the tile's shorter side.
         """
         if engine is not None and not isinstance(engine, Engine):
             raise BayesNormError(f"engine: {engine!r} was given; MonteCarlo(samples=256) would work.")
-        if keep not in ("draws", "summary"):
-            raise BayesNormError(f'keep: {keep!r} was given; "draws" or "summary" would work.')
+        if keep not in ("samples", "summary"):
+            raise BayesNormError(f'keep: {keep!r} was given; "samples" or "summary" would work.')
         engine, seed = engine or MonteCarlo(self.default_samples), require_seed(seed)
         if tile is not None or overlap is not None:
-            if tile is None or keep == "draws":
-                given = "overlap without tile" if tile is None else 'keep="draws"'
+            if tile is None or keep == "samples":
+                given = "overlap without tile" if tile is None else 'keep="samples"'
                 raise BayesNormError(f'tile: {given} was given; keep="summary" with tile=256 would work.')
             return predict_tiles(lambda part: engine.summary(self, part, seed), self.executable.input(x), tile, overlap)
-        return engine.predict(self, x, seed) if keep == "draws" else engine.summary(self, x, seed)
+        return engine.predict(self, x, seed) if keep == "samples" else engine.summary(self, x, seed)
 
     def compile(self, *, dtype: torch.dtype | None = None, tf32: bool = True, mode: str = "reduce-overhead") -> Self:
         """Return the same posterior over a compiled copy of the network: `torch.compile`, with CUDA graphs on a GPU.
 
-        The first prediction of every shape (draws and batch) compiles for some seconds; further ones of that shape
+        The first prediction of every shape (samples and batch) compiles for some seconds; further ones of that shape
         only run. Weights are frozen at this point. Where a network cannot be compiled, it runs as before and that is
         said once.
 
@@ -187,7 +187,7 @@ class Posterior(ABC):
         )
 
     def drawn(self, n: int, seed: int) -> State:
-        """Draw as `sample` does, and keep the draws: predicting again with the same seed then costs no drawing."""
+        """Draw as `sample` does, and keep the samples: predicting again with the same seed then costs no drawing."""
         key = n, seed, self.executable.device
         kept: tuple[Any, State] | None = self.__dict__.get("_drawn")
         if kept is None or kept[0] != key:
@@ -288,8 +288,8 @@ def require_architecture(model: nn.Module, expected: dict[str, list[int]]) -> No
             )
 
 
-def require_draws(n: Any) -> int:
-    """Return a number of draws, or refuse what is none."""
+def require_samples(n: Any) -> int:
+    """Return a number of samples, or refuse what is none."""
     return require_whole("n", n)
 
 

@@ -32,13 +32,13 @@ from ..network import (
     find_batchnorm,
 )
 from ..schema import Array, later, number, one_of, optional, record, refuse, text, whole
-from .base import Posterior, require_draws
+from .base import Posterior, require_samples
 from .fluctuations import FLUCTUATIONS, Fluctuations
 from .training_batches import LAYERS, SCHEMA, TrainingBatches
 
 Center = Literal["running", "batch"]
 
-# Draws that are looked at when a posterior is loaded.
+# Samples that are looked at when a posterior is loaded.
 DRAWS_LOOKED_AT = 64
 
 
@@ -49,13 +49,13 @@ class BatchNormPosterior(Posterior):
     Args:
         method: The method that made it, for the record.
         layers: The layers whose statistics are drawn, in running order.
-        center: "running": draws lie about the network's own running statistics, so that the deployed network is
+        center: "running": samples lie about the network's own running statistics, so that the deployed network is
             the centre of its own posterior; "batch": about the mean of the batch statistics, as published.
         running: The network's running statistics in coordinates, (2C,).
         batch_mean: The mean of the batch statistics in coordinates, (2C,).
         fluctuations: Distribution of a batch's deviation from that mean, at `fitted_batch_size`.
         fitted_batch_size: M, the batch size that the fluctuations belong to.
-        batch_size: M', the effective batch size of the draws.
+        batch_size: M', the effective batch size of the samples.
         rows: N, the training rows.
         output_directions: What `SigmaPoints` finds when it first needs it; shared by all that have these fluctuations.
         training_batches: How training batches of several sizes vary, for comparing new rows with them.
@@ -87,7 +87,7 @@ class BatchNormPosterior(Posterior):
 
     @property
     def location(self) -> Tensor:
-        """The coordinates that draws lie about, (2C,)."""
+        """The coordinates that samples lie about, (2C,)."""
         return self.running if self.center == "running" else self.batch_mean
 
     @property
@@ -97,7 +97,7 @@ class BatchNormPosterior(Posterior):
 
     def sample(self, n: int, seed: int = 0) -> State:
         generator = torch.Generator().manual_seed(require_seed(seed))
-        return self.state(self.location + self.spread * self.fluctuations.sample(require_draws(n), generator))
+        return self.state(self.location + self.spread * self.fluctuations.sample(require_samples(n), generator))
 
     def compile(self, *, dtype: torch.dtype | None = None, tf32: bool = True, mode: str = "reduce-overhead") -> Self:
         executable = CompiledExecutable(self.model, self.executable.output, dtype=dtype, tf32=tf32, mode=mode)
@@ -128,7 +128,7 @@ class BatchNormPosterior(Posterior):
         return dataclasses.replace(self, batch_size=require_positive("batch_size", batch_size))
 
     def at_layers(self, layers: LayerChoice) -> Self:
-        """Return the posterior that draws only some of its layers; the others keep the network's running statistics.
+        """Return the posterior that samples only some of its layers; the others keep the network's running statistics.
 
         The statistics stay those of batches that all layers normalised. Fitting with `layers=` instead collects them
         with the other layers in evaluation mode, where more of a batch's chance reaches the later layers.
@@ -212,17 +212,17 @@ class BatchNormPosterior(Posterior):
             training_batches=None if batches is None else TrainingBatches.restored(reference, batches),
             **fields,
         )
-        posterior._require_finite_draws()
+        posterior._require_finite_samples()
         posterior._warn_of_other_weights()
         return posterior
 
-    def _require_finite_draws(self) -> None:
+    def _require_finite_samples(self) -> None:
         """Refuse statistics that no network can normalise with, in its own precision or, if that is half, in single."""
         drawn = self.location + self.spread * self.fluctuations.sample(DRAWS_LOOKED_AT, torch.Generator())
         dtype = torch.promote_types(self.executable.dtype, torch.float32)
         finite = all(torch.isfinite(part.to(dtype)).all() for part in self.state(drawn).values())
         if not finite or not bool((drawn.chunk(2, -1)[1].exp() > 0).all()):
-            refuse("a draw of the statistics", "no number", "statistics and a batch size with finite draws")
+            refuse("a draw of the statistics", "no number", "statistics and a batch size with finite samples")
 
     def _warn_of_other_weights(self) -> None:
         buffers = dict(self.model.named_buffers())

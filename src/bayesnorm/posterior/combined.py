@@ -81,7 +81,7 @@ class CombinedPosterior(Posterior):
 
 
 def combine(*posteriors: Posterior) -> CombinedPosterior:
-    """One posterior whose draws carry the randomness of all: e.g. MC dropout and MCBN of the same network.
+    """One posterior whose samples carry the randomness of all: e.g. MC dropout and MCBN of the same network.
 
     Args:
         posteriors: Fitted on one network, over different parts of its state; the first one's likelihood is taken.

@@ -13,7 +13,7 @@ from ..arguments import require_seed
 from ..likelihoods import Likelihood
 from ..network import SEEDS, DropoutExecutable, Executable, State
 from ..schema import Array, flag, mapping, number, record, refuse
-from .base import Posterior, require_draws
+from .base import Posterior, require_samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,5 +61,5 @@ def mask_seeds(rates: Mapping[str, float], n: int, seed: int) -> dict[str, Tenso
     """Draw the seeds of n masks, (n,), for every dropout layer whose rate is not 0."""
     names = [name for name, rate in rates.items() if rate > 0]
     generator = torch.Generator().manual_seed(require_seed(seed))
-    seeds = torch.randint(SEEDS, (require_draws(n), len(names)), generator=generator)
+    seeds = torch.randint(SEEDS, (require_samples(n), len(names)), generator=generator)
     return dict(zip(names, seeds.T.contiguous(), strict=True))

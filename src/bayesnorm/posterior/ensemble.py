@@ -1,6 +1,6 @@
 """A posterior made of others with equal weight: a deep ensemble, or an ensemble of Bayesian networks.
 
-Draws go round the members in a random order, so that any n of them are as balanced as n allows. Members whose
+Samples go round the members in a random order, so that any n of them are as balanced as n allows. Members whose
 networks have one architecture are one state to be overridden; members of several architectures run one by one.
 """
 
@@ -20,8 +20,8 @@ from ..files import grouped, under
 from ..likelihoods import Likelihood
 from ..network import Executable, State, tensors_of
 from ..schema import Array, anything, arrays_like, listed, record, text
-from .base import Posterior, architecture, derived_seeds, kind_named, posterior_arrays, require_draws
-from .point import PointPosterior
+from .base import Posterior, architecture, derived_seeds, kind_named, posterior_arrays, require_samples
+from .deterministic import DeterministicPosterior
 from .resizable import effective_batch_size, resized
 
 
@@ -47,7 +47,7 @@ class EnsemblePosterior(Posterior):
 
     @property
     def network(self) -> nn.Module:
-        """A network with all the state that a member draws; its own weights do not count, draws override them all."""
+        """A network with all the state that a member samples; its own weights do not count, samples override them all."""
         return self.members[0].network
 
     @property
@@ -59,7 +59,7 @@ class EnsemblePosterior(Posterior):
     @property
     def certain(self) -> bool:
         """Whether every member is a single network."""
-        return all(isinstance(member, PointPosterior) for member in self.members)
+        return all(isinstance(member, DeterministicPosterior) for member in self.members)
 
     @property
     def default_samples(self) -> int:
@@ -92,12 +92,12 @@ class EnsemblePosterior(Posterior):
             )
         first: State | None = None
         for member, rows, own_seed in self._shares(n, seed):
-            draws = member.sample(len(rows), own_seed)
+            samples = member.sample(len(rows), own_seed)
             own = tensors_of(member.network)
             whole = {name: value.detach().expand(len(rows), *value.shape) for name, value in own.items()}
             if first is None:
                 first = {name: value.new_empty(n, *value.shape[1:]) for name, value in whole.items()}
-            for name, value in (whole | draws).items():
+            for name, value in (whole | samples).items():
                 first[name][rows] = value.to(first[name])
         assert first is not None
         return first
@@ -129,7 +129,7 @@ class EnsemblePosterior(Posterior):
         return {name: torch.stack([part[name].detach() for part in parts]) for name in parts[0]}
 
     def _shares(self, n: int, seed: int) -> list[tuple[Posterior, Tensor, int]]:
-        """Members with the positions of their draws and the seeds to draw them from."""
+        """Members with the positions of their samples and the seeds to draw them from."""
         chosen, seeds = shuffled_rounds(len(self.members), n, seed), derived_seeds(seed, len(self.members))
         shares = [(member, (chosen == i).nonzero()[:, 0], seeds[i]) for i, member in enumerate(self.members)]
         return [share for share in shares if len(share[1])]
@@ -200,7 +200,7 @@ def _with_tensors(network: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
 
 
 def shuffled_rounds(count: int, n: int, seed: int) -> Tensor:
-    """Say whose each of n draws is among `count` members: rounds over all of them, each in a random order."""
+    """Say whose each of n samples is among `count` members: rounds over all of them, each in a random order."""
     generator = torch.Generator().manual_seed(derived_seeds(seed, 1)[0])
-    rounds = [torch.randperm(count, generator=generator) for _ in range(-(-require_draws(n) // count))]
+    rounds = [torch.randperm(count, generator=generator) for _ in range(-(-require_samples(n) // count))]
     return torch.cat(rounds)[:n]

@@ -79,13 +79,13 @@ class FlowWeights(WeightDistribution):
         return self._latest[0]
 
     def draw_z(self, n: int) -> tuple[Tensor, Tensor]:
-        """n draws of z, (n, channels), and ln q(z) of each, (n,)."""
+        """n samples of z, (n, channels), and ln q(z) of each, (n,)."""
         eps = torch.randn(n, len(self.z_mean), dtype=self.z_mean.dtype, device=self.z_mean.device)
         z, log_det = self.flow(self.z_mean + self.z_log_std.exp() * eps)
         return z, _log_normal(eps).sum(1) - self.z_log_std.sum() - log_det
 
-    def kl(self, prior: WeightPrior, draws: int | None = None) -> Tensor:
-        z, log_q = self._latest if draws is None and self._latest else self.draw_z(draws or 1)
+    def kl(self, prior: WeightPrior, samples: int | None = None) -> Tensor:
+        z, log_q = self._latest if samples is None and self._latest else self.draw_z(samples or 1)
         self._latest = None
         return (self.kl_given(z, prior) + log_q - self.log_r(z, self.draw_a(z))).mean()
 

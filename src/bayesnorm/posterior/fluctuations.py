@@ -149,7 +149,7 @@ class LowRankGaussian(Fluctuations):
         shared = torch.randn(n, len(like), generator=generator, dtype=torch.float32).to(like)
         own = torch.randn(n, width, generator=generator, dtype=torch.float32).to(like)
         own = own.view(n, *[1] * (like.dim() - 2), width) * self.independent_std  # networks of a stack draw alike
-        with torch.autocast(like.device.type, enabled=False):  # which the network may run under, and draws are kept
+        with torch.autocast(like.device.type, enabled=False):  # which the network may run under, and samples are kept
             return torch.addmm(own.flatten(1), shared, like.flatten(1)).view_as(own)
 
     def root(self) -> tuple[Tensor, Tensor | None]:

@@ -51,7 +51,7 @@ class GroupWeights(WeightDistribution):
     def config(self) -> dict[str, Any]:
         return super().config() | {"unit": self.unit}
 
-    def kl(self, prior: WeightPrior, draws: int | None = None) -> Tensor:
+    def kl(self, prior: WeightPrior, samples: int | None = None) -> Tensor:
         return self.kl_scales() + prior.kl(self.mean / self.unit, self.std / self.unit)
 
     @abstractmethod

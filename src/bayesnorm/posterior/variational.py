@@ -18,7 +18,7 @@ from ..files import under
 from ..likelihoods import Likelihood
 from ..network import Executable, State, as_tensor, isolated_torch_randomness, tensors_of, undisturbed
 from ..schema import Array, anything, arrays_like, mapping, number, record, refuse, text, whole
-from .base import Posterior, require_draws
+from .base import Posterior, require_samples
 from .weight_distributions import WeightDistribution, WeightPrior, weight_arrays, weights_from
 
 
@@ -52,27 +52,27 @@ class VariationalPosterior(Posterior):
     @torch.inference_mode(False)
     @torch.no_grad()
     def sample(self, n: int, seed: int = 0) -> State:
-        n, device = require_draws(n), self.executable.device
+        n, device = require_samples(n), self.executable.device
         with _drawing(require_seed(seed), self._device):
-            drawn = {name: self.weights[name].draws(n).to(device) for name in sorted(self.weights)}
+            drawn = {name: self.weights[name].samples(n).to(device) for name in sorted(self.weights)}
         points = {name: value.to(device).expand(n, *value.shape).clone() for name, value in self.points.items()}
         return drawn | points
 
     @torch.no_grad()
     def kl(self, samples: int = 64, seed: int = 0) -> float:
-        """The divergence of the weights' distribution from the prior; where it is not closed, from `samples` draws."""
+        """The divergence of the weights' distribution from the prior; where it is not closed, from `samples` samples."""
         with _drawing(require_seed(seed), self._device):
-            parts = [self.weights[name].kl(self.prior, require_draws(samples)) for name in sorted(self.weights)]
+            parts = [self.weights[name].kl(self.prior, require_samples(samples)) for name in sorted(self.weights)]
         return float(torch.stack(parts).double().sum())
 
     def elbo(self, x: Any, y: Any, samples: int = 64, seed: int = 0) -> float:
-        """sum_i E_q[log p(y_i | x_i, w)] - KL(q || p), a lower bound of log p(y | x), from `samples` draws.
+        """sum_i E_q[log p(y_i | x_i, w)] - KL(q || p), a lower bound of log p(y | x), from `samples` samples.
 
         Args:
             x: The training rows.
             y: Their targets.
-            samples: How many draws.
-            seed: Same seed, same draws.
+            samples: How many samples.
+            seed: Same seed, same samples.
         """
         outputs = MonteCarlo(samples).outputs(self, x, seed)
         y = as_tensor(y, "y").to(outputs.device)
@@ -119,12 +119,12 @@ class VariationalPosterior(Posterior):
         found = cls(executable, likelihood, config["method"], weights, points, prior, config["rows"])
         for name, drawn in found.sample(1).items():
             if name in weights and not bool(torch.isfinite(drawn.to(executable.dtype)).all()):
-                refuse(f"a draw of {name}", "NaN or infinite", "weights with finite draws")
+                refuse(f"a draw of {name}", "NaN or infinite", "weights with finite samples")
         return found
 
     @property
     def _device(self) -> torch.device:
-        """The device that draws are made on."""
+        """The device that samples are made on."""
         return next(iter(self.weights.values())).mean.device
 
 
@@ -132,7 +132,7 @@ class VariationalPosterior(Posterior):
 def _drawing(seed: int, device: torch.device) -> Iterator[None]:
     """Draw from torch's generators, which are everyone's: threads take turns, at this and at passes.
 
-    Draws and divergences keep their digits also where the network is to run under autocast.
+    Samples and divergences keep their digits also where the network is to run under autocast.
     """
     with undisturbed((), device), isolated_torch_randomness(seed, device), torch.autocast(device.type, enabled=False):
         yield

@@ -5,7 +5,7 @@ The prior is the same for every weight w, about a centre c (zero, or the trained
     p(w) = N(w; c, s^2),   or the scale mixture   p(w) = pi N(w; c, s1^2) + (1 - pi) N(w; c, s2^2).
 
 For a Gaussian q and a Gaussian p the divergence is closed: ln(s / sigma) + (sigma^2 + (mu - c)^2) / (2 s^2) - 1/2 per
-weight. For the mixture E_q[ln q] is, and E_q[ln p] is estimated with draws.
+weight. For the mixture E_q[ln q] is, and E_q[ln p] is estimated with samples.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ class WeightPrior:
             math.log1p(-self.share) + _log_normal(deviation, self.other_std),
         )
 
-    def kl(self, deviation: Tensor, std: Tensor, draws: int = 1) -> Tensor:
-        """KL(N(deviation, std^2) || p), summed; for a mixture, an unbiased estimate from `draws` draws."""
+    def kl(self, deviation: Tensor, std: Tensor, samples: int = 1) -> Tensor:
+        """KL(N(deviation, std^2) || p), summed; for a mixture, an unbiased estimate from `samples` samples."""
         if self.gaussian:
             quadratic = (std.square() + deviation.square()).sum() / (2 * self.std**2)
             return quadratic - std.log().sum() + std.numel() * (math.log(self.std) - 0.5)
-        drawn = deviation + std * torch.randn(draws, *std.shape, dtype=std.dtype, device=std.device)
+        drawn = deviation + std * torch.randn(samples, *std.shape, dtype=std.dtype, device=std.device)
         negative_entropy = -std.log().sum() - std.numel() * 0.5 * math.log(2 * math.pi * math.e)
-        return negative_entropy - self.log_prob(drawn).sum() / draws
+        return negative_entropy - self.log_prob(drawn).sum() / samples
 
 
 class WeightDistribution(RandomWeights):
@@ -101,8 +101,8 @@ class WeightDistribution(RandomWeights):
         self.register_buffer("center", center)
 
     @abstractmethod
-    def kl(self, prior: WeightPrior, draws: int | None = None) -> Tensor:
-        """The divergence from the prior, with derivatives; where it has to be estimated, from `draws` draws.
+    def kl(self, prior: WeightPrior, samples: int | None = None) -> Tensor:
+        """The divergence from the prior, with derivatives; where it has to be estimated, from `samples` samples.
 
         None takes what the latest pass drew, or one draw.
         """
@@ -123,9 +123,9 @@ class GaussianWeights(WeightDistribution):
     kind = "gaussian"
     schema = record(kind=text, axis=whole())
 
-    def kl(self, prior: WeightPrior, draws: int | None = None) -> Tensor:
+    def kl(self, prior: WeightPrior, samples: int | None = None) -> Tensor:
         deviation = self.mean if self.center is None else self.mean - self.center
-        return prior.kl(deviation, self.std, draws or 1)
+        return prior.kl(deviation, self.std, samples or 1)
 
 
 def weight_arrays(config: Any, weight: Tensor, tensors: dict[str, Tensor]) -> dict[str, Array]:

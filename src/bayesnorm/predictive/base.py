@@ -15,10 +15,10 @@ from ..errors import InputError
 
 
 class Predictive(ABC):
-    """A mixture over draws: each draw of the network gives one distribution of the target.
+    """A mixture over samples: each draw of the network gives one distribution of the target.
 
-    `variance == epistemic + aleatoric` holds entry by entry: the spread of the draws' means, plus the mean
-    of the draws' variances.
+    `variance == epistemic + aleatoric` holds entry by entry: the spread of the samples' means, plus the mean
+    of the samples' variances.
     """
 
     weights: Tensor
@@ -32,12 +32,12 @@ class Predictive(ABC):
     @property
     @abstractmethod
     def epistemic(self) -> Tensor:
-        """Variance of the draws' means: what more data could take away."""
+        """Variance of the samples' means: what more data could take away."""
 
     @property
     @abstractmethod
     def aleatoric(self) -> Tensor:
-        """Mean of the draws' variances: noise in the data that no amount of it takes away."""
+        """Mean of the samples' variances: noise in the data that no amount of it takes away."""
 
     @property
     def variance(self) -> Tensor:
@@ -51,7 +51,7 @@ class Predictive(ABC):
 
     @abstractmethod
     def log_prob(self, y: Any) -> Tensor:
-        """Return the log density or probability of the targets under the mixture over draws."""
+        """Return the log density or probability of the targets under the mixture over samples."""
 
     @abstractmethod
     def sample(self, n: int, seed: int = 0) -> Tensor:
@@ -61,7 +61,7 @@ class Predictive(ABC):
         return len(self.mean)
 
     def __repr__(self) -> str:
-        kept = "no draws kept" if isinstance(self, Summary) else f"{len(self.weights)} draws"
+        kept = "no samples kept" if isinstance(self, Summary) else f"{len(self.weights)} samples"
         told = "; ".join(f"{name} {_first(values)}" for name, values in self._told().items())
         return f"{type(self).__name__}({tuple(self.mean.shape)}, {kept}: {told})"
 
@@ -71,7 +71,7 @@ class Predictive(ABC):
 
 
 class Summary(Predictive):
-    """A predictive without draws: a few tensors, each with rows first and, where there are any, pixels last."""
+    """A predictive without samples: a few tensors, each with rows first and, where there are any, pixels last."""
 
     @property
     @abstractmethod
@@ -112,7 +112,7 @@ def of_seen(points: Tensor, seen: Tensor | None) -> Tensor:
 
 
 def at_least_single(values: Tensor) -> Tensor:
-    """Return half precision as single: sums over draws, and densities, need more digits than outputs have."""
+    """Return half precision as single: sums over samples, and densities, need more digits than outputs have."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
@@ -122,12 +122,12 @@ def largest_number(dtype: torch.dtype) -> float:
 
 
 def draw_weights(weights: Tensor | None, like: Tensor) -> Tensor:
-    """Return normalised weights of the n draws along the first axis of `like`; None makes all count the same."""
+    """Return normalised weights of the n samples along the first axis of `like`; None makes all count the same."""
     if weights is None:
         return torch.full((len(like),), 1 / len(like), dtype=like.dtype, device=like.device)
     if weights.shape != (len(like),) or bool((weights < 0).any()) or not bool(0 < weights.sum() < math.inf):
         raise InputError(
-            f"weights: shape {tuple(weights.shape)} for {len(like)} draws; one finite, non-negative number per draw, "
+            f"weights: shape {tuple(weights.shape)} for {len(like)} samples; one finite, non-negative number per draw, "
             "not all of them 0, would work."
         )
     return (weights / weights.sum()).to(like)
@@ -136,7 +136,7 @@ def draw_weights(weights: Tensor | None, like: Tensor) -> Tensor:
 def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
     """Return the weighted mean over the first axis.
 
-    The factors must keep their digits, or the draws' small differences are lost: `autocast` would round them to half
+    The factors must keep their digits, or the samples' small differences are lost: `autocast` would round them to half
     precision, and in a product of matrices (not in one with a vector) a GPU that is set to TF32 to 10 bits.
     """
     if torch.is_autocast_enabled(values.device.type):
@@ -158,7 +158,7 @@ def sampling(n: Any, seed: Any) -> torch.Generator:
     return torch.Generator().manual_seed(require_seed(seed))
 
 
-def choose_draws(n: int, weights: Tensor, shape: tuple[int, ...], seed: int) -> tuple[Tensor, torch.Generator]:
+def choose_samples(n: int, weights: Tensor, shape: tuple[int, ...], seed: int) -> tuple[Tensor, torch.Generator]:
     """Choose the draw that each sample comes from, (n, *shape); return the generator to go on with, too."""
     generator, n = sampling(n, seed), int(n)
     count = n * int(torch.tensor(shape).prod()) if shape else n

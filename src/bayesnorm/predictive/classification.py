@@ -1,4 +1,4 @@
-"""The predictive of classification, per row or per pixel: a mixture over draws of class probabilities."""
+"""The predictive of classification, per row or per pixel: a mixture over samples of class probabilities."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .base import Predictive, as_targets, choose_draws, draw_weights, mixture_log, of_seen, sampling, weighted_mean
+from .base import Predictive, as_targets, choose_samples, draw_weights, mixture_log, of_seen, sampling, weighted_mean
 
 
 @dataclass(frozen=True, repr=False)
 class ClassificationPredictive(Predictive):
-    """p(y | x) = sum over draws t of weight_t p_t(y | x).
+    """p(y | x) = sum over samples t of weight_t p_t(y | x).
 
     Args:
         log_probs: Log probabilities of the classes under each draw, (n, batch, class, *pixels).
@@ -69,17 +69,17 @@ class ClassificationPredictive(Predictive):
 
     @cached_property
     def entropy(self) -> Tensor:
-        """Entropy of the predictive, (batch, *pixels): all of the doubt."""
+        """Entropy of the predictive, (batch, *pixels): all of the uncertainty."""
         return torch.special.entr(self.probs).sum(1)
 
     @cached_property
     def expected_entropy(self) -> Tensor:
-        """Mean of the draws' entropies, (batch, *pixels): the doubt that all draws share."""
+        """Mean of the samples' entropies, (batch, *pixels): the uncertainty that all samples share."""
         return weighted_mean(torch.special.entr(self.log_probs.exp()).sum(2), self.weights)
 
     @cached_property
     def mutual_information(self) -> Tensor:
-        """Entropy less expected entropy, (batch, *pixels): the doubt from the draws' disagreement; never negative."""
+        """Entropy less expected entropy, (batch, *pixels): the uncertainty from the samples' disagreement; never negative."""
         log_ratio = self.log_probs - self.probs.clamp_min(torch.finfo(self.probs.dtype).tiny).log()
         divergence = torch.where(self.log_probs.exp() > 0, self.log_probs.exp() * log_ratio, 0)
         return weighted_mean(divergence.sum(2), self.weights).clamp_min(0)
@@ -98,7 +98,7 @@ class ClassificationPredictive(Predictive):
     def sample(self, n: int, seed: int = 0) -> Tensor:
         sampling(n, seed)
         shape = tuple(self.label.shape)
-        uniform = torch.rand(n, *shape, generator=choose_draws(1, self.weights, (), seed)[1], dtype=torch.float64)
+        uniform = torch.rand(n, *shape, generator=choose_samples(1, self.weights, (), seed)[1], dtype=torch.float64)
         below = self.probs.double().cumsum(1).movedim(1, -1)
         edges = (below / below[..., -1:]).contiguous()
         return torch.searchsorted(edges, uniform.to(edges).movedim(0, -1).contiguous()).movedim(-1, 0)

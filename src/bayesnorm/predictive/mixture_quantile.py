@@ -8,7 +8,7 @@ from torch import Tensor
 from .base import weighted_mean
 from .noise import NoiseFamily
 
-# Most steps of Newton's method; what has not settled by then, as between draws that lie far apart, is bisected.
+# Most steps of Newton's method; what has not settled by then, as between samples that lie far apart, is bisected.
 STEPS = 12
 
 # Most bisections of a bracket: past single precision, and near double's.
@@ -24,7 +24,7 @@ def tail_quantile(loc: Tensor, scale: Tensor, weights: Tensor, noise: NoiseFamil
 
     Args:
         loc, scale: Location and scale of every draw, (n, *shape).
-        weights: Weights of the draws, (n,).
+        weights: Weights of the samples, (n,).
         noise: The family of the noise in standard form.
         tail: Probability of the tail, at most 1/2.
         side: 1 for the lower tail, -1 for the upper one.

@@ -14,7 +14,7 @@ from .base import Predictive, sampling
 class MultiTaskPredictive(Predictive, Mapping[str, Predictive]):
     """A mapping from task to predictive; `mean`, `variance` and the others are dicts by task.
 
-    `predictive["depth"]` is the predictive of one task, for scores too. The tasks share their draws, but each of them
+    `predictive["depth"]` is the predictive of one task, for scores too. The tasks share their samples, but each of them
     tells of its own task alone (the marginals).
 
     Args:

@@ -1,4 +1,4 @@
-"""The predictive of regression: a mixture over draws of one noise distribution each."""
+"""The predictive of regression: a mixture over samples of one noise distribution each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..errors import InputError
 from .base import (
     Predictive,
     as_targets,
-    choose_draws,
+    choose_samples,
     draw_weights,
     largest_number,
     mixture_log,
@@ -27,10 +27,10 @@ from .noise import NoiseFamily, NormalNoise
 
 @dataclass(frozen=True, repr=False)
 class RegressionPredictive(Predictive):
-    """p(y | x) = sum over draws t of weight_t p(y | f_t(x)), where y = loc_t + scale_t * noise.
+    """p(y | x) = sum over samples t of weight_t p(y | f_t(x)), where y = loc_t + scale_t * noise.
 
     Args:
-        loc: Network outputs of all draws, (n, batch, *out).
+        loc: Network outputs of all samples, (n, batch, *out).
         scale: Scale of the noise, broadcast to the shape of `loc`.
         weights: How much each draw counts, (n,); None for all the same.
         noise: The family of the noise in standard form.
@@ -79,7 +79,7 @@ class RegressionPredictive(Predictive):
         return of_seen(found, seen)
 
     def expected_log_prob(self, y: Any) -> Tensor:
-        """Return the mean over draws of each draw's log density at `y`, in the shape of `mean`: what an ELBO sums."""
+        """Return the mean over samples of each draw's log density at `y`, in the shape of `mean`: what an ELBO sums."""
         target, seen = self.observed(y)
         found = weighted_mean(self.noise.log_prob((target - self.loc) / self.scale) - self.scale.log(), self.weights)
         return of_seen(found, seen)
@@ -115,7 +115,7 @@ class RegressionPredictive(Predictive):
         return of_seen(found, seen)
 
     def sample(self, n: int, seed: int = 0) -> Tensor:
-        chosen, generator = choose_draws(n, self.weights, tuple(self.mean.shape), seed)
+        chosen, generator = choose_samples(n, self.weights, tuple(self.mean.shape), seed)
         noise = self.noise.sample(tuple(chosen.shape), generator).to(self.loc)
         return self.loc.gather(0, chosen) + self.scale.gather(0, chosen) * noise
 

@@ -1,4 +1,4 @@
-"""Predictives that keep no draws: what a mixture says, added up over its draws one after the other."""
+"""Predictives that keep no samples: what a mixture says, added up over its samples one after the other."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .regression import RegressionPredictive
 
 
 class ClassificationSummary(ClassificationPredictive, Summary):
-    """p(y | x) of a mixture whose draws are not kept: a mixture of one that knows how its doubt splits.
+    """p(y | x) of a mixture whose samples are not kept: a mixture of one that knows how its uncertainty splits.
 
     Everything that `ClassificationPredictive` tells is there, and the same up to rounding.
 
     Args:
         log_probs: Log probabilities of the classes under the mixture, (batch, class, *pixels).
-        epistemic: Variance of the draws' probabilities, (batch, class, *pixels).
-        expected_entropy: Mean of the draws' entropies, (batch, *pixels).
+        epistemic: Variance of the samples' probabilities, (batch, class, *pixels).
+        expected_entropy: Mean of the samples' entropies, (batch, *pixels).
         ignore_index: A class number that stands for a missing target; None if no target is missing.
     """
 
@@ -52,7 +52,7 @@ class ClassificationSummary(ClassificationPredictive, Summary):
         (log_probs, epistemic, entropy), (new_log_probs, new_epistemic, new_entropy) = parts, other
         apart = new_log_probs.exp().sub_(log_probs.exp())
         _add_variances(epistemic, new_epistemic, apart, share)
-        # In logarithms, so that classes which all draws all but rule out keep their digits.
+        # In logarithms, so that classes which all samples all but rule out keep their digits.
         log_probs += math.log1p(-share)
         torch.logaddexp(log_probs, new_log_probs + math.log(share), out=log_probs)
         _add_means(entropy, new_entropy, share)
@@ -79,16 +79,16 @@ class ClassificationSummary(ClassificationPredictive, Summary):
 
 
 class RegressionSummary(RegressionPredictive, Summary):
-    """Mean and variance of a mixture whose draws are not kept.
+    """Mean and variance of a mixture whose samples are not kept.
 
     They do not tell its shape: `log_prob`, `cdf`, `quantile`, `interval` and `sample` are refused. `crps`, and scores
     with form="gaussian", need no more than they are.
 
     Args:
         mean: Predictive mean, (batch, *out).
-        epistemic: Variance of the draws' means, (batch, *out).
-        aleatoric: Mean of the draws' variances, (batch, *out).
-        noise: The family of the draws' noise.
+        epistemic: Variance of the samples' means, (batch, *out).
+        aleatoric: Mean of the samples' variances, (batch, *out).
+        noise: The family of the samples' noise.
         missing: Whether NaN stands for a missing target.
     """
 
@@ -134,7 +134,7 @@ class RegressionSummary(RegressionPredictive, Summary):
     @property
     def loc(self) -> NoReturn:
         raise InputError(
-            "predictive: is a summary, and this needs the draws, of which it keeps mean and variance alone; predict(x) "
+            "predictive: is a summary, and this needs the samples, of which it keeps mean and variance alone; predict(x) "
             'without keep="summary" would work, and so would crps, or a score with form="gaussian".'
         )
 
@@ -145,20 +145,20 @@ _Mergeable = ClassificationSummary | RegressionSummary
 
 
 class RunningSummary:
-    """Adds up what draws say of rows, some draws and some rows at a time.
+    """Adds up what samples say of rows, some samples and some rows at a time.
 
     Args:
         rows: How many rows there are.
     """
 
     def __init__(self, rows: int) -> None:
-        self._weights = torch.zeros(rows, dtype=torch.float64)  # of the draws that each row has seen
+        self._weights = torch.zeros(rows, dtype=torch.float64)  # of the samples that each row has seen
         self._whole: list[Tensor] = []  # the parts of the summary, of all rows
         self._latest: _Mergeable | MultiTaskPredictive | None = None  # of the kind that it will be
         self._tasks: dict[str, RunningSummary] = {}
 
     def add(self, rows: slice, predictive: Predictive, weight: float) -> None:
-        """Add draws that together have this weight: what they say of some rows, all of which saw the same before."""
+        """Add samples that together have this weight: what they say of some rows, all of which saw the same before."""
         if isinstance(predictive, MultiTaskPredictive):
             for name, own in predictive.items():
                 self._tasks.setdefault(name, RunningSummary(len(self._weights))).add(rows, own, weight)
@@ -178,7 +178,7 @@ class RunningSummary:
         self._weights[rows] = total
 
     def predictive(self) -> Predictive:
-        """Return what all draws together say."""
+        """Return what all samples together say."""
         if isinstance(self._latest, MultiTaskPredictive):
             return self._latest.with_tasks({name: own.predictive() for name, own in self._tasks.items()})
         assert self._latest is not None
@@ -186,7 +186,7 @@ class RunningSummary:
 
 
 def summarised(predictive: Predictive) -> Predictive:
-    """Return a predictive that says the same without its draws."""
+    """Return a predictive that says the same without its samples."""
     if isinstance(predictive, MultiTaskPredictive):
         return predictive.with_tasks({name: summarised(own) for name, own in predictive.items()})
     return predictive if isinstance(predictive, Summary) else _mergeable(predictive)
@@ -204,7 +204,7 @@ def _mergeable(predictive: Predictive) -> _Mergeable:
         return RegressionSummary(*parts, predictive.noise, predictive.missing)
     raise InputError(
         f"keep: no summary of {type(predictive).__name__} is known; a predictive of regression or of classes has one, "
-        'and keep="draws" works for others.'
+        'and keep="samples" works for others.'
     )
 
 

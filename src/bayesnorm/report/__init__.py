@@ -12,13 +12,13 @@ from .classification import ClassificationScores as ClassificationScores, Classi
 from .contents import (
     Choice as Choice,
     Column as Column,
-    DoubtReasons as DoubtReasons,
     HeldOutRows as HeldOutRows,
     Provenance as Provenance,
     Report as Report,
     RowReasons as RowReasons,
     Table as Table,
     TriedSetting as TriedSetting,
+    UncertaintyReasons as UncertaintyReasons,
 )
 from .drift_page import DriftReport as DriftReport
 from .headlines import advice as advice, verdicts as verdicts

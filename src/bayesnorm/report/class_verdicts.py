@@ -105,17 +105,17 @@ def usefulness(test: ClassificationTest) -> Verdict:
         detail = "Whether it doubts its mistakes more shows only where some rows are right and some are wrong."
         caution = "whether it doubts its mistakes could not be tested"
         return Verdict("usefulness", "fair", headline, detail, 0.0, (0.0, 1.0), ends, caution)
-    share = float(prediction_rejection_ratio(test.doubt, wrong.astype(float)))
+    share = float(prediction_rejection_ratio(test.uncertainty, wrong.astype(float)))
     # For right and wrong the ratio is 2 AUROC - 1, whose variance in a random order is Mann and Whitney's.
     clear = share > CLEAR * math.sqrt((rows + 1) / (3 * mistakes * (rows - mistakes)))
     grade: Grade = "poor" if share <= 0 else "good" if clear else "fair"
     headline = (
-        "It does not doubt its mistakes more than the rest."
+        "It does not uncertainty its mistakes more than the rest."
         if share <= 0
-        else f"Sorted by doubt, its rows are {percent(share)} of the way from no order to mistakes first"
+        else f"Sorted by uncertainty, its rows are {percent(share)} of the way from no order to mistakes first"
         + ("." if clear else ", which may be chance.")
     )
-    kept = np.argsort(test.doubt, kind="stable")[: max(1, rows - round(0.2 * rows))]
+    kept = np.argsort(test.uncertainty, kind="stable")[: max(1, rows - round(0.2 * rows))]
     detail = (
         f"{percent(mistakes / rows, 1)} of all rows are wrong, and {percent(float(wrong[kept].mean()), 1)} without the "
         "fifth that it doubts most."

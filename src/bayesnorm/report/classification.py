@@ -42,7 +42,7 @@ class ClassificationTest:
         y: Class numbers, (N,).
         probs: Predictive probabilities, (N, C).
         entropy: Entropy of the predictive in nats, (N,).
-        mutual_information: The part of it that is the draws' disagreement, (N,); None where there are no draws.
+        mutual_information: The part of it that is the samples' disagreement, (N,); None where there are no samples.
         classes: Names of the classes.
         class_shares: Shares of the classes in the training rows, (C,): all that a guess needs.
         unlike: Mask of the rows that are unlike the training data, (N,); None where nobody looked.
@@ -130,8 +130,8 @@ class ClassificationTest:
         return int(self.class_shares.argmax())
 
     @property
-    def doubt(self) -> Array:
-        """The doubt that rows are ordered by: the predictive entropy."""
+    def uncertainty(self) -> Array:
+        """The uncertainty that rows are ordered by: the predictive entropy."""
         return self.entropy
 
     def predictive(self) -> ClassificationPredictive:

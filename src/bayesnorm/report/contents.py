@@ -92,14 +92,14 @@ class HeldOutRows:
 
 @dataclass(frozen=True)
 class RowReasons:
-    """What the columns of a doubted row add to its epistemic part.
+    """What the columns of a uncertain row add to its epistemic part.
 
     Args:
         row: Place of the row among the test rows.
         total: Its epistemic part: a variance, or nats.
         baseline: That of a usual row, which it is held against.
-        shares: For each column, in the table's order, its part of all that makes for doubt: what a usual row has, and
-            what columns add to it. Below 0 where a column takes doubt away.
+        shares: For each column, in the table's order, its part of all that makes for uncertainty: what a usual row has, and
+            what columns add to it. Below 0 where a column takes uncertainty away.
         words: The columns that add most, such as "area 64 %, town 20 %"; "" where none adds much.
     """
 
@@ -111,13 +111,13 @@ class RowReasons:
 
 
 @dataclass(frozen=True)
-class DoubtReasons:
+class UncertaintyReasons:
     """Why the model doubts the rows with the largest epistemic part.
 
     Args:
         explained: Number of rows that were looked at.
         first: For each column that adds most to some of them, the share of rows; the most common first.
-        rows: The most doubted of them, the most doubted first.
+        rows: The most uncertain of them, the most uncertain first.
     """
 
     explained: int
@@ -215,7 +215,7 @@ class Report:
     title: str | None = None
     warnings: tuple[str, ...] = ()
     leaks: Mapping[str, str] = field(default_factory=dict)
-    reasons: DoubtReasons | None = None
+    reasons: UncertaintyReasons | None = None
     curve: LearningCurve | None = None
 
     def __post_init__(self) -> None:

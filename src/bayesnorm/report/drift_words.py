@@ -76,12 +76,12 @@ def network_words(drift: TableDrift) -> str:
     found = drift.network
     if found is None:
         return f"Only columns were compared: {drift.without_network.rstrip('.')}."
-    if found.start is None:
+    if found.first_layer is None:
         if found.p_value < LEVEL:
             return f"The layers together differ somewhat (p = {found.p_value:.2g}), no single one beyond chance."
         return f"No layer of the network sees a difference (p = {found.p_value:.2g})."
     names = [layer.name for layer in found.layers]
-    layer = found.layers[names.index(found.start)]
+    layer = found.layers[names.index(found.first_layer)]
     return (
         f"In the network they differ first at layer {layer.name} ({names.index(layer.name) + 1} of {len(names)}): "
         f"means moved by {number(layer.mean_shift, 2)} standard deviations, spread × {number(layer.spread_ratio, 2)}."

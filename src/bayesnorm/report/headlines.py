@@ -17,7 +17,7 @@ MOST_NAMED = 4
 
 
 def verdicts(report: Report) -> tuple[Verdict, ...]:
-    """Judge whether it predicts, whether its doubt is honest, and whether that is useful."""
+    """Judge whether it predicts, whether its uncertainty is honest, and whether that is useful."""
     test = report.test
     if isinstance(test, RegressionTest):
         asked = regression_verdicts
@@ -53,10 +53,10 @@ def advice(found: Sequence[Verdict]) -> tuple[Grade, str]:
     if "prediction" in poor:
         return "poor", "Do not rely on this model: it is not clearly better than a guess."
     if "honesty" in poor:
-        return "poor", "Use its predictions if they are good enough for you, but do not believe its doubt."
+        return "poor", "Use its predictions if they are good enough for you, but do not believe its uncertainty."
     cautions = [verdict.caution for verdict in found if verdict.grade == "fair"]
     if "usefulness" in poor:
-        alike = "doubt every row alike: what it says of single rows is no help"
+        alike = "uncertainty every row alike: what it says of single rows is no help"
         care = f"with care, because {listed(cautions)}, and" if cautions else "but"
         return "fair", f"Use its predictions{' ' if cautions else ', '}{care} {alike}."
     if not cautions:

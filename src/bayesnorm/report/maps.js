@@ -30,10 +30,10 @@
   function draw(map, threshold, show) {
     const context = map.canvas.getContext("2d");
     const target = context.createImageData(map.canvas.width, map.canvas.height);
-    const base = map.parts[show], doubt = map.parts.doubt, wrong = map.parts.wrong;
+    const base = map.parts[show], uncertainty = map.parts.uncertainty, wrong = map.parts.wrong;
     let above = 0, mistakes = 0, found = 0;
-    for (let i = 0; i < doubt.length; i += 4) {
-      const flagged = Math.floor(doubt[i] * levels / 256) > threshold;
+    for (let i = 0; i < uncertainty.length; i += 4) {
+      const flagged = Math.floor(uncertainty[i] * levels / 256) > threshold;
       const mistaken = wrong !== undefined && wrong[i] > 127;
       above += flagged;
       mistakes += mistaken;
@@ -48,7 +48,7 @@
       target.data[i + 3] = 255;
     }
     context.putImageData(target, 0, 0);
-    map.own.textContent = "; to check " + percent(above, doubt.length / 4) +
+    map.own.textContent = "; to check " + percent(above, uncertainty.length / 4) +
       (wrong === undefined ? "" : ", " + percent(found, mistakes) + " of its mistakes");
   }
 

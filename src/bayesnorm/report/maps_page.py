@@ -1,4 +1,4 @@
-"""The page about maps of doubt: drag a threshold, and see what a person would be asked to check."""
+"""The page about maps of uncertainty: drag a threshold, and see what a person would be asked to check."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class MappedImage:
         name: What it is called.
         photo: The image.
         labels: Its predicted classes in their colours.
-        doubt: Its doubt, grey, white for the most that there can be.
+        uncertainty: Its uncertainty, grey, white for the most that there can be.
         wrong: Pixels that are wrong, white; "" where truth is not known.
         size: Width and height of the pictures.
-        mean_doubt: Its mean doubt, as a share of the most.
+        mean_entropy: Its mean uncertainty, as a share of the most.
         accuracy: The share of right pixels, if known.
     """
 
     name: str
     photo: str
     labels: str
-    doubt: str
+    uncertainty: str
     wrong: str
     size: tuple[int, int]
-    mean_doubt: float
+    mean_entropy: float
     accuracy: float | None = None
 
 
@@ -48,9 +48,9 @@ class MapsReport:
 
     Args:
         title: What the images are.
-        images: Those that are shown, most doubt first.
+        images: Those that are shown, most uncertainty first.
         all_images: How many were mapped.
-        counts: Pixels of all images by level of doubt.
+        counts: Pixels of all images by level of uncertainty.
         right, known: Of these, how many are right, and of how many that is known; None without true classes.
         classes: Names and colours of the classes.
         provenance: How the page was made.
@@ -85,7 +85,7 @@ def maps_context(report: MapsReport) -> dict[str, Any]:
 
 
 def first_level(counts: NDArray[np.int64]) -> int:
-    """Return the level of doubt above which a tenth of the pixels, at most, lie."""
+    """Return the level of uncertainty above which a tenth of the pixels, at most, lie."""
     above = counts.sum() - np.cumsum(counts)
     return int(np.argmax(above <= AT_FIRST * counts.sum()))
 
@@ -104,6 +104,6 @@ def _verdict(report: MapsReport, level: int) -> tuple[Grade, str]:
     # Pixels that were chosen by chance would hold as large a share of the mistakes as of all pixels.
     grade: Grade = "good" if found >= 3 * share else "fair" if found >= 1.5 * share else "poor"
     return grade, (
-        f"{percent(whole)} of the pixels are right. Checking the {percent(share)} with most doubt would show "
+        f"{percent(whole)} of the pixels are right. Checking the {percent(share)} with most uncertainty would show "
         f"{percent(found)} of the mistakes, and of the rest {percent(rest)} are right."
     )

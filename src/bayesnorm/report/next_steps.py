@@ -7,7 +7,7 @@ import numpy as np
 from .class_verdicts import never_found
 from .classification import ClassificationTest
 from .contents import Report
-from .doubt_words import twice_words
+from .uncertainty_words import twice_words
 from .verdict import FEW, Verdict
 from .words import count, listed
 
@@ -50,10 +50,10 @@ def _honesty(verdict: Verdict, report: Report) -> str:
     if verdict.grade == "poor" and test.unlike is not None and test.unlike.mean() > MOST:
         return (
             f"{int(test.unlike.sum()):,} of {count(len(test), 'held-out row')} are unlike the training rows, which no "
-            "doubt foresees: fit again as rows come in, and trust none that `predict` flags."
+            "uncertainty foresees: fit again as rows come in, and trust none that `predict` flags."
         )
     if verdict.grade == "poor":
-        return "more rows like those that you want predicted, and another fit; until then leave its doubt aside."
+        return "more rows like those that you want predicted, and another fit; until then leave its uncertainty aside."
     if len(test) < FEW:
         return f"hold it against {FEW} rows or more with a known {target}."
     return "nothing, if you allow for that."
@@ -61,14 +61,14 @@ def _honesty(verdict: Verdict, report: Report) -> str:
 
 def _usefulness(verdict: Verdict, report: Report) -> str:
     if verdict.grade == "good":
-        order = np.argsort(-report.test.doubt, kind="stable")[:MOST_ROWS]
+        order = np.argsort(-report.test.uncertainty, kind="stable")[:MOST_ROWS]
         rows = [str(report.rows.numbers[at]) for at in order]
         return f"check {'row' if len(rows) == 1 else 'rows'} {listed(rows)} first, which it doubts most."
     if len(report.test) < FEW:
         return f"more rows: {count(len(report.test), 'row')} cannot show it."
     if verdict.grade == "poor":
-        return "do not sort rows by its doubt; columns that tell easy rows from hard ones might help."
-    return "doubt all rows about alike, until more rows show otherwise."
+        return "do not sort rows by its uncertainty; columns that tell easy rows from hard ones might help."
+    return "uncertainty all rows about alike, until more rows show otherwise."
 
 
 def _lower(sentence: str) -> str:

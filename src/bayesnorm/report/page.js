@@ -1,6 +1,6 @@
 "use strict";
 (function () {
-  const table = document.getElementById("doubted");
+  const table = document.getElementById("uncertain");
   const body = table.tBodies[0];
   const rows = Array.from(body.rows);
   const headers = Array.from(table.tHead.rows[0].cells);

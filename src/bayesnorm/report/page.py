@@ -1,4 +1,4 @@
-"""The page about a model: what it learnt from, how well it predicts, and what its doubt is worth."""
+"""The page about a model: what it learnt from, how well it predicts, and what its uncertainty is worth."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from typing import Any
 from ..files import write_bytes
 from .confusions import Confusions
 from .contents import Column, Report
-from .doubt_reasons import reason_pictures
-from .doubt_words import doubt_words, more_rows_words, unlike_words
-from .doubted_rows import DoubtedRows
 from .drift_page import DriftReport, drift_context
 from .headlines import advice, leak_words, verdicts
 from .maps_page import MapsReport, maps_context
@@ -19,6 +16,9 @@ from .pictures import curve_picture, pictures
 from .regression import RegressionTest
 from .score_table import score_table
 from .template import rendered
+from .uncertain_rows import UncertainRows
+from .uncertainty_reasons import reason_pictures
+from .uncertainty_words import more_rows_words, uncertainty_words, unlike_words
 from .verdict import SYMBOLS
 from .words import count, date, number
 
@@ -69,11 +69,11 @@ def _context(report: Report) -> dict[str, Any]:
         "target_summary": _summary(table.target),
         "scores": score_table(test),
         "pictures": pictures(test),
-        "doubted": DoubtedRows.of(report),
+        "uncertain": UncertainRows.of(report),
         "reasons": reason_pictures(report),
         "unlike": 0 if test.unlike is None else int(test.unlike.sum()),
         "confusions": None if isinstance(test, RegressionTest) else Confusions.of(test),
-        "doubt_words": doubt_words(report),
+        "uncertainty_words": uncertainty_words(report),
         "more_rows_words": more_rows_words(report),
         "curve": curve_picture(report.curve),
         "unlike_words": unlike_words(test),

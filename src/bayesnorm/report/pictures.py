@@ -33,11 +33,11 @@ SIZE = (4.7, 3.9)
 # Number of rows from which the confidence of classes is parted into ten bins rather than five.
 MANY = 500
 
-# Fewest rows in a group of doubt.
+# Fewest rows in a group of uncertainty.
 GROUP = 25
 
 
-Group = Literal["prediction", "doubt", "rows", "reasons", "drift"]
+Group = Literal["prediction", "uncertainty", "rows", "reasons", "drift"]
 
 
 class TitledPlot(Plot, Protocol):
@@ -76,8 +76,8 @@ def _regression(test: RegressionTest) -> tuple[PagePicture, ...]:
     calibration = CalibrationPlot.of_pit(test.pit)
     groups = max(2, min(6, len(test) // GROUP))
     coverage = CoveragePlot.of_arrays(test.std, test.inside, level=test.level, groups=groups)
-    doubt = UncertaintyErrorPlot.of_arrays(error, test.std, test.constant_std)
-    retention = RetentionPlot.of_arrays({"doubt": test.std}, np.abs(error), score="mean absolute error")
+    uncertainty = UncertaintyErrorPlot.of_arrays(error, test.std, test.constant_std)
+    retention = RetentionPlot.of_arrays({"uncertainty": test.std}, np.abs(error), score="mean absolute error")
     return (
         page_picture(
             "prediction",
@@ -91,26 +91,26 @@ def _regression(test: RegressionTest) -> tuple[PagePicture, ...]:
             "the model misses something that its inputs could tell.",
         ),
         page_picture(
-            "doubt",
+            "uncertainty",
             calibration,
             f"Below the diagonal the model is too sure, above it too cautious. Now: {calibration.summary}.",
         ),
         page_picture(
-            "doubt",
+            "uncertainty",
             coverage,
-            f"Rows in groups, from the least doubt to the most. Now: {coverage.summary}.",
+            f"Rows in groups, from the least uncertainty to the most. Now: {coverage.summary}.",
         ),
         page_picture(
-            "doubt",
-            doubt,
-            "Rows from the least doubt to the most. The bands are what the model expects of its errors, the dashed "
-            f"lines what one error bar for all would. Now: {doubt.summary}.",
+            "uncertainty",
+            uncertainty,
+            "Rows from the least uncertainty to the most. The bands are what the model expects of its errors, the dashed "
+            f"lines what one error bar for all would. Now: {uncertainty.summary}.",
         ),
         page_picture(
-            "doubt",
+            "uncertainty",
             retention,
-            "Hand the most doubted rows to an expert, and this is the error of the rest. The closer to the dotted "
-            f"line, the better the doubt knows where errors are. {_gain(retention)}",
+            "Hand the most uncertain rows to an expert, and this is the error of the rest. The closer to the dotted "
+            f"line, the better the uncertainty knows where errors are. {_gain(retention)}",
         ),
     )
 
@@ -119,28 +119,30 @@ def _classification(test: ClassificationTest) -> tuple[PagePicture, ...]:
     predictive = test.predictive()
     wrong = ~test.right
     reliability = ReliabilityDiagram.of(predictive, test.y, bins=10 if len(test) >= MANY else 5)
-    retention = RetentionPlot.of_arrays({"doubt": test.entropy}, wrong.astype(float), score="error rate", unit="%")
+    retention = RetentionPlot.of_arrays(
+        {"uncertainty": test.entropy}, wrong.astype(float), score="error rate", unit="%"
+    )
     parts = {
         name: one_draw(test.probs[which]) for name, which in (("right", test.right), ("wrong", wrong)) if which.any()
     }
-    entropy = EntropyPlot.of(parts, title="Mistakes should be doubted more")
+    entropy = EntropyPlot.of(parts, title="Mistakes should be uncertain more")
     return (
         page_picture(
-            "doubt",
+            "uncertainty",
             reliability,
             "Rows grouped by how sure the model is. Below the diagonal it is too sure, above it too modest. "
             f"Now: right {percent(float(test.right.mean()), 1)}, sure {percent(float(test.confidence.mean()), 1)}.",
         ),
         page_picture(
-            "doubt",
+            "uncertainty",
             entropy,
-            "Share of rows with at most so much doubt. The farther the mistakes’ line lies to the right, the better.",
+            "Share of rows with at most so much uncertainty. The farther the mistakes’ line lies to the right, the better.",
         ),
         page_picture(
-            "doubt",
+            "uncertainty",
             retention,
-            "Hand the most doubted rows to an expert, and this is the error rate of the rest. The closer to the dotted "
-            f"line, the better the doubt knows where errors are. {_gain(retention)}",
+            "Hand the most uncertain rows to an expert, and this is the error rate of the rest. The closer to the dotted "
+            f"line, the better the uncertainty knows where errors are. {_gain(retention)}",
         ),
     )
 
@@ -159,8 +161,8 @@ def curve_picture(curve: LearningCurve | None) -> tuple[PagePicture, ...]:
 
 
 def _gain(curve: RetentionPlot) -> str:
-    """Say how much of the possible gain the doubt has."""
-    ratio = curve.ratio["doubt"]
+    """Say how much of the possible gain the uncertainty has."""
+    ratio = curve.ratio["uncertainty"]
     return "" if ratio is None else f"Now: {percent(ratio)} of what a perfect order would gain."
 
 

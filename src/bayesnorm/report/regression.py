@@ -60,7 +60,7 @@ class RegressionTest:
     Args:
         y: The targets.
         mean, std: Means and standard deviations of the predictive distributions.
-        epistemic_std, aleatoric_std: The two parts of the latter: the draws' disagreement, and noise.
+        epistemic_std, aleatoric_std: The two parts of the latter: the samples' disagreement, and noise.
         lower, upper: Ends of the central intervals, infinite where they have none.
         pit: Predictive probability of a target at or below y; by the intervals, where these are not the predictive's
             own.
@@ -156,8 +156,8 @@ class RegressionTest:
         return (self.lower <= self.y) & (self.y <= self.upper)
 
     @property
-    def doubt(self) -> Array:
-        """The doubt that rows are ordered by: the predictive standard deviation."""
+    def uncertainty(self) -> Array:
+        """The uncertainty that rows are ordered by: the predictive standard deviation."""
         return self.std
 
     def crps_points(self) -> Array:

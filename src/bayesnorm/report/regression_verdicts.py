@@ -66,7 +66,7 @@ def honesty(test: RegressionTest) -> Verdict:
 
 
 def usefulness(test: RegressionTest) -> Verdict:
-    """Judge whether doubt for each row is better than one error bar for all of them."""
+    """Judge whether uncertainty for each row is better than one error bar for all of them."""
     share = test.scores()["model"].normalised_crps
     own, constant = test.crps_points(), test.constant_crps_points()
     clear = standard_errors_from_zero(constant - own) > CLEAR
@@ -75,14 +75,14 @@ def usefulness(test: RegressionTest) -> Verdict:
         "rows. Nobody reaches 100 %: that takes knowing every error beforehand."
     )
     grade: Grade = "fair"
-    caution = "its doubt hardly tells one row from another"
+    caution = "its uncertainty hardly tells one row from another"
     if share is None or share <= 0:
-        grade, headline = "poor", "Its doubt is no better than a constant error bar."
+        grade, headline = "poor", "Its uncertainty is no better than a constant error bar."
     elif share < LITTLE:
-        headline = "Its doubt is hardly better than a constant error bar."
+        headline = "Its uncertainty is hardly better than a constant error bar."
         detail = f"It is {percent(share / 100, 1)} of the way from there to perfect. {detail}"
     else:
-        headline = f"Its doubt is {percent(share / 100)} of the way from one-size-fits-all to perfect"
+        headline = f"Its uncertainty is {percent(share / 100)} of the way from one-size-fits-all to perfect"
         grade = "good" if clear else "fair"
         if not clear:
             headline += ", which may be chance"

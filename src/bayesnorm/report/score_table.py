@@ -44,13 +44,13 @@ def _regression(test: RegressionTest) -> ScoreTable:
     shares = [score.normalised_crps for score in scores]
     percents = ["–" if share is None else f"{share:.1f} %".replace("-", "−") for share in shares]
     held = [percent(score.coverage, 1) for score in scores]
-    way = "0 % is one error bar for all rows, 100 % perfect doubt; higher is better"
+    way = "0 % is one error bar for all rows, 100 % perfect uncertainty; higher is better"
     return ScoreTable(
         ("This model", "One error bar", "Average"),
         (
             ("RMSE", "typical error, in units of the target; lower is better", _texts(scores, "rmse")),
             ("R²", "share of the variation explained; 1 is best", tuple(r2)),
-            ("CRPS", "error and doubt in one, in units of the target; lower is better", _texts(scores, "crps")),
+            ("CRPS", "error and uncertainty in one, in units of the target; lower is better", _texts(scores, "crps")),
             ("Normalised CRPS", way, tuple(percents)),
             ("PLL", "log likelihood per row, in nats; higher is better", _texts(scores, "pll")),
             (f"{level} coverage", f"share of targets within their intervals; {level} is right", tuple(held)),

@@ -19,7 +19,7 @@ def themed_svg(draw: Callable[[], Axes], label: str, prefix: str) -> str:
     """Return the picture as an `<svg>` element whose colours are CSS variables, which `colour_variables` sets.
 
     Args:
-        draw: Function that draws it in the current theme.
+        draw: Function that samples it in the current theme.
         label: Text that says what it shows, for those who cannot see it.
         prefix: Text that its ids begin with.
     """

@@ -26,13 +26,13 @@ CLOSE = 0.02
 # Below so many rows no share is called honest: almost any would pass.
 FEW = 30
 
-# Percent of the way to perfect doubt that are hardly worth the name, however clear they are.
+# Percent of the way to perfect uncertainty that are hardly worth the name, however clear they are.
 LITTLE = 5.0
 
 QUESTIONS: dict[Topic, str] = {
     "prediction": "Does it predict?",
-    "honesty": "Is its doubt honest?",
-    "usefulness": "Is its doubt useful?",
+    "honesty": "Is its uncertainty honest?",
+    "usefulness": "Is its uncertainty useful?",
 }
 WORDS: dict[Grade, str] = {"good": "Yes", "fair": "With care", "poor": "No"}
 SYMBOLS: dict[Grade, str] = {"good": "✓", "fair": "!", "poor": "✗"}
@@ -103,6 +103,6 @@ def judge_share(
     if held > most:
         return "fair", *too_many
     if rows < FEW:
-        caution = f"{count(rows, 'row')} cannot tell whether its doubt is honest"
+        caution = f"{count(rows, 'row')} cannot tell whether its uncertainty is honest"
         return "fair", f"{kept}, but {count(rows, 'row')} cannot tell.", caution
     return "good", kept + ("." if abs(off) <= CLOSE else ", as far as so many rows can tell."), ""

@@ -11,7 +11,7 @@ of them.
 
 Which criterion serves which purpose: the ELBO needs training data only and asks which q_M is nearest to the exact
 posterior over the statistics, given the network; it tends to the batch size that the network was trained with.
-Validation scores ask which doubt is most honest on new data, and may well want more of it: where validation rows are at
+Validation scores ask which uncertainty is most honest on new data, and may well want more of it: where validation rows are at
 hand, use `calibrate`. See docs/how_it_works.md for both on a real network.
 """
 
@@ -50,7 +50,7 @@ class BatchSizeRow:
         elbo: `log_likelihood - kl`.
         log_likelihood: Sum over all N training rows of E_q[log p(y | x, w)], in nats.
         kl: KL(q_M || p) over all units, less the flat prior's constant, in nats.
-        doubt: Mean mutual information (classification, nats) or mean epistemic variance (regression) on those rows;
+        uncertainty: Mean mutual information (classification, nats) or mean epistemic variance (regression) on those rows;
             NaN for several tasks, which have no unit in common.
         validation: Mean validation NLL (classification) or CRPS (regression), or None.
     """
@@ -59,7 +59,7 @@ class BatchSizeRow:
     elbo: float
     log_likelihood: float
     kl: float
-    doubt: float
+    uncertainty: float
     validation: float | None
 
 
@@ -88,12 +88,10 @@ class BatchSizeChoice:
     def table(self) -> str:
         """The curves as text, the choice marked."""
         validated = self.rows[0].validation is not None
-        head = f"{'M':>8} {'ELBO':>14} {'log-likelihood':>15} {'KL':>12} {'doubt':>10}"
+        head = f"{'M':>8} {'ELBO':>14} {'log-likelihood':>15} {'KL':>12} {'uncertainty':>10}"
         lines = [head + (f" {'validation':>11}" if validated else "")]
         for row in self.rows:
-            line = (
-                f"{row.batch_size:>8g} {row.elbo:>14.1f} {row.log_likelihood:>15.1f} {row.kl:>12.1f} {row.doubt:>10.3g}"
-            )
+            line = f"{row.batch_size:>8g} {row.elbo:>14.1f} {row.log_likelihood:>15.1f} {row.kl:>12.1f} {row.uncertainty:>10.3g}"
             line += f" {row.validation:>11.4f}" if row.validation is not None else ""
             lines.append(line + (" <- chosen" if row is self.best else ""))
         return "\n".join(lines)
@@ -127,7 +125,7 @@ def select_batch_size(
         prior: A prior to take instead of the one that weight decay implies.
         train_rows: N of the bound; None takes how many rows the posterior was fitted on.
         validation: Validation rows (x, y), scored beside the bound.
-        samples: Draws.
+        samples: Samples.
         seed: Same seed, same result.
     """
     sizes = _require_sizes(batch_sizes, _require_source(source))
@@ -167,7 +165,7 @@ def select_batch_size(
             elbo=fit - kl,
             log_likelihood=fit,
             kl=kl,
-            doubt=_doubt(predictive),
+            uncertainty=_uncertainty(predictive),
             validation=_validation(posterior, validated, samples, seed),
         )
         found.append((row, posterior))
@@ -187,13 +185,13 @@ def _look(posterior: BatchNormPosterior, x: Tensor, y: Tensor, validation: Any, 
 
 
 def _expected_log_likelihood(likelihood: Likelihood, f: Tensor, y: Tensor) -> float:
-    """Mean over draws and rows of log p(y | f): each draw by itself, not their mixture."""
+    """Mean over samples and rows of log p(y | f): each draw by itself, not their mixture."""
     target = y.to(device=f.device, dtype=f.dtype if y.is_floating_point() else y.dtype)
     repeated = target.expand(len(f), *target.shape).flatten(0, 1)
     return -float(likelihood.loss(f.flatten(0, 1), repeated))
 
 
-def _doubt(predictive: Predictive) -> float:
+def _uncertainty(predictive: Predictive) -> float:
     if isinstance(predictive, ClassificationPredictive):
         return float(predictive.mutual_information.mean())
     if isinstance(predictive, MultiTaskPredictive):

@@ -2,9 +2,9 @@
 
 Two numbers are left open when a network is trained: how noisy the targets are (the papers' tau, or a temperature), and
 how far batch statistics should be let fluctuate (the effective batch size M'). Both are found here by the same score,
-on rows that the network was not trained on: outputs are drawn once per candidate M', all from the same draws of the
-fluctuations, and for each the best noise is searched over the stored outputs. A network without any doubt of its own is
-`point(model, likelihood)`: for it, this is softmax with temperature, or constant uncertainty.
+on rows that the network was not trained on: outputs are drawn once per candidate M', all from the same samples of the
+fluctuations, and for each the best noise is searched over the stored outputs. A network without any uncertainty of its own is
+`deterministic(model, likelihood)`: for it, this is softmax with temperature, or constant uncertainty.
 
 Of classes, single rows tell little: the M' with the least NLL on some hundred rows is often one that fits their chance,
 and then loses to the temperature alone on others. So the largest M', at which hardly anything fluctuates, is taken
@@ -26,7 +26,7 @@ from torch import Tensor
 from ..arguments import as_number, require_number, require_positive, require_seed, require_whole
 from ..engines import MonteCarlo
 from ..errors import BayesNormError, BayesNormWarning, NotFiniteError
-from ..likelihoods import Categorical, DoubtfulCategorical, Gaussian, Likelihood
+from ..likelihoods import Categorical, Gaussian, Likelihood, VarianceScaledCategorical
 from ..likelihoods.classes import ClassTargets
 from ..likelihoods.real_targets import FixedScale
 from ..likelihoods.scales import require_moderate
@@ -43,7 +43,7 @@ LARGEST_LOG2_BATCH_SIZE = 12
 # One standard error would do for a size that was named beforehand; this is for the best of some ten.
 EVIDENCE = 2.0
 
-# Share of the evidence that is enough for a temperature that rises with doubt: one form, named beforehand.
+# Share of the evidence that is enough for a temperature that rises with uncertainty: one form, named beforehand.
 SLOPE_SHARE = 0.5
 
 
@@ -64,18 +64,18 @@ def calibrate(
 ) -> P:
     """Return a new posterior whose noise and effective batch size score best on validation data.
 
-    Never worse on that data, at the same draws, than the posterior it started from, unless you say where to look. What
+    Never worse on that data, at the same samples, than the posterior it started from, unless you say where to look. What
     was chosen is in the posterior's `repr`. An effective batch size at the end of those that are looked at, 1 or 4096,
     comes with a warning, unless it is a classifier's temperature alone, or was chosen by folds.
 
-    Validation rows tell how large doubt should be, not what it is made of: a score sees the sum of epistemic and
+    Validation rows tell how large uncertainty should be, not what it is made of: a score sees the sum of epistemic and
     aleatoric variance, and where both are about the same in all rows, more noise and a smaller M' are the same to it.
     So do not read `epistemic` of a calibrated posterior as what more data would take away; train on parts of the rows
     for that, and see how far errors fall with more of them.
 
-    Of classes, where both numbers are open, doubt has to prove itself: the temperature alone is chosen (at M' = 4096)
+    Of classes, where both numbers are open, uncertainty has to prove itself: the temperature alone is chosen (at M' = 4096)
     unless another M' is better beyond the rows' chance; and that temperature is the same for all rows unless one that
-    rises with doubt (`DoubtfulCategorical`) is.
+    rises with uncertainty (`VarianceScaledCategorical`) is.
 
     Args:
         posterior: Any posterior; one without an effective batch size only gets its noise chosen.
@@ -89,11 +89,11 @@ def calibrate(
         noise: False leaves the noise alone; (low, high) says where to look for it: a variance, scale or temperature.
         score: What to minimise: "crps" (default for regression), "pll" (negative log density) or "nll" (the same for
             classes, their default).
-        samples: Draws per candidate; None takes what a prediction takes.
+        samples: Samples per candidate; None takes what a prediction takes.
         groups: For a posterior over stacked networks, a number for each network: those with the same number, such as
             the folds of one data set, get one noise and one batch size between them, every network counting the same.
             The likelihood is one with a noise for each network, `Gaussian(precision=[...], axis=0, missing=True)`.
-        evidence: For a classifier, by how many standard errors of the rows' differences doubt has to be better than a
+        evidence: For a classifier, by how many standard errors of the rows' differences uncertainty has to be better than a
             temperature alone, half as many for a temperature that rises with it; 0 takes the M' that scores best, and
             one temperature for all rows.
         refinements: Golden-section steps in the search for the noise; 8 are enough to compare networks by their scores.
@@ -107,7 +107,7 @@ def calibrate(
         power = 2 if isinstance(posterior.likelihood, Gaussian) else 1
         require_moderate("noise", noise, torch.promote_types(cases[0][1].dtype, torch.float32), power=power)
     MonteCarlo(posterior.default_samples if samples is None else samples)
-    if noise is True and sizes is True and isinstance(posterior.likelihood, DoubtfulCategorical):
+    if noise is True and sizes is True and isinstance(posterior.likelihood, VarianceScaledCategorical):
         posterior = posterior.with_likelihood(posterior.likelihood.plain)  # whether it should listen is asked anew
     search = _Search(posterior, samples, score, noise, refinements, require_seed(seed), _groups(groups))
     search.require_groups()
@@ -229,7 +229,7 @@ class _Search:
         return found if size is None else resized(found, float(size) if self.groups is None else size)
 
     def listening(self, cases: Sequence[Case], candidate: _Candidate, evidence: float) -> Any:
-        """Give the posterior what a candidate has, and a temperature that listens to doubt where that is proven."""
+        """Give the posterior what a candidate has, and a temperature that listens to uncertainty where that is proven."""
         found = self.chosen([candidate])
         if type(found.likelihood) is not Categorical:
             return found
@@ -285,9 +285,12 @@ def _warn_at_an_end(chosen: float | Tensor | None, started: float | Tensor | Non
     if chosen is None or isinstance(chosen, Tensor) or chosen == started:
         return
     if chosen == 2**LARGEST_LOG2_BATCH_SIZE:
-        place, wanted = "largest", "next to no doubt from batch statistics, and what is left of it is noise"
+        place, wanted = "largest", "next to no uncertainty from batch statistics, and what is left of it is noise"
     elif chosen == 1:
-        place, wanted = "least", "more doubt than batch statistics give: the network may know its own rows too well"
+        place, wanted = (
+            "least",
+            "more uncertainty than batch statistics give: the network may know its own rows too well",
+        )
     else:
         return
     message = (
@@ -345,7 +348,7 @@ def _groups(groups: Sequence[int] | Tensor | None) -> Tensor | None:
 def _cases(posterior: Posterior, x: Any, y: Any, folds: Sequence[Case] | None) -> list[Case]:
     if not isinstance(posterior, Posterior):
         raise BayesNormError(
-            f"posterior: {type(posterior).__name__} was given; point(model, likelihood), or what a method's fit gives, "
+            f"posterior: {type(posterior).__name__} was given; deterministic(model, likelihood), or what a method's fit gives, "
             "would work."
         )
     if (folds is None) == (x is None or y is None):

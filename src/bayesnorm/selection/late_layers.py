@@ -71,7 +71,7 @@ def suggest_layers(
         x: Validation inputs.
         y: Their targets.
         budget: Most cost, in deterministic passes.
-        samples: Draws per prediction.
+        samples: Samples per prediction.
         noise: Whether the noise (precision or temperature) is chosen anew for each option as well.
         score: What to minimise, as in `calibrate`.
         seed: Same seed, same scores.
@@ -105,7 +105,7 @@ def suggest_layers(
 
 
 def prediction_cost(posterior: BatchNormPosterior, x: Tensor, samples: int) -> float:
-    """Median time of `samples` draws on `x` over that of one deterministic pass, measured alternately."""
+    """Median time of `samples` samples on `x` over that of one deterministic pass, measured alternately."""
     engine = MonteCarlo(samples)
     engine.outputs(posterior, x)
     posterior.executable.point(x)

@@ -1,4 +1,4 @@
-"""Let a classifier's temperature rise with the draws' disagreement, where validation rows prove that it should.
+"""Let a classifier's temperature rise with the samples' disagreement, where validation rows prove that it should.
 
 Temperature and slope are those with the least score plus slope^2 / (2 PRIOR^2 rows): the slope is N(0, PRIOR^2)
 beforehand, so that few rows cannot make it a large one by chance.
@@ -11,8 +11,8 @@ import math
 import torch
 from torch import Tensor
 
-from ..likelihoods import Categorical, DoubtfulCategorical
-from ..likelihoods.doubtful_categorical import log_variance, standardised
+from ..likelihoods import Categorical, VarianceScaledCategorical
+from ..likelihoods.variance_scaled_categorical import log_variance, standardised
 from ..metrics.points import mean_over_points
 from ..predictive import ClassificationPredictive
 from .scored_outputs import ScoredOutputs, score_points
@@ -25,7 +25,7 @@ ITERATIONS = 60
 
 
 def listening(scored: ScoredOutputs, likelihood: Categorical, evidence: float) -> Categorical:
-    """Return a likelihood whose temperature listens to doubt, or the given one if that is not better beyond chance.
+    """Return a likelihood whose temperature listens to uncertainty, or the given one if that is not better beyond chance.
 
     Args:
         scored: Outputs of the posterior at the effective batch size that it is to have.
@@ -46,15 +46,15 @@ def better_beyond_chance(simple: Tensor, other: Tensor, evidence: float) -> bool
 
 @torch.inference_mode(False)
 @torch.enable_grad()
-def _fitted(scored: ScoredOutputs, likelihood: Categorical) -> DoubtfulCategorical | None:
-    """Find temperature and slope with the least score; None where there is no doubt, or where it should not rise."""
+def _fitted(scored: ScoredOutputs, likelihood: Categorical) -> VarianceScaledCategorical | None:
+    """Find temperature and slope with the least score; None where there is no uncertainty, or where it should not rise."""
     outputs = [f if f.dim() > 2 else f.unsqueeze(-1) for f in scored.outputs]  # a binary classifier's may lack an axis
     doubts = [log_variance(f, f.new_full((len(f),), 1 / len(f))) for f in outputs]
-    each = torch.cat([doubt.flatten() for doubt in doubts]).double()
+    each = torch.cat([uncertainty.flatten() for uncertainty in doubts]).double()
     if len(each) < 2 or not bool(torch.isfinite(each).all()) or not float(each.std()) > 0:
         return None
     mean, std = float(each.mean()), float(each.std())
-    known = [standardised(doubt, mean, std)[:, None] for doubt in doubts]  # an axis for classes
+    known = [standardised(uncertainty, mean, std)[:, None] for uncertainty in doubts]  # an axis for classes
     parameters = torch.tensor([math.log(likelihood.temperature), 0.0], dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.LBFGS([parameters], max_iter=ITERATIONS, line_search_fn="strong_wolfe")
 
@@ -76,6 +76,6 @@ def _fitted(scored: ScoredOutputs, likelihood: Categorical) -> DoubtfulCategoric
     low, high = (float(end) for end in likelihood.noise_range(outputs[0], scored.targets[0]))
     if not (slope > 0 and low <= math.exp(level) <= high):
         return None
-    return DoubtfulCategorical(
+    return VarianceScaledCategorical(
         math.exp(level), slope=min(slope, 10.0), mean=mean, std=std, ignore_index=likelihood.ignore_index
     )

@@ -40,14 +40,14 @@ FEW_NUMBERS = 2**15
 class ScoredOutputs:
     """Outputs of posteriors for rows with known targets.
 
-    Where a score needs no more than the outputs' mean and variance, the outputs of all draws are not held.
+    Where a score needs no more than the outputs' mean and variance, the outputs of all samples are not held.
 
     Args:
         cases: Posteriors with rows and their targets, one for each fold.
         likelihood: What outputs mean; its noise may be changed afterwards.
         score: What to take: "crps", "pll" (negative log density) or "nll"; None takes the likelihood's default.
-        samples: How many draws.
-        seed: Same seed, same draws.
+        samples: How many samples.
+        seed: Same seed, same samples.
         groups: For posteriors over stacked networks, the group of each, (E,): every group has a noise and a score of
             its own, in which its networks count the same. None: one score for all rows.
     """

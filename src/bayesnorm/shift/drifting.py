@@ -70,7 +70,7 @@ class Drift:
     members: tuple[Drift, ...] = ()
 
     @property
-    def start(self) -> str | None:
+    def first_layer(self) -> str | None:
         """The first layer at which rows unlike those of training differ beyond chance; None for rows like them."""
         if self.p_value >= LEVEL:
             return None
@@ -84,8 +84,8 @@ class Drift:
             f"{self.rows} row{'s' if self.rows != 1 else ''}: {verdict} the training rows (p = {self.p_value:.2g}, "
             f"distance {self.distance:.2f}, 1 expected)"
         ]
-        if self.start is not None:
-            lines.append(f"first at layer {self.start}")
+        if self.first_layer is not None:
+            lines.append(f"first at layer {self.first_layer}")
         width = max(len(layer.name) for layer in self.layers)
         lines.append(f"{'layer':{width}s}  {'p':>8s}  {'mean moved by':>13s}  {'spread':>7s}")
         lines += [

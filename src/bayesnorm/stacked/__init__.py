@@ -1,6 +1,6 @@
 """Many small networks of one shape trained, and asked, as one: matrix products over a leading axis of networks.
 
-`train_stacked` trains them, `fit_stacked` fits a method on all of them; their outputs, (draws, networks, rows, outputs)
+`train_stacked` trains them, `fit_stacked` fits a method on all of them; their outputs, (samples, networks, rows, outputs)
 in the targets' units, go through the same likelihoods, scores and choices as those of one network.
 """
 

@@ -33,7 +33,7 @@ def stacked_statistics(
 ) -> BatchStatistics:
     """Collect the statistics of random mini-batches of each network's rows, all layers from one pass: (S, E, C).
 
-    The batches are those that a method's `fit` draws for one of the networks from the same seed.
+    The batches are those that a method's `fit` samples for one of the networks from the same seed.
 
     Args:
         stack: The networks.
@@ -108,7 +108,7 @@ def _training_rows(stack: Stack, rows: StackedRows, batch_size: int) -> StackedR
     if batch_size >= least:
         raise InputError(
             f"batch_size: {batch_size} of only {least} training rows: every batch would hold the same rows, and all "
-            f"draws would agree. At most {least - 1} works."
+            f"samples would agree. At most {least - 1} works."
         )
     return rows
 

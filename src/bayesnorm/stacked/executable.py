@@ -17,7 +17,7 @@ from .stack import Stack
 
 
 class StackedExecutable:
-    """E networks that are asked as one; outputs have an axis of networks after that of draws.
+    """E networks that are asked as one; outputs have an axis of networks after that of samples.
 
     Args:
         stack: The networks.
@@ -58,11 +58,11 @@ class StackedExecutable:
         return self._in_units(stacked_outputs(self.stack, x))
 
     def run(self, states: State, x: Any, **_: Any) -> Tensor:
-        """Return outputs under each state, (draws, E, n, outputs), in the targets' units.
+        """Return outputs under each state, (samples, E, n, outputs), in the targets' units.
 
         Args:
-            states: Statistics of batch norm, `name.running_mean` and `name.running_var`, (draws, E, channels), or seeds
-                of dropout, `name.seed`, (draws, E).
+            states: Statistics of batch norm, `name.running_mean` and `name.running_var`, (samples, E, channels), or seeds
+                of dropout, `name.seed`, (samples, E).
             x: `StackedRows`, (n, inputs) for all networks, or (E, n, inputs).
             _: What `Executable.run` takes besides: networks of a stack choose the sizes of their pieces themselves.
         """
@@ -104,7 +104,7 @@ class StackedExecutable:
             found = f"{wrong[0]!r} of shape {tuple(states[wrong[0]].shape)} does not fit" if wrong else "none are for"
             raise InputError(
                 f"states: {found} a stack of {len(self.stack)} networks; those that a posterior fitted on this stack "
-                "draws would work."
+                "samples would work."
             )
         return Masks(self.stack, states, self.consistent) if seeds & states.keys() else None
 
@@ -140,10 +140,10 @@ class OwnRowsExecutable:
         return _joined(self.networks.point(x)[None], x)[0]
 
     def run(self, states: State, x: StackedRows, **options: Any) -> Tensor:
-        """Return outputs under each state, (draws, all rows, outputs)."""
+        """Return outputs under each state, (samples, all rows, outputs)."""
         return _joined(self.networks.run(states, x, **options), x)
 
 
 def _joined(f: Tensor, rows: StackedRows) -> Tensor:
-    """Outputs (draws, E, padded rows, outputs) of every network's own rows, one after the other."""
+    """Outputs (samples, E, padded rows, outputs) of every network's own rows, one after the other."""
     return f.flatten(1, 2)[:, rows.mask.flatten().to(f.device)]

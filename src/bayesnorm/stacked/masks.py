@@ -18,7 +18,7 @@ class Masks:
 
     Args:
         stack: The networks.
-        states: Seeds by dropout layer, `name.seed`, (draws, E); negative where a network drops nothing there.
+        states: Seeds by dropout layer, `name.seed`, (samples, E); negative where a network drops nothing there.
         consistent: Whether all rows of a draw share its masks.
     """
 
@@ -27,10 +27,10 @@ class Masks:
         self.consistent = consistent
         widths = {layer.name: width for layer, width in zip(stack.layers, stack.widths, strict=False)}
         like = stack.weights.flat
-        self.seeds: dict[str, Tensor] = {}  # by layer, of each set of networks that share masks, (U, draws)
+        self.seeds: dict[str, Tensor] = {}  # by layer, of each set of networks that share masks, (U, samples)
         self.rates: dict[str, list[float]] = {}  # by layer, of each set
         self.which: dict[str, Tensor] = {}  # by layer, the set that each network is in, (E,)
-        self.shared: dict[str, Tensor] = {}  # by layer, the masks of all rows, (U, draws, 1, units)
+        self.shared: dict[str, Tensor] = {}  # by layer, the masks of all rows, (U, samples, 1, units)
         for drop in self.drops:
             seeds, rates = states[f"{drop.name}.seed"].cpu(), stack.rates[drop.name]
             which, first = _alike(seeds, rates)
@@ -46,28 +46,28 @@ class Masks:
         return list(zip(self.rates[name], self.seeds[name], strict=True))
 
     def of_networks(self, name: str, members: slice) -> Tensor:
-        """Return the masks that all rows of some networks share, (networks, draws, 1, units)."""
+        """Return the masks that all rows of some networks share, (networks, samples, 1, units)."""
         return self.shared[name][self.which[name][members].to(self.shared[name].device)]
 
-    def thinning(self, members: slice, rows: slice, draws: slice) -> Callable[[Drop, Tensor], Tensor]:
-        """Return what dropout layers do to some rows in some networks, under some of the draws."""
+    def thinning(self, members: slice, rows: slice, samples: slice) -> Callable[[Drop, Tensor], Tensor]:
+        """Return what dropout layers do to some rows in some networks, under some of the samples."""
 
         def drop(layer: Drop, h: Tensor) -> Tensor:
             if layer.name not in self.seeds:
                 return h
             if self.consistent:
-                return h * self.of_networks(layer.name, members)[:, draws]
+                return h * self.of_networks(layer.name, members)[:, samples]
             used, inverse = self.which[layer.name][members].unique(return_inverse=True)
             ones, sets = h.new_ones(h.shape[2:]), self._sets(layer.name)
-            found = [_masks(sets[u][0], sets[u][1][draws], ones, rows.start) for u in used.tolist()]
+            found = [_masks(sets[u][0], sets[u][1][samples], ones, rows.start) for u in used.tolist()]
             return h * torch.stack(found)[inverse.to(h.device)]
 
         return drop
 
 
 def _alike(seeds: Tensor, rates: Tensor) -> tuple[Tensor, Tensor]:
-    """Networks with the same seeds (draws, E) and rate (E,) as sets: the set of each, and a member of each set."""
-    # One look at the first draw tells sets apart as a rule; comparing all draws of all networks would take long.
+    """Networks with the same seeds (samples, E) and rate (E,) as sets: the set of each, and a member of each set."""
+    # One look at the first draw tells sets apart as a rule; comparing all samples of all networks would take long.
     keys = torch.stack([seeds[0], rates.double().contiguous().view(torch.int64)])
     _, which = keys.unique(dim=1, return_inverse=True)
     first = torch.full((int(which.max()) + 1,), len(rates)).scatter_reduce(0, which, torch.arange(len(rates)), "amin")
@@ -77,7 +77,7 @@ def _alike(seeds: Tensor, rates: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _masks(rate: float, seeds: Tensor, ones: Tensor, first_row: int | None) -> Tensor:
-    """What a seeded dropout layer multiplies its input by, (draws, rows, units); no first row: the same for all."""
+    """What a seeded dropout layer multiplies its input by, (samples, rows, units); no first row: the same for all."""
     carrier = nn.Sequential(nn.Dropout(rate)).eval()
     layer = seed_dropout(carrier, {"0": rate}, first_row is None, {}, ones.device)["0"]
     layer.first_row = first_row or 0

@@ -18,7 +18,7 @@ from .stack import Stack
 PIECE = {"cpu": 2**18, "cuda": 2**26}
 
 Normalise = Callable[[Norm, Tensor], Tensor]
-"""What a batch-norm layer makes of its input h, (networks, draws, rows, channels)."""
+"""What a batch-norm layer makes of its input h, (networks, samples, rows, channels)."""
 
 Thin = Callable[[Drop, Tensor], Tensor]
 """What a dropout layer makes of it."""
@@ -30,7 +30,7 @@ def piece_size(stack: Stack) -> int:
 
 
 def run_layers(stack: Stack, members: slice, h: Tensor, norm: Normalise, drop: Thin) -> Tensor:
-    """Push h, (networks, draws, rows, inputs), through some of the networks."""
+    """Push h, (networks, samples, rows, inputs), through some of the networks."""
     around: list[Tensor] = []
     for layer in stack.layers:
         if isinstance(layer, Fork):
@@ -38,14 +38,14 @@ def run_layers(stack: Stack, members: slice, h: Tensor, norm: Normalise, drop: T
         elif isinstance(layer, Join):
             h = h + around.pop()
         elif isinstance(layer, Dense):
-            networks, draws, rows, inputs = h.shape
+            networks, samples, rows, inputs = h.shape
             weight = stack.weights[f"{layer.name}.weight"][members].mT
-            h = h.reshape(networks, draws * rows, inputs)
+            h = h.reshape(networks, samples * rows, inputs)
             if layer.bias:
                 h = torch.baddbmm(stack.weights[f"{layer.name}.bias"][members].unsqueeze(1), h, weight)
             else:
                 h = torch.bmm(h, weight)
-            h = h.view(networks, draws, rows, layer.outputs)
+            h = h.view(networks, samples, rows, layer.outputs)
         elif isinstance(layer, Norm):
             h = norm(layer, h)
         elif isinstance(layer, Drop):
@@ -61,19 +61,19 @@ def unchanged(_layer: Any, h: Tensor) -> Tensor:
 
 
 def normalised(stack: Stack, members: slice, layer: Norm, h: Tensor, mean: Tensor, inverse_std: Tensor) -> Tensor:
-    """Normalise h with statistics (networks, draws, channels), then scale and shift as the layer learned."""
+    """Normalise h with statistics (networks, samples, channels), then scale and shift as the layer learned."""
     gamma, beta = (stack.weights[f"{layer.name}.{part}"][members, None] for part in ("weight", "bias"))
     scale = gamma * inverse_std
     return torch.addcmul((beta - mean * scale).unsqueeze(2), h, scale.unsqueeze(2))
 
 
-def by_states(stack: Stack, states: State, members: slice, draws: slice) -> Normalise:
-    """Normalise some networks by drawn statistics, (draws, E, channels), or by their own where none are drawn."""
+def by_states(stack: Stack, states: State, members: slice, samples: slice) -> Normalise:
+    """Normalise some networks by drawn statistics, (samples, E, channels), or by their own where none are drawn."""
 
     def normalise(layer: Norm, h: Tensor) -> Tensor:
         names = [f"{layer.name}.running_{part}" for part in ("mean", "var")]
         if names[0] in states:
-            mean, var = (states[name][draws, members].transpose(0, 1) for name in names)
+            mean, var = (states[name][samples, members].transpose(0, 1) for name in names)
         else:
             mean, var = (stack.buffers[name][members, None] for name in names)
         return normalised(stack, members, layer, h, mean, torch.rsqrt(var + layer.eps))
@@ -101,7 +101,7 @@ def stacked_outputs(stack: Stack, x: Any) -> Tensor:
 def for_drawn_outputs(
     stack: Stack, states: State, masks: Masks | None, x: Tensor, see: Callable[[slice, slice, Tensor], None]
 ) -> None:
-    """Show `see` which networks, which rows, and all draws of their outputs, (draws, networks, rows, outputs)."""
+    """Show `see` which networks, which rows, and all samples of their outputs, (samples, networks, rows, outputs)."""
     x = x.expand(len(stack), *x.shape[-2:])
     count = len(next(iter(states.values())))
 
@@ -112,19 +112,19 @@ def for_drawn_outputs(
         size = max(1, piece_size(stack) // (inputs.shape[0] * inputs.shape[2] * max(stack.widths)))
         parts = []
         for start in range(0, count, size):
-            draws = slice(start, min(start + size, count))
-            drop = unchanged if masks is None else masks.thinning(members, rows, draws)
-            f = run_layers(stack, members, inputs, by_states(stack, states, members, draws), drop)
-            parts.append(f.expand(f.shape[0], draws.stop - draws.start, *f.shape[2:]))
+            samples = slice(start, min(start + size, count))
+            drop = unchanged if masks is None else masks.thinning(members, rows, samples)
+            f = run_layers(stack, members, inputs, by_states(stack, states, members, samples), drop)
+            parts.append(f.expand(f.shape[0], samples.stop - samples.start, *f.shape[2:]))
         see(members, rows, torch.cat(parts, 1).transpose(0, 1))
 
     in_threads(work, list(pieces(stack, x.shape[1], count)), stack.device)
 
 
-def pieces(stack: Stack, rows: int, draws: int) -> Iterator[tuple[slice, slice]]:
+def pieces(stack: Stack, rows: int, samples: int) -> Iterator[tuple[slice, slice]]:
     """Yield networks and rows, as many as go together: all rows of several networks, or some rows of one."""
     at_once = max(1, min(rows, piece_size(stack) // max(stack.widths)))
-    for members in network_slices(stack, rows * draws):
+    for members in network_slices(stack, rows * samples):
         for start in range(0, rows, at_once):
             yield members, slice(start, min(start + at_once, rows))
 

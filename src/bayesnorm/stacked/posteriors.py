@@ -1,4 +1,4 @@
-"""Posteriors over all networks of a stack: draws (n, E, ...), outputs (n, E, rows, outputs).
+"""Posteriors over all networks of a stack: samples (n, E, ...), outputs (n, E, rows, outputs).
 
 What a draw is, the methods and their own posteriors say; here it only gets an axis of networks.
 """
@@ -21,10 +21,10 @@ from ..methods import BatchNormMethod, Collected, MCDropout
 from ..network import State
 from ..posterior import (
     BatchNormPosterior,
-    PointPosterior,
+    DeterministicPosterior,
     Posterior,
     mask_seeds,
-    require_draws,
+    require_samples,
     shuffled_rounds,
 )
 from .collecting import stacked_moments, stacked_statistics
@@ -139,12 +139,12 @@ class _OfManyNetworks:
 
 
 @dataclass(frozen=True, eq=False)
-class StackedPoint(_OfManyNetworks, PointPosterior):
+class StackedPoint(_OfManyNetworks, DeterministicPosterior):
     """All mass on the networks as they are."""
 
 
 def stacked_point(stack: Stack, rows: StackedRows | None, likelihood: Likelihood) -> StackedPoint:
-    """Take the networks of a stack as they are, without doubt about them.
+    """Take the networks of a stack as they are, without uncertainty about them.
 
     Args:
         stack: The networks.
@@ -190,7 +190,7 @@ class StackedDropoutPosterior(_OfManyNetworks, Posterior):
     rates: dict[str, Tensor]
 
     def sample(self, n: int, seed: int = 0) -> State:
-        n, names, rates = require_draws(n), list(self.rates), torch.stack(list(self.rates.values()), 1)
+        n, names, rates = require_samples(n), list(self.rates), torch.stack(list(self.rates.values()), 1)
         drawn: State = {f"{name}.seed": torch.full((n, len(rates)), -1) for name in names}
         different, which = rates.unique(dim=0, return_inverse=True)
         for number, own in enumerate(different.tolist()):

@@ -45,7 +45,7 @@ def train_stacked(
     """Train the networks of `stack` in place with Adam, and keep of each the best by a score where there is one.
 
     Each network comes out as `train` would leave it with the same rows, seed and settings, but for rounding: rows are
-    taken in the same order, and on a CPU dropout draws the same masks. (On a GPU masks are distributed alike; but
+    taken in the same order, and on a CPU dropout samples the same masks. (On a GPU masks are distributed alike; but
     where no kernel trains, they depend on which networks are trained together.) Networks whose training is over cost
     nothing any more.
 

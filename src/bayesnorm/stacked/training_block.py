@@ -193,7 +193,7 @@ class Block:
         ]
 
     def epoch_rows(self) -> Tensor:
-        """Return the row numbers of a new epoch, (steps, networks, batch_size), drawn as `train` draws them."""
+        """Return the row numbers of a new epoch, (steps, networks, batch_size), drawn as `train` samples them."""
         size = self.settings.batch_size
         orders = torch.stack(self.epoch_orders())
         if self.stack.device.type == "cuda":  # from memory that the device can fetch while the host goes on

@@ -9,7 +9,7 @@ except ImportError as error:
     raise MissingExtraError("tables need scikit-learn and pandas: pip install 'bayesnorm[tabular]'.") from error
 
 from .classifier import BayesNormClassifier as BayesNormClassifier
-from .explaining import DoubtExplanation as DoubtExplanation
+from .explaining import UncertaintyExplanation as UncertaintyExplanation
 from .loading import load as load
 from .preprocessing import Preprocessing as Preprocessing
 from .regressor import BayesNormRegressor as BayesNormRegressor

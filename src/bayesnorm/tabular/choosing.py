@@ -4,8 +4,8 @@
    that they did not learn from: CRPS at the best noise for them, or NLL of classes (`trainer.py`, `held_out.py`).
 2. Networks of the best setting are trained for all folds, in one or more rounds with folds of their own. They are the
    members of the model: what was judged on held-out rows is what is handed out, no network is trained again on all.
-3. Networks that learn from fewer rows, and the members' disagreement, tell how much of the held-out error is doubt
-   about the network; batch-norm draws of every member are scaled to it, and noise is the rest (`doubt_parts.py`,
+3. Networks that learn from fewer rows, and the members' disagreement, tell how much of the held-out error is uncertainty
+   about the network; batch-norm samples of every member are scaled to it, and noise is the rest (`uncertainty_parts.py`,
    `noise.py`).
 
 No row counts where its own network learned from it.
@@ -42,13 +42,13 @@ from .trainer import Trainer
 
 ELBO_ROWS = 2_000
 
-# Batches of every member whose statistics are kept: draws come from them, and drift is told by them.
+# Batches of every member whose statistics are kept: samples come from them, and drift is told by them.
 STATES = 64
 
-# Draws of every member that its held-out rows are judged with.
+# Samples of every member that its held-out rows are judged with.
 DRAWS = 16
 
-# Share of the training rows that the parts of doubt are learned from; of many rows, a smaller one.
+# Share of the training rows that the parts of uncertainty are learned from; of many rows, a smaller one.
 SHARE, MANY_ROWS, SHARE_OF_MANY = 0.5, 20_000, 0.25
 
 # Folds that this is done on, at most, by the most training rows.
@@ -56,7 +56,7 @@ CURVE_FOLDS = ((2_000, 10), (MANY_ROWS, 2), (math.inf, 1))
 
 LEAST_DECAY = 1e-12  # of a prior, which has to have some; it does not move the bound's maximum
 
-EffectiveBatchSize = Literal["doubt", "elbo"] | float | None
+EffectiveBatchSize = Literal["cross-validated", "elbo"] | float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ class Chooser:
         members: How many networks the model is to have, at most one for each fold of each round.
         likelihood: What outputs mean, in standard units, with its noise where that is given.
         noise: Whether the noise is to be chosen.
-        effective_batch_size: "doubt", "elbo", a number, or None for that of training.
+        effective_batch_size: "cross-validated", "elbo", a number, or None for that of training.
         interruptible: Whether Ctrl-C keeps the networks that chose the setting, once there are such.
     """
 
@@ -133,10 +133,16 @@ class Chooser:
         return posterior, self._selection([Candidate(found, stack, 0.0)], Candidate(found, stack, 0.0), judged)
 
     @property
-    def _wanted_size(self) -> float | Literal["doubt"] | None:
-        """The effective batch size that members are judged with: a number, "doubt", or that of training."""
+    def _wanted_size(self) -> float | Literal["cross-validated"] | None:
+        """The effective batch size that members are judged with: a number, "cross-validated", or that of training."""
         size = self.effective_batch_size
-        return as_number(size) if size not in ("doubt", "elbo") else None if size == "elbo" else "doubt"
+        return (
+            as_number(size)
+            if size not in ("cross-validated", "elbo")
+            else None
+            if size == "elbo"
+            else "cross-validated"
+        )
 
     def _scouted(self) -> list[Candidate]:
         """Train all settings on the folds that choose, those of one shape together, on as many cores as there are."""
@@ -283,7 +289,7 @@ class Chooser:
             effective_batch_size=judged.batch_size,
             folds=len(self.rounds[0]) if self.rounds else 0,
             seconds=0.0,
-            doubt=judged.doubt,
+            uncertainty=judged.uncertainty,
             conformal=judged.conformal,
             out_of_fold=judged.out_of_fold,
         )

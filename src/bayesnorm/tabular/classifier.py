@@ -35,7 +35,7 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
             The same as in `BayesNormRegressor`.
         folds: Number of folds of cross-validation, with the classes spread evenly; None skips it, and then nothing may
             be left to choose.
-        max_epochs, draws, members, fast, interruptible, device, random_state, verbose: The same as in
+        max_epochs, samples, members, fast, interruptible, device, random_state, verbose: The same as in
             `BayesNormRegressor`.
 
     Attributes:
@@ -93,16 +93,16 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
         assert isinstance(found, ClassificationPredictive)
         return found
 
-    def doubt(self, X: Any) -> pd.DataFrame:
-        """Return what there is to doubt about each row.
+    def uncertainty(self, X: Any) -> pd.DataFrame:
+        """Return what there is to uncertainty about each row.
 
-        `entropy` (all doubt) and `mutual_information` (what more rows could take away), in nats; `unlike`, whether the
+        `entropy` (all uncertainty) and `mutual_information` (what more rows could take away), in nats; `unlike`, whether the
         row is unlike those of training (`unlike_rows.py`); `why`, or ""; and `unseen`, the columns that hold what
         training never did.
         """
-        return self.predict_with_doubt(X)[1]
+        return self.predict_with_uncertainty(X)[1]
 
-    def _doubt_columns(self, predictive: ClassificationPredictive) -> dict[str, NDArray[np.float64]]:
+    def _uncertainty_columns(self, predictive: ClassificationPredictive) -> dict[str, NDArray[np.float64]]:
         return {
             "entropy": predictive.entropy.numpy(),
             "mutual_information": predictive.mutual_information.clamp_min(0).numpy(),

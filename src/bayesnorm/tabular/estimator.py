@@ -24,7 +24,7 @@ from ..posterior import Posterior
 from ..predictive import Predictive
 from ..shift import adapt, drift
 from .choosing import Chooser
-from .explaining import PAIRS, DoubtExplanation, explain_doubt, usual_row
+from .explaining import PAIRS, UncertaintyExplanation, explain_uncertainty, usual_row
 from .likeness import Likeness
 from .model_file import write_estimator
 from .networks import BATCH_STATISTICS
@@ -58,12 +58,12 @@ class TabularEstimator(BaseEstimator):
     weight_decay: float | Sequence[float] | None = None
     batch_size: int | Sequence[int] | None = None
     epochs: int | None = None
-    effective_batch_size: float | str | None = "doubt"
+    effective_batch_size: float | str | None = "cross-validated"
     dropout_rate: float | Sequence[float] | None = None
     learning_rate: float = 4e-3
     folds: int | None = 5
     max_epochs: int | None = None
-    draws: int = 64
+    samples: int = 64
     members: int | None = None
     fast: bool = False
     interruptible: bool = False
@@ -89,8 +89,8 @@ class TabularEstimator(BaseEstimator):
         """Return the likelihood in standard units, and whether its noise is to be chosen."""
 
     @abstractmethod
-    def _doubt_columns(self, predictive: Any) -> dict[str, NDArray[np.float64]]:
-        """Return the parts of every row's doubt, by name."""
+    def _uncertainty_columns(self, predictive: Any) -> dict[str, NDArray[np.float64]]:
+        """Return the parts of every row's uncertainty, by name."""
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> Self:
         """Choose and train; `y` has been checked."""
@@ -160,7 +160,7 @@ class TabularEstimator(BaseEstimator):
         if largest >= rows:
             raise InputError(f"batch_size: {largest} for {rows} rows to train on; at most {rows - 1} would work.")
         size: Any = self.effective_batch_size
-        if size not in ("doubt", "elbo", None):
+        if size not in ("cross-validated", "elbo", None):
             size = float(size)
         rounds: list[list[NDArray[np.int64]]] = []
         members = int(self.members or 1)
@@ -196,19 +196,21 @@ class TabularEstimator(BaseEstimator):
         """
         return self._predictive_of(self._features_of(X)[0])
 
-    def predict_with_doubt(self, X: Any) -> tuple[Predictive, pd.DataFrame]:
-        """Return what `predict_dist` and `doubt` say of a table, with one pass of the network in place of two."""
+    def predict_with_uncertainty(self, X: Any) -> tuple[Predictive, pd.DataFrame]:
+        """Return what `predict_dist` and `uncertainty` say of a table, with one pass of the network in place of two."""
         features, unseen = self._features_of(X)
         predictive = self._predictive_of(features)
-        frame = pd.DataFrame(self._doubt_columns(predictive), index=X.index if isinstance(X, pd.DataFrame) else None)
+        frame = pd.DataFrame(
+            self._uncertainty_columns(predictive), index=X.index if isinstance(X, pd.DataFrame) else None
+        )
         frame["why"] = self._reasons(X, features, unseen)
         frame.insert(len(frame.columns) - 1, "unlike", frame["why"] != "")
         frame["unseen"] = unseen
         return predictive, frame
 
-    def doubt_of(self, predictive: Any) -> pd.DataFrame:
-        """Return the parts of the doubt that `doubt` tells, for what `predict_dist` gave."""
-        return pd.DataFrame(self._doubt_columns(predictive))
+    def uncertainty_of(self, predictive: Any) -> pd.DataFrame:
+        """Return the parts of the uncertainty that `uncertainty` tells, for what `predict_dist` gave."""
+        return pd.DataFrame(self._uncertainty_columns(predictive))
 
     def drift(self, X: Any) -> TableDrift:
         """Test whether new rows are like the training rows: overall, in each column, and in the network.
@@ -242,7 +244,9 @@ class TabularEstimator(BaseEstimator):
         unlike = np.array(self._reasons(X, features, unseen), dtype=object) != ""
         return table_drift(columns, network, why, unlike)
 
-    def explain_doubt(self, X: Any, *, pairs: int = PAIRS, output: int = 0, baseline: Any = None) -> DoubtExplanation:
+    def explain_uncertainty(
+        self, X: Any, *, pairs: int = PAIRS, output: int = 0, baseline: Any = None
+    ) -> UncertaintyExplanation:
         """Tell which columns make each row's epistemic part large, by Shapley values (`explaining.py`).
 
         Args:
@@ -258,7 +262,7 @@ class TabularEstimator(BaseEstimator):
         else:
             self._check_table(baseline, reset=False)
         index, used = X.index if isinstance(X, pd.DataFrame) else None, {"pairs": pairs, "output": output}
-        return explain_doubt(
+        return explain_uncertainty(
             self._predictive_of, self.preprocessing_, features, baseline, index=index, seed=self.seed_, **used
         )
 
@@ -292,7 +296,7 @@ class TabularEstimator(BaseEstimator):
 
     def _predictive_of(self, features: NDArray[np.float64]) -> Predictive:
         """Return the predictive distribution of rows with these features."""
-        return self.posterior_.predict(as_inputs(features), MonteCarlo(self._draws), seed=self.seed_)
+        return self.posterior_.predict(as_inputs(features), MonteCarlo(self._samples), seed=self.seed_)
 
     def _reasons(self, X: Any, features: NDArray[np.float64], unseen: list[str]) -> list[str]:
         """Return for each row why it is unlike those of training, or ""."""
@@ -300,10 +304,10 @@ class TabularEstimator(BaseEstimator):
         return reasons(self.preprocessing_, self.likeness_, ranges, values, features, unseen)
 
     @property
-    def _draws(self) -> int:
+    def _samples(self) -> int:
         """Number of networks that a prediction is averaged over."""
         networks = len(getattr(self.posterior_, "members", (None,)))
-        return networks if self.method == "ensemble" else max(self.draws, networks)
+        return networks if self.method == "ensemble" else max(self.samples, networks)
 
     def _features_of(self, X: Any) -> tuple[NDArray[np.float64], list[str]]:
         """Return features of a table, and the columns of each row that hold what training never did."""

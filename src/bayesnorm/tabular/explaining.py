@@ -3,8 +3,8 @@
 The epistemic part of a row (the variance between networks; for classes their mutual information) is shared out among
 its columns by Shapley values (`shapley.py`), held against a usual row: the median of each number and date, the most
 common category. Predictions are all that is asked for, so that it holds for every method, also where a network takes
-its inputs in steps and a gradient would say nothing. All predictions come from the same draws: differences between
-them are differences between rows, not between draws.
+its inputs in steps and a gradient would say nothing. All predictions come from the same samples: differences between
+them are differences between rows, not between samples.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ LEAST_SHARE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class DoubtExplanation:
+class UncertaintyExplanation:
     """What the columns of each row add to its epistemic part.
 
     Args:
         contributions: One number for each row and column, in the units of the epistemic part (of regression the
-            target's, squared; of classification nats); below 0 where a column takes doubt away.
+            target's, squared; of classification nats); below 0 where a column takes uncertainty away.
         total: The epistemic part of each row.
         baseline: That of the row they are held against: a row's contributions sum to `total - baseline`.
         baseline_row: That row, as a table.
@@ -54,7 +54,7 @@ class DoubtExplanation:
 
     @property
     def shares(self) -> pd.DataFrame:
-        """Contributions as parts of all that makes for doubt: the baseline's, and what columns add to it."""
+        """Contributions as parts of all that makes for uncertainty: the baseline's, and what columns add to it."""
         added = self.contributions.clip(lower=0).sum(axis=1) + self.baseline
         return self.contributions.div(added.where(added > 0, 1.0), axis=0)
 
@@ -95,9 +95,9 @@ class DoubtExplanation:
         return found.sort_values(["first", "contribution"], ascending=False, kind="stable")
 
     def words(self, k: int = 3) -> list[str]:
-        """Say for each row which columns its doubt comes from, such as "area 64 %, town 20 %".
+        """Say for each row which columns its uncertainty comes from, such as "area 64 %, town 20 %".
 
-        At most k are named, those with a tenth or more of all that makes for doubt; "" where no column has that.
+        At most k are named, those with a tenth or more of all that makes for uncertainty; "" where no column has that.
         """
         names, shares = list(self.contributions.columns), self.shares.to_numpy()
         order = np.argsort(-shares, axis=1, kind="stable")[:, : require_whole("k", k)]
@@ -107,7 +107,7 @@ class DoubtExplanation:
         ]
 
 
-def explain_doubt(
+def explain_uncertainty(
     predict: Callable[[Numbers], Any],
     preprocessing: Preprocessing,
     features: Numbers,
@@ -117,11 +117,11 @@ def explain_doubt(
     pairs: int = PAIRS,
     output: int = 0,
     seed: int = 0,
-) -> DoubtExplanation:
-    """Share the epistemic part of rows out among their columns; estimators' `explain_doubt` is the way in.
+) -> UncertaintyExplanation:
+    """Share the epistemic part of rows out among their columns; estimators' `explain_uncertainty` is the way in.
 
     Args:
-        predict: A function from features (rows, features) to predictives, of the same draws in every call.
+        predict: A function from features (rows, features) to predictives, of the same samples in every call.
         preprocessing: What made the features.
         features: The rows to explain.
         baseline_row: A table of one row that they are held against.
@@ -154,14 +154,14 @@ def explain_doubt(
     contributions = np.zeros((len(features), len(widths)))
     contributions[:, used] = shares
     frame = pd.DataFrame(contributions, index=index, columns=preprocessing.names)
-    return DoubtExplanation(frame, pd.Series(total, index=frame.index, name="epistemic"), start, baseline_row)
+    return UncertaintyExplanation(frame, pd.Series(total, index=frame.index, name="epistemic"), start, baseline_row)
 
 
 def usual_row(preprocessing: Preprocessing, training: TrainingColumns | None) -> pd.DataFrame:
     """Return a table of one row: the median of each number and date of training, the most common category."""
     if training is None:
         raise BayesNormError(
-            "explain_doubt: this estimator was fitted by an earlier version, which did not keep what a usual row is; "
+            "explain_uncertainty: this estimator was fitted by an earlier version, which did not keep what a usual row is; "
             "fitting it again, or giving a baseline, would work."
         )
     parts = [_usual(*each) for each in zip(preprocessing.columns, training.columns, strict=True)]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..likelihoods import Likelihood
 from ..methods import MCDropout
-from ..posterior import PointPosterior, effective_batch_size, resized
+from ..posterior import DeterministicPosterior, effective_batch_size, resized
 from ..stacked import Stack, StackedExecutable, by_own_rows, fit_stacked
 from .networks import LATE_LAYERS, batchnorm_method
 from .search_plan import Setting
@@ -37,7 +37,7 @@ class HeldOut:
         stack: One network for each of `asked`.
         learned: The rows that each network learned from.
         asked: The rows that each is asked about.
-        draws: How many draws are taken, and how many batches they come from.
+        samples: How many samples are taken, and how many batches they come from.
     """
 
     trainer: Trainer
@@ -46,7 +46,7 @@ class HeldOut:
     stack: Stack
     learned: Sequence[Tensor]
     asked: Sequence[Tensor]
-    draws: int
+    samples: int
 
     @property
     def rows(self) -> Tensor:
@@ -56,20 +56,20 @@ class HeldOut:
     def points(self) -> Tensor:
         """Return outputs of the networks as they are, (rows, outputs)."""
         executable, x = self._executable(), self._inputs()
-        return by_own_rows(PointPosterior(executable, self.likelihood)).executable.point(x)  # type: ignore[arg-type]
+        return by_own_rows(DeterministicPosterior(executable, self.likelihood)).executable.point(x)  # type: ignore[arg-type]
 
     def outputs(self, size: float | None = None) -> Tensor:
-        """Return outputs under draws, (draws, rows, outputs); of networks as they are where the method draws nothing.
+        """Return outputs under samples, (samples, rows, outputs); of networks as they are where the method samples nothing.
 
         Args:
             size: The effective batch size; None for that of training.
         """
         posterior = by_own_rows(self._posterior())
-        if isinstance(posterior, PointPosterior):
+        if isinstance(posterior, DeterministicPosterior):
             return posterior.executable.point(self._inputs())[None]
         if size is not None and effective_batch_size(posterior) is not None:
             posterior = resized(posterior, size)
-        states = posterior.sample(self.draws, self.trainer.seed)
+        states = posterior.sample(self.samples, self.trainer.seed)
         if self.stack.norms:
             drawn = self.stack.norms[-LATE_LAYERS].name
             states = {name: state for name, state in states.items() if name.startswith(f"{drawn}.")}
@@ -106,9 +106,9 @@ class HeldOut:
         """Return the method's posterior over the networks."""
         method, executable = self.trainer.method, self._executable()
         if method == "ensemble":
-            return PointPosterior(executable, self.likelihood)  # type: ignore[arg-type]
+            return DeterministicPosterior(executable, self.likelihood)  # type: ignore[arg-type]
         rows = self.trainer.rows(self.setting.encoding, list(self.learned), self._units)
         if method == "dropout":
             return fit_stacked(MCDropout(), self.stack, rows, self.likelihood, executable=executable)
-        way = batchnorm_method(method, self.setting.batch_size, self.draws)
+        way = batchnorm_method(method, self.setting.batch_size, self.samples)
         return fit_stacked(way, self.stack, rows, self.likelihood, executable=executable, seed=self.trainer.seed)

@@ -1,4 +1,4 @@
-"""Members of a model judged by rows that they did not see: the parts of doubt, noise, and honest predictions."""
+"""Members of a model judged by rows that they did not see: the parts of uncertainty, noise, and honest predictions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from ..likelihoods import Likelihood
 from ..predictive import ClassificationPredictive
 from ..selection.search import minimise_on_log_scale
 from .conformal import ConformalScores
-from .doubt_parts import LARGEST, DoubtParts
 from .held_out import HeldOut
 from .networks import BATCH_STATISTICS
 from .noise import SeenRows, noise_for
@@ -20,6 +19,7 @@ from .search_plan import Setting
 from .search_results import OutOfFold
 from .targets import LEAST_TEMPERATURE, NumberTargets
 from .trainer import Trainer
+from .uncertainty_parts import LARGEST, UncertaintyParts
 
 # Range of the temperature.
 TEMPERATURES = (LEAST_TEMPERATURE, 20.0)
@@ -38,14 +38,14 @@ class Judged:
     Args:
         likelihood: The likelihood, in standard units.
         batch_size: The effective batch size; None where the method has none.
-        doubt: The parts of doubt; None without held-out rows.
+        uncertainty: The parts of uncertainty; None without held-out rows.
         out_of_fold: Predictions of the held-out rows; None without them.
         conformal: Scores for intervals with a guarantee, of each target; empty for classes and without held-out rows.
     """
 
     likelihood: Likelihood
     batch_size: float | None
-    doubt: DoubtParts | None
+    uncertainty: UncertaintyParts | None
     out_of_fold: OutOfFold | None
     conformal: tuple[ConformalScores, ...] = ()
 
@@ -68,35 +68,39 @@ class Members:
     setting: Setting
     rounds: tuple[HeldOut, ...]
 
-    def judged(self, curve: dict[int, Tensor], size: float | Literal["doubt"] | None) -> Judged:
-        """Find the parts of doubt and the noise.
+    def judged(self, curve: dict[int, Tensor], size: float | Literal["cross-validated"] | None) -> Judged:
+        """Find the parts of uncertainty and the noise.
 
         Args:
             curve: Squared errors of single networks, by the number of rows that they learned from.
-            size: The effective batch size; "doubt" scales draws to the doubt that is left to them, None takes that of
+            size: The effective batch size; "cross-validated" scales samples to the uncertainty that is left to them, None takes that of
                 training.
         """
         targets, asked = self.trainer.targets, self._whole_rounds
         members = sum(len(held.asked) for held in self.rounds)
-        outputs = torch.stack([held.in_order(held.outputs(), 1) for held in asked])  # (rounds, draws, rows, outputs)
+        outputs = torch.stack([held.in_order(held.outputs(), 1) for held in asked])  # (rounds, samples, rows, outputs)
         drawn = targets.points(outputs).var(1).mean(0) if outputs.shape[1] > 1 else None  # (rows, columns)
         points = torch.stack([held.in_order(targets.points(held.points()), 0) for held in asked])
         bounded = not isinstance(targets, NumberTargets)
-        doubt = DoubtParts.of(curve, self._disagreement(), members, len(asked), bounded=bounded)
+        uncertainty = UncertaintyParts.of(curve, self._disagreement(), members, len(asked), bounded=bounded)
         batch_size: float | None = None
         if self.trainer.method in BATCH_STATISTICS:
             assert drawn is not None
-            wanted = doubt.batch_size(self.setting.batch_size, float(drawn.mean())) if size == "doubt" else size
+            wanted = (
+                uncertainty.batch_size(self.setting.batch_size, float(drawn.mean()))
+                if size == "cross-validated"
+                else size
+            )
             batch_size = float(wanted or self.setting.batch_size)
             drawn = drawn * (self.setting.batch_size / batch_size)
         rows = asked[0].rows.sort().values
         conformal: tuple[ConformalScores, ...] = ()
         if isinstance(targets, NumberTargets):
-            likelihood, predictive = self._of_numbers(targets, outputs, points.mean(0), drawn, doubt, rows)
+            likelihood, predictive = self._of_numbers(targets, outputs, points.mean(0), drawn, uncertainty, rows)
             conformal = self._scores(likelihood)
         else:
-            batch_size, likelihood, predictive = self._of_classes(batch_size, rows, open_size=size == "doubt")
-        return Judged(likelihood, batch_size, doubt, self._out_of_fold(rows, predictive), conformal)
+            batch_size, likelihood, predictive = self._of_classes(batch_size, rows, open_size=size == "cross-validated")
+        return Judged(likelihood, batch_size, uncertainty, self._out_of_fold(rows, predictive), conformal)
 
     def _scores(self, likelihood: Likelihood) -> tuple[ConformalScores, ...]:
         """Return the scores of each target, from the first round's members as they are."""
@@ -120,7 +124,7 @@ class Members:
         outputs: Tensor,
         mean: Tensor,
         drawn: Tensor | None,
-        doubt: DoubtParts,
+        uncertainty: UncertaintyParts,
         rows: Tensor,
     ) -> tuple[Likelihood, Any]:
         """Return the likelihood of numbers, and predictions of the held-out rows in standard units."""
@@ -129,11 +133,11 @@ class Members:
         if targets.heteroscedastic:
             std = outputs[..., targets.columns :].double().exp().mean((0, 1)).sqrt()
         spread = std.square() if drawn is None else drawn.double()
-        between = doubt.between * spread / spread.mean().clamp_min(torch.finfo(torch.float64).tiny)
+        between = uncertainty.between * spread / spread.mean().clamp_min(torch.finfo(torch.float64).tiny)
         own = torch.zeros_like(mean) if drawn is None else drawn.double()
         y = targets.values[rows]
         weights = None if targets.weights is None else targets.weights[rows].double()
-        seen = SeenRows(mean, own + between, std, mean + doubt.shrinkage * (y - mean), weights)
+        seen = SeenRows(mean, own + between, std, mean + uncertainty.shrinkage * (y - mean), weights)
         likelihood = noise_for(seen, self.likelihood) if self.noise else self.likelihood
         return likelihood, seen.predictive(likelihood)
 
@@ -142,8 +146,8 @@ class Members:
     ) -> tuple[float | None, Likelihood, ClassificationPredictive]:
         """Return the effective batch size, the likelihood with the temperature of the lowest NLL, and predictions.
 
-        Draws that have the doubt's size in probabilities may still make them worse, where a few rows decide both: then
-        the batch size grows until they are no worse than without draws, by a standard error.
+        Samples that have the uncertainty's size in probabilities may still make them worse, where a few rows decide both: then
+        the batch size grows until they are no worse than without samples, by a standard error.
         """
         best = self._tempered(batch_size, rows)
         if batch_size is None or not open_size:

@@ -50,7 +50,7 @@ from .training_columns import TrainingColumns
 FORMAT, EARLIER_FORMAT = "bayesnorm-tabular-2", "bayesnorm-tabular"
 
 POSTERIORS = {
-    method: {"dropout": ("dropout",), "ensemble": ("point",)}.get(method, ("batchnorm", "adapted"))
+    method: {"dropout": ("dropout",), "ensemble": ("deterministic",)}.get(method, ("batchnorm", "adapted"))
     for method in METHODS
 }
 """The kinds of posterior that members of each method may have."""
@@ -223,8 +223,8 @@ def _classes(described: Any, count: int) -> NDArray[Any]:
 
 def _require_prediction(estimator: Any, features: int) -> None:
     """Refuse a model that has no finite prediction for the mean of the training rows."""
-    draws = MonteCarlo(min(estimator._draws, MonteCarlo.samples))
-    found = estimator.posterior_.predict(torch.zeros(1, features, dtype=torch.float64), draws)
+    samples = MonteCarlo(min(estimator._samples, MonteCarlo.samples))
+    found = estimator.posterior_.predict(torch.zeros(1, features, dtype=torch.float64), samples)
     expected = ClassificationPredictive if isinstance(estimator, ClassifierMixin) else RegressionPredictive
     if not isinstance(found, expected):
         refuse("posterior.likelihood", type(found).__name__, "a likelihood of the estimator's kind of targets")

@@ -14,7 +14,7 @@ from ..errors import BayesNormError
 from ..likelihoods import Likelihood
 from ..methods import MCBN, BatchNormMethod, GaussianBN, MCDropout, StochasticBN
 from ..nets import PiecewiseLinear, Waves
-from ..posterior import Posterior, point
+from ..posterior import Posterior, deterministic
 from ..stacked import Skip
 
 BATCH_STATISTICS = ("mcbn", "gaussian", "stochastic")
@@ -24,8 +24,8 @@ METHODS = (*BATCH_STATISTICS, "dropout", "ensemble")
 # Epsilon of batch norm; units that are constant on a batch stay finite.
 EPS = 1e-5
 
-# Batch-norm layers, from the last, whose statistics are drawn: all that comes before runs once for all draws. Their
-# variance is scaled anyway (`doubt_parts.py`), and where it lies differs little.
+# Batch-norm layers, from the last, whose statistics are drawn: all that comes before runs once for all samples. Their
+# variance is scaled anyway (`uncertainty_parts.py`), and where it lies differs little.
 LATE_LAYERS = 1
 
 # Directions that "gaussian" keeps of the batch statistics' covariance.
@@ -99,7 +99,7 @@ def posterior_for(
         seed: Seed of the choice of these batches.
     """
     if method == "ensemble":
-        return point(network, likelihood)
+        return deterministic(network, likelihood)
     if method == "dropout":
         return MCDropout().fit(network, None, likelihood)
     fitted: Any = batchnorm_method(method, batch_size, states).fit(network, x, likelihood, seed=seed)

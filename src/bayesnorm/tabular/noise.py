@@ -1,8 +1,8 @@
 """The noise of a table's targets, from what members say of rows that they did not see.
 
-The doubt about the network is given (`doubt_parts.py`); here the rest is found: a factor on the predicted deviations, a
+The uncertainty about the network is given (`uncertainty_parts.py`); here the rest is found: a factor on the predicted deviations, a
 floor under them, and whether the noise has heavy tails. Each held-out row is taken as the model would see a new one: a
-normal distribution of its doubt about the members' mean, and an error as much smaller than theirs as a mean over all
+normal distribution of its uncertainty about the members' mean, and an error as much smaller than theirs as a mean over all
 members' is.
 """
 
@@ -43,14 +43,14 @@ class SeenRows:
 
     Args:
         mean: What the members that were asked say, on average.
-        doubt: Variance of the model's doubt about it.
+        uncertainty: Variance of the model's uncertainty about it.
         std: Predicted deviation of the noise.
         target: Targets, their errors scaled to what a mean over all members would leave.
         weights: How much each row counts, (rows,); None for all the same.
     """
 
     mean: Tensor
-    doubt: Tensor
+    uncertainty: Tensor
     std: Tensor
     target: Tensor
     weights: Tensor | None
@@ -67,14 +67,14 @@ class SeenRows:
         levels = (torch.arange(POINTS, dtype=torch.float64) + 0.5) / POINTS
         points = torch.special.ndtri(levels)
         points = (points / points.square().mean().sqrt()).to(self.mean)  # as few of them have too small a variance
-        loc = self.mean + self.doubt.sqrt() * points.view(-1, *[1] * self.mean.dim())
+        loc = self.mean + self.uncertainty.sqrt() * points.view(-1, *[1] * self.mean.dim())
         return RegressionPredictive(loc, scale, noise=family)
 
     def some(self, most: int) -> SeenRows:
         """Return evenly spaced rows, at most so many."""
         every = slice(None, None, -(-len(self.mean) // most))
-        mean, doubt, std, target = (part[every] for part in (self.mean, self.doubt, self.std, self.target))
-        return SeenRows(mean, doubt, std, target, None if self.weights is None else self.weights[every])
+        mean, uncertainty, std, target = (part[every] for part in (self.mean, self.uncertainty, self.std, self.target))
+        return SeenRows(mean, uncertainty, std, target, None if self.weights is None else self.weights[every])
 
     def mean_of(self, values: Tensor) -> Tensor:
         """Return the mean of values (rows, targets) over rows, by their weights."""

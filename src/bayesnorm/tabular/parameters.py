@@ -41,9 +41,9 @@ def check_parameters(parameters: dict[str, Any]) -> None:
             "work with it."
         )
     size = values["effective_batch_size"]
-    if size not in ("doubt", "elbo", None) and not _is_positive(size):
+    if size not in ("cross-validated", "elbo", None) and not _is_positive(size):
         raise BayesNormError(
-            f'effective_batch_size: {size!r} was given; "doubt", "elbo", None or a positive number would work.'
+            f'effective_batch_size: {size!r} was given; "cross-validated", "elbo", None or a positive number would work.'
         )
     device_named(values["device"])
     if values["folds"] is None:
@@ -83,7 +83,7 @@ def _check_network_and_training(values: dict[str, Any]) -> None:
         if values[name] is not None:
             words = f"; None or a whole number from {least} would work."
             require_whole(name, values[name], least, words=words)
-    for name, (least, most) in {"draws": (2, MOST_DRAWS), "verbose": (0, None)}.items():
+    for name, (least, most) in {"samples": (2, MOST_DRAWS), "verbose": (0, None)}.items():
         if not (name == "verbose" and isinstance(values[name], bool)):
             limits = f"from {least}" if most is None else f"from {least} to {most}"
             require_whole(name, values[name], least, most, words=f"; a whole number {limits} would work.")
@@ -104,7 +104,7 @@ def _require_nothing_open(values: dict[str, Any]) -> None:
         if values[name] is None
         or (name != "hidden" and _is_several(values[name]) and not isinstance(values[name], str))
     ]
-    if values["effective_batch_size"] == "doubt" and values["method"] in BATCH_STATISTICS:
+    if values["effective_batch_size"] == "cross-validated" and values["method"] in BATCH_STATISTICS:
         open_ones.append("effective_batch_size")
     if open_ones:
         raise BayesNormError(f"folds: None was given, but {', '.join(open_ones)} would have to be chosen; give them.")

@@ -26,13 +26,13 @@ from .training_rows import as_input_errors, real_targets, require_rows
 class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
     """Bayesian regression on a table: predictions with honest intervals.
 
-    Batch-normalised networks, one for each fold of a cross-validation, which predict a number and its noise; draws of
-    batch statistics (MCBN) add doubt about each. Encoding, layers, weight decay, dropout and epochs are chosen by rows
-    that a network did not see, and so are noise and doubt: `choosing.py`; settings by rows are in `search_plan.py`.
+    Batch-normalised networks, one for each fold of a cross-validation, which predict a number and its noise; samples of
+    batch statistics (MCBN) add uncertainty about each. Encoding, layers, weight decay, dropout and epochs are chosen by rows
+    that a network did not see, and so are noise and uncertainty: `choosing.py`; settings by rows are in `search_plan.py`.
     Numbers, text, categories, booleans, dates and missing values are taken as they are (`preprocessing.py`).
 
     Args:
-        method: Where the doubt about each network comes from: "mcbn", "gaussian" (the same as a normal distribution of
+        method: Where the uncertainty about each network comes from: "mcbn", "gaussian" (the same as a normal distribution of
             rank 64), "stochastic", "dropout" (in place of batch norm), or "ensemble" (from its members alone).
         encoding: What becomes of each number first: "plain", "bins 16" (piecewise linear, 16 bins) or "waves 8" (sines
             and cosines); None chooses, and so do several.
@@ -41,8 +41,8 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         batch_size: Number of rows M per training step; None decides by rows, and several are chosen from.
         epochs: Passes over the rows; None chooses.
         precision: Inverse noise variance in the target's own units, with heteroscedastic=False; None chooses.
-        effective_batch_size: Batch size M' that sets the doubt of draws: "doubt" scales it to what fewer rows and other
-            members say (`doubt_parts.py`), "elbo" takes the evidence lower bound on training rows, a number is taken as
+        effective_batch_size: Batch size M' that sets the uncertainty of samples: "cross-validated" scales it to what fewer rows and other
+            members say (`uncertainty_parts.py`), "elbo" takes the evidence lower bound on training rows, a number is taken as
             it is, and None is the training batch size. Dropout and ensembles have none.
         heteroscedastic: Whether networks predict the noise of every row, and not one for all.
         conformal: Whether intervals come with a guarantee for any data (`conformal.py`), for one target.
@@ -50,7 +50,7 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         learning_rate: Largest step size of Adam.
         folds: Number of folds of cross-validation; None skips it, and then nothing may be left to choose.
         max_epochs: Most passes where their number is chosen; None decides by rows.
-        draws: Number of networks that a prediction is averaged over, at least one of each member.
+        samples: Number of networks that a prediction is averaged over, at least one of each member.
         members: Number of networks; None takes one for each fold and one more, on tables of up to 2,000 rows two for
             each. Fewer than folds leaves the others out, and only rows of theirs judge the model; 1 is a network with
             one held-out fold.
@@ -97,14 +97,14 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         held_out = self.selection_.out_of_fold
         self.interval_levels_ = None
         if held_out is not None and isinstance(held_out.predictive, RegressionPredictive):
-            mean, parts = held_out.predictive.mean.numpy(), self.selection_.doubt
+            mean, parts = held_out.predictive.mean.numpy(), self.selection_.uncertainty
             assert parts is not None
             target = mean + parts.shrinkage * (held_out.target - mean)
             self.interval_levels_ = IntervalLevels.fit(held_out.predictive, target, held_out.weight)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Return predictive means in the shape of y, and with `return_std` standard deviations (doubt and noise)."""
+        """Return predictive means in the shape of y, and with `return_std` standard deviations (uncertainty and noise)."""
         predictive = self.predict_dist(X)
         mean = self._like_y(predictive.mean)
         return (mean, self._like_y(predictive.std)) if return_std else mean
@@ -169,16 +169,16 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         level, levels = require_level(level), self.interval_levels_
         return predictive.interval(level) if levels is None else levels.interval(predictive, level)
 
-    def doubt(self, X: Any) -> pd.DataFrame:
-        """Return what there is to doubt about each row.
+    def uncertainty(self, X: Any) -> pd.DataFrame:
+        """Return what there is to uncertainty about each row.
 
         `epistemic_std` (what more rows could take away) and `aleatoric_std` (noise), in the target's units and with a
         number behind for several outputs; `unlike`, whether the row is unlike those of training (`unlike_rows.py`);
         `why`, or ""; and `unseen`, the columns that hold what training never did.
         """
-        return self.predict_with_doubt(X)[1]
+        return self.predict_with_uncertainty(X)[1]
 
-    def _doubt_columns(self, predictive: RegressionPredictive) -> dict[str, NDArray[np.float64]]:
+    def _uncertainty_columns(self, predictive: RegressionPredictive) -> dict[str, NDArray[np.float64]]:
         stds = {"epistemic_std": predictive.epistemic.sqrt(), "aleatoric_std": predictive.aleatoric.sqrt()}
         return {
             name if self.n_outputs_ == 1 else f"{name}_{i}": std[:, i].numpy()

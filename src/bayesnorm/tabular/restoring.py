@@ -29,7 +29,7 @@ POSTERIOR = record(
     inputs=whole(1),
     encoded=whole(0, MOST_ENCODED),
     outputs=whole(1),
-    kind=one_of("batchnorm", "adapted", "dropout", "point", "ensemble"),
+    kind=one_of("batchnorm", "adapted", "dropout", "deterministic", "ensemble"),
     config=anything,  # each kind of posterior says itself what it consists of, and so does a likelihood
     likelihood=anything,
 )

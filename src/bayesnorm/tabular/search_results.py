@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ..predictive import Predictive
 from ..schema import anything, either, listed, mapping, number, one_of, optional, record, text, whole
 from .conformal import ConformalScores
-from .doubt_parts import DoubtParts
 from .search_plan import Setting
+from .uncertainty_parts import UncertaintyParts
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ _CONFIG = record(
     effective_batch_size=optional(number(above=0)),
     folds=whole(),
     seconds=number(0),
-    doubt=anything,  # `DoubtParts` knows what these are
+    uncertainty=anything,  # `UncertaintyParts` knows what these are
     settings=listed(_SETTING, 1),
     chosen=whole(),
 )
@@ -58,7 +58,7 @@ _CONFIG = record(
 
 @dataclass(frozen=True, eq=False)
 class OutOfFold:
-    """Predictions for training rows by members that did not learn from them, with the doubt of the whole model.
+    """Predictions for training rows by members that did not learn from them, with the uncertainty of the whole model.
 
     Noise was chosen on these rows together: a factor, a floor, and whether it has heavy tails.
 
@@ -90,7 +90,7 @@ class Selection:
         effective_batch_size: M', or None for methods that have none.
         folds: Number of folds; 0 where nothing was left to choose.
         seconds: Time that the whole fit took.
-        doubt: How much of the held-out error is doubt about the network, and how it falls with rows; None without
+        uncertainty: How much of the held-out error is uncertainty about the network, and how it falls with rows; None without
             folds.
         conformal: Scores for intervals with a guarantee, of each target; empty for classes, and in a model read from a
             file that had no use for them.
@@ -104,7 +104,7 @@ class Selection:
     effective_batch_size: float | None
     folds: int
     seconds: float
-    doubt: DoubtParts | None = None
+    uncertainty: UncertaintyParts | None = None
     conformal: tuple[ConformalScores, ...] = field(default=(), repr=False)
     out_of_fold: OutOfFold | None = field(default=None, repr=False)
 
@@ -117,8 +117,8 @@ class Selection:
         """Return the selection as plain JSON values, without predictions."""
         fields = {name: getattr(self, name) for name in ("score", "noise", "effective_batch_size", "folds", "seconds")}
         settings = [{name: _as_json(value) for name, value in asdict(s).items()} for s in self.settings]
-        doubt = None if self.doubt is None else self.doubt.config()
-        return {**fields, "doubt": doubt, "settings": settings, "chosen": self.settings.index(self.chosen)}
+        uncertainty = None if self.uncertainty is None else self.uncertainty.config()
+        return {**fields, "uncertainty": uncertainty, "settings": settings, "chosen": self.settings.index(self.chosen)}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Selection:
@@ -131,9 +131,9 @@ class Selection:
             for each in fields.pop("settings")
         )
         noise = {name: tuple(v) if isinstance(v, list) else v for name, v in fields.pop("noise").items()}
-        doubt = fields.pop("doubt")
-        parts = None if doubt is None else DoubtParts.from_config(doubt)
-        return cls(settings=settings, chosen=settings[fields.pop("chosen")], noise=noise, doubt=parts, **fields)
+        uncertainty = fields.pop("uncertainty")
+        parts = None if uncertainty is None else UncertaintyParts.from_config(uncertainty)
+        return cls(settings=settings, chosen=settings[fields.pop("chosen")], noise=noise, uncertainty=parts, **fields)
 
 
 def _as_json(value: Any) -> Any:

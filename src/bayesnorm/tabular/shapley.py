@@ -24,7 +24,7 @@ from .column_types import Numbers
 
 Masks = NDArray[np.bool_]
 
-# Rows that are predicted at a time: draws of more no longer fit into the processor's cache.
+# Rows that are predicted at a time: samples of more no longer fit into the processor's cache.
 BLOCK = 2_000
 
 # Values that are kept at a time.

@@ -77,7 +77,7 @@ class TableDrift:
         columns: What has become of each column, in the table's order.
         network: What the network sees; None where it has nothing to compare with.
         without_network: Why that is so, or "".
-        unlike: The share of rows that are unlike training rows each by itself (`doubt(X).unlike`); .005 is usual.
+        unlike: The share of rows that are unlike training rows each by itself (`uncertainty(X).unlike`); .005 is usual.
     """
 
     p_value: float

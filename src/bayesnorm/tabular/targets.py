@@ -97,7 +97,7 @@ class Targets(ABC):
 
     @abstractmethod
     def point_score(self, predictive: Any, y: Tensor) -> float:
-        """Return how good predictions without doubt are: RMSE in the targets' own units, or NLL of classes."""
+        """Return how good predictions without uncertainty are: RMSE in the targets' own units, or NLL of classes."""
 
     @abstractmethod
     def in_own_scores(self, scores: Tensor) -> float:

@@ -5,9 +5,9 @@ fourth central moment m4 for normal, by the central limit theorem,
 
     mean_B ~ N(mu, s^2 / M),     std_B ~ N(s, (m4 - s^4) / (4 s^2 M)),
 
-and its approximate posterior takes all of them for independent. `diagnose` draws real batches and looks: per unit, the
+and its approximate posterior takes all of them for independent. `diagnose` samples real batches and looks: per unit, the
 Kolmogorov-Smirnov test against these normals and against normals of any mean and variance; then correlations; then
-what independent draws would do to the outputs' variance. For a convolution the variances are those of the images' own
+what independent samples would do to the outputs' variance. For a convolution the variances are those of the images' own
 averages of h and of (h - mu)^2, as in `GaussianBN`.
 
 How to read it:
@@ -214,7 +214,7 @@ def _at_batch_size(
 def _variance_lost(executable: Executable, statistics: BatchStatistics, seed: int) -> float:
     """Return the share of a typical output's variance that is lost when every statistic is drawn on its own.
 
-    Draws are those of MCBN as published: the batches themselves, every one once, against the same numbers with every
+    Samples are those of MCBN as published: the batches themselves, every one once, against the same numbers with every
     statistic shuffled over batches on its own. Marginals are the same, and whatever held statistics together is gone.
     """
     found = coordinates(statistics.mean, statistics.var, statistics.layers)
@@ -246,15 +246,15 @@ def _variance_lost(executable: Executable, statistics: BatchStatistics, seed: in
 def _output_variance(executable: Executable, states: State, x: Tensor) -> Tensor:
     """Return the variance of every output over all states, (rows, *out)."""
     usual = executable.point(x).double()
-    draws = len(next(iter(states.values())))
+    samples = len(next(iter(states.values())))
     chunk = max(1, OUTPUT_ELEMENTS // usual.numel())
     total, squares = torch.zeros_like(usual), torch.zeros_like(usual)
-    for start in range(0, draws, chunk):
+    for start in range(0, samples, chunk):
         part = {name: value[start : start + chunk] for name, value in states.items()}
         deviation = executable.run(part, x).double() - usual
         total += deviation.sum(0)
         squares += deviation.square().sum(0)
-    return (squares - total.square() / draws) / (draws - 1)
+    return (squares - total.square() / samples) / (samples - 1)
 
 
 def _require(batch_sizes: Any, batches: Any, seed: Any) -> tuple[tuple[int, ...], int, int]:

@@ -188,7 +188,7 @@ class BatchSizeDiagnosis:
         batches: S, the number of batches.
         layers: Findings about the layers, in running order.
         dependence: Correlations of the statistics.
-        variance_lost: Share of the outputs' variance that independent draws of every statistic would lose; negative
+        variance_lost: Share of the outputs' variance that independent samples of every statistic would lose; negative
             where they would add some.
     """
 
@@ -238,7 +238,7 @@ class BatchSizeDiagnosis:
             + f"; {self.dependence.chance:.2f} if independent",
             f"Squared correlations off the diagonal: {self.dependence.off_diagonal:.0%}; "
             f"{self.dependence.off_diagonal_chance:.0%} if independent",
-            f"Independent draws would {'lose' if not self.variance_lost < 0 else 'add'} "
+            f"Independent samples would {'lose' if not self.variance_lost < 0 else 'add'} "
             f"{abs(self.variance_lost):.0%} of the outputs' variance",
         ]
         return "\n".join(line.rstrip() for line in lines)

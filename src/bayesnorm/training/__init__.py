@@ -1,9 +1,9 @@
 """One plain training loop for every network and method."""
 
 from .augmenting import CropAndFlip as CropAndFlip
+from .distilling import Teacher as Teacher, distill as distill
 from .loop import train as train
 from .optimising import relative_adam as relative_adam
 from .progress import progress_bar as progress_bar
 from .run import History as History
 from .step_times import StepTimes as StepTimes
-from .teaching import Teacher as Teacher, teach as teach

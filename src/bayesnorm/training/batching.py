@@ -31,7 +31,7 @@ class Batches(Protocol):
         """Rows per step; None where the data alone know."""
 
     def epoch(self, epoch: int, order: torch.Generator) -> Generator[Pair, None, None]:
-        """Yield all rows once, in an order that `order` draws."""
+        """Yield all rows once, in an order that `order` samples."""
 
     def describe(self) -> str:
         """Return what a checkpoint recognises the data by."""
@@ -161,7 +161,7 @@ class _DatasetBatches:
 
 @dataclass(frozen=True)
 class _LoaderBatches:
-    """A loader's own batches, in its own order: a shuffling one draws it anew from the seed in every epoch."""
+    """A loader's own batches, in its own order: a shuffling one samples it anew from the seed in every epoch."""
 
     loader: DataLoader[Any]
     device: torch.device

@@ -105,7 +105,7 @@ def train(
         seed: Decides the order of rows and what dropout, noise in the network and random transforms draw. The global
             generators are left alone.
         on_epoch: Called with (epoch, model) after each epoch, with the network in evaluation mode. It cannot change
-            what training draws.
+            what training samples.
         progress: Called with (epoch, epochs) after each epoch; `progress_bar()` gives one that shows a bar.
         times: Measures what the parts of some steps take.
         checkpoint: A file that the whole state is written to as training goes on. The same call goes on from it, with

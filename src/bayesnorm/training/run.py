@@ -62,7 +62,7 @@ class Run:
         trained: The tensors that the optimiser changes, mostly the network's own.
         optimiser: What changes them.
         schedule: What changes the optimiser's learning rate, if anything does.
-        order: The generator that draws the order of rows.
+        order: The generator that samples the order of rows.
         device: The one that the network is on, whose generator it may draw from.
         epochs: Most epochs.
         history: What has happened so far.
@@ -89,7 +89,7 @@ class Run:
 
     @property
     def generators(self) -> list[torch.Generator]:
-        """All generators of torch's that training draws from."""
+        """All generators of torch's that training samples from."""
         on_device = [torch.cuda.default_generators[self.device.index or 0]] if self.device.type == "cuda" else []
         return [self.order, torch.default_generator, *on_device]
 

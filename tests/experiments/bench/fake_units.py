@@ -25,7 +25,7 @@ def odd_values(x: int) -> dict[str, Any]:
 
 
 def careless(x: int) -> float:
-    """Draws from the global generator."""
+    """Samples from the global generator."""
     return random.random() + x
 
 

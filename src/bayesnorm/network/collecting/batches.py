@@ -1,4 +1,4 @@
-"""Draw mini-batches from training data of every kind, the way the paper draws them.
+"""Draw mini-batches from training data of every kind, the way the paper samples them.
 
 Rows are drawn without replacement within a batch and independently between batches, so a data set may hold
 fewer rows than all batches together: batches are resampled, not consumed.
@@ -63,7 +63,7 @@ def batch_choices(rows: int, batch_size: int, count: int, seed: int) -> np.ndarr
 
 @dataclass(frozen=True)
 class MiniBatches:
-    """`count` mini-batches of `batch_size` inputs; iterating draws them, the same ones every time.
+    """`count` mini-batches of `batch_size` inputs; iterating samples them, the same ones every time.
 
     Transforms of the user's may use the global generators: iterate within `isolated_randomness`.
 
@@ -136,7 +136,7 @@ def mini_batches(data: TrainData, batch_size: int | None, count: int, seed: int)
     if batch_size >= len(source):
         raise InputError(
             f"batch_size: {batch_size} of only {len(source)} training rows: every batch would hold the same rows, "
-            f"all draws would agree and the doubt would be zero. At most {len(source) - 1} works; "
+            f"all samples would agree and the uncertainty would be zero. At most {len(source) - 1} works; "
             "well below that is better."
         )
     return MiniBatches(source, batch_size, count, seed)
@@ -238,7 +238,7 @@ class _IndexedRows:
 
 
 def _indices(loader: DataLoader[Any]) -> Sequence[int] | None:
-    """Return the rows that a loader draws from, if its sampler gives all of them the same chance; else None."""
+    """Return the rows that a loader samples from, if its sampler gives all of them the same chance; else None."""
     if isinstance(loader.dataset, IterableDataset) or type(loader.batch_sampler) is not BatchSampler:
         return None
     if type(loader.sampler) is SubsetRandomSampler:

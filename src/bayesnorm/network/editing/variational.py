@@ -67,11 +67,11 @@ class RandomWeights(nn.Module):
         return functional.softplus(self.rho)
 
     def multipliers(self, n: int) -> Tensor | None:
-        """Return n draws of m, (n, channels), or None where it is 1."""
+        """Return n samples of m, (n, channels), or None where it is 1."""
         return None
 
-    def draws(self, n: int) -> Tensor:
-        """Return n draws of W, (n, *shape)."""
+    def samples(self, n: int) -> Tensor:
+        """Return n samples of W, (n, *shape)."""
         mean: Tensor = self.mean
         multipliers = self.multipliers(n)
         along = None if multipliers is None else self.along(multipliers)
@@ -142,22 +142,22 @@ class NoisyNetwork(nn.Module):
         super().__init__()
         self.network = network
         self.weights = nn.ModuleList(weights.values())
-        self._replaced: dict[str, RandomWeights] = dict(weights)  # those that a pass draws once, for all rows
+        self._replaced: dict[str, RandomWeights] = dict(weights)  # those that a pass samples once, for all rows
         self._rows = 0  # how many rows the pass under way has
-        self._ran = set[str]()  # layers with draws of their own that ran in it
+        self._ran = set[str]()  # layers with samples of their own that ran in it
         if estimator != "weights":
             self._replace_forwards(weights, estimator, example)
 
     def forward(self, x: Tensor) -> Any:
         self._rows, self._ran = len(x), set()
-        drawn = {name: weights.draws(1)[0] for name, weights in self._replaced.items()}
+        drawn = {name: weights.samples(1)[0] for name, weights in self._replaced.items()}
         return functional_call(self.network, drawn, (x,)) if drawn else self.network(x)
 
     def entered(self, layer: str) -> int:
         """Note that a layer runs, and return the number of rows of the pass."""
         if layer in self._ran:
             raise NetworkError(
-                f"model: layer {layer!r} runs once in evaluation and more often in training, where its draws must "
+                f"model: layer {layer!r} runs once in evaluation and more often in training, where its samples must "
                 'agree; estimator="weights" would work.'
             )
         self._ran.add(layer)
@@ -183,7 +183,7 @@ class NoisyNetwork(nn.Module):
 
 @dataclass(frozen=True)
 class _NoisyLayer:
-    """The forward of a linear or convolutional layer under weights that every row draws for itself."""
+    """The forward of a linear or convolutional layer under weights that every row samples for itself."""
 
     network: NoisyNetwork
     name: str
@@ -196,8 +196,8 @@ class _NoisyLayer:
         rows, linear, x = self.network.entered(self.name), isinstance(self.module, nn.Linear), input
         by_row = len(x) == rows and (x.dim() >= 2 if linear else x.dim() == self.weight.mean.dim())
         if not by_row:  # rows were folded into another axis: one draw for all of them
-            bias = self.bias.draws(1)[0] if isinstance(self.bias, RandomWeights) else self.bias
-            return self._map(x, self.weight.draws(1)[0], bias)
+            bias = self.bias.samples(1)[0] if isinstance(self.bias, RandomWeights) else self.bias
+            return self._map(x, self.weight.samples(1)[0], bias)
         multipliers = self.weight.multipliers(rows)
         mean = self._mean(x, multipliers)
         into, out = (multipliers, None) if self.weight.axis == 1 else (None, multipliers)

@@ -1,4 +1,4 @@
-"""Run batch norm as one affine map per channel, so that draws can be a `vmap` axis and have derivatives.
+"""Run batch norm as one affine map per channel, so that samples can be a `vmap` axis and have derivatives.
 
 PyTorch's own batch norm in evaluation mode is slow under `vmap` and has no derivative by its running statistics. With
 mean m and variance v it is h * scale + shift, where scale = weight / sqrt(v + eps) and shift = bias - m * scale.

@@ -16,7 +16,7 @@ from .plan import Calls, Planner, Way
 from .prefix import PrefixCache
 
 Take = Callable[[slice, slice, Tensor], None]
-"""A function that is given rows, draws and their outputs; see `Executable.each`."""
+"""A function that is given rows, samples and their outputs; see `Executable.each`."""
 
 
 class Outputs:
@@ -27,10 +27,10 @@ class Outputs:
     def __init__(self, states: State, x: Tensor) -> None:
         self._shape = len(next(iter(states.values()))), len(x)
 
-    def __call__(self, rows: slice, draws: slice, found: Tensor) -> None:
+    def __call__(self, rows: slice, samples: slice, found: Tensor) -> None:
         if not hasattr(self, "all"):
             self.all = found.new_empty(*self._shape, *found.shape[2:])
-        self.all[draws, rows] = found
+        self.all[samples, rows] = found
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""Run all draws in one graph of a compiled copy of a network.
+"""Run all samples in one graph of a compiled copy of a network.
 
-A frozen copy of the network gets its batch-norm layers replaced by one scale and one shift per draw. Where draws begin
-at the first batch-norm layer, they are folded into the batch, (draws * batch, ...); where they begin later, they are a
+A frozen copy of the network gets its batch-norm layers replaced by one scale and one shift per draw. Where samples begin
+at the first batch-norm layer, they are folded into the batch, (samples * batch, ...); where they begin later, they are a
 `vmap` axis and what comes before is in the graph once. `torch.compile` fuses the maps and replays the whole as a CUDA
-graph. A graph belongs to one number of draws and one batch shape; graphs are kept, so that a shape which comes again
+graph. A graph belongs to one number of samples and one batch shape; graphs are kept, so that a shape which comes again
 costs no compilation.
 
 The copy is checked against the plain way on the first input of every shape; where it cannot be compiled or does not
@@ -37,28 +37,28 @@ from .plan import default_block_bytes
 # How many compiled graphs are kept, by shape.
 GRAPHS = 8
 
-# Largest activation of a graph, where a block's is not allowed to be larger anyway; more draws run it several times.
+# Largest activation of a graph, where a block's is not allowed to be larger anyway; more samples run it several times.
 GRAPH_BYTES = 64 * 2**20
 
 Graph = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class _Draws:
-    """Drawn states, and the maps of all their layers side by side, each (draws, channels)."""
+class _Samples:
+    """Drawn states, and the maps of all their layers side by side, each (samples, channels)."""
 
     states: State
     names: tuple[str, ...]
     scale: Tensor
     shift: Tensor
 
-    def some(self, first: int, count: int) -> _Draws:
-        """Return `count` of the draws from the `first` on."""
+    def some(self, first: int, count: int) -> _Samples:
+        """Return `count` of the samples from the `first` on."""
         if count == len(self.scale):
             return self
         part = slice(first, first + count)
         states = {name: value[part] for name, value in self.states.items()}
-        return _Draws(states, self.names, self.scale[part], self.shift[part])
+        return _Samples(states, self.names, self.scale[part], self.shift[part])
 
 
 class CompiledExecutable(Executable):
@@ -85,59 +85,59 @@ class CompiledExecutable(Executable):
         if dtype is not None and not dtype.is_floating_point:
             raise BayesNormError(f"dtype: {dtype} was given; a floating dtype such as torch.bfloat16 would work.")
         self._compute_dtype, self._tf32, self._mode = dtype or self.dtype, tf32, mode
-        self._warned = False  # whether users know that draws run without being compiled
+        self._warned = False  # whether users know that samples run without being compiled
 
     def _private(self) -> nn.Module:
         """Return a copy with weights of its own, as they are now, and forget the graphs of an earlier one."""
         self._frozen = copy.deepcopy(private_copy(self.model)).requires_grad_(False)  # what graphs are compiled from
         self._graphs: OrderedDict[Any, Graph | None] = OrderedDict()  # by shape, the latest used last; None: cannot be
-        self._draws: _Draws | None = None  # the latest draws
+        self._samples: _Samples | None = None  # the latest samples
         return private_copy(self._frozen)
 
     def _run(
         self, states: State, x: Tensor, take: Take, vectorize: bool, chunk: int | None, block_bytes: int | None
     ) -> None:
-        draws = self._prepared(states)
-        if draws is not None and vectorize and chunk is None and block_bytes is None:
-            count = len(draws.scale)
-            most = self._draws_at_once(states, x, max(default_block_bytes(x.device), GRAPH_BYTES), len(x))
+        samples = self._prepared(states)
+        if samples is not None and vectorize and chunk is None and block_bytes is None:
+            count = len(samples.scale)
+            most = self._samples_at_once(states, x, max(default_block_bytes(x.device), GRAPH_BYTES), len(x))
             size = -(-count // -(-count // most))  # the smallest with as few graphs
-            graph = self._graph(draws.some(0, size), x)
+            graph = self._graph(samples.some(0, size), x)
             if graph is not None:
                 for start in range(0, count, size):
-                    first = min(start, count - size)  # the last graph runs some draws again rather than another graph
-                    found = self._replay(graph, draws.some(first, size), x)
+                    first = min(start, count - size)  # the last graph runs some samples again rather than another graph
+                    found = self._replay(graph, samples.some(first, size), x)
                     take(slice(0, len(x)), slice(start, first + size), found[start - first :])
                 return
         super()._run(states, x, take, vectorize, chunk, block_bytes)
 
-    def _graph(self, draws: _Draws, x: Tensor) -> Graph | None:
-        """Return the graph for inputs like `x` under so many draws; None where there is none."""
-        key = (draws.names, len(draws.scale), x.shape, x.dtype)
+    def _graph(self, samples: _Samples, x: Tensor) -> Graph | None:
+        """Return the graph for inputs like `x` under so many samples; None where there is none."""
+        key = (samples.names, len(samples.scale), x.shape, x.dtype)
         if key not in self._graphs:
-            self._graphs[key] = self._checked(draws, x)
+            self._graphs[key] = self._checked(samples, x)
             while len(self._graphs) > GRAPHS:
                 self._graphs.popitem(last=False)
         self._graphs.move_to_end(key)
         return self._graphs[key]
 
-    def _replay(self, graph: Graph, draws: _Draws, x: Tensor) -> Tensor:
+    def _replay(self, graph: Graph, samples: _Samples, x: Tensor) -> Tensor:
         """Run a graph on inputs in the layout and precision that it was compiled for; the next run overwrites it."""
         if x.dim() == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         if x.dtype != self._compute_dtype and x.is_floating_point():
             x = x.to(self._compute_dtype)
         with self._precision():
-            return graph(x, draws.scale, draws.shift).to(self._dtype)
+            return graph(x, samples.scale, samples.shift).to(self._dtype)
 
-    def _checked(self, draws: _Draws, x: Tensor) -> Graph | None:
+    def _checked(self, samples: _Samples, x: Tensor) -> Graph | None:
         """Return a graph for inputs like `x` that gives what the plain way gives; None where there is none."""
-        plain = Outputs(draws.states, x)
-        super()._run(draws.states, x, plain, True, None, None)
+        plain = Outputs(samples.states, x)
+        super()._run(samples.states, x, plain, True, None, None)
         expected = plain.all
         try:
-            graph = self._compile(draws.names)
-            found = self._replay(graph, draws, x)
+            graph = self._compile(samples.names)
+            found = self._replay(graph, samples, x)
         except Exception as error:  # compilers fail in many ways, and none of them is the user's problem
             self._say_plain(f"could not be compiled ({(str(error).strip() or repr(error)).splitlines()[0]})")
             return None
@@ -151,7 +151,7 @@ class CompiledExecutable(Executable):
         return graph
 
     def _say_plain(self, why: str) -> None:
-        """Warn once that draws run without being compiled."""
+        """Warn once that samples run without being compiled."""
         if not self._warned:
             self._warned = True
             message = f"{type(self.model).__name__} {why}; it runs as before: same numbers, more time."
@@ -177,16 +177,16 @@ class CompiledExecutable(Executable):
         def run(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
             if not fold:
                 return torch.vmap(one, in_dims=(None, 0, 0))(x, scale, shift)
-            draws = len(scale)
-            return one(x.repeat(draws, *[1] * (x.dim() - 1)), scale, shift).unflatten(0, (draws, len(x)))
+            samples = len(scale)
+            return one(x.repeat(samples, *[1] * (x.dim() - 1)), scale, shift).unflatten(0, (samples, len(x)))
 
         run.__code__ = run.__code__.replace()  # graphs are counted, and their number limited, per code object
         compiled: Graph = torch.compile(run, mode=self._mode, dynamic=False)
         return compiled
 
-    def _prepared(self, states: State) -> _Draws | None:
-        """Return all layers' maps side by side, kept for as long as the same draws come; None where there are none."""
-        if self._draws is None or self._draws.states is not states:
+    def _prepared(self, states: State) -> _Samples | None:
+        """Return all layers' maps side by side, kept for as long as the same samples come; None where there are none."""
+        if self._samples is None or self._samples.states is not states:
             names = tuple(dict.fromkeys(name.rpartition(".")[0] for name in states))
             if any(name not in self._affine.plain for name in names):
                 return None
@@ -195,8 +195,8 @@ class CompiledExecutable(Executable):
                 for name in names
             ]
             scale, shift = (torch.cat(parts, dim=-1).to(self._compute_dtype) for parts in zip(*maps, strict=True))
-            self._draws = _Draws(states, names, scale, shift)
-        return self._draws
+            self._samples = _Samples(states, names, scale, shift)
+        return self._samples
 
     @contextlib.contextmanager
     def _precision(self) -> Iterator[None]:
@@ -214,7 +214,7 @@ _MAPS = ("scale", "shift")
 
 
 class _DrawnAffine(nn.Module):
-    """Gives h * scale + shift with maps (channels,), or (draws, channels) where draws are folded into the batch."""
+    """Gives h * scale + shift with maps (channels,), or (samples, channels) where samples are folded into the batch."""
 
     scale: Tensor
     shift: Tensor
@@ -225,7 +225,7 @@ class _DrawnAffine(nn.Module):
             self.register_buffer(name, torch.zeros(channels))
 
     def forward(self, input: Tensor) -> Tensor:
-        draws = self.scale.shape[0] if self.scale.dim() == 2 else 1
+        samples = self.scale.shape[0] if self.scale.dim() == 2 else 1
         pixels = [1] * (input.dim() - 2)
-        scale, shift = (part.view(draws, 1, -1, *pixels) for part in (self.scale, self.shift))
-        return (input.unflatten(0, (draws, -1)) * scale + shift).flatten(0, 1)
+        scale, shift = (part.view(samples, 1, -1, *pixels) for part in (self.scale, self.shift))
+        return (input.unflatten(0, (samples, -1)) * scale + shift).flatten(0, 1)

@@ -92,7 +92,7 @@ class DropoutExecutable(Executable):
         for name in self.drawn_layers:
             if name not in found:
                 raise NetworkError(
-                    f"model: {name!r} is no dropout layer, and the posterior draws one there; a network with the same "
+                    f"model: {name!r} is no dropout layer, and the posterior samples one there; a network with the same "
                     f"dropout layers would work (here {listed(found)})."
                 )
         drawn = {name: self.rates[name] for name in self.drawn_layers}

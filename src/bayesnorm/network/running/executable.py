@@ -3,7 +3,7 @@
 A *state* overrides some of the network's parameters or buffers by name; n states are held in one dict with a
 leading axis of n. `torch.func.functional_call(model, one_state, x)` is the meaning of a draw, and the plain loop
 below computes just that. The vectorised way gives the same numbers: batch norm becomes one scale and one shift
-per draw, draws are a `vmap` axis, and what comes before the first drawn module is computed once. On a CPU, images run
+per draw, samples are a `vmap` axis, and what comes before the first drawn module is computed once. On a CPU, images run
 in the channels-last layout, in which convolutions are faster, as far as the network takes it.
 """
 
@@ -53,7 +53,7 @@ class Executable:
         require_initialised(self.model)
         position = as_whole(output)
         self.output = output if position is None else position
-        self._warned_of_loop = False  # whether users know that draws run one by one
+        self._warned_of_loop = False  # whether users know that samples run one by one
         self._built: frozenset[str] = frozenset()  # names of what `_build` made, which a copy of this builds anew
         before = set(vars(self))
         self._build()
@@ -147,8 +147,8 @@ class Executable:
         Args:
             states: Overrides, each with a leading axis of n.
             x: Inputs, (batch, ...).
-            vectorize: Whether many draws may be run at once; False takes the plain loop over draws.
-            chunk: How many draws a vectorised pass holds; None chooses by `block_bytes`.
+            vectorize: Whether many samples may be run at once; False takes the plain loop over samples.
+            chunk: How many samples a vectorised pass holds; None chooses by `block_bytes`.
             block_bytes: How much memory the largest activation of a pass may take; None chooses by device.
         """
         x = self.input(x)
@@ -263,7 +263,7 @@ class Executable:
         budget = block_bytes or default_block_bytes(x.device)
         blocks = self._row_blocks(states, x, budget)
         if chunk is None:
-            chunk = self._draws_at_once(states, x, budget, blocks[0].stop)
+            chunk = self._samples_at_once(states, x, budget, blocks[0].stop)
         wanted: Call = "vectorised" if vectorize and chunk > 1 else "plain"
         if vectorize and chunk == 1 and self._affine.writes(states):
             wanted = "mapped"
@@ -274,17 +274,17 @@ class Executable:
 
     def _row_blocks(self, states: State, x: Tensor, budget: int) -> list[slice]:
         """Return which rows to run at a time: as many as fit the memory, or all where they depend on one another."""
-        rows = min(len(x), self._draws_at_once(states, x, budget, rows=1))
+        rows = min(len(x), self._samples_at_once(states, x, budget, rows=1))
         if rows < len(x) and not self._rows_independent(x):
             rows = len(x)
         return [slice(start, min(start + rows, len(x))) for start in range(0, len(x), rows)]
 
-    def _draws_at_once(self, states: State, x: Tensor, budget: int, rows: int) -> int:
+    def _samples_at_once(self, states: State, x: Tensor, budget: int, rows: int) -> int:
         """Return under how many states some rows can be run at once, by the memory of the largest activation."""
         return max(1, budget // (rows * self._planner.sizes(states, x).bytes_per_row))
 
     def _note_first_row(self, start: int) -> None:
-        """Note which row of the input the next block begins with, for layers whose draws differ between rows."""
+        """Note which row of the input the next block begins with, for layers whose samples differ between rows."""
 
     def _rows_independent(self, x: Tensor) -> bool:
         """Tell whether a row's output is the same in another row's company, so that rows may be run in parts."""
@@ -316,18 +316,18 @@ class Executable:
     def _in_own_dtypes(self, state: State) -> State:
         """Return a state, or states, in the dtypes of what they override."""
         if all(value.dtype == self._known[name][1] for name, value in state.items()):
-            return state  # the same object: a compiled network knows by it that the same draws came again
+            return state  # the same object: a compiled network knows by it that the same samples came again
         return {name: value.to(self._known[name][1]) for name, value in state.items()}
 
     def _warn_of_loop(self, error: BaseException) -> None:
-        """Warn once that draws run one by one, and why; refuse weights that changed, which would explain it."""
+        """Warn once that samples run one by one, and why; refuse weights that changed, which would explain it."""
         self._keeper.require_unchanged()
         if not self._warned_of_loop:
             self._warned_of_loop = True
             first = str(error).strip().splitlines()
             warnings.warn(
-                f"{type(self.model).__name__} cannot be vectorised over draws ({first[0] if first else error!r}); "
-                "draws run one by one: same numbers, more time.",
+                f"{type(self.model).__name__} cannot be vectorised over samples ({first[0] if first else error!r}); "
+                "samples run one by one: same numbers, more time.",
                 BayesNormWarning,
                 stacklevel=2,
             )

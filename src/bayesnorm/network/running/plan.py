@@ -46,7 +46,7 @@ class Sizes:
 
 
 Call = Literal["plain", "mapped", "vectorised"]
-"""How draws are run: one by one under plain overrides, one by one with batch norm as affine maps, or many at once."""
+"""How samples are run: one by one under plain overrides, one by one with batch norm as affine maps, or many at once."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class Way:
-    """How draws are run on inputs of some kind.
+    """How samples are run on inputs of some kind.
 
     Args:
         call: How the network is called.
@@ -128,7 +128,7 @@ class Planner:
         if (key, wanted) not in self._ways:
             images = may_gain_from_channels_last(self._network, x)
             if wanted != "vectorised" and not images:
-                return Way("plain", False, False)  # the plain loop over draws: nothing to find out
+                return Way("plain", False, False)  # the plain loop over samples: nothing to find out
             if look is None or look.key != key:
                 look = self._look_at(states, x)
             way = self._find_way(look, wanted, images)
@@ -188,7 +188,7 @@ def kind_of(states: State, x: Tensor) -> Any:
 
 
 def default_block_bytes(device: torch.device) -> int:
-    """Return how large an activation a block of rows and draws may have."""
+    """Return how large an activation a block of rows and samples may have."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return max(1, min(int(free * CUDA_BLOCK_SHARE), CUDA_BLOCK_BYTES))

@@ -45,7 +45,7 @@ class SeededDropout(_DropoutNd):
     _units: dict[Any, Tensor]  # hashes of units, by how many there are, call and device
 
     def forward(self, input: Tensor) -> Tensor:
-        # Never in place, also where the layer was: under vmap the input may lack the axis of draws that the mask has.
+        # Never in place, also where the layer was: under vmap the input may lack the axis of samples that the mask has.
         number, self.calls = self.calls, self.calls + 1
         off = self.seed < 0
         dropped = self._dropped(input, number, off).to(input.dtype)

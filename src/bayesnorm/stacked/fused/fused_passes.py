@@ -1,4 +1,4 @@
-"""Batch statistics, and outputs under many draws, without holding what lies between."""
+"""Batch statistics, and outputs under many samples, without holding what lies between."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ def moments(stack: Stack, states: State, masks: Masks | None, x: Tensor) -> tupl
         return None
     from . import kernels
 
-    rows, draws = x.shape[-2], len(next(iter(states.values())))
+    rows, samples = x.shape[-2], len(next(iter(states.values())))
     x = x.expand(len(stack), rows, shape.inputs)
     mean, var = (x.new_empty(len(stack), rows) for _ in range(2))
     places = shape.places(stack.weights)
-    at_once = max(1, min(PROGRAMS, DRAWN // (4 * draws * shape.width)))
+    at_once = max(1, min(PROGRAMS, DRAWN // (4 * samples * shape.width)))
     for start in range(0, len(stack), at_once):
         members = slice(start, min(start + at_once, len(stack)))
         thin, scales = _scales(stack, members, states, masks)
@@ -103,7 +103,7 @@ def moments(stack: Stack, states: State, masks: Masks | None, x: Tensor) -> tupl
                 inputs=shape.inputs,
                 width=shape.width,
                 rows=rows,
-                draws=draws,
+                samples=samples,
                 **{name: own[name] for name in ("at_w1", "at_w2", "at_w3", "at_b3")},
                 D=shape.D,
                 H=shape.H,
@@ -118,8 +118,8 @@ def moments(stack: Stack, states: State, masks: Masks | None, x: Tensor) -> tupl
 
 
 def _scales(stack: Stack, members: slice, states: State, masks: Masks | None) -> tuple[Tensor | None, list[Tensor]]:
-    """All draws as factors of the inputs, (networks, draws, inputs) or None where there are none, and as scale and
-    shift of what each ReLU of some networks gets, (networks, draws, channels)."""
+    """All samples as factors of the inputs, (networks, samples, inputs) or None where there are none, and as scale and
+    shift of what each ReLU of some networks gets, (networks, samples, channels)."""
     found: list[Tensor] = []
     if masks is None:
         for layer in stack.norms:

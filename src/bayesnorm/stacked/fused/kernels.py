@@ -15,7 +15,7 @@ import triton.language as tl
 from triton.runtime.errors import OutOfResources as OutOfResources
 
 # Numbers that differ from call to call must not make a kernel of their own.
-VARYING = ["inputs", "longest", "epochs", "steps", "per_epoch", "blocks", "done", "states", "rows", "draws"]
+VARYING = ["inputs", "longest", "epochs", "steps", "per_epoch", "blocks", "done", "states", "rows", "samples"]
 VARYING += [f"at_{name}" for name in ("w1", "g1", "b1", "w2", "g2", "b2", "w3", "b3", "mean1", "var1", "mean2", "var2")]
 
 BETA1, BETA2, TINY = tl.constexpr(0.9), tl.constexpr(0.999), tl.constexpr(1e-8)
@@ -349,13 +349,13 @@ def statistics(
 
 @triton.jit(do_not_specialize=VARYING)
 def moments(
-    weights, x, scales1, shifts1, scales2, shifts2, thin, means, variances, inputs, rows, draws,
+    weights, x, scales1, shifts1, scales2, shifts2, thin, means, variances, inputs, rows, samples,
     at_w1, at_w2, at_w3, at_b3,
     width: tl.constexpr, D: tl.constexpr, H: tl.constexpr, R: tl.constexpr, THIN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Store mean and variance over draws of the output; a draw makes h = max(a * scale + shift, 0) of both layers.
+    """Store mean and variance over samples of the output; a draw makes h = max(a * scale + shift, 0) of both layers.
 
-    x is (E, rows, inputs); scales and shifts are (E, draws, width); `thin`, (E, draws, inputs), multiplies inputs.
+    x is (E, rows, inputs); scales and shifts are (E, samples, width); `thin`, (E, samples, inputs), multiplies inputs.
     """
     e, part = tl.program_id(1).to(tl.int64), tl.program_id(0)
     d, h, i, r = tl.arange(0, D), tl.arange(0, H), tl.arange(0, H), tl.arange(0, R) + part * R
@@ -370,10 +370,10 @@ def moments(
     xb = tl.load(x + (e * rows + r[:, None]) * inputs + d[None, :], mask=inside, other=0.0)
     a1 = _dot(xb, w1, PRECISION)
     first, total, squares = tl.zeros([R], tl.float32), tl.zeros([R], tl.float32), tl.zeros([R], tl.float32)
-    for t in range(draws):
-        at = (e * draws + t) * width + h
+    for t in range(samples):
+        at = (e * samples + t) * width + h
         if THIN:
-            factor = tl.load(thin + (e * draws + t) * inputs + d, mask=d < inputs, other=0.0)
+            factor = tl.load(thin + (e * samples + t) * inputs + d, mask=d < inputs, other=0.0)
             a1 = _dot(xb * factor[None, :], w1, PRECISION)
         s1 = tl.load(scales1 + at, mask=unit, other=0.0)
         t1 = tl.load(shifts1 + at, mask=unit, other=0.0)
@@ -385,6 +385,6 @@ def moments(
         first = tl.where(t == 0, f, first)
         total += f - first
         squares += (f - first) * (f - first)
-    mean = total / draws
+    mean = total / samples
     tl.store(means + e * rows + r, first + mean, mask=r < rows)
-    tl.store(variances + e * rows + r, tl.maximum(squares / draws - mean * mean, 0.0), mask=r < rows)
+    tl.store(variances + e * rows + r, tl.maximum(squares / samples - mean * mean, 0.0), mask=r < rows)

@@ -1,0 +1,176 @@
+"""The rows that the model doubts most, as a table for the page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .arrays import Array
+from .classification import ClassificationTest
+from .contents import Column, Report
+from .regression import RegressionTest
+from .words import column_of_numbers, date, number, percent
+
+# Most and fewest rows of the table, and how many cells it may have before it gets shorter.
+MOST_ROWS, FEWEST_ROWS, MOST_CELLS = 300, 50, 9000
+
+# Most input columns that are shown.
+MOST_COLUMNS = 60
+
+# Most characters in a cell.
+LONGEST = 60
+
+# Size up to which whole numbers are written in full.
+LARGEST_WHOLE = 1e15
+
+
+@dataclass(frozen=True)
+class TableCell:
+    """One cell of the table: text, and perhaps a bar or a mark.
+
+    Args:
+        text: The text.
+        note: Reason why it is marked; "" where it is not.
+        bar: Length of a bar from 0 to 1, or None.
+        numeric: Whether the text stands on the right.
+    """
+
+    text: str
+    note: str = ""
+    bar: float | None = None
+    numeric: bool = True
+
+
+@dataclass(frozen=True)
+class UncertainRows:
+    """The table of the most uncertain rows.
+
+    Args:
+        answers: Names of the columns that the model fills.
+        inputs: Names of the columns from the file, which come after.
+        rows: Cells of every row, the most uncertain row first.
+        left_out_columns: Number of input columns that are not shown.
+        also_unlike: Number of the rows that are there only because they are unlike the training data.
+    """
+
+    answers: tuple[str, ...]
+    inputs: tuple[str, ...]
+    rows: tuple[tuple[TableCell, ...], ...]
+    left_out_columns: int
+    also_unlike: int
+
+    @classmethod
+    def of(cls, report: Report) -> UncertainRows:
+        """Make the table of a report."""
+        test = report.test
+        shown = report.table.columns[:MOST_COLUMNS]
+        most = min(MOST_ROWS, max(FEWEST_ROWS, MOST_CELLS // (len(shown) + 8)))
+        order, also = _chosen(test, most)
+        answers = _regression(test, order) if isinstance(test, RegressionTest) else _classification(test, order)
+        answers = {"Row": [TableCell(str(report.rows.numbers[at])) for at in order], **answers}
+        if test.unlike is not None:
+            why = report.rows.why or ["unlike"] * len(test)
+            answers["Flag"] = [
+                TableCell(_short(f"⚠ {why[at]}") if test.unlike[at] else "", numeric=False) for at in order
+            ]
+        notes = [_notes(report, at) for at in order]
+        inputs = [
+            [
+                _input(column, report.rows.values[at][place], own.get(column.name, ""))
+                for at, own in zip(order, notes, strict=True)
+            ]
+            for place, column in enumerate(shown)
+        ]
+        return cls(
+            tuple(answers),
+            tuple(column.name for column in shown),
+            tuple(zip(*answers.values(), *inputs, strict=True)),
+            len(report.table.columns) - len(shown),
+            also,
+        )
+
+
+def _chosen(test: RegressionTest | ClassificationTest, most: int) -> tuple[list[int], int]:
+    """Choose the most uncertain rows, and for up to a third of the places strange rows that are uncertain less.
+
+    Returns their numbers, the most uncertain first, and how many are there for their strangeness alone.
+    """
+    order = np.argsort(-test.uncertainty, kind="stable")
+    if test.unlike is None or len(order) <= most:
+        return order[:most].tolist(), 0
+    ranks = np.arange(len(order))
+    kept = most - most // 3
+    strange = ranks[kept:][test.unlike[order[kept:]]][: most // 3]
+    ordinary = np.setdiff1d(ranks, strange)[: most - len(strange)]
+    taken = np.sort(np.concatenate([ordinary, strange]))
+    return order[taken].tolist(), int((taken != ranks[:most]).sum())
+
+
+def _regression(test: RegressionTest, order: list[int]) -> dict[str, list[TableCell]]:
+    """Make the columns of predicted numbers, by name."""
+
+    def cells(values: Array) -> list[TableCell]:
+        # The uncertainty says how many decimals of a prediction mean anything.
+        return [TableCell(text) for text in column_of_numbers(values[order].tolist(), 3, test.std.tolist())]
+
+    greatest = float(test.std.max()) or 1.0
+    bars = [float(test.std[at]) / greatest for at in order]
+    return {
+        "Predicted": cells(test.mean),
+        "Uncertainty (±)": [TableCell(cell.text, bar=bar) for cell, bar in zip(cells(test.std), bars, strict=True)],
+        f"{percent(test.level)} from": cells(test.lower),
+        "to": cells(test.upper),
+        "True": cells(test.y),
+        "Error": cells(test.y - test.mean),
+        "Held": [TableCell("yes" if test.inside[at] else "✗ no", numeric=False) for at in order],
+    }
+
+
+def _classification(test: ClassificationTest, order: list[int]) -> dict[str, list[TableCell]]:
+    """Make the columns of predicted classes, by name."""
+    most = float(np.log(len(test.classes))) or 1.0
+    uncertainty = column_of_numbers(test.entropy[order].tolist(), 3)
+    return {
+        "Predicted": [TableCell(_short(test.classes[test.label[at]]), numeric=False) for at in order],
+        "Probability": [TableCell(f"{100 * test.confidence[at]:.1f} %") for at in order],
+        "Uncertainty (entropy)": [
+            TableCell(text, bar=min(1.0, float(test.entropy[at]) / most))
+            for text, at in zip(uncertainty, order, strict=True)
+        ],
+        "True": [TableCell(_short(test.classes[test.y[at]]), numeric=False) for at in order],
+        "Right": [TableCell("yes" if test.right[at] else "✗ no", numeric=False) for at in order],
+    }
+
+
+def _notes(report: Report, at: int) -> dict[str, str]:
+    """Return the columns that make a row unlike those of training, and how."""
+    if report.test.unlike is None or not report.test.unlike[at] or not report.rows.why:
+        return {}
+    found = {}
+    for part in report.rows.why[at].split("; "):
+        named = [column.name for column in report.table.columns if part.startswith(f"{column.name} ")]
+        if named:
+            longest = max(named, key=len)
+            found[longest] = part.removeprefix(f"{longest} ")
+    return found
+
+
+def _input(column: Column, value: object, note: str) -> TableCell:
+    """Make the cell of an input, marked where it makes its row unlike those of training."""
+    return TableCell(_short(input_text(column, value)), note, numeric=column.kind == "number")
+
+
+def input_text(column: Column, value: object) -> str:
+    """Write the value of an input."""
+    if column.kind == "date" and isinstance(value, float):
+        return date(value)
+    shown = value
+    if isinstance(value, float) and value.is_integer() and abs(value) < LARGEST_WHOLE:
+        shown = int(value)  # in full: it may be an id
+    # Without the thousands' marks: 2,019 is no year.
+    return shown if isinstance(shown, str) else number(shown, 6).replace(",", "")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

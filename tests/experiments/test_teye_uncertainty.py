@@ -1,0 +1,69 @@
+"""Pictures of the regression benchmark: what is in them, of whichever preset the results are."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+from bayesnorm.errors import BayesNormError
+from experiments import teye_uncertainty
+from experiments.uci import PRESETS
+
+CURVE = [
+    {"effective_batch_size": size, "normalised_crps_mean": score, "normalised_crps_error": 0.5}
+    for size, score in ((16.0, -90.0), (64.0, -5.0), (256.0, 10.0), (8192.0, 2.0))
+]
+
+
+def header(preset="quick"):
+    points = {"error": [0.1, -0.5, 2.0], "std": [0.5, 1.0, 1.5], "constant_std": [1.0]}
+    return {
+        "preset": preset,
+        "curves": [{"dataset": "yacht", "setting": 32.0, "curve": CURVE}],
+        "points": [{"dataset": "yacht", "family": "bn", "setting": 32.0, "points": points}],
+    }
+
+
+def rows(preset="quick"):
+    shared = {"preset": preset, "dataset": "yacht", "method": "MCBN", "setting": "128.0"}
+    scores = [("", 8.0), ("", 10.0), ("2", 1.0), ("2", 2.0)]
+    found = [shared | {"passes": t, "normalised_crps": str(v), "normalised_pll": str(-v)} for t, v in scores]
+    return [*found, {**found[0], "setting": "64.0"}, {**found[0], "method": "MCBN centred"}]
+
+
+@pytest.mark.parametrize("preset", ["quick", "paper"])
+def test_all_samples_are_as_many_as_the_preset_has(preset):
+    (curve,) = teye_uncertainty.samples(rows(preset)).values()
+    crps = curve.series["CRPS"]
+    assert crps.at.tolist() == [2.0, PRESETS[preset].samples]
+    assert crps.mean.tolist() == [1.5, 9.0]
+    assert crps.runs.tolist() == [2, 2]
+    assert curve.series["PLL"].mean.tolist() == [-1.5, -9.0]
+
+
+@pytest.mark.parametrize(("preset", "runs"), [("quick", 4), ("paper", 25)])
+def test_runs_are_as_many_as_the_preset_has(preset, runs):
+    (curve,) = teye_uncertainty.batch_sizes(header(preset)).values()
+    trained = curve.series["trained with M = 32"]
+    assert trained.at.tolist() == [64.0, 256.0], "what is out of sight is left out"
+    assert trained.mean.tolist() == [-5.0, 10.0]
+    assert trained.runs.tolist() == [runs, runs]
+
+
+def test_pictures_are_drawn_of_what_there_is(tmp_path, capsys):
+    table = tmp_path / "uci quick.csv"
+    with table.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows()[0].keys())
+        writer.writeheader()
+        writer.writerows(rows())
+    with pytest.raises(
+        BayesNormError, match=r"--rows: .*uci quick\.json is not there; `python -m experiments export` writes"
+    ):
+        teye_uncertainty.main(table, tmp_path / "out")
+    table.with_suffix(".json").write_text(json.dumps(header()))
+    teye_uncertainty.main(table, tmp_path / "out")
+    drawn = ["uci_batch_size.png", "uci_uncertainty.png", "uci_samples.png"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == drawn
+    assert sorted(line.rsplit("/", 1)[-1] for line in capsys.readouterr().out.split("\n")[:-1]) == drawn
