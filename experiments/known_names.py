@@ -18,4 +18,4 @@ def require_known(option: str, given: Iterable[str], known: Iterable[str]) -> No
     known = tuple(known)
     for name in given:
         if name not in known:
-            raise UsageError(f"{option}: {name!r} was given; one of {', '.join(known)} would work.")
+            raise UsageError(f"{option} must be one of {', '.join(known)}, got {name!r}.")

@@ -25,21 +25,21 @@ def posterior():
 
 @pytest.mark.parametrize("engine", [64, "delta", bn.Delta, bn.MonteCarlo])
 def test_engines(posterior, engine):
-    with pytest.raises(bn.BayesNormError, match=r"engine: .* was given; MonteCarlo\(samples=256\) would work"):
+    with pytest.raises(bn.BayesNormError, match=r"engine must be MonteCarlo\(samples=256\), got .*"):
         posterior.predict(X, engine)
 
 
 @pytest.mark.parametrize("seed", [-1, 2**63, 1.5, "a", None, True])
 @pytest.mark.parametrize("engine", [None, bn.SigmaPoints(2), bn.Delta()], ids=lambda engine: type(engine).__name__)
 def test_seeds(posterior, engine, seed):
-    with pytest.raises(bn.BayesNormError, match=rf"seed: {seed!r} was given; a whole number from 0 would work"):
+    with pytest.raises(bn.BayesNormError, match=rf"seed must be a whole number from 0, got {seed!r}"):
         posterior.predict(X, engine, seed=seed)
 
 
 @pytest.mark.parametrize("make", [lambda seed: paper_mlp(2, seed=seed), lambda seed: toy_regression(seed=seed)])
 @pytest.mark.parametrize("seed", [-1, 1.5, "a", None])
 def test_seeds_of_networks_and_data(make, seed):
-    with pytest.raises(bn.BayesNormError, match=rf"seed: {seed!r} was given; a whole number from 0 would work"):
+    with pytest.raises(bn.BayesNormError, match=rf"seed must be a whole number from 0, got {seed!r}"):
         make(seed)
 
 
@@ -79,10 +79,10 @@ def test_samples(outputs):
     likelihood = bn.Gaussian() if outputs == 1 else bn.Categorical()
     predictive = bn.MCBN(batch_size=8, states=8).fit(network(outputs), X, likelihood).predict(X)
     for n in (0, -1, 1.5, "a", None, True):
-        with pytest.raises(bn.BayesNormError, match=rf"n: {n!r} was given; a whole number of at least 1 would work"):
+        with pytest.raises(bn.BayesNormError, match=rf"n must be a whole number of at least 1, got {n!r}"):
             predictive.sample(n)
     for seed in (-1, 1.5, "a", None):
-        with pytest.raises(bn.BayesNormError, match=rf"seed: {seed!r} was given; a whole number from 0 would work"):
+        with pytest.raises(bn.BayesNormError, match=rf"seed must be a whole number from 0, got {seed!r}"):
             predictive.sample(2, seed=seed)
 
 

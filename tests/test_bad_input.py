@@ -51,7 +51,7 @@ def test_no_batchnorm_layer(model, refused):
 
 @pytest.mark.parametrize("model", [None, "model", lambda x: x, 3])
 def test_no_network_at_all(model):
-    with pytest.raises(NetworkError, match=rf"model: {type(model).__name__} was given; a torch.nn.Module would work"):
+    with pytest.raises(NetworkError, match=rf"model must be a torch.nn.Module, got {type(model).__name__}"):
         fit(model)
 
 

@@ -75,7 +75,7 @@ def test_every_fit(name):
     refused("likelihood: Gaussian has a noise for each network", fit(likelihood=bn.Gaussian((1.0, 2.0), axis=0)))
     refused("precision: 1e-45 was given, too extreme", fit(Counted(1).eval(), likelihood=bn.Gaussian(1e-45)))
     refused("output: 'std' was given", fit(Named().eval(), output="std"))
-    refused("progress: int was given; a function would work", fit(Counted(1).eval(), progress=3))
+    refused("progress must be a function, got int", fit(Counted(1).eval(), progress=3))
     refused("seed: -1 was given", fit(Counted(1).eval(), seed=-1))
 
 

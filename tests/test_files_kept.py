@@ -67,7 +67,7 @@ def test_calibrated_and_compiled_posteriors_are_saved_as_they_are(tmp_path):
 def test_arguments_turned_round_are_told_in_one_line(tmp_path):
     with pytest.raises(BayesNormError, match=r"^path: a network \(Sequential\) was given first; load\(path, model\)"):
         bn.load(network(), tmp_path / "file")
-    with pytest.raises(FileFormatError, match=r"^path: int was given; a file's path would work"):
+    with pytest.raises(FileFormatError, match=r"^path must be a file's path, got int"):
         bn.load(3, network())
     with pytest.raises(FileFormatError, match=r"^path: NoneType was given"):
         tabular.load(None)

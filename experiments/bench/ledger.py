@@ -80,7 +80,7 @@ class Ledger:
 
 def require_count(name: str, value: int, least: int) -> int:
     """Refuse a value that is no whole number, or too small."""
-    return require_whole(name, value, least, words=f"; a whole number, at least {least}, would work.")
+    return require_whole(name, value, least, requirement=f"a whole number, at least {least}")
 
 
 def require_modules(units: list[Unit]) -> None:

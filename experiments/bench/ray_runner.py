@@ -189,7 +189,7 @@ def _require_reachable(address: str) -> None:
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdecimal():
-        raise BayesNormError(f"address: {address!r} was given; {_ADDRESSES} would work.")
+        raise BayesNormError(f"address must be {_ADDRESSES}, got {address!r}.")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:

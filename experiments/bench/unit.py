@@ -38,10 +38,10 @@ class Unit:
 
     def __post_init__(self) -> None:
         if not isinstance(self.experiment, str) or not self.experiment:
-            raise BayesNormError(f"experiment: {self.experiment!r} was given; a name would work.")
+            raise BayesNormError(f"experiment must be a name, got {self.experiment!r}.")
         require_function(self.function)
         if not isinstance(self.parameters, Mapping):
-            raise BayesNormError(f"parameters: {type(self.parameters).__name__} was given; a dict would work.")
+            raise BayesNormError(f"parameters must be a dict, got {type(self.parameters).__name__}.")
         text = _canonical(_plain(self.parameters, "parameters"))
         whole = f'{{"experiment":{_canonical(self.experiment)},"parameters":{text}}}'
         object.__setattr__(self, "parameters", MappingProxyType(json.loads(text)))
@@ -91,11 +91,10 @@ def _plain(value: Any, where: str) -> Any:
         return [_plain(entry, f"{where}[{i}]") for i, entry in enumerate(value)]
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise BayesNormError(f"{where}: {value} was given; finite numbers, or text, would work.")
+            raise BayesNormError(f"{where} must be finite numbers, or text, got {value}.")
         return float(value) + 0.0  # -0.0 becomes 0.0
     if value is None or isinstance(value, bool | int | str):
         return value
     raise BayesNormError(
-        f"{where}: {type(value).__name__} was given; None, booleans, plain numbers, text, and lists and dicts of them "
-        "would work."
+        f"{where} must be None, booleans, plain numbers, text, and lists and dicts of them, got {type(value).__name__}."
     )

@@ -38,11 +38,11 @@ def corrupt(images: Images, corruption: str, severity: int, seed: int = 0) -> Im
         seed: Decides what is random; other corruptions and severities have random numbers of their own.
     """
     if corruption not in CORRUPTIONS:
-        raise BayesNormError(f"corruption: {corruption!r} was given; one of {', '.join(CORRUPTIONS)} would work.")
+        raise BayesNormError(f"corruption must be one of {', '.join(CORRUPTIONS)}, got {corruption!r}.")
     if severity not in SEVERITIES:
-        raise BayesNormError(f"severity: {severity!r} was given; 1 to 5 would work.")
+        raise BayesNormError(f"severity must be 1 to 5, got {severity!r}.")
     if images.dtype != np.uint8 or images.shape[1:] != (SIDE, SIDE, 3):
-        raise BayesNormError(f"images: {images.dtype} {images.shape} was given; uint8 (N, 32, 32, 3) would work.")
+        raise BayesNormError(f"images must be uint8 (N, 32, 32, 3), got {images.dtype} {images.shape}.")
     make, parameters = CORRUPTIONS[corruption]
     random = np.random.default_rng((seed, severity, zlib.crc32(corruption.encode())))
     found = make(images / 255.0, random, parameters[severity - 1])

@@ -104,7 +104,7 @@ def compare(table: int, rows: Iterable[Mapping[str, Any]]) -> list[Cell]:
         rows: Results, one row per run and method; see `python -m experiments uci`.
     """
     if table not in TABLES:
-        raise BayesNormError(f"table: {table!r} was given; one of {', '.join(map(str, TABLES))} would work.")
+        raise BayesNormError(f"table must be one of {', '.join(map(str, TABLES))}, got {table!r}.")
     runs = runs_of(rows)
     if table >= 8:
         return _sensitivity(table, [run for run in runs if run.method == "MCBN"])

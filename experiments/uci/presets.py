@@ -98,5 +98,5 @@ PRESETS: dict[str, Preset] = {
 def preset_named(name: str) -> Preset:
     """Return a preset, or refuse a name that none has."""
     if name not in PRESETS:
-        raise BayesNormError(f"preset: {name!r} was given; one of {', '.join(PRESETS)} would work.")
+        raise BayesNormError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}.")
     return PRESETS[name]

@@ -266,4 +266,4 @@ def _cell(value: Any) -> Any:
 def _require(name: str, given: Sequence[str], known: Sequence[str]) -> None:
     for value in given:
         if value not in known:
-            raise BayesNormError(f"{name}: {value!r} was given; one of {', '.join(known)} would work.")
+            raise BayesNormError(f"{name} must be one of {', '.join(known)}, got {value!r}.")

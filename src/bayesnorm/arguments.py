@@ -1,4 +1,4 @@
-"""Numbers as arguments: plain ones or NumPy's, taken alike everywhere and kept as plain ones."""
+"""Check numeric arguments: Python and NumPy numbers are accepted alike and stored as Python numbers."""
 
 from __future__ import annotations
 
@@ -28,25 +28,24 @@ def require_whole(
     least: int = 1,
     most: int | None = None,
     *,
-    words: str | None = None,
+    requirement: str | None = None,
     error: type[BayesNormError] = BayesNormError,
 ) -> int:
     """Return a whole number between limits as a plain one, or raise an error that names the argument.
 
     Args:
-        name: The argument's name.
-        value: What was given for it.
-        least: The smallest number that works.
-        most: The largest number that works; None for no limit.
-        words: What the message says after "<name>: <value> was given"; None tells the limits.
+        name: The name of the argument.
+        value: The value of the argument.
+        least: The smallest number allowed.
+        most: The largest number allowed; None for no limit.
+        requirement: What the value must be, for the message; None describes the limits.
         error: The class of the error.
     """
-    found = as_whole(value)
-    if found is None or found < least or (most is not None and found > most):
+    number = as_whole(value)
+    if number is None or number < least or (most is not None and number > most):
         limits = f"of at least {least}" if most is None else f"from {least} to {most}"
-        words = f"; a whole number {limits} would work." if words is None else words
-        raise error(f"{name}: {quoted(value)} was given{words}")
-    return found
+        raise error(f"{name} must be {requirement or f'a whole number {limits}'}, got {quoted(value)}.")
+    return number
 
 
 def as_number(value: Any) -> float | None:
@@ -67,51 +66,50 @@ def require_number(
     above: float = -math.inf,
     most: float = math.inf,
     below: float = math.inf,
-    words: str | None = None,
+    requirement: str | None = None,
     error: type[BayesNormError] = BayesNormError,
 ) -> float:
     """Return a finite number between limits as a plain float, or raise an error that names the argument.
 
     Args:
         name: The argument's name.
-        value: What was given for it.
-        least, most: The smallest and the largest number that work.
-        above, below: Limits that do not work themselves.
-        words: What the message says after "<name>: <value> was given"; None tells the limits.
+        value: The value of the argument.
+        least, most: The smallest and the largest number allowed.
+        above, below: Limits that are not allowed themselves.
+        requirement: What the value must be, for the message; None describes the limits.
         error: The class of the error.
     """
-    found = as_number(value)
-    if found is None or not (least <= found <= most and above < found < below):
-        limits = (("from", least), ("above", above), ("up to", most), ("below", below))
-        told = " and ".join(f"{word} {limit:g}" for word, limit in limits if math.isfinite(limit))
-        words = f"; a {f'number {told}' if told else 'finite number'} would work." if words is None else words
-        raise error(f"{name}: {quoted(value)} was given{words}")
-    return found
+    number = as_number(value)
+    if number is None or not (least <= number <= most and above < number < below):
+        bounds = (("from", least), ("above", above), ("up to", most), ("below", below))
+        limits = " and ".join(f"{word} {limit:g}" for word, limit in bounds if math.isfinite(limit))
+        requirement = requirement or (f"a number {limits}" if limits else "a finite number")
+        raise error(f"{name} must be {requirement}, got {quoted(value)}.")
+    return number
 
 
 def require_positive(
-    name: str, value: Any, *, words: str | None = None, error: type[BayesNormError] = BayesNormError
+    name: str, value: Any, *, requirement: str | None = None, error: type[BayesNormError] = BayesNormError
 ) -> float:
     """Return a positive, finite number as a plain float, or raise an error; arguments as in `require_number`."""
-    words = "; a positive number would work." if words is None else words
-    return require_number(name, value, above=0, words=words, error=error)
+    return require_number(name, value, above=0, requirement=requirement or "a positive number", error=error)
 
 
 def require_seed(seed: Any) -> int:
     """Return a whole number in the range that every generator takes, or raise an error."""
-    return require_whole("seed", seed, 0, 2**63 - 1, words="; a whole number from 0 would work.")
+    return require_whole("seed", seed, 0, 2**63 - 1, requirement="a whole number from 0")
 
 
 def require_function(name: str, value: Any) -> None:
     """Refuse what is neither None nor a function."""
     if value is not None and not callable(value):
-        raise BayesNormError(f"{name}: {type(value).__name__} was given; a function would work.")
+        raise BayesNormError(f"{name} must be a function, got {type(value).__name__}.")
 
 
 def hold_plain_numbers(instance: Any) -> None:
     """Replace numbers of other types in a frozen dataclass by plain ones, as JSON wants them; for `__post_init__`."""
     for name, value in list(vars(instance).items()):
         whole = as_whole(value)
-        found = as_number(value) if whole is None else whole
-        if found is not None:
-            object.__setattr__(instance, name, found)
+        number = as_number(value) if whole is None else whole
+        if number is not None:
+            object.__setattr__(instance, name, number)

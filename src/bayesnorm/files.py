@@ -73,7 +73,7 @@ def as_path(given: Any, argument: str = "path") -> Path:
     try:
         return Path(given)
     except TypeError as error:
-        raise FileFormatError(f"{argument}: {type(given).__name__} was given; a file's path would work.") from error
+        raise FileFormatError(f"{argument} must be a file's path, got {type(given).__name__}.") from error
 
 
 def write_bytes(path: Path, content: bytes, argument: str = "path") -> None:

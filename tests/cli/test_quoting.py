@@ -30,7 +30,7 @@ def test_long_values_are_quoted_by_their_first_characters():
 
 @pytest.mark.parametrize("kind", [bn.BayesNormError, MissingExtraError])
 def test_no_message_is_long(kind):
-    told = str(kind(f"name: {LONG} was given; 3 would work."))
+    told = str(kind(f"name must be 3, got {LONG}."))
     assert len(told) < 1000
     assert told.startswith("name: xxx")
     assert told.endswith("xxx was given; 3 would work.")

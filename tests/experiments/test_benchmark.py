@@ -251,10 +251,10 @@ def test_uci_refuses(refuses, uci, tmp_path):
     store = ("--store", tmp_path / "s.sqlite")
     assert "--address: was given without --runner ray" in refuses("uci", "--address", "a:1", *store, code=2)
     line = refuses("uci", "--preset", "huge", *store, code=2)
-    assert "--preset: 'huge' was given; one of quick, paper would work" in line
+    assert "--preset must be one of quick, paper, got 'huge'" in line
     line = refuses("uci", "--set", "yacht", "--set", "iris", *store, code=2)
     assert "--set: 'iris' was given; one of boston," in line
-    assert "--method: 'MCDO' was given; one of MCBN would work" in refuses("uci", "--method", "MCDO", *store, code=2)
+    assert "--method must be one of MCBN, got 'MCDO'" in refuses("uci", "--method", "MCDO", *store, code=2)
     assert "'--threads'" in refuses("uci", "--threads", 0, *store, code=2)
     assert "'--runner'" in refuses("uci", "--runner", "frob", *store, code=2)
     assert "'--device'" in refuses("uci", "--device", "tpu", *store, code=2)

@@ -117,9 +117,9 @@ def test_presets_and_bad_names():
     assert set(PRESETS["quick"].sets) <= presets.PRECISIONS.keys() == set(UCI_SETS)
     with pytest.raises(BayesNormError, match="preset: 'papers' was given; one of paper, quick"):
         units("papers")
-    with pytest.raises(BayesNormError, match=r"set: 'iris' was given; one of boston, .*yacht would work"):
+    with pytest.raises(BayesNormError, match=r"set must be one of boston, .*yacht, got 'iris'"):
         units("tiny", sets=["yacht", "iris"])
-    with pytest.raises(BayesNormError, match=r"method: 'MCDO' was given; one of BN, .*MCDropout.* would work"):
+    with pytest.raises(BayesNormError, match=r"method must be one of BN, .*MCDropout.*, got 'MCDO'"):
         units("tiny", methods=["BN", "MCDO"])
 
 

@@ -116,8 +116,8 @@ def test_a_bottlenecks_projection_has_the_outputs_channels():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ResNet(20), "depth: 20 was given; one of 18, 34, 50 would work"),
-        (lambda: VGG(19), "depth: 19 was given; one of 11, 13, 16 would work"),
+        (lambda: ResNet(20), "depth must be one of 18, 34, 50, got 20"),
+        (lambda: VGG(19), "depth must be one of 11, 13, 16, got 19"),
         (lambda: VGG(11, dropout=1), "dropout: 1 was given; a probability"),
         (lambda: ResNet(18, width=0), "width: 0 was given"),
         (lambda: CifarResNet(20, leak=-1), "leak: -1 was given"),

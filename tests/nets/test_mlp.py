@@ -109,5 +109,5 @@ def test_an_eps_that_cannot_be(eps):
 
 @pytest.mark.parametrize("rate", [-0.1, 1.5, math.nan, "a", True])
 def test_dropout_rates_that_cannot_be(rate):
-    with pytest.raises(BayesNormError, match=rf"rate: {rate!r} was given; a probability from 0 to below 1 would work"):
+    with pytest.raises(BayesNormError, match=rf"rate must be a probability from 0 to below 1, got {rate!r}"):
         paper_dropout_mlp(3, rate)

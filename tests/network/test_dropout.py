@@ -217,7 +217,7 @@ def test_rates_by_default_are_the_layers_own():
 @pytest.mark.parametrize("p", [1.0, -0.1, 1, math.nan, "0.5", True, {"1": 2}, [0.1]])
 def test_rates_that_are_none(p):
     model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.1), nn.Linear(4, 1))
-    with pytest.raises(NetworkError, match=r"p(\['1'\])?: .* was given; a rate from 0 to below 1 would work"):
+    with pytest.raises(NetworkError, match=r"p(\['1'\])? must be a rate from 0 to below 1, got .*"):
         dropout_rates(model, p)
 
 

@@ -40,7 +40,7 @@ PUBLIC = {
     "CalibrationPlot": plots.CalibrationPlot.of(REGRESSION, REAL),
     "CoveragePlot": plots.CoveragePlot.of(REGRESSION, REAL),
     "DriftLayers": plots.DriftLayers(
-        ("1", "4"), np.array([1e-9, 0.4]), np.array([0.8, 0.1]), start="1", overall=1e-8, rows=20
+        ("1", "4"), np.array([1e-9, 0.4]), np.array([0.8, 0.1]), first_layer="1", overall=1e-8, rows=20
     ),
     "EntropyPlot": plots.EntropyPlot.of({"in": CLASSES, "out": CLASSES}),
     "FunctionBands": plots.FunctionBands(X, X, {0.95: (X - 1, X + 1)}, 0.5),

@@ -268,7 +268,7 @@ def test_folds_choose_the_batch_size_of_another_posterior():
         ({"x": torch.zeros(3, 3)}, "validation rows are needed once"),
         ({"x": torch.zeros(3, 3), "y": torch.zeros(3), "folds": [1]}, "validation rows are needed once"),
         ({"folds": []}, "folds: is empty"),
-        ({"folds": 3}, r"folds: int was given; \[\(posterior, x, y\), ...\] would work"),
+        ({"folds": 3}, r"folds must be \[\(posterior, x, y\), ...\], got int"),
         ({"folds": [(torch.zeros(3, 3), torch.zeros(3))]}, r"entry 0 is tuple; \(posterior, x, y\) would work"),
     ],
 )

@@ -99,7 +99,7 @@ def test_the_longest_network_sets_the_schedule():
 
 
 def test_a_schedule_that_is_none():
-    with pytest.raises(BayesNormError, match="schedule: float was given; a function would work"):
+    with pytest.raises(BayesNormError, match="schedule must be a function, got float"):
         trained(schedule=0.5)
 
 

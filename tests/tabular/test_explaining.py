@@ -178,7 +178,7 @@ def test_several_outputs(line, quick):
         np.testing.assert_allclose(
             model.explain_uncertainty(X[:4], output=output).total, epistemic[:, output], rtol=1e-9
         )
-    with pytest.raises(InputError, match="output: 2 was given; a whole number from 0 to 1 would work"):
+    with pytest.raises(InputError, match="output must be a whole number from 0 to 1, got 2"):
         model.explain_uncertainty(X, output=2)
     with pytest.raises(InputError, match="pairs: 0 was given"):
         model.explain_uncertainty(X, pairs=0)

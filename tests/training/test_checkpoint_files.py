@@ -162,7 +162,7 @@ def test_the_folder_must_exist(tmp_path):
         call(network(), tmp_path / "nowhere" / "run")
     with pytest.raises(FileFormatError, match=r"checkpoint: .* is a folder"):
         call(network(), tmp_path)
-    with pytest.raises(FileFormatError, match=r"checkpoint: float was given; a file's path would work"):
+    with pytest.raises(FileFormatError, match=r"checkpoint must be a file's path, got float"):
         call(network(), 1.5)
 
 

@@ -103,15 +103,15 @@ def require_acquisition(acquisition: Any) -> None:
     if is_class or not (callable(acquisition) or isinstance(acquisition, BatchAcquisition)):
         given = f"the class {acquisition.__name__}" if is_class else type(acquisition).__name__
         raise BayesNormError(
-            f"acquisition: {given} was given; a function of a predictive such as active.bald, or an object with "
-            "`choose` such as active.BatchBALD(), would work."
+            "acquisition must be a function of a predictive such as active.bald, or an object with `choose` such "
+            f"as active.BatchBALD(), got {given}."
         )
 
 
 def require_count(name: str, count: Any, most: int | None = None, of: str = "") -> int:
     """Return a whole number from 1, up to what there is, or refuse it."""
-    there, bound = ("", "") if most is None else (f" for {most} {of}", f" to {most}")
-    return require_whole(name, count, 1, most, words=f"{there}; a whole number from 1{bound} would work.")
+    limit = "" if most is None else f" to {most}, the number of {of}"
+    return require_whole(name, count, 1, most, requirement=f"a whole number from 1{limit}")
 
 
 def require_rows(name: str, rows: Tensor, most: int) -> None:

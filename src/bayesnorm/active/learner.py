@@ -90,7 +90,7 @@ class ActiveLearner:
             raise BayesNormError(f"candidates: {candidates} for batches of {batch}; at least {batch} would work.")
         for name, value in {"oracle": oracle, "fit": fit}.items():
             if not callable(value):
-                raise BayesNormError(f"{name}: {type(value).__name__} was given; a function would work.")
+                raise BayesNormError(f"{name} must be a function, got {type(value).__name__}.")
         require_acquisition(acquisition)
         self.initial = _initial(initial, self.batch, self.budget, len(self.x), _round_seed(self.seed, 0))
         self.on_fit, self.progress = on_fit, progress

@@ -73,9 +73,7 @@ def _checked(predictive: Any) -> Predictive:
             f"predictive[{next(iter(predictive))!r}], would work."
         )
     if not isinstance(predictive, Predictive):
-        raise InputError(
-            f"predictive: a {type(predictive).__name__} was given; what posterior.predict gives would work."
-        )
+        raise InputError(f"predictive must be what posterior.predict gives, got a {type(predictive).__name__}.")
     if predictive.mean.numel() == 0:
         raise InputError(f"predictive: has shape {tuple(predictive.mean.shape)}; at least one row would work.")
     bad = int((~torch.isfinite(predictive.mean)).sum())

@@ -63,4 +63,4 @@ def _load(name: str) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         inputs, target = load_uci(name)
         columns = [*(f"x{i + 1}" for i in range(inputs.shape[1])), "y"]
         return columns, [[*row, y] for row, y in zip(inputs.tolist(), target.tolist(), strict=True)]
-    raise UsageError(f"NAME: {quoted(name)} was given; one of {', '.join([*UCI_SETS, *BUNDLED])} would work.")
+    raise UsageError(f"NAME must be one of {', '.join([*UCI_SETS, *BUNDLED])}, got {quoted(name)}.")

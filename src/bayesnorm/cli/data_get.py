@@ -33,7 +33,7 @@ def data_get(
     bayesnorm data get uci --to ~/data
     """
     if name not in OBTAINABLE:
-        raise UsageError(f"NAME: {quoted(name)} was given; one of {', '.join(OBTAINABLE)} would work.")
+        raise UsageError(f"NAME must be one of {', '.join(OBTAINABLE)}, got {quoted(name)}.")
     line = _Line()
     try:
         found = get(name, to, force=force, tell=line.tell)

@@ -171,7 +171,7 @@ def _arguments(context: typer.Context) -> list[str]:
 def _test_fraction(value: float | None) -> float | None:
     """Return the share of rows to test on, or refuse it."""
     if value is not None and not 0 < value <= 0.5:
-        raise UsageError(f"--test-fraction: {value:g} was given; more than 0 and at most 0.5 would work.")
+        raise UsageError(f"--test-fraction must be more than 0 and at most 0.5, got {value:g}.")
     return value
 
 
@@ -188,7 +188,7 @@ def _read_as(text: str) -> tuple[str, str]:
     """Return a column's name and what it is to be read as, from what was given as NAME=KIND."""
     name, equals, kind = text.rpartition("=")
     if not equals or kind not in KINDS:
-        raise UsageError(f"--as: {quoted(text)} was given; COLUMN=KIND, one of {', '.join(KINDS)}, would work.")
+        raise UsageError(f"--as must be COLUMN=KIND, one of {', '.join(KINDS)}, got {quoted(text)}.")
     return name, kind
 
 
@@ -196,7 +196,7 @@ def _units(text: str) -> tuple[int, ...]:
     """Return the units of hidden layers, such as 128,128, as numbers."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise UsageError(f"--hidden: {quoted(text)} was given; units per hidden layer, such as 128,128, would work.")
+        raise UsageError(f"--hidden must be units per hidden layer, such as 128,128, got {quoted(text)}.")
     return tuple(int(part) for part in parts)
 
 
@@ -207,6 +207,4 @@ def _effective_batch_size(text: str | None) -> str | float | None:
     with contextlib.suppress(ValueError):
         if 0 < (size := float(text)) < math.inf:
             return size
-    raise UsageError(
-        f"--effective-batch-size: {quoted(text)} was given; uncertainty, elbo or a positive number would work."
-    )
+    raise UsageError(f"--effective-batch-size must be uncertainty, elbo or a positive number, got {quoted(text)}.")

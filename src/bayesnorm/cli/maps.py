@@ -59,7 +59,7 @@ def maps(
     bayesnorm maps --model package.module:make --weights w.safetensors --train DIR --images DIR --out maps
     """
     if method not in METHODS:
-        raise UsageError(f"--method: {method!r} was given; one of {', '.join(METHODS)} would work.")
+        raise UsageError(f"--method must be one of {', '.join(METHODS)}, got {method!r}.")
     from .. import methods
     from ..likelihoods import Categorical
     from ..maps import Entry, ImageFiles, MapSettings, image_files, load_network, map_images, read_settings

@@ -91,7 +91,7 @@ def predict(
     bayesnorm predict run new.csv --level 0.5 | head
     """
     if not 0 < level < 1:
-        raise UsageError(f"--level: {level:g} was given; a number between 0 and 1 would work.")
+        raise UsageError(f"--level must be a number between 0 and 1, got {level:g}.")
     if as_json and out == STDOUT:
         raise UsageError("--json: needs a file for the predictions; --out predictions.csv would work.")
     runs = read_runs(run)

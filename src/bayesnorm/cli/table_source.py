@@ -212,7 +212,7 @@ def encoding_of(source: Source, encoding: str | None) -> str:
             "".encode(encoding)
         except (LookupError, ValueError):
             raise UsageError(
-                f"--encoding: {quoted(encoding)} was given; utf-8, utf-16, cp1252 or another of Python's would work."
+                f"--encoding must be utf-8, utf-16, cp1252 or another of Python's, got {quoted(encoding)}."
             ) from None
         if not _reads(source, encoding):
             raise InputError(f"--encoding: {source} is not {encoding} text; leave it out, or give another.")

@@ -70,7 +70,7 @@ def prune_channels(
     """
     share = require_number("multiply_adds", multiply_adds, above=0, most=1)
     if criterion not in get_args(Criterion):
-        raise BayesNormError(f"criterion: {criterion!r} was given; one of {get_args(Criterion)} would work.")
+        raise BayesNormError(f"criterion must be one of {get_args(Criterion)}, got {criterion!r}.")
     executable = posterior.executable
     rows, network = executable.input(x), own_copy(posterior.model)
     units = trace_units(network)

@@ -43,7 +43,7 @@ def predict_tiles(predict: Callable[[Tensor], Predictive], x: Tensor, tile: Any,
     sides = tile if isinstance(tile, tuple | list) else (tile, tile)
     sizes = [size for size in map(as_whole, sides) if size is not None and size > 0]
     if len(sides) != 2 or len(sizes) != 2:
-        raise BayesNormError(f"tile: {tile!r} was given; pixels such as 256, or (height, width), would work.")
+        raise BayesNormError(f"tile must be pixels such as 256, or (height, width), got {tile!r}.")
     cut = [size for size, length in zip(sizes, x.shape[-2:], strict=True) if size < length]
     most = min(cut) - 1 if cut else None
     shared = require_whole("overlap", min(cut or sizes) // 4 if overlap is None else overlap, 0, most)

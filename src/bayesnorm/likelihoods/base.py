@@ -105,7 +105,7 @@ def require_likelihood(given: Any, networks: bool = True) -> None:
         networks: Whether it may be one for the networks of a stack.
     """
     if not isinstance(given, Likelihood):
-        raise BayesNormError(f"likelihood: {given!r} was given; Gaussian() or Categorical() would work.")
+        raise BayesNormError(f"likelihood must be Gaussian() or Categorical(), got {given!r}.")
     if not networks and getattr(given, "axis", -1) == 0 and given.noise.dim():
         raise BayesNormError(
             f"likelihood: {type(given).__name__} has a noise for each network of a stack (axis=0), and this is one "

@@ -38,7 +38,7 @@ class ClassTargets(Likelihood, ABC):
         object.__setattr__(self, "temperature", require_positive("temperature", self.temperature))
         ignored = self.ignore_index
         if ignored is not None and as_whole(ignored) is None:
-            raise BayesNormError(f"ignore_index: {ignored!r} was given; a whole number such as -100 would work.")
+            raise BayesNormError(f"ignore_index must be a whole number such as -100, got {ignored!r}.")
 
     @abstractmethod
     def log_probs(self, f: Tensor, temperature: Tensor) -> Tensor:

@@ -51,7 +51,7 @@ class MultiTask(Likelihood):
             listed(listed(anything, 3))(tasks, "likelihood.tasks")
             tasks = {name: (likelihood_from(config), outputs) for name, config, outputs in tasks}
         if not isinstance(tasks, Mapping) or not tasks:
-            raise BayesNormError(f"tasks: {tasks!r} was given; a dict of likelihoods by name would work.")
+            raise BayesNormError(f"tasks must be a dict of likelihoods by name, got {tasks!r}.")
         object.__setattr__(self, "tasks", tuple(_task(str(name), given) for name, given in tasks.items()))
         object.__setattr__(self, "axis", int(axis))
 

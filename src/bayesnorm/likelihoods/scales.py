@@ -28,9 +28,9 @@ def positive_numbers(name: str, given: Any) -> float | tuple[float, ...]:
     try:
         numbers = tuple(float(value) for value in values)
     except (OverflowError, TypeError, ValueError) as error:
-        raise BayesNormError(f"{name}: {given!r} was given; positive numbers would work.") from error
+        raise BayesNormError(f"{name} must be positive numbers, got {given!r}.") from error
     if not numbers or not all(math.isfinite(value) and value > 0 for value in numbers):
-        raise BayesNormError(f"{name}: {given!r} was given; positive, finite numbers would work.")
+        raise BayesNormError(f"{name} must be positive, finite numbers, got {given!r}.")
     return numbers if several else numbers[0]
 
 
@@ -59,13 +59,13 @@ def require_axis(axis: Any, *, networks: bool = False) -> None:
     """Refuse what is no output axis of (batch, *out); `networks` allows the first, that of a stack's networks."""
     number = as_whole(axis)
     if number is None or (number == 0 and not networks):  # 0 is the rows' elsewhere
-        raise BayesNormError(f"axis: {axis!r} was given; -1 (the last), or 1 (channels of maps), would work.")
+        raise BayesNormError(f"axis must be -1 (the last), or 1 (channels of maps), got {axis!r}.")
 
 
 def require_flag(name: str, value: Any) -> None:
     """Refuse all but True and False."""
     if not isinstance(value, bool):
-        raise BayesNormError(f"{name}: {value!r} was given; True or False would work.")
+        raise BayesNormError(f"{name} must be True or False, got {value!r}.")
 
 
 def as_numbers(noise: Tensor) -> float | tuple[float, ...]:

@@ -45,5 +45,5 @@ class StudentT(FixedNoiseByScale):
 
 def required_df(df: Any) -> float:
     """Return degrees of freedom as a plain number, or refuse them."""
-    words = f"; a finite number from {LEAST_DF} would work (a mean needs more than 1)."
-    return require_number("df", df, least=LEAST_DF, words=words)
+    requirement = f"a finite number from {LEAST_DF} (the mean exists only above 1)"
+    return require_number("df", df, least=LEAST_DF, requirement=requirement)

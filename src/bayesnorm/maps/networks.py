@@ -45,7 +45,7 @@ def load_network(named: str, weights: Path | None) -> tuple[nn.Module, Any]:
     """
     module_name, _, function_name = named.partition(":")
     if not module_name or not function_name:
-        raise BayesNormError(f"--model: {named!r} was given; package.module:function would work.")
+        raise BayesNormError(f"--model must be package.module:function, got {named!r}.")
     sys.path.insert(0, "")  # as `python -m` does: modules of the folder that one is in
     try:
         module = importlib.import_module(module_name)

@@ -70,9 +70,7 @@ class DeepEnsemble:
         hold_plain_numbers(self)
         require_whole("members", self.members, 2)
         if self.method is not None and (isinstance(self.method, type) or not hasattr(self.method, "fit")):
-            raise BayesNormError(
-                f"method: {self.method!r} was given; None, or a method such as MCBN(batch_size=32), would work."
-            )
+            raise BayesNormError(f"method must be None, or a method such as MCBN(batch_size=32), got {self.method!r}.")
 
     @torch.inference_mode(False)
     @torch.enable_grad()
@@ -163,9 +161,7 @@ def ensemble(members: Iterable[nn.Module | Posterior], likelihood: Likelihood | 
             first one's is taken.
     """
     if isinstance(members, nn.Module | Posterior):
-        raise BayesNormError(
-            f"members: {type(members).__name__} was given; a list of networks or posteriors would work."
-        )
+        raise BayesNormError(f"members must be a list of networks or posteriors, got {type(members).__name__}.")
     members = list(members)
     if likelihood is None:
         likelihood = next((member.likelihood for member in members if isinstance(member, Posterior)), None)

@@ -50,8 +50,8 @@ class GaussianBN(BatchNormMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.rank is not None:
-            words = f" with states={self.states}; None, or 1 to {self.states - 1}, would work."
-            require_whole("rank", self.rank, 1, self.states - 1, words=words)
+            requirement = f"None or a whole number from 1 to {self.states - 1} with states={self.states}"
+            require_whole("rank", self.rank, 1, self.states - 1, requirement=requirement)
 
     def distribution(self, deviations: Tensor) -> LowRankGaussian:
         assert self.rank is not None

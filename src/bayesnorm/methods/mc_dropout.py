@@ -52,7 +52,7 @@ class MCDropout:
 
     def __post_init__(self) -> None:
         if not isinstance(self.consistent, bool):
-            raise BayesNormError(f"consistent: {self.consistent!r} was given; True or False would work.")
+            raise BayesNormError(f"consistent must be True or False, got {self.consistent!r}.")
 
     def fit(
         self,
@@ -111,7 +111,7 @@ def dropout_precision(length_scale: float, keep: float, rows: int, weight_decay:
     """
     length_scale = require_positive("length_scale", length_scale)
     weight_decay = require_positive("weight_decay", weight_decay)
-    words = "; a probability above 0 and up to 1 would work."
-    keep = require_number("keep", keep, above=0, most=1, words=words)
+    requirement = "a probability above 0 and up to 1"
+    keep = require_number("keep", keep, above=0, most=1, requirement=requirement)
     rows = require_whole("rows", rows)
     return length_scale**2 * keep / (2 * rows * weight_decay)

@@ -228,4 +228,4 @@ def _rows(data: Any) -> int:
 
 def _require_choice(name: str, value: Any, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise BayesNormError(f"{name}: {value!r} was given; one of {', '.join(map(repr, known))} would work.")
+        raise BayesNormError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}.")

@@ -76,7 +76,7 @@ def constant_uncertainty(predictive: RegressionPredictive, variance: float | Ten
     mean = predictive.mean
     value = real_tensor("variance", variance).to(mean)
     if not bool((torch.isfinite(value) & (value >= 0)).all()):
-        raise InputError(f"variance: {variance} was given; finite numbers that are not negative would work.")
+        raise InputError(f"variance must be finite numbers that are not negative, got {variance}.")
     try:
         scale = value.sqrt().expand_as(mean)
     except RuntimeError as error:

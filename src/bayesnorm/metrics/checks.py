@@ -17,8 +17,8 @@ def check_regression(predictive: Any) -> None:
     """Refuse all but a non-empty regression predictive with finite means and non-negative, finite scales."""
     if not isinstance(predictive, RegressionPredictive):
         raise InputError(
-            f"predictive: a {type(predictive).__name__} was given; a RegressionPredictive, as a posterior with a "
-            "regression likelihood predicts, would work."
+            "predictive must be a RegressionPredictive, as a posterior with a regression likelihood predicts, "
+            f"got a {type(predictive).__name__}."
         )
     if predictive.mean.numel() == 0:
         raise InputError(f"predictive: outputs of shape {tuple(predictive.mean.shape)}; at least one would work.")
@@ -63,8 +63,8 @@ def check_classification(predictive: Any) -> None:
     """Refuse all but a predictive of classes."""
     if not isinstance(predictive, ClassificationPredictive):
         raise InputError(
-            f"predictive: a {type(predictive).__name__} was given; a ClassificationPredictive, as a posterior with "
-            "the Categorical likelihood predicts, would work."
+            "predictive must be a ClassificationPredictive, as a posterior with the Categorical likelihood "
+            f"predicts, got a {type(predictive).__name__}."
         )
 
 
@@ -130,8 +130,8 @@ def number_pair(
 
 def check_floor(floor: float) -> None:
     """Refuse a least variance that is not positive."""
-    words = "; a small positive variance in squared target units would work."
-    require_positive("floor", floor, words=words, error=InputError)
+    requirement = "a small positive variance in squared target units"
+    require_positive("floor", floor, requirement=requirement, error=InputError)
 
 
 def check_form(form: str) -> None:

@@ -117,9 +117,7 @@ def _stored(predictive: Any, mixture: bool) -> tuple[Tensor, Callable[[Tensor], 
     if isinstance(predictive, RegressionPredictive):
         outputs = torch.stack([predictive.loc, predictive.scale], 2).movedim(1, 0)
         return outputs, partial(_regression, predictive.weights, predictive.noise, predictive.missing)
-    raise InputError(
-        f"predictive: a {type(predictive).__name__} was given; what a posterior's `predict` gives would work."
-    )
+    raise InputError(f"predictive must be what a posterior's `predict` gives, got a {type(predictive).__name__}.")
 
 
 def _classification(weights: Tensor, ignore_index: int | None, outputs: Tensor) -> ClassificationPredictive:

@@ -63,4 +63,4 @@ def dropout_layer(rate: float) -> nn.Module:
 
 def require_rate(rate: float) -> float:
     """Return a dropout rate as a plain number, or refuse it."""
-    return require_number("dropout", rate, least=0, below=1, words="; a probability from 0 to below 1 would work.")
+    return require_number("dropout", rate, least=0, below=1, requirement="a probability from 0 to below 1")

@@ -45,7 +45,7 @@ class LeNet5(nn.Module):
         size = require_whole("size", size, 12) + 2 * require_whole("padding", padding, 0)
         given = [width for width in map(as_whole, widths) if width is not None and width >= 1]
         if len(given) < len(widths) or len(given) < 2:
-            raise BayesNormError(f"widths: {widths!r} was given; at least two whole numbers from 1 would work.")
+            raise BayesNormError(f"widths must be at least two whole numbers from 1, got {widths!r}.")
         dropout = require_rate(dropout)
         super().__init__()
         layers: list[nn.Module] = []

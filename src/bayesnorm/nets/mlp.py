@@ -34,7 +34,7 @@ def paper_mlp(
         seed: Seed of the weights; the global generator is not touched.
     """
     widths = _widths(in_features, hidden, out_features)
-    eps = require_number("eps", eps, least=0, words="; a number from 0, such as 1e-10, would work.")
+    eps = require_number("eps", eps, least=0, requirement="a number from 0, such as 1e-10")
     generator = torch.Generator(device="cpu").manual_seed(require_seed(seed))
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(widths[:-1]):
@@ -58,7 +58,7 @@ def paper_dropout_mlp(
         in_features, out_features, hidden, seed: The same as in `paper_mlp`.
         rate: Share of units that dropout drops.
     """
-    rate = require_number("rate", rate, least=0, below=1, words="; a probability from 0 to below 1 would work.")
+    rate = require_number("rate", rate, least=0, below=1, requirement="a probability from 0 to below 1")
     layers: list[nn.Module] = []
     for layer in plain_mlp(in_features, out_features, hidden, seed):
         layers += [nn.Dropout(rate), layer] if isinstance(layer, nn.Linear) else [layer]

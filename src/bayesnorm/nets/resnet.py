@@ -39,7 +39,7 @@ class ResNet(ResidualNetwork):
     ) -> None:
         found = as_whole(depth)
         if found not in RESNET_BLOCKS:
-            raise BayesNormError(f"depth: {depth!r} was given; one of {', '.join(map(str, RESNET_BLOCKS))} would work.")
+            raise BayesNormError(f"depth must be one of {', '.join(map(str, RESNET_BLOCKS))}, got {depth!r}.")
         super().__init__(
             RESNET_BLOCKS[found],
             classes,

@@ -48,7 +48,7 @@ class SegNet(nn.Module):
         width, dropout = require_whole("width", width), require_rate(dropout)
         depths = [depth for depth in map(as_whole, stages) if depth is not None and depth >= 1]
         if not depths or len(depths) < len(stages):
-            raise BayesNormError(f"stages: {stages!r} was given; whole numbers from 1, such as (2, 2, 3), would work.")
+            raise BayesNormError(f"stages must be whole numbers from 1, such as (2, 2, 3), got {stages!r}.")
         super().__init__()
         widths = [width * min(2**i, 8) for i in range(len(depths))]
         rates = [dropout if len(depths) - i <= CENTRAL_STAGES else 0.0 for i in range(len(depths))]

@@ -39,7 +39,7 @@ class VGG(nn.Module):
     ) -> None:
         found = as_whole(depth)
         if found not in VGG_STAGES:
-            raise BayesNormError(f"depth: {depth!r} was given; one of {', '.join(map(str, VGG_STAGES))} would work.")
+            raise BayesNormError(f"depth must be one of {', '.join(map(str, VGG_STAGES))}, got {depth!r}.")
         planes, width = require_whole("in_channels", in_channels), require_whole("width", width)
         dropout = require_rate(dropout)
         super().__init__()

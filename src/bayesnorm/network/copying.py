@@ -15,7 +15,7 @@ from ..errors import NetworkError
 def unwrap(model: nn.Module) -> nn.Module:
     """Return the network inside torch.compile's and the data-parallel wrappers."""
     if not isinstance(model, nn.Module):
-        raise NetworkError(f"model: {type(model).__name__} was given; a torch.nn.Module would work.")
+        raise NetworkError(f"model must be a torch.nn.Module, got {type(model).__name__}.")
     while True:
         inner = getattr(model, "_orig_mod", None)
         if inner is None and isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):

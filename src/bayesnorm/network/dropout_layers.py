@@ -98,8 +98,8 @@ def drops_inside(module: nn.Module) -> bool:
 
 def require_rate(value: Any, name: str) -> float:
     """Return a rate as a float; refuse what is no probability below 1."""
-    words = "; a rate from 0 to below 1 would work."
-    return require_number(name, value, least=0, below=1, words=words, error=NetworkError)
+    requirement = "a rate from 0 to below 1"
+    return require_number(name, value, least=0, below=1, requirement=requirement, error=NetworkError)
 
 
 def refusal(name: str, module: nn.Module, function: str, always: bool = False) -> str:

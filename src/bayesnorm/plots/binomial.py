@@ -19,6 +19,6 @@ def binomial_band(count: int | np.ndarray, probability: float | np.ndarray) -> t
         probability: Probability of success in each trial, one or an array.
     """
     if np.min(count) < 1:
-        raise BayesNormError(f"count: {np.min(count)} was given; at least one trial would work.")
+        raise BayesNormError(f"count must be at least one trial, got {np.min(count)}.")
     lower, upper = scipy.stats.binom.interval(CHANCE, count, probability)
     return lower / count, upper / count

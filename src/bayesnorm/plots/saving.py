@@ -44,7 +44,7 @@ def figure_svg(picture: Axes | Figure, *, prefix: str | None = None) -> str:
             an id. Give one where the same picture comes twice in a page.
     """
     if prefix is not None and not re.fullmatch(r"[A-Za-z][\w-]*", prefix):
-        raise BayesNormError(f"prefix: {prefix!r} was given; a letter, then letters, digits and - would work.")
+        raise BayesNormError(f"prefix must be a letter, then letters, digits and -, got {prefix!r}.")
     figure = _figure(picture)
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     buffer = io.StringIO()
@@ -68,7 +68,7 @@ def _figure(picture: Axes | Figure) -> Figure:
     get_figure = getattr(picture, "get_figure", None)
     figure = get_figure(root=True) if get_figure else None
     if figure is None:
-        raise BayesNormError(f"picture: a {type(picture).__name__} was given; what a plot's draw() returns would work.")
+        raise BayesNormError(f"picture must be what a plot's draw() returns, got a {type(picture).__name__}.")
     found: Figure = figure
     return found
 

@@ -105,14 +105,12 @@ class SegmentationMaps:
         """
         if not isinstance(predictive, ClassificationPredictive) or predictive.probs.dim() != 4:
             raise InputError(
-                f"predictive: a {type(predictive).__name__} of shape {tuple(predictive.mean.shape)} was given; class "
-                "probabilities of every pixel, (batch, class, height, width), would work."
+                "predictive must be class probabilities of every pixel, (batch, class, height, width), got a "
+                f"{type(predictive).__name__} of shape {tuple(predictive.mean.shape)}."
             )
         batch, number, height, width = predictive.probs.shape
         if uncertainty not in DOUBTS:
-            raise BayesNormError(
-                f"uncertainty: {uncertainty!r} was given; {' or '.join(map(repr, DOUBTS))} would work."
-            )
+            raise BayesNormError(f"uncertainty must be {' or '.join(map(repr, DOUBTS))}, got {uncertainty!r}.")
         if not -batch <= row < batch:
             raise BayesNormError(f"row: {row} was given for {batch} images; 0 to {batch - 1} would work.")
         if classes is not None and len(classes) != number:

@@ -130,7 +130,7 @@ def theme(name: str = "light", *, transparent: bool = False) -> Iterator[Theme]:
         transparent: Whether to leave out the background, for a page that has its own.
     """
     if name not in THEMES:
-        raise BayesNormError(f"name: {name!r} was given; {' or '.join(map(repr, THEMES))} would work.")
+        raise BayesNormError(f"name must be {' or '.join(map(repr, THEMES))}, got {name!r}.")
     chosen = replace(THEMES[name], transparent=transparent)
     # Text that callers add themselves (legends, a figure's title) takes matplotlib's own defaults.
     defaults = {

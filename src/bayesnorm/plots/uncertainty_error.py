@@ -128,8 +128,8 @@ class UncertaintyErrorPlot:
         points = len(stds)
         if window is None:
             window = min(points, max(9, round(points / 15)))
-        words = f" for {points} points; a whole number from 1 to {points} would work."
-        window = require_whole("window", window, 1, points, words=words)
+        requirement = f"a whole number from 1 to {points}, the number of points"
+        window = require_whole("window", window, 1, points, requirement=requirement)
         order = torch.argsort(stds, stable=True)
         ordered, off = _array(stds[order]), _array(errors[order])
         at = spread_out(points, BAND_POINTS)

@@ -158,7 +158,7 @@ class Posterior(ABC):
             overlap: How many pixels neighbouring tiles share; None for a quarter of the tile's shorter side.
         """
         if engine is not None and not isinstance(engine, Engine):
-            raise BayesNormError(f"engine: {engine!r} was given; MonteCarlo(samples=256) would work.")
+            raise BayesNormError(f"engine must be MonteCarlo(samples=256), got {engine!r}.")
         if keep not in ("samples", "summary"):
             raise BayesNormError(f'keep: {keep!r} was given; "samples" or "summary" would work.')
         engine, seed = engine or MonteCarlo(self.default_samples), require_seed(seed)

@@ -87,7 +87,7 @@ def combine(*posteriors: Posterior) -> CombinedPosterior:
         posteriors: Fitted on one network, over different parts of its state; the first one's likelihood is taken.
     """
     if len(posteriors) < 2:
-        raise BayesNormError(f"posteriors: {len(posteriors)} was given; two or more would work.")
+        raise BayesNormError(f"posteriors must be two or more, got {len(posteriors)}.")
     if any(part.model is not posteriors[0].model for part in posteriors):
         raise BayesNormError("posteriors: belong to different networks; fit all of them on one network object.")
     _require_disjoint(posteriors)

@@ -47,8 +47,8 @@ class WeightPrior:
         numbers = [number for number in map(as_number, given) if number is not None and 0 < number < math.inf]
         if not len(given) == len(numbers) == 3 or numbers[0] > 1:
             raise BayesNormError(
-                f"prior: {prior!r} was given; a positive number (a standard deviation), or a scale mixture "
-                "(pi, std1, std2) with pi up to 1, would work."
+                "prior must be a positive number (a standard deviation), or a scale mixture (pi, std1, std2) with pi "
+                f"up to 1, got {prior!r}."
             )
         share, std, other_std = numbers
         return cls(std, share, other_std)

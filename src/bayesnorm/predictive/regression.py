@@ -139,7 +139,7 @@ def require_level(level: Any) -> float:
     except (TypeError, ValueError, RuntimeError):
         number = math.nan
     if not 0 < number < 1:
-        raise InputError(f"level: {level} was given; a probability strictly between 0 and 1 would work.")
+        raise InputError(f"level must be a probability strictly between 0 and 1, got {level}.")
     return number
 
 

@@ -56,7 +56,7 @@ class LearningCurve:
                 "an error for each would work."
             )
         if not 0 <= self.share <= 1:
-            raise InputError(f"share: {self.share:g} was given; 0 to 1 would work.")
+            raise InputError(f"share must be 0 to 1, got {self.share:g}.")
 
     @property
     def floor(self) -> float:

@@ -220,8 +220,8 @@ def _require_source(source: Any) -> bool:
         return False
     if isinstance(source, Posterior) or not callable(source):
         raise BayesNormError(
-            f"source: {type(source).__name__} was given; a posterior over batch-norm statistics, or a callable that "
-            "gives one per batch size, would work."
+            "source must be a posterior over batch-norm statistics, or a callable that gives one per batch size, "
+            f"got {type(source).__name__}."
         )
     return True
 
@@ -230,7 +230,7 @@ def _require_sizes(batch_sizes: Sequence[float], real: bool) -> list[float]:
     given = list(batch_sizes) if isinstance(batch_sizes, Iterable) else []
     sizes = [size for size in map(as_number, given) if size is not None and 0 < size < math.inf]
     if len(sizes) < max(2, len(given)):
-        raise BayesNormError(f"batch_sizes: {batch_sizes!r} was given; two or more positive numbers would work.")
+        raise BayesNormError(f"batch_sizes must be two or more positive numbers, got {batch_sizes!r}.")
     for size in sizes:
         if real and size != int(size):
             raise BayesNormError(

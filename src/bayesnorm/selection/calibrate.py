@@ -186,8 +186,8 @@ class _Search:
         likelihood = self.posterior.likelihood
         if self.noise is not False and not (isinstance(likelihood, FixedScale) and likelihood.noise.dim()):
             raise BayesNormError(
-                f"likelihood: {likelihood} was given; one with a noise for each network, such as "
-                "Gaussian(precision=[1.0, 1.0], axis=0, missing=True) for two, would work."
+                "likelihood must be one with a noise for each network, such as Gaussian(precision=[1.0, 1.0], "
+                f"axis=0, missing=True) for two, got {likelihood}."
             )
 
     def as_it_stands(self, cases: Sequence[Case]) -> _Candidate:
@@ -318,7 +318,7 @@ def require_noise(noise: Any) -> bool | Between:
     ends = [as_number(end) for end in noise] if isinstance(noise, tuple | list) else []
     if len(ends) == 2 and ends[0] is not None and ends[1] is not None and 0 < ends[0] < ends[1] < math.inf:
         return ends[0], ends[1]
-    raise BayesNormError(f"noise: {noise!r} was given; True, False or (low, high), two positive numbers, would work.")
+    raise BayesNormError(f"noise must be True, False or (low, high), two positive numbers, got {noise!r}.")
 
 
 def _batch_sizes(batch_size: Any) -> bool | list[float]:
@@ -328,7 +328,7 @@ def _batch_sizes(batch_size: Any) -> bool | list[float]:
     sizes = [require_positive("batch_size", size) for size in batch_size] if several else []
     if not sizes:
         raise BayesNormError(
-            f"batch_size: {batch_size!r} was given; True, False or several numbers, such as [16, 32, 64], would work."
+            f"batch_size must be True, False or several numbers, such as [16, 32, 64], got {batch_size!r}."
         )
     return sizes
 
@@ -339,17 +339,17 @@ def _groups(groups: Sequence[int] | Tensor | None) -> Tensor | None:
     try:
         found = torch.as_tensor(groups if isinstance(groups, Tensor) else [*groups]).cpu()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise BayesNormError(f"groups: {groups!r} was given; a whole number for each network would work.") from error
+        raise BayesNormError(f"groups must be a whole number for each network, got {groups!r}.") from error
     if found.dim() != 1 or found.is_floating_point() or len(found) == 0:
-        raise BayesNormError(f"groups: {groups!r} was given; a whole number for each network would work.")
+        raise BayesNormError(f"groups must be a whole number for each network, got {groups!r}.")
     return found.unique(return_inverse=True)[1]
 
 
 def _cases(posterior: Posterior, x: Any, y: Any, folds: Sequence[Case] | None) -> list[Case]:
     if not isinstance(posterior, Posterior):
         raise BayesNormError(
-            f"posterior: {type(posterior).__name__} was given; deterministic(model, likelihood), or what a method's fit gives, "
-            "would work."
+            "posterior must be deterministic(model, likelihood), or what a method's fit gives, got "
+            f"{type(posterior).__name__}."
         )
     if (folds is None) == (x is None or y is None):
         raise BayesNormError(
@@ -358,7 +358,7 @@ def _cases(posterior: Posterior, x: Any, y: Any, folds: Sequence[Case] | None) -
     if folds is None:
         return [(posterior, posterior.executable.input(x), y)]
     if not isinstance(folds, Iterable):
-        raise BayesNormError(f"folds: {type(folds).__name__} was given; [(posterior, x, y), ...] would work.")
+        raise BayesNormError(f"folds must be [(posterior, x, y), ...], got {type(folds).__name__}.")
     cases = []
     for number, fold in enumerate(folds):
         if not isinstance(fold, tuple | list) or len(fold) != 3 or not isinstance(fold[0], Posterior):

@@ -79,7 +79,7 @@ def suggest_layers(
     if not isinstance(posterior, BatchNormPosterior):
         raise BayesNormError(f"posterior: {type(posterior).__name__} has no layers to choose; MCBN's has.")
     if not (as_number(budget) or 0) > 0:  # an infinite one is no limit
-        raise BayesNormError(f"budget: {budget!r} was given; a positive number of deterministic passes would work.")
+        raise BayesNormError(f"budget must be a positive number of deterministic passes, got {budget!r}.")
     MonteCarlo(samples)
     require_noise(noise)
     x = posterior.executable.input(x)

@@ -74,7 +74,7 @@ class DriftMonitor:
     def __init__(self, posterior: Posterior, level: float = 0.05, seed: int = 0) -> None:
         found = as_number(level)
         if found is None or not 0 < found < 1:
-            raise BayesNormError(f"level: {level!r} was given; a number between 0 and 1 would work.")
+            raise BayesNormError(f"level must be a number between 0 and 1, got {level!r}.")
         self.posterior, self.level, self.seed = posterior, found, require_seed(seed)
         self.batches, self.rows = 0, 0
         self.alarm: int | None = None

@@ -61,21 +61,15 @@ def fit_stacked(
     likelihood = _default_likelihood(stack) if likelihood is None else likelihood
     if isinstance(method, MCDropout):
         if method.p is not None:
-            raise BayesNormError(
-                f"method: {method!r} was given; for a stack, the networks' own rates (p=None) would work."
-            )
+            raise BayesNormError(f"method must be for a stack, the networks' own rates (p=None), got {method!r}.")
         if not stack.drops:
             raise NetworkError("stack: its networks have no nn.Dropout, so there are no masks to draw.")
         asked = executable or StackedExecutable.of(stack, rows, consistent=method.consistent)
         return StackedDropoutPosterior(asked, likelihood, dict(stack.rates))  # type: ignore[arg-type]
     if not isinstance(method, BatchNormMethod):
-        raise BayesNormError(
-            f"method: {method!r} was given; for a stack, MCBN(batch_size=32) or MCDropout() would work."
-        )
+        raise BayesNormError(f"method must be for a stack, MCBN(batch_size=32) or MCDropout(), got {method!r}.")
     if method.batch_size is None or method.layers is not None:
-        raise BayesNormError(
-            f"method: {method!r} was given; for a stack, a batch_size and all layers (layers=None) would work."
-        )
+        raise BayesNormError(f"method must be for a stack, a batch_size and all layers (layers=None), got {method!r}.")
     collected: Collected
     if method.from_batches:
         collected = stacked_statistics(stack, rows, method.batch_size, method.states, seed)
@@ -173,8 +167,7 @@ class StackedBatchNormPosterior(_OfManyNetworks, BatchNormPosterior):
         good = bool((torch.isfinite(sizes) & (sizes > 0)).all())
         if sizes.dim() > 1 or sizes.numel() not in (1, networks) or not good:
             raise BayesNormError(
-                f"batch_size: {batch_size!r} was given; a positive number, or one for each of {networks} networks, "
-                "would work."
+                f"batch_size must be a positive number, or one for each of {networks} networks, got {batch_size!r}."
             )
         return dataclasses.replace(self, batch_size=sizes.expand(networks))  # type: ignore[arg-type]
 

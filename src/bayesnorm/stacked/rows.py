@@ -88,9 +88,7 @@ class StackedRows:
         if networks is not None:
             networks = require_whole("networks", networks, error=InputError)
         if rows is not None and not hasattr(rows, "__len__"):
-            raise InputError(
-                f"rows: {type(rows).__name__} was given; a list of row numbers for each network would work."
-            )
+            raise InputError(f"rows must be a list of row numbers for each network, got {type(rows).__name__}.")
         own = len(values) if values.dim() == 3 else None
         targets = None if y is None else _targets(y, values)
         count = own if own is not None else len(rows) if rows is not None else networks

@@ -148,7 +148,7 @@ class Stack:
     def require_rows(self, rows: StackedRows, name: str) -> None:
         """Refuse rows, under this name, that are for other networks."""
         if not isinstance(rows, StackedRows):
-            raise InputError(f"{name}: {type(rows).__name__} was given; StackedRows.of(x, y, rows) would work.")
+            raise InputError(f"{name} must be StackedRows.of(x, y, rows), got {type(rows).__name__}.")
         if rows.networks != len(self) or rows.x.shape[1] != self.widths[0]:
             raise InputError(
                 f"{name}: are for {rows.networks} networks of {rows.x.shape[1]} inputs, but the stack has "

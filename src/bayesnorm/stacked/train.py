@@ -79,18 +79,18 @@ def train_stacked(
         progress: Called with (done, total) epochs of single networks.
     """
     started = time.perf_counter()
-    words = "; a whole number from 1 would work."
-    evaluate_every = require_whole("evaluate_every", evaluate_every, words=words)
-    patience = None if patience is None else require_whole("patience", patience, words=words)
+    requirement = "a whole number from 1"
+    evaluate_every = require_whole("evaluate_every", evaluate_every, requirement=requirement)
+    patience = None if patience is None else require_whole("patience", patience, requirement=requirement)
     if not isinstance(stack, Stack):
-        raise BayesNormError(f"stack: {type(stack).__name__} was given; Stack.of(networks) would work.")
+        raise BayesNormError(f"stack must be Stack.of(networks), got {type(stack).__name__}.")
     if validation is not None and evaluate is not None:
         raise BayesNormError("evaluate: was given beside validation, but one of them decides; choose.")
     if patience is not None and validation is None and evaluate is None:
         raise BayesNormError("patience: was given, but nothing to score networks by; validation= would work.")
     for name, function in (("loss", loss), ("evaluate", evaluate), ("schedule", schedule)):
         if function is not None and not callable(function):
-            raise BayesNormError(f"{name}: {type(function).__name__} was given; a function would work.")
+            raise BayesNormError(f"{name} must be a function, got {type(function).__name__}.")
     limits = _epochs_for(epochs, len(stack))
     rows = _trained_rows(stack, rows, "rows", loss)
     settings = Settings(
@@ -135,23 +135,23 @@ def batch_size_for(batch_size: Any, rows: StackedRows) -> int:
     """Return a batch size, or refuse one that some network has too few rows for."""
     least = int(rows.lengths.min())
     at = int(rows.lengths.argmin())
-    words = f", and network {at} has {least} rows; a whole number from 2 to {least} would work."
-    return require_whole("batch_size", batch_size, 2, least, words=words, error=InputError)
+    requirement = f"a whole number from 2 to {least}, the number of rows of network {at}"
+    return require_whole("batch_size", batch_size, 2, least, requirement=requirement, error=InputError)
 
 
 def _epochs_for(epochs: Any, networks: int) -> Tensor:
     """Return the number of epochs of every network, (E,), on the CPU."""
-    words = "; a whole number from 1, or one for each network, would work."
+    requirement = "a whole number from 1, or one for each network"
     try:
         given = [*epochs]
     except TypeError:  # one number
-        return torch.full((networks,), require_whole("epochs", epochs, words=words))
+        return torch.full((networks,), require_whole("epochs", epochs, requirement=requirement))
     if len(given) != networks:
         raise BayesNormError(
             f"epochs: {len(given)} were given for {networks} networks; one, or one for each, would work."
         )
     plain = [each.item() if isinstance(each, Tensor) else each for each in given]
-    return torch.tensor([require_whole("epochs", each, words=words) for each in plain])
+    return torch.tensor([require_whole("epochs", each, requirement=requirement) for each in plain])
 
 
 def _decay_for(weight_decay: Any, networks: int) -> Tensor:
@@ -159,14 +159,14 @@ def _decay_for(weight_decay: Any, networks: int) -> Tensor:
     try:
         found = torch.as_tensor(weight_decay, dtype=torch.float64).detach().cpu()
     except (TypeError, ValueError) as error:
-        raise BayesNormError(f"weight_decay: {weight_decay!r} was given; numbers from 0 would work.") from error
+        raise BayesNormError(f"weight_decay must be numbers from 0, got {weight_decay!r}.") from error
     if found.dim() > 1 or (found.dim() == 1 and len(found) != networks):
         raise BayesNormError(
             f"weight_decay: has shape {tuple(found.shape)} for {networks} networks; one number, or one for each, would "
             "work."
         )
     if not bool((torch.isfinite(found) & (found >= 0)).all()):
-        raise BayesNormError(f"weight_decay: {weight_decay!r} was given; numbers from 0 would work.")
+        raise BayesNormError(f"weight_decay must be numbers from 0, got {weight_decay!r}.")
     return found.expand(networks)
 
 
@@ -178,7 +178,7 @@ def _groups_for(groups: Sequence[int] | Tensor | None, networks: int) -> Tensor:
         found = torch.as_tensor(groups).cpu()
     except (TypeError, ValueError) as error:
         raise BayesNormError(
-            f"groups: {groups!r} was given; a whole number for each of {networks} networks would work."
+            f"groups must be a whole number for each of {networks} networks, got {groups!r}."
         ) from error
     if found.shape != (networks,) or found.is_floating_point():
         raise BayesNormError(

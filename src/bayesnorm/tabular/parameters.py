@@ -27,14 +27,14 @@ def check_parameters(parameters: dict[str, Any]) -> None:
     values["is_regressor"] = "precision" in parameters
     method = values["method"]
     if method not in METHODS:
-        raise BayesNormError(f"method: {method!r} was given; one of {', '.join(METHODS)} would work.")
+        raise BayesNormError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
     _check_network_and_training(values)
     for name in ("precision", "temperature"):
         if values[name] is not None:
-            require_positive(name, values[name], words="; None or a positive number would work.")
+            require_positive(name, values[name], requirement="None or a positive number")
     for name in ("heteroscedastic", "conformal", "fast", "interruptible"):
         if not isinstance(values[name], bool | np.bool_):
-            raise BayesNormError(f"{name}: {values[name]!r} was given; True or False would work.")
+            raise BayesNormError(f"{name} must be True or False, got {values[name]!r}.")
     if values["heteroscedastic"] and values["precision"] is not None:
         raise BayesNormError(
             "precision: was given with heteroscedastic=True, where networks predict it; heteroscedastic=False would "
@@ -72,21 +72,19 @@ def _check_network_and_training(values: dict[str, Any]) -> None:
     hidden = values["hidden"]
     given = _is_several(hidden) and len(hidden) and all(_is_whole(units, 1) for units in hidden)
     if hidden is not None and not given:
-        raise BayesNormError(
-            f"hidden: {hidden!r} was given; None or units per hidden layer, such as (128, 128), would work."
-        )
+        raise BayesNormError(f"hidden must be None or units per hidden layer, such as (128, 128), got {hidden!r}.")
     encoding = values["encoding"]
     for each in encoding if _is_several(encoding) else [encoding]:
         if each is not None:
             parsed_encoding(each)
     for name, least in {"epochs": 1, "max_epochs": 1, "folds": 2, "members": 1}.items():
         if values[name] is not None:
-            words = f"; None or a whole number from {least} would work."
-            require_whole(name, values[name], least, words=words)
+            requirement = f"None or a whole number from {least}"
+            require_whole(name, values[name], least, requirement=requirement)
     for name, (least, most) in {"samples": (2, MOST_DRAWS), "verbose": (0, None)}.items():
         if not (name == "verbose" and isinstance(values[name], bool)):
             limits = f"from {least}" if most is None else f"from {least} to {most}"
-            require_whole(name, values[name], least, most, words=f"; a whole number {limits} would work.")
+            require_whole(name, values[name], least, most, requirement=f"a whole number {limits}")
     require_positive("learning_rate", values["learning_rate"])
     _require_each("batch_size", values["batch_size"], lambda size: _is_whole(size, 2), "whole numbers from 2")
     _require_each("weight_decay", values["weight_decay"], _is_positive_or_zero, "numbers from 0")
@@ -114,7 +112,7 @@ def _require_each(name: str, value: Any, is_good: Callable[[Any], bool], works: 
     """Refuse a parameter unless it is None, a good value, or several good values to choose from."""
     values = value if _is_several(value) else [value]
     if value is not None and (not len(values) or not all(is_good(each) for each in values)):
-        raise BayesNormError(f"{name}: {value!r} was given; None, or {works}, one or several, would work.")
+        raise BayesNormError(f"{name} must be None, or {works}, one or several, got {value!r}.")
 
 
 def _is_several(value: Any) -> bool:

@@ -148,7 +148,7 @@ def diagnose_each(
         every: Number of epochs between looks.
         batches, layers, output, seed: See `diagnose`.
     """
-    every = require_whole("every", every, words="; a whole number of epochs, at least 1, would work.")
+    every = require_whole("every", every, requirement="a whole number of epochs, at least 1")
     _require(batch_sizes, batches, seed)  # before training begins
 
     def look(network: nn.Module) -> Diagnosis:
@@ -263,12 +263,7 @@ def _require(batch_sizes: Any, batches: Any, seed: Any) -> tuple[tuple[int, ...]
     several = isinstance(given, Sequence) and not isinstance(given, str)
     sizes = [size for size in map(as_whole, given if several else ()) if size is not None and size >= 2]
     if not sizes or len(sizes) < len(given):
-        raise BayesNormError(
-            f"batch_sizes: {batch_sizes!r} was given; whole numbers of at least 2, such as (16, 32), would work."
-        )
-    words = (
-        f"; a whole number of at least {LEAST_BATCHES} would work, and some hundred are better: a test on few sees "
-        "nothing."
-    )
-    batches = require_whole("batches", batches, LEAST_BATCHES, words=words)
+        raise BayesNormError(f"batch_sizes must be whole numbers of at least 2, such as (16, 32), got {batch_sizes!r}.")
+    requirement = f"a whole number of at least {LEAST_BATCHES}, better a few hundred"
+    batches = require_whole("batches", batches, LEAST_BATCHES, requirement=requirement)
     return tuple(dict.fromkeys(sizes)), batches, require_seed(seed)

@@ -108,8 +108,8 @@ class Normality:
             fitted: Whether to standardise by the values' own mean and standard deviation, and not by theory's.
         """
         batches, units = self.standardised.shape
-        words = f" for a layer of {units}; 0 to {units - 1} would work."
-        unit = require_whole("unit", unit, 0, units - 1, words=words)
+        requirement = f"from 0 to {units - 1} for a layer of {units} units"
+        unit = require_whole("unit", unit, 0, units - 1, requirement=requirement)
         chosen = self.standardised[:, unit : unit + 1].sort(dim=0).values
         empirical = ks.fitted(chosen) if fitted else chosen
         return normal_quantiles(batches), empirical[:, 0]

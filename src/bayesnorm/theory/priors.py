@@ -59,8 +59,8 @@ def weight_decay_prior(rows: int, precision: float, weight_decay: float | Tensor
             one number or one per unit. Where the penalty is `lambda / 2 |W|^2`, as in `train` and in torch's
             optimisers, pass half of it.
     """
-    rows = require_whole("rows", rows, words="; the number of training rows, at least 1, would work.")
-    precision = require_positive("precision", precision, words="; a positive finite number would work.")
+    rows = require_whole("rows", rows, requirement="the number of training rows, at least 1")
+    precision = require_positive("precision", precision, requirement="a positive finite number")
     weight_decay = require_numbers("weight_decay", weight_decay, positive=True)
     variance = 1 / (2 * rows * precision * weight_decay)
     return GaussianPrior(mean_loc=0.0, mean_std=None, std_loc=0.0, std_std=variance**0.5)
@@ -72,7 +72,7 @@ def kl_divergence(q: UnitGaussians, prior: GaussianPrior) -> Tensor:
     It is differentiable. A flat prior's constant is left out, so that only differences mean something.
     """
     if not isinstance(q, UnitGaussians):
-        raise BayesNormError(f"q: a {type(q).__name__} was given; UnitGaussians would work.")
+        raise BayesNormError(f"q must be UnitGaussians, got a {type(q).__name__}.")
     prior = require_prior(prior)
     mean_loc = _per_unit("mean_loc", prior.mean_loc, q.mean_loc)
     mean_std = None if prior.mean_std is None else _per_unit("mean_std", prior.mean_std, q.mean_loc)
@@ -83,7 +83,7 @@ def kl_divergence(q: UnitGaussians, prior: GaussianPrior) -> Tensor:
 def require_prior(prior: Any) -> GaussianPrior:
     """Return a `GaussianPrior`, or raise an error."""
     if not isinstance(prior, GaussianPrior):
-        raise BayesNormError(f"prior: a {type(prior).__name__} was given; a GaussianPrior would work.")
+        raise BayesNormError(f"prior must be a GaussianPrior, got a {type(prior).__name__}.")
     return prior
 
 
@@ -109,12 +109,12 @@ def _per_unit(name: str, value: float | Tensor, like: Tensor) -> Tensor:
 
 def require_numbers(name: str, value: Any, positive: bool = False) -> float | Tensor:
     """Return one finite number as a plain float, or one per unit as a tensor, or raise an error."""
-    works = f"a {'positive ' if positive else ''}finite number, or a flat tensor of one per unit, would work"
+    requirement = f"a {'positive ' if positive else ''}finite number or a flat tensor with one per unit"
     if not isinstance(value, Tensor):
-        return require_number(name, value, above=0 if positive else -math.inf, words=f"; {works}.")
+        return require_number(name, value, above=0 if positive else -math.inf, requirement=requirement)
     if value.dim() > 1 or value.is_complex() or value.numel() == 0:
-        raise BayesNormError(f"{name}: has shape {tuple(value.shape)} and {value.dtype}; {works}.")
+        raise BayesNormError(f"{name} must be {requirement}, got shape {tuple(value.shape)} and {value.dtype}.")
     good = torch.isfinite(value) & (value > 0 if positive else True)
     if not bool(good.all()):
-        raise BayesNormError(f"{name}: {value[~good].flatten()[0].item()} was given; {works}.")
+        raise BayesNormError(f"{name} must be {requirement}, got {value[~good].flatten()[0].item()}.")
     return value

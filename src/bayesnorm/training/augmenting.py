@@ -40,11 +40,11 @@ class CropAndFlip:
     def __post_init__(self) -> None:
         object.__setattr__(self, "padding", require_whole("padding", self.padding, 0))
         if not isinstance(self.flip, bool):
-            raise BayesNormError(f"flip: {self.flip!r} was given; True or False would work.")
+            raise BayesNormError(f"flip must be True or False, got {self.flip!r}.")
         for name, above in (("mean", -math.inf), ("std", 0.0)):
             values = getattr(self, name)
             if not isinstance(values, Sequence) or isinstance(values, str) or not values:
-                raise BayesNormError(f"{name}: {values!r} was given; a list of numbers, one per channel, would work.")
+                raise BayesNormError(f"{name} must be a list of numbers, one per channel, got {values!r}.")
             object.__setattr__(self, name, tuple(require_number(name, value, above=above) for value in values))
         require_number("void", self.void)
 

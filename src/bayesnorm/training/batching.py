@@ -54,8 +54,8 @@ def training_batches(
         raise InputError(
             f"batch_size: None takes a DataLoader's own, but data is {type(data).__name__}; a number would work."
         )
-    words = "; a whole number from 2 would work."
-    batch_size = require_whole("batch_size", batch_size, 2, words=words, error=InputError)
+    requirement = "a whole number from 2"
+    batch_size = require_whole("batch_size", batch_size, 2, requirement=requirement, error=InputError)
     if isinstance(data, TensorDataset) and len(data.tensors) == 2:
         data = data.tensors
     if y is not None or isinstance(data, tuple | list):
@@ -70,7 +70,7 @@ def training_batches(
     rows = len(data) if hasattr(data, "__len__") and hasattr(data, "__getitem__") else None
     if rows is None or isinstance(data, str | bytes | Mapping):
         raise InputError(
-            f"data: {type(data).__name__} was given; a pair (x, y), a DataLoader or a Dataset of such pairs would work."
+            f"data must be a pair (x, y), a DataLoader or a Dataset of such pairs, got {type(data).__name__}."
         )
     if rows < 2:
         raise InputError(f"data: holds {rows} rows; at least 2 are needed.")

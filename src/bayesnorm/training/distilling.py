@@ -70,7 +70,7 @@ class Teacher:
         weight: float = 50.0,
     ) -> None:
         if not isinstance(network, nn.Module):
-            raise BayesNormError(f"teacher: {type(network).__name__} was given; the network that teaches would work.")
+            raise BayesNormError(f"teacher must be the network that teaches, got {type(network).__name__}.")
         require_function("transform", transform)
         self.network = copy.deepcopy(network).eval().requires_grad_(False)
         self.transform, self.temperature = transform, require_number("temperature", temperature, above=0)

@@ -116,10 +116,10 @@ def train(
     """
     started = time.perf_counter()
     device, dtype, seed = device_of(unwrap(model)), dtype_of(unwrap(model)), require_seed(seed)
-    words = "; a whole number from 1 would work."
-    epochs = require_whole("epochs", epochs, words=words)
-    evaluate_every = require_whole("evaluate_every", evaluate_every, words=words)
-    patience = None if patience is None else require_whole("patience", patience, words=words)
+    requirement = "a whole number from 1"
+    epochs = require_whole("epochs", epochs, requirement=requirement)
+    evaluate_every = require_whole("evaluate_every", evaluate_every, requirement=requirement)
+    patience = None if patience is None else require_whole("patience", patience, requirement=requirement)
     weight_decay = require_number("weight_decay", weight_decay, least=0)
     checkpoint_every = require_number("checkpoint_every", checkpoint_every, least=0)
     for name, function in {"evaluate": evaluate, "on_epoch": on_epoch, "transform": transform}.items():
@@ -127,7 +127,7 @@ def train(
     if transform_targets and transform is None:
         raise BayesNormError("transform_targets: was given without transform; CropAndFlip() would work.")
     if schedule_every not in ("epoch", "step"):
-        raise BayesNormError(f"schedule_every: {schedule_every!r} was given; 'epoch' or 'step' would work.")
+        raise BayesNormError(f"schedule_every must be 'epoch' or 'step', got {schedule_every!r}.")
     if validation is not None and evaluate is not None:
         raise BayesNormError("evaluate: was given beside validation, but one score decides; choose one of them.")
     if patience is not None and validation is None and evaluate is None:

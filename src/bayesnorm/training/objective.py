@@ -53,11 +53,11 @@ class Objective:
         compiled: bool | str = False,
     ) -> None:
         if not isinstance(penalties, Iterable):
-            raise BayesNormError(f"penalties: {type(penalties).__name__} was given; a list of functions would work.")
+            raise BayesNormError(f"penalties must be a list of functions, got {type(penalties).__name__}.")
         penalties = list(penalties)
         for name, function in [("loss", loss), *((f"penalties[{i}]", entry) for i, entry in enumerate(penalties))]:
             if not callable(function):
-                raise BayesNormError(f"{name}: {type(function).__name__} was given; a function would work.")
+                raise BayesNormError(f"{name} must be a function, got {type(function).__name__}.")
         self.model, self.loss, self.penalties, self.weight_decay = model, loss, penalties, weight_decay
         self.matrices = [tensor for tensor in trained if tensor.dim() >= 2] if weight_decay else []
         self.half = _half_precision(mixed_precision, device)
@@ -96,9 +96,7 @@ class Objective:
 def _compiled(model: nn.Module, compiled: bool | str, device: torch.device) -> Callable[[Tensor], Any]:
     """Return what steps call: the network, or what torch.compile makes of it, for batches of one shape."""
     if not isinstance(compiled, bool | str):
-        raise BayesNormError(
-            f"compiled: {compiled!r} was given; True, False or a mode such as 'reduce-overhead' would work."
-        )
+        raise BayesNormError(f"compiled must be True, False or a mode such as 'reduce-overhead', got {compiled!r}.")
     if not compiled or compiled == GRAPH:
         return model
     mode = compiled if isinstance(compiled, str) else "reduce-overhead" if device.type == "cuda" else "default"
@@ -113,7 +111,7 @@ def _half_precision(mixed_precision: bool, device: torch.device) -> torch.dtype 
     """Return the dtype that autocast runs the network in; None leaves it its own."""
     if not isinstance(mixed_precision, bool):
         raise BayesNormError(
-            f"mixed_precision: {mixed_precision!r} was given; True (bfloat16 where a GPU has it) or False would work."
+            f"mixed_precision must be True (bfloat16 where a GPU has it) or False, got {mixed_precision!r}."
         )
     if not mixed_precision or device.type != "cuda":
         return None

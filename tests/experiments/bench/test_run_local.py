@@ -244,7 +244,7 @@ def test_a_run_that_is_stopped_leaves_its_results_and_no_process(tmp_path, how):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"workers": -1}, "workers: -1 was given; a whole number, at least 0, would work"),
+        ({"workers": -1}, "workers must be a whole number, at least 0, got -1"),
         ({"workers": 1.5}, "workers: 1.5"),
         ({"threads": 0}, "threads: 0 was given; a whole number, at least 1"),
         ({"threads": None}, "threads: None"),

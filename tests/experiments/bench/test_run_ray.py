@@ -241,7 +241,7 @@ def test_an_interrupted_run_on_a_cluster_of_its_own_leaves_its_results_and_no_pr
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"workers": 0}, "workers: 0 was given; a whole number, at least 1, would work"),
+        ({"workers": 0}, "workers must be a whole number, at least 1, got 0"),
         ({"threads": 0}, "threads: 0 was given; a whole number, at least 1"),
     ],
 )

@@ -125,7 +125,7 @@ def test_parameters_that_are_not_plain(parameters, message):
 
 @pytest.mark.parametrize("function", ["run", "a.b", ":run", "a:", "a b:run", "a:run()", "../a:run", None, print])
 def test_functions_that_no_process_can_find(function):
-    with pytest.raises(BayesNormError, match=r"function: .* was given; \"package.module:name\" would work"):
+    with pytest.raises(BayesNormError, match=r"function must be \"package.module:name\", got .*"):
         Unit("e", function, {})
 
 

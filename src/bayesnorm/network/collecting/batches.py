@@ -121,11 +121,8 @@ def mini_batches(data: TrainData, batch_size: int | None, count: int, seed: int)
                 f"batch_size: None takes a DataLoader's own, but train_data is {type(data).__name__}; "
                 "give the batch size that the network was trained with."
             )
-    words = (
-        "; a whole number of at least 2 is needed, because one row alone has no spread. The batch size that the "
-        "network was trained with is the natural choice; smaller effective sizes come from posterior.at_batch_size."
-    )
-    batch_size = require_whole("batch_size", batch_size, 2, words=words, error=InputError)
+    requirement = "a whole number of at least 2, normally the batch size that the network was trained with"
+    batch_size = require_whole("batch_size", batch_size, 2, requirement=requirement, error=InputError)
     source = _as_rows(data, batch_size * count, seed)
     if len(source) == 0:
         raise InputError("train_data: is empty; pass the rows that the network was trained on.")
@@ -179,8 +176,8 @@ def _as_rows(data: Any, most_rows: int, seed: int) -> _Rows:
     if indexable and not isinstance(data, str | bytes | Mapping):
         return _IndexedRows(data, range(len(data)), None)
     raise InputError(
-        f"train_data: {type(data).__name__} was given; a DataLoader, a Dataset, a tensor, a NumPy array or a "
-        "pair (x, y) would work."
+        "train_data must be a DataLoader, a Dataset, a tensor, a NumPy array or a pair (x, y), got "
+        f"{type(data).__name__}."
     )
 
 

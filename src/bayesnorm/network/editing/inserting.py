@@ -43,7 +43,7 @@ def add_dropout(
         input: Whether to drop out entries of the network's input too.
         channels: Whether whole channels are dropped in front of convolutions, instead of single entries.
     """
-    p = require_number("p", p, above=0, below=1, words="; a rate between 0 and 1 would work.", error=NetworkError)
+    p = require_number("p", p, above=0, below=1, requirement="a rate between 0 and 1", error=NetworkError)
     network = copy.deepcopy(unwrap(model))
     takers = {id(taker): taker for taker in map(_taker, _chosen(network, where, input))}
     for taker in takers.values():

@@ -95,7 +95,7 @@ def joined_outputs(model: nn.Module, entries: Sequence[str | int], *, axis: int 
         raise NetworkError(f'entries: {entries!r} was given; a list such as ["mean", "log_var"] or [0, 1] would work.')
     position = as_whole(axis)
     if not position:  # 0 is the rows'
-        raise NetworkError(f"axis: {axis!r} was given; 1, or -1 for the last, would work.")
+        raise NetworkError(f"axis must be 1, or -1 for the last, got {axis!r}.")
     return JoinedOutputs(unwrap(model), tuple(entries), position)
 
 

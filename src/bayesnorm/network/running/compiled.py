@@ -83,7 +83,7 @@ class CompiledExecutable(Executable):
     ) -> None:
         super().__init__(model, output)
         if dtype is not None and not dtype.is_floating_point:
-            raise BayesNormError(f"dtype: {dtype} was given; a floating dtype such as torch.bfloat16 would work.")
+            raise BayesNormError(f"dtype must be a floating dtype such as torch.bfloat16, got {dtype}.")
         self._compute_dtype, self._tf32, self._mode = dtype or self.dtype, tf32, mode
         self._warned = False  # whether users know that samples run without being compiled
 
