@@ -229,6 +229,6 @@ def load_digits() -> tuple[Tensor, Tensor]:
     try:
         from sklearn import datasets
     except ImportError as error:
-        raise MissingExtraError("digits need scikit-learn: pip install 'bayesnorm[tabular]'.") from error
+        raise MissingExtraError("digits need scikit-learn: pip install scikit-learn pandas.") from error
     images, digits = datasets.load_digits(return_X_y=True)
     return torch.tensor(images / 16, dtype=torch.float32), torch.tensor(digits, dtype=torch.long)

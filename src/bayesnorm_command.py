@@ -55,7 +55,7 @@ def end_with(module: str, arguments: Sequence[str] | None = None) -> NoReturn:
         import rich  # noqa: F401
         import typer  # noqa: F401
     except ImportError:
-        print("error: the command line needs typer and rich: pip install 'bayesnorm[cli]'.", file=sys.stderr)
+        print("error: the command line needs typer and rich: pip install typer rich.", file=sys.stderr)
         sys.exit(1)
     application = importlib.import_module(module)
     if os.name == "posix":  # elsewhere nothing but Ctrl-C comes, and a process cannot send that to itself alone

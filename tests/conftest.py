@@ -254,7 +254,7 @@ def require() -> Callable[..., None]:
     def check(*relative_paths: str) -> None:
         for relative_path in relative_paths:
             if relative_path.endswith(".webp"):
-                pytest.importorskip("PIL", reason="needs Pillow: pip install 'bayesnorm[data]'")
+                pytest.importorskip("PIL", reason="needs Pillow: pip install pillow")
             try:
                 find(relative_path)
             except DataNotFoundError as error:

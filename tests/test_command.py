@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("typer", reason="needs typer: pip install 'bayesnorm[cli]'")
+pytest.importorskip("typer", reason="needs typer: pip install typer rich")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 
 ROOT = Path(__file__).parents[1]

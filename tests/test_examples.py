@@ -274,7 +274,7 @@ def test_trained_resnet(run):
     why = missing("data")
     if why is not None:
         pytest.skip(why)
-    pytest.importorskip("PIL", reason="needs Pillow: pip install 'bayesnorm[data]'")
+    pytest.importorskip("PIL", reason="needs Pillow: pip install pillow")
     done = run("trained_resnet.py", "--images", "40", "--samples", "4", "--states", "8")
     assert done.returncode == 0, done.stderr
     table = [line for line in done.stdout.splitlines() if line.startswith(("softmax", "MCBN"))]

@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn and pandas: pip install 'bayesnorm[tabular]'")
+pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn and pandas: pip install scikit-learn pandas")
 
 from benchmarks import soak
 

@@ -269,5 +269,5 @@ def _pillow() -> Any:
     try:
         from PIL import Image
     except ImportError as error:
-        raise BayesNormError("pixelate and jpeg_compression need Pillow: pip install 'bayesnorm[data]'.") from error
+        raise BayesNormError("pixelate and jpeg_compression need Pillow: pip install pillow.") from error
     return Image

@@ -14,7 +14,7 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 import pytest
 
-pytest.importorskip("typer", reason="needs typer: pip install 'bayesnorm[cli]'")
+pytest.importorskip("typer", reason="needs typer: pip install typer rich")
 
 from bayesnorm import report
 from bayesnorm.cli.app import run
@@ -112,8 +112,8 @@ class Fitted:
 
 
 def _fit(folder: Path, lines: list[list[Any]], *options: str) -> Fitted:
-    pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
-    pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
+    pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pandas")
+    pytest.importorskip("sklearn", reason="needs scikit-learn: pip install scikit-learn pandas")
     data = write_csv(folder / "table.csv", lines)
     out, err = io.StringIO(), io.StringIO()
     # Before a test's own module is set up, so that it has the same frames whichever comes first.

@@ -111,4 +111,4 @@ def test_without_typer():
     ended = python("-W", "error", "-c", code)
     assert ended.returncode == 1
     assert ended.stdout == ""
-    assert ended.stderr == "error: the command line needs typer and rich: pip install 'bayesnorm[cli]'.\n"
+    assert ended.stderr == "error: the command line needs typer and rich: pip install typer rich.\n"

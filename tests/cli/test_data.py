@@ -210,4 +210,4 @@ def test_csv_refuses(refuses, data_folder, tmp_path, name, out, code, message):
 def test_csv_without_scikit_learn(refuses, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     line = refuses("data", "csv", "sklearn:iris", "--out", tmp_path / "a.csv")
-    assert line == "error: sklearn:iris needs scikit-learn: pip install 'bayesnorm[tabular]'.\n"
+    assert line == "error: sklearn:iris needs scikit-learn: pip install scikit-learn pandas.\n"

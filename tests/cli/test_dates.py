@@ -15,8 +15,8 @@ from bayesnorm.errors import InputError
 
 from .conftest import houses, write_csv
 
-pd = pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
-pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
+pd = pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pandas")
+pytest.importorskip("sklearn", reason="needs scikit-learn: pip install scikit-learn pandas")
 
 DAY, HOUR = datetime.date(2024, 1, 31), datetime.time(8, 30)
 

@@ -13,8 +13,8 @@ from bayesnorm.cli.report_json import json_value, report_from_values
 
 from .conftest import houses, write_csv
 
-pd = pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
-tabular = pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
+pd = pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pandas")
+tabular = pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn: pip install scikit-learn pandas")
 
 
 def test_the_columns_that_uncertainty_comes_from(bayesnorm, regression_run, tmp_path):

@@ -11,7 +11,7 @@ import torch
 
 from .conftest import QUICK, houses, write_csv
 
-pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
+pytest.importorskip("sklearn", reason="needs scikit-learn: pip install scikit-learn pandas")
 
 from bayesnorm.predictive import RegressionPredictive
 from bayesnorm.tabular.fold_levels import FoldLevels

@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
+pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pandas")
 
 import pandas as pd
 

@@ -20,8 +20,8 @@ from bayesnorm.cli import run_folder
 from ..marks import takes_long
 from .conftest import QUICK
 
-pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
-tabular = pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
+pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pandas")
+tabular = pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn: pip install scikit-learn pandas")
 
 
 def test_a_run_is_replaced_only_when_told(fit, refuses, table, tmp_path):

@@ -15,8 +15,8 @@ from bayesnorm.errors import BayesNormError
 from .conftest import QUICK
 from .hostile_tables.make import HERE, tables
 
-pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
-pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
+pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pandas")
+pytest.importorskip("sklearn", reason="needs scikit-learn: pip install scikit-learn pandas")
 
 from bayesnorm.cli.tables import open_table
 from bayesnorm.cli.training_table import load_training_table

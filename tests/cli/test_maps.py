@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-pytest.importorskip("PIL", reason="needs Pillow: pip install 'bayesnorm[data]'")
+pytest.importorskip("PIL", reason="needs Pillow: pip install pillow")
 from PIL import Image
 from safetensors.torch import save_file
 from torch import nn

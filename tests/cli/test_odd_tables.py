@@ -12,8 +12,8 @@ from bayesnorm.errors import BayesNormError
 
 from .conftest import houses, write_csv
 
-pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
-pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
+pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pandas")
+pytest.importorskip("sklearn", reason="needs scikit-learn: pip install scikit-learn pandas")
 
 
 def with_column(lines, name, cells):
@@ -160,8 +160,8 @@ def test_one_held_out_row(fit, facts, tmp_path):
 
 
 def test_whatever_a_table_holds_stays_text_on_the_page(fit, tmp_path):
-    pytest.importorskip("jinja2", reason="needs jinja2: pip install 'bayesnorm[report]'")
-    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+    pytest.importorskip("jinja2", reason="needs jinja2: pip install jinja2")
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
     evil = "<script>alert('x')</script>"
     lines = with_column(houses(40), f"a {evil}", [f"{evil} 1", "<img src=x onerror=alert(1)>"] * 20)
     lines[0][lines[0].index("town")] = "<b>town</b>"

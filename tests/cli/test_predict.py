@@ -22,8 +22,8 @@ from bayesnorm_command import main
 from ..marks import takes_long
 from .conftest import houses, write_csv
 
-pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
-tabular = pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
+pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pandas")
+tabular = pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn: pip install scikit-learn pandas")
 
 
 def parse(text):
@@ -237,8 +237,8 @@ def test_a_damaged_run(refuses, regression_run, new, tmp_path, name, content, me
 
 @pytest.mark.parametrize("kind", ["regression", "classification"])
 def test_the_report_again(bayesnorm, request, tmp_path, kind):
-    pytest.importorskip("jinja2", reason="needs jinja2: pip install 'bayesnorm[report]'")
-    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+    pytest.importorskip("jinja2", reason="needs jinja2: pip install jinja2")
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
     fitted = request.getfixturevalue(f"{kind}_run")
     run = tmp_path / "run"
     shutil.copytree(fitted.run, run)
@@ -270,4 +270,4 @@ def test_report_refuses(refuses, regression_run, tmp_path, monkeypatch):
 def test_report_without_jinja(refuses, regression_run, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     line = refuses("report", regression_run.run, "--out", tmp_path / "page.html")
-    assert line == "error: reports need jinja2: pip install 'bayesnorm[report]'.\n"
+    assert line == "error: reports need jinja2: pip install jinja2.\n"

@@ -14,7 +14,7 @@ from bayesnorm.errors import MissingExtraError, quoted, shortened
 
 from .conftest import houses, write_csv
 
-pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn and pandas: pip install 'bayesnorm[tabular]'")
+pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn and pandas: pip install scikit-learn pandas")
 
 LONG = "x" * 5_000_000
 FORMULA = '=HYPERLINK("http://example.org")'

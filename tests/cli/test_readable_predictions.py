@@ -16,8 +16,8 @@ from bayesnorm.errors import BayesNormError
 
 from .conftest import houses, write_csv
 
-pd = pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
-pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
+pd = pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pandas")
+pytest.importorskip("sklearn", reason="needs scikit-learn: pip install scikit-learn pandas")
 
 NAMES = ["mean", "std", "lower", "upper", "epistemic_std", "aleatoric_std"]
 
@@ -82,7 +82,7 @@ def test_csv_has_whole_numbers_without_a_point(capsys):
 
 
 def test_a_sheet(bayesnorm, regression_run, new, tmp_path):
-    excel = pytest.importorskip("openpyxl", reason="needs openpyxl: pip install 'bayesnorm[excel]'")
+    excel = pytest.importorskip("openpyxl", reason="needs openpyxl: pip install openpyxl")
     out = tmp_path / "p.xlsx"
     ended = bayesnorm("predict", regression_run.run, new, "--id", "id", "--with-inputs", "--out", out)
     assert ended.code == 0, ended.err
@@ -102,7 +102,7 @@ def test_a_sheet(bayesnorm, regression_run, new, tmp_path):
 
 
 def test_a_sheet_runs_nothing(tmp_path):
-    excel = pytest.importorskip("openpyxl", reason="needs openpyxl: pip install 'bayesnorm[excel]'")
+    excel = pytest.importorskip("openpyxl", reason="needs openpyxl: pip install openpyxl")
     out = tmp_path / "p.xlsx"
     when = pd.to_datetime(["2024-03-01", None, None])
     with prediction_file.prediction_file(out, spreadsheet_safe=False) as write:
@@ -115,7 +115,7 @@ def test_a_sheet_runs_nothing(tmp_path):
 
 
 def test_a_sheet_that_would_be_too_long(tmp_path, monkeypatch):
-    pytest.importorskip("openpyxl", reason="needs openpyxl: pip install 'bayesnorm[excel]'")
+    pytest.importorskip("openpyxl", reason="needs openpyxl: pip install openpyxl")
     monkeypatch.setattr(prediction_file, "MOST_SHEET_ROWS", 3)
     says = r"more rows than the 3 of a sheet; a name that ends in \.csv"
     opened = prediction_file.prediction_file(tmp_path / "p.xlsx", spreadsheet_safe=False)
@@ -127,4 +127,4 @@ def test_a_sheet_that_would_be_too_long(tmp_path, monkeypatch):
 def test_a_sheet_without_openpyxl(refuses, regression_run, new, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     line = refuses("predict", regression_run.run, new, "--out", tmp_path / "p.xlsx")
-    assert "Excel files need openpyxl: pip install 'bayesnorm[excel]'" in line
+    assert "Excel files need openpyxl: pip install openpyxl" in line

@@ -15,7 +15,7 @@ from bayesnorm.errors import BayesNormError, FileFormatError
 
 from .conftest import QUICK, houses, write_csv
 
-pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
+pytest.importorskip("sklearn", reason="needs scikit-learn: pip install scikit-learn pandas")
 
 
 def test_from_fit_to_report(bayesnorm, refuses, tmp_path, monkeypatch):

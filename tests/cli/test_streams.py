@@ -13,7 +13,7 @@ from bayesnorm.cli.app import run
 
 from ..marks import takes_long
 
-pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn and pandas: pip install 'bayesnorm[tabular]'")
+pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn and pandas: pip install scikit-learn pandas")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX pipes")
 
 

@@ -12,7 +12,7 @@ import zipfile
 
 import pytest
 
-pytest.importorskip("pandas", reason="needs pandas: pip install 'bayesnorm[tabular]'")
+pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pandas")
 
 from bayesnorm.cli.file_columns import typed
 from bayesnorm.cli.tables import open_table, read_chunks, read_table
@@ -128,7 +128,7 @@ def test_a_database_that_is_none(write):
 
 
 def test_excel(tmp_path):
-    excel = pytest.importorskip("openpyxl", reason="needs openpyxl: pip install 'bayesnorm[excel]'")
+    excel = pytest.importorskip("openpyxl", reason="needs openpyxl: pip install openpyxl")
     book = excel.Workbook()
     for row in ([], ["a", "b", None], [1, "x"], [None, "NA", "stray"], [2.5, "y"]):
         book.active.append(row)
@@ -141,7 +141,7 @@ def test_excel(tmp_path):
 
 def test_excel_without_openpyxl(write, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
-    with pytest.raises(MissingExtraError, match=r"Excel files need openpyxl: pip install 'bayesnorm\[excel\]'"):
+    with pytest.raises(MissingExtraError, match=r"Excel files need openpyxl: pip install openpyxl"):
         open_table(write(zipped(**{"xl/workbook.xml": ""}), "t.xlsx"))
 
 
@@ -180,7 +180,7 @@ def test_standard_input_that_holds_nothing_or_too_much(monkeypatch):
 
 def test_one_model_for_all_of_them(fit, facts, bayesnorm, refuses, tmp_path, monkeypatch):
     """What was decided in training holds afterwards: the signs beside numbers, and the decimal comma of a column."""
-    pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
+    pytest.importorskip("sklearn", reason="needs scikit-learn: pip install scikit-learn pandas")
 
     def table(rows):
         text = io.StringIO()

@@ -28,7 +28,7 @@ COUNT = 250  # two and a half rows of a sheet with 100 images to a row
 @pytest.fixture
 def small_cifar10(data_folder):
     """A CIFAR-10 folder of 250 random test images; returns what was put in."""
-    image_module = pytest.importorskip("PIL.Image", reason="needs Pillow: pip install 'bayesnorm[data]'")
+    image_module = pytest.importorskip("PIL.Image", reason="needs Pillow: pip install pillow")
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, (COUNT, 32, 32, 3), dtype=np.uint8)
     labels = generator.integers(0, 10, COUNT).astype(np.uint8)

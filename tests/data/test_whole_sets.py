@@ -36,7 +36,7 @@ def put(folder, name, split, count=None):
 
 
 def put_part(folder, of="cifar10", name="test_first2000"):
-    pillow = pytest.importorskip("PIL.Image", reason="needs Pillow: pip install 'bayesnorm[data]'")
+    pillow = pytest.importorskip("PIL.Image", reason="needs Pillow: pip install pillow")
     (folder / of).mkdir(parents=True, exist_ok=True)
     sheet = np.random.default_rng(3).integers(0, 256, (32, 3200, 3), dtype=np.uint8)
     pillow.fromarray(sheet).save(folder / of / f"{name}.webp", lossless=True)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-pytest.importorskip("typer", reason="needs typer: pip install 'bayesnorm[cli]'")
+pytest.importorskip("typer", reason="needs typer: pip install typer rich")
 
 from bayesnorm.data import CAMVID_VOID, WHOLE_SETS
 from bayesnorm.nets import SegNet, UNet

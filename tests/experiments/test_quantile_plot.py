@@ -10,7 +10,7 @@ from torch import nn
 import bayesnorm as bn
 from bayesnorm.theory import diagnose
 
-pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 from bayesnorm.plots import save_figure
 from experiments.quantile_plot import QQPlot
 

@@ -7,7 +7,7 @@ import pytest
 
 import bayesnorm as bn
 
-pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 from experiments.rejections import RejectionPlot
 
 

@@ -8,7 +8,7 @@ from scipy import stats
 
 from bayesnorm.errors import BayesNormError, InputError
 
-pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 from matplotlib.colors import to_hex
 
 from bayesnorm.plots import style

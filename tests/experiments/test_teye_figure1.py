@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 import bayesnorm as bn
 from bayesnorm.plots import save_figure
 from experiments.teye_figure1 import DRAWS, figure1

@@ -14,7 +14,7 @@ from bayesnorm.nets import paper_mlp
 from experiments import active_digits, compare_methods, kendall_uncertainty, mukhoti_batch_size, uci_luck
 from experiments.kendall_uncertainty.gap import measure_gap
 
-pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 
 
 @pytest.fixture

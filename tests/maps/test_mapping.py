@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-pytest.importorskip("PIL", reason="needs Pillow: pip install 'bayesnorm[data]'")
+pytest.importorskip("PIL", reason="needs Pillow: pip install pillow")
 from PIL import Image
 from safetensors.torch import save_file
 

@@ -305,7 +305,7 @@ def cifar():
             find(needed)
         except DataNotFoundError as error:
             pytest.skip(f"needs real data: {error}")
-    pytest.importorskip("PIL", reason="needs Pillow: pip install 'bayesnorm[data]'")
+    pytest.importorskip("PIL", reason="needs Pillow: pip install pillow")
     train, _ = load_cifar10("train", 5000)
     images, labels = load_cifar10("test", slice(1000, 2000))
     return (

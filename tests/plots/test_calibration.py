@@ -13,7 +13,7 @@ from bayesnorm.errors import BayesNormError, InputError
 from bayesnorm.metrics import coverage
 from bayesnorm.predictive import RegressionPredictive
 
-pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 from bayesnorm.plots import CalibrationPlot, CoveragePlot, PITHistogram
 from bayesnorm.plots.binomial import binomial_band
 

@@ -13,7 +13,7 @@ from bayesnorm.errors import BayesNormError, InputError
 from bayesnorm.metrics import ece
 from bayesnorm.predictive import ClassificationPredictive, RegressionPredictive
 
-pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 from bayesnorm.plots import EntropyPlot, ReliabilityDiagram, RetentionPlot
 
 

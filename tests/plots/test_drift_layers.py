@@ -9,7 +9,7 @@ import pytest
 
 from bayesnorm.shift import Drift, LayerDrift
 
-pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 from bayesnorm.plots import DriftLayers, style
 
 

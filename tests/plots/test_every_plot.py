@@ -12,7 +12,7 @@ from torch import nn
 from bayesnorm.predictive import ClassificationPredictive, RegressionPredictive
 from bayesnorm.theory import diagnose
 
-pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 import matplotlib.pyplot as pyplot
 from matplotlib.figure import Figure
 

@@ -10,7 +10,7 @@ from torch import nn
 import bayesnorm as bn
 from bayesnorm.errors import InputError
 
-pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 from bayesnorm.plots import FunctionBands, save_figure
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from bayesnorm.errors import BayesNormError
 
-pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 from bayesnorm.plots import RetentionPlot, UncertaintyErrorPlot, draw_grid
 
 ERRORS = UncertaintyErrorPlot.of_arrays([0.1, -0.4, 0.9, -1.2], [0.2, 0.4, 0.8, 1.0], 0.7)

@@ -27,7 +27,7 @@ def test_on_axis(values, texts):
 
 
 def test_axes_show_thousands_unless_somebody_says_otherwise():
-    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
     ax = style.axes(None)
     ax.plot([0, 50_000], [0, 1])
     style.percent_axis(ax.yaxis)

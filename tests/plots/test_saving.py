@@ -10,7 +10,7 @@ import pytest
 
 from bayesnorm.errors import BayesNormError
 
-pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 from bayesnorm.plots import RetentionPlot, UncertaintyErrorPlot, draw_grid, figure_svg, save_figure, theme
 
 rng = np.random.default_rng(0)

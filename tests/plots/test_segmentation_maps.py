@@ -10,7 +10,7 @@ from scipy import stats
 from bayesnorm.errors import BayesNormError, InputError
 from bayesnorm.predictive import ClassificationPredictive, RegressionPredictive, summarised
 
-pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 

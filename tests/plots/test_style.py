@@ -8,7 +8,7 @@ import pytest
 
 from bayesnorm.errors import BayesNormError, MissingExtraError
 
-pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 import matplotlib
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
@@ -92,7 +92,7 @@ def test_an_unknown_theme():
 
 def test_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'bayesnorm\[plots\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install matplotlib"):
         CURVE.draw()
     with pytest.raises(MissingExtraError), style.theme("dark"):
         pass

@@ -11,7 +11,7 @@ from bayesnorm.errors import BayesNormError, InputError
 from bayesnorm.predictive import GaussianPredictive, RegressionPredictive
 from bayesnorm.predictive.noise import LaplaceNoise
 
-pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 from bayesnorm.plots import UncertaintyErrorPlot
 from bayesnorm.plots.uncertainty_error import running_mean
 

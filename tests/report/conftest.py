@@ -120,7 +120,7 @@ def make_report() -> Callable[..., Report]:
 @pytest.fixture(scope="session")
 def drift_report() -> DriftReport:
     """Rows of which two columns moved, and a third is missing now and then."""
-    tabular = pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn: pip install 'bayesnorm[tabular]'")
+    tabular = pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn: pip install scikit-learn pandas")
     ColumnDrift, TableDrift = tabular.ColumnDrift, tabular.TableDrift
     shares = (("Bonn", 0.6, 0.1), ("<b>", 0.4, 0.9))
     number = ColumnDrift("$size$", "number", 1e-9, (0.0, 0.0), True, (50.0, 90.0), 2.0, 1.1)
@@ -138,7 +138,7 @@ def drift_report() -> DriftReport:
 @pytest.fixture(scope="session")
 def maps_report() -> MapsReport:
     """One image of 4 x 2 pixels, whose uncertainty rises from left to right; its last pixel is wrong."""
-    image = pytest.importorskip("PIL.Image", reason="needs Pillow: pip install 'bayesnorm[data]'")
+    image = pytest.importorskip("PIL.Image", reason="needs Pillow: pip install pillow")
 
     def picture(values: list[list[int]], mode: str = "L") -> str:
         target = io.BytesIO()

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-pytest.importorskip("jinja2", reason="needs jinja2: pip install 'bayesnorm[report]'")
-pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
+pytest.importorskip("jinja2", reason="needs jinja2: pip install jinja2")
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 
 from bayesnorm.report import drift_words, render
 from bayesnorm.report.drift_page import MOST_PICTURES

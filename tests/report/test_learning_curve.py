@@ -80,8 +80,8 @@ def test_the_next_step_agrees(share):
 
 @pytest.mark.parametrize("make", [regression_test, classification_test])
 def test_the_page_samples_it_where_there_is_one(make):
-    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'bayesnorm[plots]'")
-    pytest.importorskip("jinja2", reason="needs jinja2: pip install 'bayesnorm[report]'")
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
+    pytest.importorskip("jinja2", reason="needs jinja2: pip install jinja2")
     found = curve(0.5) if make is regression_test else curve(0.5, 0.2, 0.6, "Brier")
     page = render(report_of(make(), curve=found))
     assert "Would more rows help?" in page

@@ -309,7 +309,7 @@ def test_parts_that_do_not_fit_together(make_report, make_regression, regression
 
 def test_a_missing_template_engine_is_said_in_a_line(monkeypatch, regression_report):
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'bayesnorm\[report\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install jinja2"):
         render(regression_report)
 
 

@@ -187,7 +187,7 @@ def test_standard_errors_have_no_unit(unit):
 
 
 def test_columns_that_give_the_target_away_stand_above_all(make_report, make_regression, monkeypatch):
-    pytest.importorskip("jinja2", reason="needs jinja2: pip install 'bayesnorm[report]'")
+    pytest.importorskip("jinja2", reason="needs jinja2: pip install jinja2")
     from bayesnorm.report import page
 
     monkeypatch.setattr(page, "pictures", lambda _: [])  # which take long

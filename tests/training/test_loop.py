@@ -178,7 +178,7 @@ def test_progress_is_told():
 @pytest.mark.parametrize("rich", [True, False], ids=["rich", "plain"])
 def test_a_bar(rich, monkeypatch, capsys):
     if rich:
-        pytest.importorskip("rich", reason="needs rich: pip install 'bayesnorm[cli]'")
+        pytest.importorskip("rich", reason="needs rich: pip install typer rich")
     else:
         monkeypatch.setitem(sys.modules, "rich.progress", None)
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
@@ -194,7 +194,7 @@ def test_a_bar(rich, monkeypatch, capsys):
 def test_a_bar_tells_the_time_left(rich, monkeypatch, capsys):
     now = [0.0]
     if rich:
-        pytest.importorskip("rich", reason="needs rich: pip install 'bayesnorm[cli]'")
+        pytest.importorskip("rich", reason="needs rich: pip install typer rich")
         monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal, where bars move
     else:
         monkeypatch.setitem(sys.modules, "rich.progress", None)

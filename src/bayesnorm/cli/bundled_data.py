@@ -32,7 +32,7 @@ def load_bundled(name: str) -> Any:
         import pandas  # noqa: F401
         from sklearn import datasets
     except ImportError as error:
-        raise MissingExtraError(f"{name} needs scikit-learn: pip install 'bayesnorm[tabular]'.") from error
+        raise MissingExtraError(f"{name} needs scikit-learn: pip install scikit-learn pandas.") from error
     options = {"scaled": False} if name == "sklearn:diabetes" else {}
     found = getattr(datasets, BUNDLED[name])(as_frame=True, **options)
     frame = found.frame.copy()

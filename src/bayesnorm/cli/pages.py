@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
-WITHOUT_PAGE = "none: pip install 'bayesnorm[report,plots]'"
+WITHOUT_PAGE = "none: pip install jinja2 matplotlib"
 """What stands in place of a page's name."""
 
 

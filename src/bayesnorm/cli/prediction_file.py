@@ -73,7 +73,7 @@ def excel() -> Any:
         return importlib.import_module("openpyxl")
     except ImportError as error:
         raise MissingExtraError(
-            "--out: Excel files need openpyxl: pip install 'bayesnorm[excel]'; or a name that ends in .csv would work."
+            "--out: Excel files need openpyxl: pip install openpyxl; or a name that ends in .csv would work."
         ) from error
 
 

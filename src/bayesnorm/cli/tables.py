@@ -115,7 +115,7 @@ def pandas() -> Any:
     try:
         import pandas
     except ImportError as error:
-        raise MissingExtraError("tables need pandas and scikit-learn: pip install 'bayesnorm[tabular]'.") from error
+        raise MissingExtraError("tables need pandas and scikit-learn: pip install scikit-learn pandas.") from error
     return pandas
 
 

@@ -49,7 +49,7 @@ def _parquet(source: Source) -> Iterator[tuple[Any, IO[bytes]]]:
         arrow = importlib.import_module("pyarrow")
     except ImportError as error:
         raise MissingExtraError(
-            "Parquet files need pyarrow: pip install 'bayesnorm[parquet]'; or save the table as CSV."
+            "Parquet files need pyarrow: pip install pyarrow; or save the table as CSV."
         ) from error
     try:
         with source.opened() as file:
@@ -64,7 +64,7 @@ def read_excel(source: Source) -> tuple[list[str], Rows]:
         excel = importlib.import_module("openpyxl")
     except ImportError as error:
         raise MissingExtraError(
-            "Excel files need openpyxl: pip install 'bayesnorm[excel]'; or save the table as CSV."
+            "Excel files need openpyxl: pip install openpyxl; or save the table as CSV."
         ) from error
     try:
         with warnings.catch_warnings(action="ignore"):  # of styles and the like, which are not read

@@ -219,5 +219,5 @@ def _pillow() -> Any:
     try:
         from PIL import Image
     except ImportError as error:
-        raise MissingExtraError("image sheets need Pillow: pip install 'bayesnorm[data]'") from error
+        raise MissingExtraError("image sheets need Pillow: pip install pillow") from error
     return Image

@@ -28,7 +28,7 @@ def pillow() -> Any:
     try:
         from PIL import Image
     except ImportError as error:
-        raise MissingExtraError("images need Pillow: pip install 'bayesnorm[data]'.") from error
+        raise MissingExtraError("images need Pillow: pip install pillow.") from error
     return Image
 
 

@@ -28,7 +28,7 @@ def torchmetric(score: Callable[..., Tensor], **options: Any) -> Any:
         if error.name != "torchmetrics":
             raise
         raise MissingExtraError(
-            "torchmetric needs torchmetrics: pip install 'bayesnorm[torchmetrics]'. The score itself, called with all "
+            "torchmetric needs torchmetrics: pip install torchmetrics. The score itself, called with all "
             "predictions at once, needs no extra."
         ) from error
     return ScoreMetric(score, **options)

@@ -158,7 +158,7 @@ def matplotlib() -> Any:
         import matplotlib.ticker
         import matplotlib.transforms
     except ImportError as error:
-        raise MissingExtraError("plots need matplotlib: pip install 'bayesnorm[plots]'.") from error
+        raise MissingExtraError("plots need matplotlib: pip install matplotlib.") from error
     return matplotlib
 
 

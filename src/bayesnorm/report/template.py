@@ -24,7 +24,7 @@ def rendered(template: str, *, script: str = "", photos: bool = False, **context
     try:
         from jinja2 import Environment, FunctionLoader, StrictUndefined
     except ImportError as error:
-        raise MissingExtraError("reports need jinja2: pip install 'bayesnorm[report]'.") from error
+        raise MissingExtraError("reports need jinja2: pip install jinja2.") from error
     environment = Environment(
         loader=FunctionLoader(_text), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

@@ -6,7 +6,7 @@ try:
     import pandas  # noqa: F401
     import sklearn  # noqa: F401
 except ImportError as error:
-    raise MissingExtraError("tables need scikit-learn and pandas: pip install 'bayesnorm[tabular]'.") from error
+    raise MissingExtraError("tables need scikit-learn and pandas: pip install scikit-learn pandas.") from error
 
 from .classifier import BayesNormClassifier as BayesNormClassifier
 from .explaining import UncertaintyExplanation as UncertaintyExplanation
