@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 PAGE = HERE / "spreadsheet.md"
 
 # Columns of predictions that the page shows, and how many of their rows.
-SHOWN = ("listing", "district", "area", "mean", "lower", "upper", "unlike", "why")
+SHOWN = ("listing", "district", "area", "mean", "lower", "upper", "unusual", "reason")
 MOST_SHOWN = 9
 
 # Half an interval's width, in parts of its middle, up to which a rent is offered without a second look.
@@ -124,7 +124,7 @@ def outcome(folder: Path) -> tuple[str, str]:
         (float(row["upper"]) - float(row["lower"])) / (float(row["upper"]) + float(row["lower"])) <= NARROW
         for row in offers
     ]
-    flagged = [row["unlike"] == "True" for row in offers]
+    flagged = [row["unusual"] == "True" for row in offers]
     held = [float(row["lower"]) <= rents[row["listing"]] <= float(row["upper"]) for row in offers]
     lines = ["| what to do | flats | rent within its interval, as it turned out |", "|---|---|---|"]
     for name, chosen in (

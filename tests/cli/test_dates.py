@@ -104,7 +104,7 @@ def test_from_fit_to_drift(bayesnorm, fit, facts, tmp_path):
     assert not page.exists() or "2023-01-01 to 2023-" in page.read_text()
     new = write_csv(tmp_path / "new.csv", [lines[0], ["13/2/2023", *lines[1][1:]], ["1/1/2031", *lines[1][1:]]])
     rows = [*csv.DictReader(io.StringIO(bayesnorm("predict", tmp_path / "run", new).out))]
-    assert [row["unlike"] for row in rows] == ["False", "True"]
+    assert [row["unusual"] for row in rows] == ["False", "True"]
     many = write_csv(tmp_path / "many.csv", [lines[0], *(["1/1/2031", *line[1:]] for line in lines[1:])])
     ended = bayesnorm("drift", tmp_path / "run", many)
     assert "sold  " in ended.out

@@ -59,7 +59,7 @@ def test_exit_code_and_json(bayesnorm, regression_run, moved, tmp_path):
     told = json.loads(ended.out)
     assert told["drifted"] is True
     assert told["p_value"] < 1e-6
-    assert told["why"]["town is 'Atlantis', which training never had"] == 25
+    assert told["reason"]["town is 'Atlantis', which training never had"] == 25
     assert set(told["moved"]) == {"area", "town"}
     assert told["found"]["network"]["layers"]
     assert told["out"] == str(page)

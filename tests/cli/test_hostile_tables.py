@@ -257,9 +257,9 @@ def test_a_trend_is_flagged_before_it_fails(bayesnorm, fitted, tmp_path):
     assert "The last 36 rows, by day from 2023-05-07 on, were held out." in ended.err
     with (tmp_path / "run" / "test_predictions.csv").open() as file:
         rows = [*csv.DictReader(file)]
-    beyond = [row for row in rows if row["unlike"] == "True"]
+    beyond = [row for row in rows if row["unusual"] == "True"]
     assert len(beyond) >= 20  # the first ones lie hardly beyond what was trained on
-    assert {row["why"] for row in beyond} == {"day after 2023-05-04, the last in training"}
+    assert {row["reason"] for row in beyond} == {"day after 2023-05-04, the last in training"}
 
 
 def test_groups_stay_together(fitted):

@@ -46,7 +46,7 @@ def test_the_held_out_rows_again(bayesnorm, regression_run):
     names = ("mean", "std", "lower", "upper", "epistemic_std", "aleatoric_std")
     again = [rows[int(row["row"]) - 1] for row in kept]
     assert np.allclose(numbers(again, *names), numbers(kept, *names), rtol=1e-9)
-    assert [row["unlike"] for row in again] == [row["unlike"] for row in kept]
+    assert [row["unusual"] for row in again] == [row["unusual"] for row in kept]
     rows = parse(bayesnorm("predict", regression_run.run, regression_run.data, "--digits", 17).out)
     total = numbers(rows, "std")[:, 0] ** 2
     parts = (numbers(rows, "epistemic_std", "aleatoric_std") ** 2).sum(1)
@@ -56,7 +56,7 @@ def test_the_held_out_rows_again(bayesnorm, regression_run):
 def test_classes(bayesnorm, classification_run, new):
     rows = parse(bayesnorm("predict", classification_run.run, new, "--digits", 17).out)
     assert list(rows[0]) == [
-        "row", "predicted", "p(Ede)", "p(Oss)", "p(Ulft)", "entropy", "mutual_information", "unlike", "why",
+        "row", "predicted", "p(Ede)", "p(Oss)", "p(Ulft)", "entropy", "mutual_information", "unusual", "reason",
     ]  # fmt: skip
     probs = numbers(rows, "p(Ede)", "p(Oss)", "p(Ulft)")
     assert np.allclose(probs.sum(1), 1)
@@ -97,10 +97,10 @@ def test_a_file_of_predictions(bayesnorm, refuses, regression_run, new, tmp_path
     assert "is there already; --force" in refuses(*arguments)
     assert out.read_text() == "mine"
     told = json.loads(bayesnorm(*arguments, "--force", "--json", "--level", 0.8).out)
-    unlike = sum(row["unlike"] == "True" for row in parse(out.read_text()))
-    assert sum(told.pop("why").values()) >= unlike
+    unlike = sum(row["unusual"] == "True" for row in parse(out.read_text()))
+    assert sum(told.pop("reason").values()) >= unlike
     assert told.pop("drift").keys() == {"drifted", "p_value", "moved"}
-    assert told == {"rows": 25, "unlike": unlike, "out": str(out), "task": "regression", "level": 0.8}
+    assert told == {"rows": 25, "unusual": unlike, "out": str(out), "task": "regression", "level": 0.8}
 
 
 @takes_long
@@ -143,15 +143,15 @@ def test_rows_unlike_training_are_told(bayesnorm, regression_run, tmp_path):
     lines = [["area", "age", "town"], [100, 40, "Oss"], [1e30, 40, "Oss"], [100, 40, "Atlantis"], ["", "", ""]]
     data = write_csv(tmp_path / "odd.csv", lines)
     rows = parse(bayesnorm("predict", regression_run.run, data).out)
-    assert [row["unlike"] for row in rows] == ["False", "True", "True", "True"]
+    assert [row["unusual"] for row in rows] == ["False", "True", "True", "True"]
     assert np.isfinite(numbers(rows, "mean", "std")).all()
     ended = bayesnorm("predict", regression_run.run, data, "--out", tmp_path / "out.csv")
     assert "3 of 4 rows are unlike the training rows: " in ended.err
-    assert [row["why"] for row in rows][1:3] == [
+    assert [row["reason"] for row in rows][1:3] == [
         "area above 199.53, the most in training",
         "town is 'Atlantis', which training never had",
     ]
-    assert rows[3]["why"].startswith("area is missing, which it never was in training; ")
+    assert rows[3]["reason"].startswith("area is missing, which it never was in training; ")
 
 
 def test_one_row(bayesnorm, regression_run, tmp_path):

@@ -35,12 +35,12 @@ def test_ids_and_inputs_stand_beside_predictions_as_the_file_has_them(bayesnorm,
     rows = [*csv.DictReader(io.StringIO(told))]
     given = [*csv.DictReader(io.StringIO(new.read_text()), delimiter=";")]
     assert list(rows[0]) == [
-        "row", "id", *NAMES, "unlike", "why", "area", "age", "town", "price", "mean (table)",
+        "row", "id", *NAMES, "unusual", "reason", "area", "age", "town", "price", "mean (table)",
     ]  # fmt: skip
     for name, own in (("id", "id"), ("area", "area"), ("age", "age"), ("town", "town"), ("mean (table)", "mean")):
         assert [row[name] for row in rows] == [row[own] for row in given]
     alone = [*csv.DictReader(io.StringIO(bayesnorm("predict", regression_run.run, new, "--id", "id").out))]
-    assert list(alone[0]) == ["row", "id", *NAMES, "unlike", "why"]
+    assert list(alone[0]) == ["row", "id", *NAMES, "unusual", "reason"]
     assert [row["id"] for row in alone] == [row["id"] for row in given]
 
 
@@ -95,7 +95,7 @@ def test_a_sheet(bayesnorm, regression_run, new, tmp_path):
         assert row["mean"].number_format.startswith("#,##0")
         assert row["area"].value == float(line["area"])
         assert row["id"].value == line["id"]  # 0001 is no number
-        assert row["unlike"].value is (line["unlike"] == "True")
+        assert row["unusual"].value is (line["unusual"] == "True")
     # What it has written it can read.
     again = bayesnorm("predict", regression_run.run, out, "--out", tmp_path / "again.csv")
     assert again.code == 0, again.err

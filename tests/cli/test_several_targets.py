@@ -33,9 +33,9 @@ def test_from_fit_to_report(bayesnorm, refuses, tmp_path, monkeypatch):
     new = write_csv(tmp_path / "new.csv", [["age", "area"], [40, 100], [40, 1e9]])
     rows = [*csv.DictReader(io.StringIO(bayesnorm("predict", run, new).out))]
     assert list(rows[0])[:2] == ["row", "price mean"]
-    assert rows[0].keys() >= {"price lower", "town predicted", "town p(Ede)", "unlike", "why"}
-    assert [row["unlike"] for row in rows] == ["False", "True"]
-    assert "area above" in rows[1]["why"]
+    assert rows[0].keys() >= {"price lower", "town predicted", "town p(Ede)", "unusual", "reason"}
+    assert [row["unusual"] for row in rows] == ["False", "True"]
+    assert "area above" in rows[1]["reason"]
     alone = [*csv.DictReader(io.StringIO(bayesnorm("predict", run / "price", new).out))]
     assert alone[0]["mean"] == rows[0]["price mean"]
     told = json.loads(bayesnorm("predict", run, new, "--out", tmp_path / "p.csv", "--json").out)

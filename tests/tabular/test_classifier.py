@@ -40,12 +40,12 @@ def test_every_method_doubts(blobs, quick, method):
     X, y = blobs
     model = BayesNormClassifier(**quick, method=method).fit(X, y)
     uncertainty = model.uncertainty(np.concatenate([X, [[100.0, -100.0]]]))
-    assert list(uncertainty) == ["entropy", "mutual_information", "unlike", "why", "unseen"]
+    assert list(uncertainty) == ["entropy", "mutual_information", "unusual", "reason", "unseen_columns"]
     assert (uncertainty["mutual_information"] >= 0).all()
     assert (uncertainty["entropy"] >= uncertainty["mutual_information"]).all()
     assert uncertainty["mutual_information"].max() > 0
-    assert uncertainty["unlike"].iloc[-1]
-    assert uncertainty["unlike"].mean() < 0.1
+    assert uncertainty["unusual"].iloc[-1]
+    assert uncertainty["unusual"].mean() < 0.1
 
 
 def test_what_was_chosen(blobs, quick):

@@ -50,7 +50,7 @@ def test_every_method_has_uncertainty_and_noise(line, quick, method, kind, heter
     model = BayesNormRegressor(**quick, method=method, heteroscedastic=heteroscedastic).fit(X, y)
     assert [member.kind for member in model.posterior_.members] == [kind] * 2
     uncertainty = model.uncertainty(X)
-    assert list(uncertainty) == ["epistemic_std", "aleatoric_std", "unlike", "why", "unseen"]
+    assert list(uncertainty) == ["epistemic_std", "aleatoric_std", "unusual", "reason", "unseen_columns"]
     assert (uncertainty["epistemic_std"] > 0).all()
     varied = uncertainty["aleatoric_std"].std() > 1e-6
     assert varied == heteroscedastic
@@ -164,9 +164,9 @@ def test_rows_without_weight_are_left_out(line, quick):
 def test_rows_unlike_training_are_marked(line, quick):
     X, y = line
     model = BayesNormRegressor(**quick).fit(X, y)
-    assert model.uncertainty(X)["unlike"].mean() < 0.05
+    assert model.uncertainty(X)["unusual"].mean() < 0.05
     far = model.uncertainty(np.array([[10.0, 0.0], [0.0, 1e30], [0.0, 0.0]]))
-    assert far["unlike"].tolist() == [True, True, False]
+    assert far["unusual"].tolist() == [True, True, False]
 
 
 def test_new_categories_are_predicted_and_marked(mixed, quick):
@@ -175,8 +175,8 @@ def test_new_categories_are_predicted_and_marked(mixed, quick):
     later = X.iloc[[3, 4]].assign(town=["yew", X["town"].iloc[4]])
     uncertainty = model.uncertainty(later)
     assert uncertainty.index.tolist() == [3, 4]
-    assert uncertainty["unseen"].tolist() == ["town", ""]
-    assert uncertainty["unlike"].tolist()[0]
+    assert uncertainty["unseen_columns"].tolist() == ["town", ""]
+    assert uncertainty["unusual"].tolist()[0]
     assert np.isfinite(model.predict(later)).all()
 
 
@@ -272,7 +272,7 @@ def test_more_columns_than_rows(quick):
     X = np.random.default_rng(0).normal(size=(30, 60))
     model = BayesNormRegressor(**quick).fit(X, X[:, 0])
     assert np.isfinite(model.predict(X)).all()
-    assert model.uncertainty(X)["unlike"].mean() < 0.2
+    assert model.uncertainty(X)["unusual"].mean() < 0.2
 
 
 def test_progress_is_shown_on_request(line, quick, capsys):

@@ -40,25 +40,25 @@ def test_rows_beyond_a_trend_are_flagged_before_intervals_fail(trained, tmp_path
 
     within, uncertainty = held_and_flagged(*world(0, 60, 200, 1))
     assert within > 0.8
-    assert uncertainty["unlike"].mean() < 0.05
+    assert uncertainty["unusual"].mean() < 0.05
     beyond, uncertainty = held_and_flagged(*world(66, 150, 200, 2))
     assert beyond < 0.3
-    assert uncertainty["unlike"].all()
-    assert uncertainty["why"].str.startswith("t above 60, the most in training; ").all()
-    assert uncertainty["why"].str.contains("day after 2024-03-01, the last in training").all()
+    assert uncertainty["unusual"].all()
+    assert uncertainty["reason"].str.startswith("t above 60, the most in training; ").all()
+    assert uncertainty["reason"].str.contains("day after 2024-03-01, the last in training").all()
     # A file keeps what is needed to say the same.
     trained.save(tmp_path / "model")
     again = load(tmp_path / "model").uncertainty(world(55, 90, 20, 2)[0])
-    assert again["why"].tolist() == trained.uncertainty(world(55, 90, 20, 2)[0])["why"].tolist()
+    assert again["reason"].tolist() == trained.uncertainty(world(55, 90, 20, 2)[0])["reason"].tolist()
 
 
 def test_each_row_has_one_reason_or_several_of_its_columns(trained):
     row = world(0, 60, 160, 0)[0].iloc[[80]]
     odd = pd.concat([row, row.assign(town="Ulft"), row.assign(x=None), row.assign(x=-9.0)])
-    why = trained.uncertainty(odd)["why"].tolist()
+    why = trained.uncertainty(odd)["reason"].tolist()
     assert why[:3] == ["", "town is 'Ulft', which training never had", "x is missing, which it never was in training"]
     assert why[3].startswith("x below -2.")
-    assert trained.drift(odd).unlike == 0.75
+    assert trained.drift(odd).unusual == 0.75
 
 
 def test_rows_far_away_as_a_whole():

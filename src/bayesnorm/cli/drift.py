@@ -59,7 +59,7 @@ def drift(
     (rows,) = read_chunks(file, list(kinds), None)
     inputs = as_in_training(rows, file, facts)
     found = model.drift(inputs)
-    why = reasons_in(model.uncertainty(inputs)["why"]) if found.unlike else Counter[str]()
+    why = reasons_in(model.uncertainty(inputs)["reason"]) if found.unusual else Counter[str]()
     command = shlex.join(["bayesnorm", "drift", str(run), data])
     date = datetime.now().astimezone().date().isoformat()
     provenance = Provenance(all_versions(), cpu_name(), date, command)
@@ -67,7 +67,7 @@ def drift(
     if written:
         write_report(DriftReport(file.source.name, str(facts.get("target")), found, provenance, why), page)
     if as_json:
-        show_json({**told(found), "why": dict(why), "found": json_value(found), "out": str(page) if written else None})
+        show_json({**told(found), "reason": dict(why), "found": json_value(found), "out": str(page) if written else None})
     else:
         words = {"rows": f"{drift_words.headline(found)} {drift_words.chance_words(found)}"}
         words["columns that moved"] = drift_words.moved_words(found)

@@ -64,7 +64,7 @@ def judge_by_folds(model: Any, loaded: TrainingTable) -> Judged:
     levels = FoldLevels.fit(held_out) if isinstance(held_out.predictive, RegressionPredictive) else None
     uncertainty = model.uncertainty_of(held_out.predictive)
     # Whether a row is unlike the others is not asked of rows that the model knows.
-    uncertainty = uncertainty.assign(unlike=False, why="", unseen="")
+    uncertainty = uncertainty.assign(unusual=False, reason="", unseen_columns="")
     frame = rows_of(model, inputs, held_out.predictive, uncertainty, LEVEL, levels)
     pit = None if levels is None else levels.transform
     return Judged(held_out.rows, held_out.predictive, frame, pit, True)

@@ -131,15 +131,15 @@ def predict(
             # A sheet has numbers and dates where CSV has what the file held.
             shown = part.assign(**{name: own[name] for own in inputs for name in own}) if is_sheet(out) else part
             write(with_columns(found, part[named], shown[beside]))
-            rows, unlike = rows + len(found), unlike + int(found["unlike"].sum())
+            rows, unlike = rows + len(found), unlike + int(found["unusual"].sum())
             endless += max(without_end(frame) for frame in each)
-            why.update(reasons_in(found["why"]))
+            why.update(reasons_in(found["reason"]))
     drift = models[0].drift(pandas().concat(compared)) if compared else None
     if as_json:
         tasks = {str(facts.get("target")): facts["task"] for _, facts in runs}
         task = tasks if len(runs) > 1 else runs[0][1]["task"]
-        summary: dict[str, Any] = {"rows": rows, "unlike": unlike, "out": str(out), "task": task}
-        summary["why"] = dict(why.most_common(MOST_REASONS))
+        summary: dict[str, Any] = {"rows": rows, "unusual": unlike, "out": str(out), "task": task}
+        summary["reason"] = dict(why.most_common(MOST_REASONS))
         summary["drift"] = None if drift is None else told(drift)
         show_json({**summary, "level": level} if "regression" in tasks.values() else summary)
         return

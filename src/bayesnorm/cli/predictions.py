@@ -50,7 +50,7 @@ def rows_of(model: Any, inputs: Any, predictive: Any, uncertainty: Any, level: f
         else:
             lower, upper = (model.interval_of if levels is None else levels.interval)(predictive, level)
             found |= {"lower": lower[:, 0].numpy(), "upper": upper[:, 0].numpy()}
-    for name in uncertainty.columns.drop("unseen"):
+    for name in uncertainty.columns.drop("unseen_columns"):
         found[name] = uncertainty[name].to_numpy()
     return pd.DataFrame(found)
 
@@ -138,7 +138,7 @@ def side_by_side(targets: Mapping[str, Any]) -> Any:
         return frames[0]
     found = {"row": frames[0]["row"]}
     for target, frame in targets.items():
-        found |= {f"{target} {name}": frame[name] for name in frame.columns.drop(["row", "unlike", "why"])}
+        found |= {f"{target} {name}": frame[name] for name in frame.columns.drop(["row", "unusual", "reason"])}
     # Training rows are the same but for those without one of the targets.
-    why = np.select([frame["why"].to_numpy(object) != "" for frame in frames], [frame["why"] for frame in frames], "")
-    return pandas().DataFrame({**found, "unlike": why != "", "why": why})
+    why = np.select([frame["reason"].to_numpy(object) != "" for frame in frames], [frame["reason"] for frame in frames], "")
+    return pandas().DataFrame({**found, "unusual": why != "", "reason": why})

@@ -91,7 +91,7 @@ def make_report(
             names=tuple(inputs.columns),
             values=[[_cell(value) for value in row] for row in inputs.iloc[test].itertuples(index=False, name=None)],
             numbers=[int(number) for number in inputs.index[test]],
-            why=rows["why"].tolist(),
+            why=rows["reason"].tolist(),
         ),
         test=_test(model, loaded, train, judged),
         choice=choice,
@@ -133,7 +133,7 @@ def _test(model: Any, loaded: TrainingTable, train: NDArray[np.int64], judged: J
     from ..report import ClassificationTest, RegressionTest
 
     test, predictive, rows, y = judged.rows, judged.predictive, judged.frame, loaded.y
-    unlike = None if judged.cross_validated else rows["unlike"].to_numpy()
+    unlike = None if judged.cross_validated else rows["unusual"].to_numpy()
     if loaded.task is Task.classification:
         numbers = np.searchsorted(model.classes_, y)
         names = [str(label) for label in model.classes_]

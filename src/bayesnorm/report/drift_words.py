@@ -90,10 +90,10 @@ def network_words(drift: TableDrift) -> str:
 
 def unlike_words(drift: TableDrift, why: Mapping[str, int]) -> str:
     """Say how many rows are unlike those of training each by itself, and in what."""
-    rows = round(drift.unlike * drift.rows)
+    rows = round(drift.unusual * drift.rows)
     if not rows:
         return "No row is unlike the training rows by itself."
-    share = f"{rows:,} of {count(drift.rows, 'row')} ({percent(drift.unlike)})"
+    share = f"{rows:,} of {count(drift.rows, 'row')} ({percent(drift.unusual)})"
     reasons = f": {reason_words(why)}." if why else "."
     return f"{share} {'is' if rows == 1 else 'are'} unlike the training rows, each by itself{reasons}"
 

@@ -203,9 +203,9 @@ class TabularEstimator(BaseEstimator):
         frame = pd.DataFrame(
             self._uncertainty_columns(predictive), index=X.index if isinstance(X, pd.DataFrame) else None
         )
-        frame["why"] = self._reasons(X, features, unseen)
-        frame.insert(len(frame.columns) - 1, "unlike", frame["why"] != "")
-        frame["unseen"] = unseen
+        frame["reason"] = self._reasons(X, features, unseen)
+        frame.insert(len(frame.columns) - 1, "unusual", frame["reason"] != "")
+        frame["unseen_columns"] = unseen
         return predictive, frame
 
     def uncertainty_of(self, predictive: Any) -> pd.DataFrame:

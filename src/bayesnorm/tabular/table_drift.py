@@ -85,7 +85,7 @@ class TableDrift:
     columns: tuple[ColumnDrift, ...]
     network: Drift | None
     without_network: str
-    unlike: float
+    unusual: float
 
     @property
     def drifted(self) -> bool:
