@@ -30,7 +30,7 @@ from ..evidence import show_progress, write_numbers, write_picture
 from ..options import OUT, FastestDevice, OutFolder, fastest
 from . import showing
 from .gathering import Gathering
-from .methods import Images, predict_all
+from .methods import UNAUGMENTED, Images, predict_all
 from .networks import GIVEN, TRAINED, TrainedNetworks, given_network, trained_networks
 from .peers import read_predictions
 from .presets import PRESETS, Preset
@@ -102,6 +102,7 @@ def measure(
             "network": name,
             "images": preset.images,
             "cells": [asdict(cell) for cell in cells(scores)],
+            "cells_unaugmented": [asdict(cell) for cell in cells(scores, UNAUGMENTED)],
             "claims": [asdict(claim) for claim in claims(scores)],
             "rows": scores.as_json(),
             "left_out": left_out,

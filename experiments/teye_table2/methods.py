@@ -28,8 +28,8 @@ from .gathering import Gathering
 from .presets import BATCH_SIZE, Preset
 
 SOFTMAX, TEMPERATURE = "softmax", "softmax, temperature"
-PUBLISHED, MCBN, MCBN_TEMPERATURE = "MCBN as published", "MCBN", "MCBN, temperature"
-AUGMENTED = "MCBN as published, batches as in training"
+PUBLISHED, UNAUGMENTED = "MCBN as published, batches as in training", "MCBN, batches without augmentation"
+MCBN, MCBN_TEMPERATURE = "MCBN", "MCBN, temperature"
 TIMED_IMAGES, REPEATS = 64, 5
 CHOOSING_IMAGES, CHOOSING_DRAWS = 500, 32
 """What an effective batch size is chosen on."""
@@ -74,7 +74,7 @@ def batchnorm_methods(preset: Preset) -> dict[str, tuple[BatchNormMethod, int]]:
     states = preset.states
     return {
         PUBLISHED: (bn.MCBN(BATCH_SIZE, states, center="batch"), preset.samples),
-        AUGMENTED: (bn.MCBN(BATCH_SIZE, states, center="batch"), preset.samples),
+        UNAUGMENTED: (bn.MCBN(BATCH_SIZE, states, center="batch"), preset.samples),
         MCBN: (bn.MCBN(BATCH_SIZE, states), preset.centred_samples),
         "GaussianBN": (bn.GaussianBN(BATCH_SIZE, states), preset.other_samples),
         f"GaussianBN, rank {states // 4}": (bn.GaussianBN(BATCH_SIZE, states, rank=states // 4), preset.other_samples),
@@ -92,7 +92,7 @@ def predict_all(network: nn.Module, images: Images, preset: Preset, gathering: G
         Predicted(TEMPERATURE, tempered(one, images.labels)),
     ]
     for name, (method, samples) in batchnorm_methods(preset).items():
-        posterior = method.fit(network, images.augmented if name == AUGMENTED else images.train, likelihood)
+        posterior = method.fit(network, images.augmented if name == PUBLISHED else images.train, likelihood)
         found.append(Predicted(name, drawn(gathering, posterior, images.test, samples, name)))
         if name == MCBN:
             found.append(Predicted(MCBN_TEMPERATURE, tempered(found[-1].outputs, images.labels), whole=True))

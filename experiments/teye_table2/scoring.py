@@ -1,7 +1,7 @@
 """Scores of every method by number of samples, each with its standard error over images.
 
-Of D samples, T at a time are floor(D / T) predictions that share no draw: their mean is the score of T samples, and how far
-they lie apart says what one prediction owes to the luck of its samples.
+With D samples there are floor(D / T) predictions from T samples each that share no sample. Their mean is the score of T
+samples, and their standard deviation shows how much one prediction depends on which samples it has.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The table as text and Markdown, and its picture."""
+"""Table 2 as text and as cells of Markdown tables, and its picture."""
 
 from __future__ import annotations
 
@@ -9,36 +9,25 @@ from bayesnorm.plots import style
 
 from ..panels import panels, set_figure_title
 from ..paper_facts import paper_facts
-from .methods import MCBN, PUBLISHED, SOFTMAX, TEMPERATURE
+from .methods import MCBN, PUBLISHED, SOFTMAX, TEMPERATURE, UNAUGMENTED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Row = dict[str, Any]
-"""A score, cell or claim as it stands in the results file."""
+"""A score, cell or claim of the results file."""
 
 COLOURS = (style.VERMILION, style.BLUE, style.GREEN, style.PURPLE, style.SKY, style.ORANGE, style.BLACK)
 HEADS = {
-    "cells": ("T", "paper", "ours", "spread of samples", "gain over softmax, paper", "ours", "verdict"),
-    "claims": ("", "paper", "ours", "verdict"),
-    "rows": ("method", "samples", "passes", "NLL", "gain over softmax", "accuracy"),
+    "cells": ("samples", "paper", "ours", "spread", "gain over softmax, paper", "gain over softmax, ours", "verdict"),
+    "claims": ("claim or question", "paper", "ours", "verdict"),
+    "rows": ("method", "samples", "cost (forward passes)", "NLL", "gain over softmax", "accuracy"),
 }
 
 
 def tables(found: Row) -> dict[str, list[list[str]]]:
-    """Return the cells, the claims and the rows of one network as texts, by what they are."""
-    cells = [
-        [
-            "softmax" if cell["samples"] is None else str(cell["samples"]),
-            f"{cell['theirs']:.2f}",
-            _with_error(cell["ours"], cell["standard_error"]),
-            "" if cell["spread"] is None else f"{cell['spread']:.4f}",
-            "" if cell["their_gain"] is None else f"{cell['their_gain']:+.2f}",
-            "" if cell["gain"] is None else _with_error(cell["gain"], cell["gain_error"], "+"),
-            cell["verdict"],
-        ]
-        for cell in found["cells"]
-    ]
+    """Return the cells, claims and rows of one network as texts, by kind."""
+    cells, plain = (_cells(found.get(kind, ())) for kind in ("cells", "cells_unaugmented"))
     claims = [
         [
             claim["words"],
@@ -59,33 +48,50 @@ def tables(found: Row) -> dict[str, list[list[str]]]:
         ]
         for row in largest(found["rows"])
     ]
-    return {"cells": cells, "claims": claims, "rows": rows}
+    return {"cells": cells, "claims": claims, "cells_unaugmented": plain, "rows": rows}
+
+
+def _cells(cells: Sequence[Row]) -> list[list[str]]:
+    return [
+        [
+            "softmax" if cell["samples"] is None else str(cell["samples"]),
+            f"{cell['theirs']:.2f}",
+            _with_error(cell["ours"], cell["standard_error"]),
+            "" if cell["spread"] is None else f"{cell['spread']:.4f}",
+            "" if cell["their_gain"] is None else f"{cell['their_gain']:+.2f}",
+            "" if cell["gain"] is None else _with_error(cell["gain"], cell["gain_error"], "+"),
+            cell["verdict"],
+        ]
+        for cell in cells
+    ]
 
 
 def largest(rows: Sequence[Row]) -> list[Row]:
-    """Return of every method the row with the most samples."""
-    return list({row["method"]: row for row in rows}.values())  # which have their samples in order
+    """Return the row with the most samples for every method."""
+    return list({row["method"]: row for row in rows}.values())  # rows of a method are in order of their samples
 
 
 def text(found: Row) -> str:
-    """Return all tables of one network as text, and what is missing beneath them."""
+    """Return all tables of one network as text, and below them what was left out."""
     titles = {
-        "cells": "Table 2 of Teye et al. 2018, mean log probability (PLL) of MCBN(32) by samples",
-        "claims": "what it says, and what it leaves open (differences of PLL)",
-        "rows": "every method at its most samples",
+        "cells": "Table 2 of Teye et al. 2018: mean log probability (PLL) of MCBN(32), batches as in training",
+        "claims": "Claims and open questions (differences of PLL; positive is better)",
+        "cells_unaugmented": "The same with batches without augmentation",
+        "rows": "Every method with its largest number of samples",
     }
     lines = [f"{found['network']}, {found['images']} test images"]
     for kind, body in tables(found).items():
-        widths = [max(map(len, column)) for column in zip(HEADS[kind], *body, strict=True)]
+        head = HEADS[kind.removesuffix("_unaugmented")]
+        widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
         lines += ["", titles[kind]]
-        for cells in (HEADS[kind], *body):
+        for cells in (head, *body):
             padded = (cell.ljust(widths[0]) if i == 0 else cell.rjust(widths[i]) for i, cell in enumerate(cells))
             lines.append("  ".join(padded).rstrip())
     return "\n".join([*lines, *(f"left out: {line}" for line in found["left_out"])])
 
 
 def draw(found: Row) -> Axes:
-    """Draw the table over T beside the paper's, and NLL against passes for all methods."""
+    """Plot our NLL by number of samples beside the paper's, and the NLL of every method against its cost."""
     (axes,) = panels(1, 2)
     _draw_table(axes[0], found)
     _draw_passes(axes[1], found["rows"])
@@ -102,15 +108,25 @@ def _draw_table(ax: Axes, found: Row) -> None:
     ax.plot(*zip(*theirs, strict=True), color=style.BLACK, ls="--", marker="s", ms=5, label="paper: MCBN")
     softmax = next(-fact.value for fact in facts if fact.method == "softmax")
     ax.axhline(softmax, color=style.BLACK, ls=":", label="paper: softmax")
-    for method, colour, marker in ((PUBLISHED, style.VERMILION, "o"), (MCBN, style.BLUE, "D")):
+    looks = {
+        PUBLISHED: ("batches as in training", style.VERMILION, "o"),
+        UNAUGMENTED: ("batches without augmentation", style.SKY, "v"),
+        MCBN: ("around running statistics", style.BLUE, "D"),
+    }
+    for method, (label, colour, marker) in looks.items():
         own = [row for row in found["rows"] if row["method"] == method]
+        if not own:
+            continue
         samples, nll, errors = ([row[key] for row in own] for key in ("samples", "nll", "standard_error"))
-        label = "ours: MCBN as published" if method == PUBLISHED else "ours: about running statistics"
-        ax.errorbar(samples, nll, errors, color=colour, marker=marker, ms=5, capsize=2, label=label)
+        ax.errorbar(samples, nll, errors, color=colour, marker=marker, ms=5, capsize=2, label=f"ours: {label}")
     for method, colour in ((SOFTMAX, style.ORANGE), (TEMPERATURE, style.GREEN)):
         row = next(row for row in found["rows"] if row["method"] == method)
         ax.axhline(row["nll"], color=colour, ls="-.", label=f"ours: {method}")
-    ax.set(xlabel="samples T", ylabel="NLL (lower is better; bars: one standard error)", title="Table 2, M = 32")
+    ax.set(
+        xlabel="number of samples",
+        ylabel="NLL (lower is better; bars: one standard error)",
+        title="Table 2, batch size 32",
+    )
     ax.legend(frameon=False, fontsize="x-small")
 
 
@@ -126,12 +142,10 @@ def _draw_passes(ax: Axes, rows: Sequence[Row]) -> None:
         passes, nll = [row["passes"] for row in own], [row["nll"] for row in own]
         size, stroke = (4, style.STROKES[number % len(style.STROKES)]) if curve else (8, "")
         ax.plot(passes, nll, ls=stroke, color=colour, marker=marker, ms=size, label=method)
-    ax.set(
-        xlabel="cost of a prediction, in passes of the network", ylabel="NLL", title="What uncertainty costs and gains"
-    )
+    ax.set(xlabel="cost of a prediction, in forward passes", ylabel="NLL (lower is better)", title="NLL against cost")
     ax.legend(frameon=False, fontsize="x-small", loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def _with_error(value: float, error: float | None, sign: str = "") -> str:
-    """Return a number and its standard error, "0.302 ± 0.012"."""
+    """Return a number and its standard error, such as "0.302 ± 0.012"."""
     return f"{value:{sign}.3f} ± {error:.3f}"

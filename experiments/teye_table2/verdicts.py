@@ -1,17 +1,18 @@
 """Table 2 of the MCBN paper beside our numbers, with a verdict for each cell and claim.
 
-The rule was written before our numbers were looked at. The paper's score is the mean log probability (its PLL), minus
-our NLL. Standard errors (s.e.) are over our test images; those of differences are over differences image by image. The
-paper prints two digits, so that a cell is known to .005 and a difference of two to .01.
+The paper's score is the mean log probability (its PLL), which is minus our NLL. The paper samples batches "the same way
+as during training", so the rows that are compared with it take batches that are cropped and mirrored as in training.
+Standard errors (s.e.) are over our test images; those of differences are over the differences image by image. The paper
+prints two digits, so a cell is known to 0.005 and a difference of two cells to 0.01.
 
-- A cell's *value* agrees where ours is within .005 and two s.e. of theirs.
-- A cell's *gain* over the softmax agrees where ours has the sign of theirs beyond two s.e., or, where theirs is 0, is
-  within .01 and two s.e. of 0.
-- A cell holds where value and gain agree, holds partly where one of them does, and does not hold where none does. The
-  softmax has no gain: its cell holds or does not.
-- A claim that one thing is better than another holds where the difference is positive beyond two s.e., partly where it
-  is positive within them, and does not hold otherwise. The claim that few samples do holds where more gain at most .01,
-  and partly where they gain at most .02.
+- A cell's *value* agrees if ours is within 0.005 and two s.e. of the paper's.
+- A cell's *gain* over the softmax agrees if ours has the paper's sign by more than two s.e., or, if the paper's is 0,
+  is within 0.01 and two s.e. of 0.
+- A cell holds if value and gain agree, holds partly if one of them does, and does not hold otherwise. The softmax has
+  no gain: its cell holds or does not.
+- A claim that one thing is better than another holds if the difference is positive by more than two s.e., partly if it
+  is positive but smaller, and does not hold otherwise. The claim that 32 samples are enough holds if more samples gain
+  at most 0.01, and partly if they gain at most 0.02.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..paper_facts import Fact, paper_facts
-from .methods import AUGMENTED, MCBN, PUBLISHED, SOFTMAX, TEMPERATURE
+from .methods import MCBN, PUBLISHED, SOFTMAX, TEMPERATURE, UNAUGMENTED
 from .scoring import Score, Scores
 
 HOLDS, PARTLY, DOES_NOT = "holds", "partly", "does not"
 ERRORS = 2.0
 CELL, DIFFERENCE = 0.005, 0.01
-"""How far the paper's rounding may be off, of a cell and of a difference of two."""
+"""The largest rounding error of a cell of the paper, and of a difference of two cells."""
 FEW = 32
-"""Samples that the paper finds to be as good as 128."""
+"""The number of samples that the paper calls as good as 128."""
 
 
 @dataclass(frozen=True)
@@ -35,15 +36,15 @@ class Cell:
     """A cell of the table.
 
     Args:
-        samples: T; None for the softmax.
+        samples: Number of samples T; None for the softmax.
         theirs: The paper's PLL.
-        ours: Ours.
-        standard_error: Of ours, over images.
+        ours: Our PLL.
+        standard_error: Standard error of our PLL over images.
         their_gain: The paper's gain over its softmax; None for the softmax.
-        gain: Ours.
-        gain_error: Its standard error.
-        spread: Standard deviation of ours between predictions that share no draw; None where there is one only.
-        verdict: Whether it holds.
+        gain: Our gain over our softmax.
+        gain_error: Standard error of our gain.
+        spread: Standard deviation of our PLL between predictions that share no sample; None if there is only one.
+        verdict: Whether the cell holds.
     """
 
     samples: int | None
@@ -62,11 +63,11 @@ class Claim:
     """A claim of the table, or a question that it leaves open.
 
     Args:
-        words: What is claimed or asked.
-        theirs: The paper's difference; None where it says nothing.
-        ours: Ours.
-        standard_error: Its standard error.
-        verdict: Whether it holds, or, where the paper says nothing, what is so.
+        words: The claim or question.
+        theirs: The paper's difference; None if the paper has none.
+        ours: Our difference.
+        standard_error: Standard error of our difference.
+        verdict: Whether the claim holds, or, for an open question, "better", "worse" or "not significant".
     """
 
     words: str
@@ -76,10 +77,10 @@ class Claim:
     verdict: str
 
 
-def cells(scores: Scores) -> list[Cell]:
-    """Return the cells of the table for which there are samples enough."""
+def cells(scores: Scores, method: str = PUBLISHED) -> list[Cell]:
+    """Return the cells of the table for which a method has enough samples."""
     softmax = scores.of(SOFTMAX)
-    drawn = {score.samples: score for score in scores.all if score.method == PUBLISHED}
+    drawn = {score.samples: score for score in scores.all if score.method == method}
     theirs = paper_facts("teye2018", 2)
     baseline = _softmax(theirs).value
     found = []
@@ -100,7 +101,7 @@ def cells(scores: Scores) -> list[Cell]:
 
 
 def claims(scores: Scores) -> list[Claim]:
-    """Return what the table claims, and beneath it what it leaves open."""
+    """Return the claims of the table, and below them the questions that it leaves open."""
     by_samples = {
         fact.settings["passes"]: fact.value for fact in paper_facts("teye2018", 2) if "passes" in fact.settings
     }
@@ -116,16 +117,16 @@ def claims(scores: Scores) -> list[Claim]:
         gain, error = most.gain_over(scores.of(PUBLISHED, FEW))
         verdict = HOLDS if gain <= DIFFERENCE else PARTLY if gain <= 2 * DIFFERENCE else DOES_NOT
         found.append(
-            Claim(f"{FEW} samples do as well as {drawn}", by_samples[drawn] - by_samples[FEW], gain, error, verdict)
+            Claim(f"{FEW} samples are as good as {drawn}", by_samples[drawn] - by_samples[FEW], gain, error, verdict)
         )
     found += [
         _asked(f"{drawn} samples against softmax with temperature", most, tempered),
         *(
-            _asked(f"the same from batches as in training, {own.samples} samples", own, most)
-            for own in scores.all
-            if own.method == AUGMENTED and own.samples == drawn
+            _asked(f"batches without augmentation, {plain.samples} samples, against softmax", plain, softmax)
+            for plain in scores.all
+            if plain.method == UNAUGMENTED and plain.samples == drawn
         ),
-        _asked(f"the same about the running statistics (our default), {centred.samples} samples", centred, most),
+        _asked(f"our default, {centred.samples} samples, against {drawn} as published", centred, most),
         _asked(f"our default, {centred.samples} samples, against softmax with temperature", centred, tempered),
     ]
     return found
@@ -150,7 +151,7 @@ def _better(words: str, one: Score, other: Score, theirs: float) -> Claim:
 def _asked(words: str, one: Score, other: Score) -> Claim:
     gain, error = one.gain_over(other)
     beyond = abs(gain) > ERRORS * error
-    return Claim(words, None, gain, error, ("better" if gain > 0 else "worse") if beyond else "no telling")
+    return Claim(words, None, gain, error, ("better" if gain > 0 else "worse") if beyond else "not significant")
 
 
 def _softmax(facts: tuple[Fact, ...]) -> Fact:

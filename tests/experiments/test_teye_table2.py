@@ -227,6 +227,7 @@ def test_all_of_it_on_a_few_images(experiments, require, tmp_path, monkeypatch):
     assert scores["laplace-torch 0.3, last layer", 1]["nll"] == pytest.approx(2.302585)
     assert scores[TEMPERATURE, 1]["accuracy"] == scores[SOFTMAX, 1]["accuracy"]
     # The same batches of other pictures: cropped and mirrored.
-    assert scores[methods.AUGMENTED, 4]["nll"] != scores[methods.PUBLISHED, 4]["nll"]
+    assert scores[methods.UNAUGMENTED, 4]["nll"] != scores[methods.PUBLISHED, 4]["nll"]
+    assert [cell["samples"] for cell in found["cells_unaugmented"]] == [1, 2, 4, None]
     assert {"GaussianBN", "StochasticBN", "SigmaPoints(1)", "Delta", "last layer, T = 2"} <= {m for m, _ in scores}
     assert found["left_out"][0].startswith("MC dropout and a deep ensemble need networks")
