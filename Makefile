@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 
-# A relative data folder is meant from here, wherever a command runs.
+# A relative data folder is relative to this file, wherever a command runs.
 ifdef BAYESNORM_DATA
 ifeq ($(filter /%,$(firstword $(BAYESNORM_DATA))),)
 override BAYESNORM_DATA := $(abspath $(BAYESNORM_DATA))
@@ -16,16 +16,20 @@ endif
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
 
-install: .venv/.installed ## Make .venv with the package and everything its tests need
+install: .venv/.installed ## Create .venv with the package and everything that its tests need
 
-# torch comes first and by itself, so that nothing else gets to choose its build.
-.venv/.installed: pyproject.toml constraints.txt
+# torch is installed first and alone, so that no other package chooses its build.
+.venv/.tables: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(PIP) install -c constraints.txt torch
+	$(PIP) install -c constraints.txt -e ".[tabular,cli,plots,report]"
+	@touch $@
+
+.venv/.installed: .venv/.tables
 	$(PIP) install -c constraints.txt -e ".[dev]"
 	@touch $@
 
-quickstart: .venv/.installed ## From a table to a report in a minute: 569 tumours, benign or malignant?
+quickstart: .venv/.tables ## From a table to a report in about a minute: 569 tumours, benign or malignant?
 	@mkdir -p out
 	$(BIN)/bayesnorm data csv sklearn:breast_cancer --out out/breast_cancer.csv --force
 	$(BIN)/bayesnorm fit out/breast_cancer.csv --target target --out out/breast_cancer --force
@@ -34,46 +38,46 @@ lint: .venv/.installed ## Check style and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-format: .venv/.installed ## Mend what the style check can mend, then format
+format: .venv/.installed ## Fix what the style check can fix, then format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 typecheck: .venv/.installed ## Check the types of the package and of experiments/
 	$(BIN)/mypy
 
-# The report is tested in a real browser, where the machine lets us install one.
+# The report is tested in a real browser if one can be installed.
 .PHONY: browser
 browser:
 	@command -v chromium >/dev/null \
 	|| (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium) \
 	   >/dev/null 2>&1 \
-	|| echo "no chromium: the report is not tested in a browser"
+	|| echo "chromium could not be installed: the report is not tested in a browser"
 
-# Neighbours share fitted posteriors, so each of the three gets a third of the tests in their order, then takes from others;
-# three on two cores, since some tests wait.
+# Neighbouring tests share fitted posteriors, so each worker starts with a third of the tests in order (worksteal).
+# Three workers on two cores, because some tests wait.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal
 
-test-core: .venv/.installed ## The core's tests alone, in a minute and a half
+test-core: .venv/.installed ## Only the tests of the core, in 90 seconds
 	$(PYTEST) $(addprefix tests/,contract network predictive likelihoods engines posteriors training methods metrics)
 
 test: lint typecheck browser ## Style, format, types and all tests
 	$(PYTEST)
 
-reproduce: .venv/.installed ## A table or figure: make reproduce NAME=teye-table4 [ARGS=...]; without NAME, list them
+reproduce: .venv/.installed ## Make a table or figure: make reproduce NAME=teye-table4 [ARGS=...]; without NAME, list them
 	$(BIN)/python -m experiments $(or $(NAME),--help) $(ARGS)
 
-bench-inference: .venv/.installed ## Time and exactness of every way of predicting (needs BAYESNORM_DATA)
+bench-inference: .venv/.installed ## Time and accuracy of every way of predicting (needs BAYESNORM_DATA)
 	$(BIN)/python -m benchmarks.inference $(ARGS)
 	$(BIN)/python -m benchmarks.readme_tables
 
-# The peers want versions of their own, and none of them is needed for anything else.
+# The peers need other versions of some packages, and nothing else needs the peers.
 .venv-peers/.installed: pyproject.toml benchmarks/peers_requirements.txt
 	$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/pip --disable-pip-version-check -q install -r benchmarks/peers_requirements.txt
 	.venv-peers/bin/pip --disable-pip-version-check -q install -c constraints.txt -e ".[data,cli]"
 	@touch $@
 
-bench-peers: .venv-peers/.installed ## Beside torch-uncertainty and laplace-torch: cost, scores, what each can run
+bench-peers: .venv-peers/.installed ## Compare with torch-uncertainty and laplace-torch: cost, scores, supported networks
 	.venv-peers/bin/python -m benchmarks.peers $(ARGS)
 
 .venv-shift/.installed: pyproject.toml benchmarks/shift_requirements.txt
@@ -82,10 +86,10 @@ bench-peers: .venv-peers/.installed ## Beside torch-uncertainty and laplace-torc
 	.venv-shift/bin/pip --disable-pip-version-check -q install -c constraints.txt -e ".[data,cli]"
 	@touch $@
 
-bench-shift: .venv-shift/.installed ## drift tests of alibi-detect on the images of `shift alarms` (needs BAYESNORM_DATA)
+bench-shift: .venv-shift/.installed ## Compare drift tests with alibi-detect on the images of `shift alarms` (needs BAYESNORM_DATA)
 	.venv-shift/bin/python -m benchmarks.shift_peers $(ARGS)
 
-# NGBoost wants an older pandas, and the others are many: the comparison has an environment of its own too.
+# NGBoost needs an older pandas, so this comparison has its own environment.
 .venv-tabular/.installed: pyproject.toml benchmarks/tabular_requirements.txt
 	$(PYTHON) -m venv .venv-tabular
 	.venv-tabular/bin/pip --disable-pip-version-check -q install -c constraints.txt torch
@@ -93,11 +97,11 @@ bench-shift: .venv-shift/.installed ## drift tests of alibi-detect on the images
 		-r benchmarks/tabular_requirements.txt -e ".[tabular]"
 	@touch $@
 
-bench-tabular: .venv-tabular/.installed ## Tables beside boosted trees, forests, networks and a Gaussian process (needs BAYESNORM_DATA)
+bench-tabular: .venv-tabular/.installed ## Compare tables with boosted trees, forests, networks and a Gaussian process (needs BAYESNORM_DATA)
 	.venv-tabular/bin/python -m benchmarks.tabular $(ARGS)
 	$(BIN)/python -m benchmarks.readme_tables
 
-bench-classes: .venv-tabular/.installed ## Tables of classes beside boosted trees and logistic regression
+bench-classes: .venv-tabular/.installed ## Compare classification tables with boosted trees and logistic regression
 	.venv-tabular/bin/python -m benchmarks.tabular_classes $(ARGS)
 	$(BIN)/python -m benchmarks.readme_tables
 

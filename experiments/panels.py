@@ -13,9 +13,9 @@ PANEL = (5.4, 4.4)
 """Inches of one panel."""
 
 
-def panels(rows: int, columns: int) -> list[list[Axes]]:
-    """Return the axes of a new figure, row by row."""
-    figure = style.new_figure((PANEL[0] * columns, PANEL[1] * rows))
+def panels(rows: int, columns: int, size: tuple[float, float] = PANEL) -> list[list[Axes]]:
+    """Return the axes of a new figure, row by row; `size` is the width and height of one panel in inches."""
+    figure = style.new_figure((size[0] * columns, size[1] * rows))
     numbers = range(1, rows * columns + 1)
     axes = [style.axes(figure.add_subplot(rows, columns, number)) for number in numbers]
     return [axes[start : start + columns] for start in range(0, rows * columns, columns)]

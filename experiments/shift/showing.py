@@ -29,7 +29,17 @@ from .networks import CLEAN
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLES = {"error": "error", "nll": "NLL (nats)", "ece": "ECE"}
+TITLES = {"error": "test error", "nll": "NLL (nats)", "ece": "ECE"}
+LABELS = {
+    TEMPERATURE: "not adapted, temperature",
+    MCBN: "not adapted, MCBN + temperature",
+    PREDICTION_TIME: "batch norm by the new batch",
+    BLEND: "blend, best weight in hindsight",
+    ADAPT: "bayesnorm: adapt",
+}
+
+# Inches of a panel whose text is readable when a figure of two is shown 800 pixels wide.
+READABLE_PANEL = (4.2, 3.6)
 STAY = (SOFTMAX, TEMPERATURE, MCBN)
 LOOKS = {
     TEMPERATURE: (style.BLACK, ":", "o"),
@@ -105,29 +115,36 @@ def _same_images(rows: list[Row], of: str) -> list[Row]:
 
 
 def draw_over_rows(rows: list[Row], network: str | None = None) -> Axes:
-    """Draw the three mean scores on corrupted images over n, of the deepest network unless another is asked for."""
+    """Plot mean error and NLL on corrupted images against the number of unlabelled images; default: deepest network."""
     network = network or _deepest(rows)
     own = corrupted([row for row in rows if row["network"] == network])
     counts = rows_of(own, ALL_CLASSES)
-    (axes,) = panels(1, 3)
-    for place, (ax, score) in enumerate(zip(axes, SCORES, strict=True)):
+    (axes,) = panels(1, 2, READABLE_PANEL)
+    for ax, score in zip(axes, ("error", "nll"), strict=True):
+        place, unit = SCORES.index(score), 100 if score == "error" else 1
         for method, (colour, stroke, marker) in LOOKS.items():
+            label = LABELS.get(method, method)
             if method in STAY:
-                ax.axhline(mean_scores(own, method=method)[place], color=colour, ls=stroke, lw=1.8, label=method)
+                level = unit * mean_scores(own, method=method)[place]
+                ax.axhline(level, color=colour, ls=stroke, lw=1.8, label=label)
                 continue
             chosen = {"of": ALL_CLASSES}
             if method == BLEND:
                 values = [best_blend(own, score, rows=count, **chosen)[1] for count in counts]
             else:
                 values = [mean_scores(own, method=method, rows=count, **chosen)[place] for count in counts]
-            label = "blend, best N in hindsight" if method == BLEND else method
-            ax.plot(counts, values, color=colour, ls=stroke, marker=marker, ms=6, lw=2, label=label)
+            scaled = [unit * value for value in values]
+            ax.plot(counts, scaled, color=colour, ls=stroke, marker=marker, ms=5, lw=2, label=label)
         ax.set_xscale("log", base=2)
         ax.set_xticks(counts, [str(count) for count in counts])
-        ax.set(xlabel="unlabelled new images n", ylabel=TITLES[score], ylim=(0, _top(own, place)))
-    axes[1].legend(frameon=False, fontsize="small", loc="lower left")
+        ax.set(
+            xlabel="unlabelled new images",
+            ylabel=TITLES[score] + " (%)" * (unit == 100),
+            ylim=(0, unit * _top(own, place)),
+        )
+    axes[1].legend(frameon=False, fontsize="small", loc="lower left", borderaxespad=0.1)
     kinds = len({row["corruption"] for row in own})
-    set_figure_title(axes[0], f"{network} on CIFAR-10-C: mean over {kinds} corruptions and their severities")
+    set_figure_title(axes[0], f"{network} on CIFAR-10 with {kinds} corruptions (mean)")
     return axes[0]
 
 

@@ -140,7 +140,7 @@ def test_means_and_the_best_blend():
     assert means["one class", 32, MCBN]["corrupted"]["error"] == pytest.approx(0.4)  # on the same images
     assert "blend, best N 64/16/16" in showing.images_text(rows)
     pytest.importorskip("matplotlib")
-    assert len(showing.draw_over_rows(rows).get_figure().axes) == 3
+    assert len(showing.draw_over_rows(rows).get_figure().axes) == 2
     assert len(showing.draw_over_severity(rows).get_figure().axes) == 3
 
 
