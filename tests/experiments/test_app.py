@@ -51,7 +51,7 @@ def test_every_file_with_a_main_is_an_entry():
 
 def test_documents_name_what_exists():
     """Every `python -m experiments NAME`, `NAME=...` and `python -m benchmarks.NAME` of a page or docstring."""
-    places = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "Makefile", *(ROOT / "docs").glob("*.md")]
+    places = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "Makefile", *(ROOT / "docs").rglob("*.md")]
     places += [path for folder in ("src", "experiments", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
     for path in places:
         text = path.read_text(encoding="utf-8")
