@@ -44,8 +44,8 @@ def test_every_method_sees_rows_from_elsewhere_and_the_layer_where_they_differ(m
     assert found.rows == 32
     assert [layer.name for layer in found.layers] == ["1", "4", "7"]
     assert (found.layers[0].channel_p_values < 0.01).sum() >= 6
-    assert "unlike the training rows" in found.summary()
-    assert "first at layer 1" in found.summary()
+    assert "differ from the training distribution (p < 0.001)" in found.summary()
+    assert "First layer that differs: 1." in found.summary()
 
 
 def test_a_change_that_later_layers_normalise_away_is_seen_at_the_first():
@@ -198,10 +198,10 @@ def test_copies_of_a_posterior_that_has_compared_compare_too():
 
 def test_what_cannot_be_compared_is_refused():
     x = fresh(20, 0)
-    with pytest.raises(bn.BayesNormError, match=r"posterior: DropoutPosterior is not over batch statistics"):
+    with pytest.raises(bn.BayesNormError, match=r"posterior is a DropoutPosterior, which is not a posterior over batch statistics"):
         bn.drift(bn.MCDropout().fit(network(), None, bn.Gaussian()), x)
     few = bn.MCBN(BATCH_SIZE, states=4).fit(network(), fresh(ROWS, 0), bn.Gaussian())
-    with pytest.raises(bn.BayesNormError, match=r"fewer than 8 of them .* states=256 would work"):
+    with pytest.raises(bn.BayesNormError, match=r"fewer than 8 batches.* Fit it again with states=256"):
         bn.drift(few, x)
     with pytest.raises(InputError, match=r"x: .*NaN"):
         bn.drift(fitted(), x * torch.nan)

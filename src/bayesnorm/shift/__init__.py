@@ -1,4 +1,4 @@
-"""New data: see that it differs from what a network was trained on, watch a stream of it, and move with it."""
+"""Distribution shift: test new data for drift, monitor a stream, and adapt a posterior to new data."""
 
 from .adapting import adapt as adapt, adapted_network as adapted_network
 from .drifting import Drift as Drift, LayerDrift as LayerDrift, drift as drift

@@ -1,4 +1,4 @@
-"""Move a posterior over batch statistics to where new, unlabelled rows come from."""
+"""Adapt a posterior over batch statistics to new, unlabelled data."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ from .comparison import Comparison, compare, over_statistics
 
 
 def adapt(posterior: Posterior, x: Any, *, strength: float | None = None) -> Any:
-    """Return a new posterior, moved by unlabelled rows to the world that they come from.
+    """Return a new posterior whose batch statistics are adapted to new, unlabelled data.
 
-    Per layer, its means and its log-variances apart, n rows show shifts whose mean square is d in units of what
-    training rows show by chance. With shifts of scale t (see `posterior/adapted.py`) d is 1 + t^2 on average, which
-    makes max(0, 1 - 1/d) of the shift believed, the rest chance. All of it counts only as far as there is a drift at
-    all: with the distance T over all layers a scaled chi-squared variable of k effective channels, the share is
-    multiplied by the probability that t is not 0 (before, 1/2; and 1 / (1 + t^2) uniform if it is not). So rows from
-    the world of training leave a posterior as it is.
+    For each layer, and separately for means and log-variances, n new examples show a shift. Let d be its mean square
+    in units of the variance that n training examples have by chance. If the true shift has scale t (see
+    `posterior/adapted.py`), d is 1 + t^2 on average, so the share max(0, 1 - 1/d) of the observed shift is real.
+    This share is multiplied by the probability that the data have drifted at all. For that, the distance T over all
+    layers is a scaled chi-squared variable of k effective channels. The prior probability of drift is 1/2, and
+    1 / (1 + t^2) is uniform under drift. In-distribution data therefore change the posterior very little.
 
-    Adapting an adapted posterior takes the rows of both together. Labels are not used: if the new rows have other
-    classes, or only one, their statistics differ for that reason too, and adapting to them can hurt.
+    Adapting an adapted posterior uses the examples of both adaptations. Labels are not used. If the new data contain
+    other classes, or only one class, their statistics differ for that reason too, and adapting can do harm.
 
     Args:
-        posterior: Over batch statistics, combined with others, or an ensemble of such, whose members move each.
-        x: New inputs, (n, ...), such as will be predicted; n from 1 up.
-        strength: Which share of the shift to believe at every layer, 0 to 1, instead.
+        posterior: A posterior over batch statistics, a combination that contains one, or an ensemble of these. Each
+            member of an ensemble is adapted.
+        x: New inputs, (n, ...), like those to be predicted; n is at least 1.
+        strength: Share of the observed shift to apply at every layer, from 0 to 1. [default: estimated per layer]
     """
     given = None if strength is None else as_number(strength)
     if strength is not None and (given is None or not 0 <= given <= 1):
@@ -51,15 +52,16 @@ def adapt(posterior: Posterior, x: Any, *, strength: float | None = None) -> Any
 
 
 def adapted_network(posterior: Posterior) -> nn.Module:
-    """Return a plain copy of the network whose running statistics are those that a posterior lies about.
+    """Return a copy of the network whose running statistics are the centre of the posterior.
 
     Args:
-        posterior: Over batch statistics, or combined with others; of an ensemble, `posterior.members` have one each.
+        posterior: A posterior over batch statistics, or a combination that contains one. For an ensemble, call this
+            for each of `posterior.members`.
     """
     parts = over_statistics(posterior)
     if len(parts) > 1:
         raise BayesNormError(
-            f"posterior: has {len(parts)} networks; adapted_network(member) for each of posterior.members would work."
+            f"posterior has {len(parts)} networks. Call adapted_network(member) for each of posterior.members."
         )
     network = own_copy(posterior.model)
     buffers = dict(network.named_buffers())
@@ -89,7 +91,7 @@ def _adapted(posterior: Posterior, x: Any, strength: float | None) -> Posterior:
 
 
 def believed(found: Comparison) -> np.ndarray:
-    """Return which share of the shift of every part is believed, (2L,); see `adapt`."""
+    """Return the share of the observed shift that is taken as real, for every part, (2L,); see `adapt`."""
     batches = found.batches
     distances = batches.parts.means(found.standardised).numpy()
     overall = float(batches.parts.distances(found.standardised, found.known)[-1])
@@ -100,13 +102,13 @@ def believed(found: Comparison) -> np.ndarray:
 
 
 def drift_probability(distance: float, channels: float) -> float:
-    """Return the probability that rows have drifted, given their distance over so many effective channels.
+    """Return the probability that the data have drifted, given their distance T over k effective channels.
 
-    With u = 1 / (1 + t^2), u k T is a chi-squared variable of k degrees. The density of T is then proportional to
-    u^(k/2) exp(-u k T / 2): at u = 1 where there is no drift, and averaged over u from 0 to 1 where there is.
+    With u = 1 / (1 + t^2), u k T is a chi-squared variable with k degrees of freedom. The density of T is then
+    proportional to u^(k/2) exp(-u k T / 2). Without drift u is 1; with drift, the density is averaged over u in [0, 1].
     """
     shape, scaled = channels / 2 + 1, channels * max(distance, 1e-12) / 2
-    # The average over u is an incomplete gamma function; logarithms, because its parts are beyond all measure.
+    # The average over u is an incomplete gamma function. Logarithms, because its factors overflow.
     log_average = scipy.special.gammaln(shape) - shape * np.log(scaled) + _log_gammainc(shape, scaled)
     return float(scipy.special.expit(log_average + scaled))
 
@@ -115,12 +117,12 @@ def _log_gammainc(shape: float, scaled: float) -> float:
     below = scipy.special.gammainc(shape, scaled)
     if below > 1e-280:
         return float(np.log(below))
-    # Its leading term, far below the bulk.
+    # The leading term of the series, for values too small for gammainc.
     return float(shape * np.log(scaled) - scaled - scipy.special.gammaln(shape + 1))
 
 
 def _with_earlier(before: Adaptation, found: Comparison) -> Comparison:
-    """Return what rows show together with those of an earlier adaptation."""
+    """Return the comparison of new examples together with those of an earlier adaptation."""
     rows = before.rows + found.rows
     shift = (before.rows * before.shift.to(found.shift) + found.rows * found.shift) / rows
     groups = max(1, round(rows / found.batches.batch_size))
@@ -131,11 +133,16 @@ def _with_earlier(before: Adaptation, found: Comparison) -> Comparison:
 
 
 def _warn_of_odd_rows(found: Comparison) -> None:
-    """Warn of rows that a new world can hardly be told from."""
+    """Warn if there is only one example, or if all examples are the same."""
     if found.rows == 1:
-        odd = "is one row, whose own content cannot be told from that of the world it comes from"
+        odd = "has only one example"
     elif found.alike:
-        odd = f"holds {found.rows} rows that are all the same"
+        odd = f"has {found.rows} examples that are all the same"
     else:
         return
-    warnings.warn(f"x: {odd}; eight or more different rows would work better.", BayesNormWarning, stacklevel=5)
+    warnings.warn(
+        f"x {odd}, so its own content cannot be separated from a shift of the whole data set. "
+        "Use at least eight different examples.",
+        BayesNormWarning,
+        stacklevel=5,
+    )

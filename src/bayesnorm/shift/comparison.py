@@ -1,4 +1,4 @@
-"""Hold new rows against training batches: one pass, from which both drift and adapting follow."""
+"""Compare the statistics of new examples with those of training batches, for both `drift` and `adapt`."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from ..posterior import (
 
 @dataclass(frozen=True)
 class Comparison:
-    """How the statistics of n new rows differ from those of training rows; 2C coordinates, 2L parts.
+    """The difference between the statistics of n new examples and of training examples; 2C coordinates, 2L parts.
 
     Args:
         batches: The training batches.
-        rows: n.
-        size: Rows in each of the groups that were normalised apart, on average.
-        groups: How many groups there were.
-        shift: By how much the mean of their statistics lies off the expected one, (2C,).
-        noise: The variance that this has for training rows, (2C,).
-        known: Which parts vary at all at this size, (2L,).
-        alike: Whether all rows are the same.
+        rows: The number of new examples, n.
+        size: The mean number of examples per group; every group is normalised separately.
+        groups: The number of groups.
+        shift: The mean of the new statistics minus the expected value, (2C,).
+        noise: The variance of `shift` for training examples, (2C,).
+        known: Which parts vary at this group size, (2L,).
+        alike: Whether all new examples are the same.
     """
 
     batches: TrainingBatches
@@ -47,17 +47,17 @@ class Comparison:
 
     @property
     def standardised(self) -> Tensor:
-        """Squared deviations in units of their variance, (2C,); 1 on average for training rows."""
+        """Squared deviations divided by their variance, (2C,); 1 on average for training examples."""
         return self.shift.square() / self.noise
 
 
 def compare(posterior: BatchNormPosterior, x: Any) -> Comparison:
-    """Run new rows through a posterior's network, its layers normalising by them in groups of about a batch."""
+    """Run new examples through the network in groups of about one batch, each normalised by its own statistics."""
     batches = require_batches(posterior)
     watcher = _row_statistics(posterior)
     rows = watcher.input(x)
     groups = max(1, round(len(rows) / batches.batch_size))
-    fewer, more = divmod(len(rows), groups)  # so many groups have one row more than the others
+    fewer, more = divmod(len(rows), groups)  # `more` groups have one example more than the others
     parts = []
     for count, given in ((fewer + 1, rows[: more * (fewer + 1)]), (fewer, rows[more * (fewer + 1) :])):
         if len(given):
@@ -65,17 +65,20 @@ def compare(posterior: BatchNormPosterior, x: Any) -> Comparison:
     mean, var = torch.cat(parts, dim=1).cpu().double()
     found = coordinates(mean, var, batches.layers)
     if not bool(torch.isfinite(found).all()):
-        raise InputError("x: its statistics inside the network are NaN or infinite; rows of ordinary size would work.")
+        raise InputError(
+            "x gives NaN or infinite statistics inside the network. Check x for very large values, and scale it as in "
+            "training."
+        )
     size = len(rows) / groups
     expected = batches.expected(size, groups)
-    # Most rows differ from the second on: then all of them need not be looked at.
+    # The second example usually differs from the first; then the others need not be compared.
     alike = torch.equal(rows[:1], rows[1:2]) and bool((rows == rows[:1]).all())
     shift = found.mean(0) - expected.center
     return Comparison(batches, len(rows), size, groups, shift, expected.variance, expected.known, alike)
 
 
 def compare_with_present(posterior: BatchNormPosterior, x: Any) -> Comparison:
-    """Compare with what a posterior stands for now: where it was adapted, with the rows it was adapted to."""
+    """Compare with the posterior as it is now: if it was adapted, with the data that it was adapted to."""
     found = compare(posterior, x)
     if not isinstance(posterior, AdaptedPosterior):
         return found
@@ -86,7 +89,7 @@ def compare_with_present(posterior: BatchNormPosterior, x: Any) -> Comparison:
 
 
 def over_statistics(posterior: Posterior) -> list[BatchNormPosterior]:
-    """Return the posteriors over batch statistics that a posterior consists of, or refuse one without."""
+    """Return the posteriors over batch statistics that a posterior contains, or raise an error if it has none."""
     if isinstance(posterior, BatchNormPosterior):
         return [posterior]
     parts: tuple[Posterior, ...] = ()
@@ -96,24 +99,24 @@ def over_statistics(posterior: Posterior) -> list[BatchNormPosterior]:
         parts = tuple(part for part in posterior.parts if isinstance(part, BatchNormPosterior))
     if not parts:
         raise NotComparableError(
-            f"posterior: {type(posterior).__name__} is not over batch statistics, so that new rows cannot be held "
-            "against those of training; one of MCBN, GaussianBN or StochasticBN would work."
+            f"posterior is a {type(posterior).__name__}, which is not a posterior over batch statistics, so new data "
+            "cannot be compared with the training data. Fit one with MCBN, GaussianBN or StochasticBN."
         )
     return [found for part in parts for found in over_statistics(part)]
 
 
 def require_batches(posterior: BatchNormPosterior) -> TrainingBatches:
-    """Return what a posterior knows of training batches, or refuse one that knows too little."""
+    """Return a posterior's record of its training batches, or raise an error if it has none."""
     if posterior.training_batches is None:
         raise NotComparableError(
-            "posterior: does not know how training batches vary, because it was fitted on fewer than 8 of them or "
-            "written by an earlier version; fitting again with states=256 would work."
+            "posterior has no record of how training batches vary: it was fitted on fewer than 8 batches, or saved by "
+            "an earlier version. Fit it again with states=256."
         )
     return posterior.training_batches
 
 
 def _row_statistics(posterior: BatchNormPosterior) -> RowStatistics:
-    """Return what takes statistics of new rows for a posterior; made once, then kept with it."""
+    """Return the object that collects statistics of new examples; it is built once per posterior."""
     kept: RowStatistics | None = posterior.__dict__.get("_row_statistics")
     if kept is None:
         kept = RowStatistics(posterior.model, [layer.name for layer in require_batches(posterior).layers])

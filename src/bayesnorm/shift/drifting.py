@@ -1,4 +1,4 @@
-"""Tell, without labels, whether new rows come from the world that a network was trained in, and where they differ."""
+"""Test, without labels, whether new data come from the training distribution, and find the layers that differ."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from ..posterior import BatchNormPosterior, Posterior
 from .comparison import Comparison, compare_with_present, over_statistics
 from .several_tests import LEVEL, holm
 
-# The share of false alarms that the layer which is farthest off may have, beside the distance over all layers; less
-# where its tail is known from fewer batches.
+# The share of the false-alarm rate that goes to the single most different layer; the rest goes to the distance over
+# all layers. The share is smaller if fewer than OF_BATCHES batches show the tail of the distribution.
 ONE_LAYER, OF_BATCHES = 0.1, 256
 
 
 @dataclass(frozen=True, eq=False)
 class LayerDrift:
-    """What new rows do at one batch-norm layer, given that the layers before it normalised them.
+    """The drift at one batch-norm layer, with the layers before it normalised by the new data.
 
     Args:
         name: The layer's name in the network.
-        p_value: The chance that as many training rows differ so much there.
-        mean_shift: How far channels' means moved, in standard deviations of what they are in training (root mean
-            square over channels, less what chance alone gives).
-        spread_ratio: How much wider channels have become: the ratio of standard deviations, its geometric mean.
+        p_value: The probability that as many training examples differ at least this much at this layer.
+        mean_shift: The shift of the channel means in standard deviations of the channels in training: the root mean
+            square over channels, minus the part expected by chance.
+        spread_ratio: The channels' standard deviation divided by that in training, geometric mean over channels.
         channel_distances: Squared standardised deviations of every channel's mean and log-variance, (2, C); NaN where
-            training rows do not vary.
-        batches: How many training batches they were standardised by.
+            training batches do not vary.
+        batches: The number of training batches used to standardise them.
     """
 
     name: str
@@ -45,7 +45,7 @@ class LayerDrift:
 
     @cached_property
     def channel_p_values(self) -> np.ndarray:
-        """The chance that training rows differ so much at a channel, (C,); with many, some are small by chance."""
+        """The p-value of every channel, (C,). They are not adjusted: of many channels, some are small by chance."""
         tails = 2 * scipy.special.stdtr(self.batches - 1, -np.sqrt(self.channel_distances))
         found: np.ndarray = np.minimum(1, 2 * np.nan_to_num(tails, nan=1.0).min(0))
         return found
@@ -53,14 +53,15 @@ class LayerDrift:
 
 @dataclass(frozen=True, eq=False)
 class Drift:
-    """Whether the statistics of n rows are those of n training rows.
+    """The result of a test whether n new examples come from the training distribution.
 
     Args:
-        p_value: The chance that as many training rows differ so much; below .05, say, they come from elsewhere.
-        rows: n.
-        distance: The mean over layers of squared standardised deviations; about 1 for training rows.
-        layers: What happens at every watched layer, in running order; of an ensemble, those of its first member.
-        members: For an ensemble, what each member sees; else empty.
+        p_value: The probability that n training examples differ at least this much. Below 0.05 the data differ
+            significantly.
+        rows: The number of new examples, n.
+        distance: The mean over layers of squared standardised deviations; about 1 for training data.
+        layers: One result per layer, in running order; for an ensemble, those of the first member.
+        members: One result per member of an ensemble; empty otherwise.
     """
 
     p_value: float
@@ -71,23 +72,25 @@ class Drift:
 
     @property
     def first_layer(self) -> str | None:
-        """The first layer at which rows unlike those of training differ beyond chance; None for rows like them."""
+        """The first layer that differs significantly; None if the data do not differ, or no single layer does."""
         if self.p_value >= LEVEL:
             return None
         adjusted = holm([layer.p_value for layer in self.layers])
         return next((layer.name for layer, p in zip(self.layers, adjusted, strict=True) if p < LEVEL), None)
 
     def summary(self) -> str:
-        """Return a few lines for people."""
-        verdict = "unlike" if self.p_value < LEVEL else "like"
+        """Return the result as text: a sentence with the p-value, the first layer that differs, and a table."""
+        examples = f"{self.rows} example{'s' if self.rows != 1 else ''}"
+        verdict = "differ" if self.p_value < LEVEL else "do not differ significantly"
+        p_value = f"p = {self.p_value:.2g}" if self.p_value >= 0.001 else "p < 0.001"
         lines = [
-            f"{self.rows} row{'s' if self.rows != 1 else ''}: {verdict} the training rows (p = {self.p_value:.2g}, "
-            f"distance {self.distance:.2f}, 1 expected)"
+            f"The data ({examples}) {verdict} from the training distribution ({p_value}). "
+            f"Distance: {self.distance:.2f} (training data: about 1)."
         ]
         if self.first_layer is not None:
-            lines.append(f"first at layer {self.first_layer}")
-        width = max(len(layer.name) for layer in self.layers)
-        lines.append(f"{'layer':{width}s}  {'p':>8s}  {'mean moved by':>13s}  {'spread':>7s}")
+            lines.append(f"First layer that differs: {self.first_layer}.")
+        width = max(len("layer"), *(len(layer.name) for layer in self.layers))
+        lines.append(f"{'layer':{width}s}  {'p-value':>8s}  {'mean shift':>13s}  {'spread':>7s}")
         lines += [
             f"{layer.name:{width}s}  {layer.p_value:8.2g}  {layer.mean_shift:10.2f} sd  x{layer.spread_ratio:6.2f}"
             for layer in self.layers
@@ -96,39 +99,40 @@ class Drift:
 
 
 def drift(posterior: Posterior, x: Any) -> Drift:
-    """Test whether rows come from the distribution that a network was trained on; labels are not needed.
+    """Test whether new data come from the training distribution; labels are not needed.
 
-    One pass of the rows, in which every batch-norm layer normalises by them as in training, gives statistics that are
-    held against those of training batches, known from the fit; see `posterior/training_batches.py`. The test is of all
-    rows together: a few strange ones among many may pass.
+    One forward pass, in which every batch-norm layer normalises by the new data as in training, gives their batch
+    statistics. These are compared with the statistics of training batches, which `fit` has recorded; see
+    `posterior/training_batches.py`. The test is of all examples together: it can overlook a few unusual ones among
+    many.
 
     Args:
-        posterior: Over batch statistics (`MCBN`, `GaussianBN`, `StochasticBN`), combined with others, or an ensemble
-            of such; an adapted one is compared with what it was adapted to.
-        x: New inputs, (n, ...), n from 1 up.
+        posterior: A posterior over batch statistics (`MCBN`, `GaussianBN`, `StochasticBN`), a combination that
+            contains one, or an ensemble of these. An adapted posterior is compared with the data it was adapted to.
+        x: New inputs, (n, ...); n is at least 1.
     """
     parts = over_statistics(posterior)
     found = tuple(drift_of(part, x) for part in parts)
     if len(found) == 1:
         return found[0]
-    # The members see the same rows: a combination that holds for tests that depend on one another.
+    # All members test the same data; the Cauchy combination is valid for dependent tests.
     score = float(np.mean([1 / math.tan(math.pi * min(max(each.p_value, 1e-300), 1 - 1e-15)) for each in found]))
     p_value = math.atan2(1, score) / math.pi
     return Drift(p_value, found[0].rows, float(np.mean([each.distance for each in found])), found[0].layers, found)
 
 
 def drift_of(posterior: BatchNormPosterior, x: Any) -> Drift:
-    """Test rows with one posterior over batch statistics."""
+    """Test new data with one posterior over batch statistics."""
     found = compare_with_present(posterior, x)
     if not bool(found.known.any()):
         raise NotComparableError(
-            f"x: statistics of as few rows ({found.rows}) are the same for all training rows, so that none can differ; "
-            "more rows would work."
+            f"x has {found.rows} example{'s' if found.rows != 1 else ''}, too few for a test: statistics of so few "
+            "training examples do not vary. Pass more examples."
         )
     batches = found.batches
     distances = batches.parts.distances(found.standardised, found.known)
     tails = batches.tail(distances, found.size, found.groups)
-    # A drift that later layers normalise away, such as of contrast, shows at one layer only.
+    # A drift that later layers normalise away, such as a change of contrast, shows at one layer only.
     farthest = float(np.nanmin(tails[:-1])) * int(found.known.sum())
     share = ONE_LAYER * min(1.0, batches.looked_at(found.size) / OF_BATCHES)
     p_value = min(1.0, float(tails[-1]) / (1 - share), farthest / share)

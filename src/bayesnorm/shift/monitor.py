@@ -1,10 +1,10 @@
-"""Watch a stream of batches for drift, with one false-alarm rate for all of it.
+"""Monitor a stream of batches for drift, with one false-alarm rate for the whole stream.
 
-Every batch gives a p-value. It is ranked among those that training rows would give and those of the stream so far: the
-rank is uniform as long as all of them are exchangeable, also where the p-values themselves are only nearly right. A
-bet against uniformity, k r^(k-1) for a rank r, is then worth 1 on average, and so is a product of bets that begins at
-any batch; shares of the stake wait for every batch s to begin there, 1 / (s (s + 1)) each. What all of it is worth
-exceeds 1 / level with a chance of at most `level`, at any time (Ville's inequality).
+Every batch gives a p-value. It is ranked among the p-values expected from training data and those of the stream so far.
+The rank is uniform as long as all of them are exchangeable, even if the p-values are only approximately correct. A bet
+against uniformity, k r^(k-1) for a rank r, then has expected value 1. So has a product of bets that starts at any
+batch. A share 1 / (s (s + 1)) of the stake starts at batch s. By Ville's inequality, the total value ever exceeds
+1 / level with probability at most `level`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from .drifting import Drift, drift
 
 KIND = "drift-monitor"
 BETS = (0.1, 0.3, 0.5, 0.7)
-# What a stake is worth at most: a stream that goes on after its alarm would make it infinite, which no file may hold.
+# The largest value of a stake. A stream that continues after its alarm would make it infinite, which files do not allow.
 MOST = 1e250
-# p-values are remembered in bins of equal width in -log10 p, the last for all that are smaller.
+# p-values are counted in bins of equal width in -log10 p; the last bin holds all smaller ones.
 BINS_PER_DECADE, DECADES = 16, 12
 
 _SCHEMA = record(
@@ -45,11 +45,11 @@ _SCHEMA = record(
 
 @dataclass(frozen=True)
 class Watched:
-    """What a monitor says after a batch.
+    """The state of a monitor after a batch.
 
     Args:
-        alarm: Whether the stream has drifted, now or at an earlier batch.
-        evidence: What a stake of 1 against "no drift" is worth now; an alarm rings at 1 / level.
+        alarm: Whether drift was detected, at this batch or an earlier one.
+        evidence: The value of a stake of 1 bet against "no drift"; the alarm is raised at 1 / level.
         drift: The test of this batch alone.
     """
 
@@ -59,16 +59,16 @@ class Watched:
 
 
 class DriftMonitor:
-    """Watches batches of any sizes, one after the other, in bounded memory.
+    """Monitor a stream of batches, of any sizes, for drift; memory use is constant.
 
         monitor = DriftMonitor(posterior)
         for x in stream:
             if monitor.update(x).alarm: ...
 
     Args:
-        posterior: What batches are held against; see `drift`.
-        level: The chance that a stream without drift ever rings, however long it is.
-        seed: Decides ranks among p-values that are alike.
+        posterior: The posterior that batches are compared with; see `drift`.
+        level: The largest probability of ever raising a false alarm on a stream without drift, however long.
+        seed: Seed for ranking p-values that fall into the same bin.
     """
 
     def __init__(self, posterior: Posterior, level: float = 0.05, seed: int = 0) -> None:
@@ -78,22 +78,22 @@ class DriftMonitor:
         self.posterior, self.level, self.seed = posterior, found, require_seed(seed)
         self.batches, self.rows = 0, 0
         self.alarm: int | None = None
-        """The number of the batch that rang, from 1; None as long as none did."""
+        """The number of the batch that raised the alarm, counted from 1; None while there is no alarm."""
         self.evidence = 1.0
         edges = 10.0 ** -(np.arange(1 + BINS_PER_DECADE * DECADES) / BINS_PER_DECADE)
         seen = min(require_batches(part).counts[-1] for part in over_statistics(posterior))
-        # What training rows would give: as many p-values as there were batches, evenly spread.
+        # Expected from training data: as many p-values as there were batches, spread uniformly.
         self._counts = seen * -np.diff(np.append(edges, 0.0))
         self._stakes = np.zeros(len(BETS))
 
     def update(self, x: Any) -> Watched:
-        """Take the next batch of the stream, (n, ...), and say whether the stream has drifted."""
+        """Test the next batch of the stream, (n, ...), and return the state of the monitor."""
         found = drift(self.posterior, x)
         self.batches += 1
         self.rows += found.rows
         rank = self._rank(found.p_value)
         bets = np.array(BETS)
-        # Shares that wait for this batch enter; each product of bets goes on.
+        # The share that starts at this batch is added; every product of bets continues.
         stakes = (self._stakes + 1 / (self.batches * (self.batches + 1))) * bets * rank ** (bets - 1)
         self._stakes = np.minimum(stakes, MOST)
         self.evidence = float(self._stakes.mean()) + 1 / (self.batches + 1)
@@ -102,22 +102,22 @@ class DriftMonitor:
         return Watched(self.alarm is not None, self.evidence, found)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write where the monitor stands (not the posterior) as one safetensors file."""
+        """Write the state of the monitor, without the posterior, to one safetensors file."""
         tensors = {"counts": torch.from_numpy(self._counts), "stakes": torch.from_numpy(self._stakes)}
         config = {"kind": KIND, "level": self.level, "seed": self.seed, "batches": self.batches, "rows": self.rows}
         files.write(Path(path), tensors, config | {"alarm": self.alarm})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], posterior: Posterior) -> Self:
-        """Go on where `save` left off.
+        """Return the monitor that `save` wrote, ready for the next batch.
 
         Args:
             path: The file.
-            posterior: The posterior that the monitor had.
+            posterior: The posterior that the saved monitor used.
         """
         tensors, config = files.read(Path(path))
         if config.get("kind") != KIND:
-            raise FileFormatError(f"path: {path} holds no drift monitor; one that DriftMonitor.save wrote would work.")
+            raise FileFormatError(f"{path} is not a drift monitor. Pass a file that DriftMonitor.save wrote.")
         _SCHEMA(config, "config")
         monitor = cls(posterior, config["level"], config["seed"])
         double = (torch.float64,)
@@ -134,7 +134,7 @@ class DriftMonitor:
         return monitor
 
     def _rank(self, p_value: float) -> float:
-        """Return where a p-value stands among those that are known, 0 to 1, and remember it."""
+        """Return the rank of a p-value among the earlier ones, from 0 to 1, and count it."""
         place = min(int(-math.log10(max(p_value, 1e-300)) * BINS_PER_DECADE), len(self._counts) - 1)
         chance = np.random.default_rng((self.seed, self.batches)).random()
         smaller = self._counts[place + 1 :].sum() + chance * (self._counts[place] + 1)

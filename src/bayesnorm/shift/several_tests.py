@@ -1,4 +1,4 @@
-"""Asking many questions at once: p-values that count how many were asked."""
+"""Adjust p-values for multiple testing."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 LEVEL = 0.05
-"""The chance of a false alarm at which rows are called unlike those of training."""
+"""The false-alarm rate of the drift test: below this p-value, data differ from the training distribution."""
 
 
 def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Return p-values adjusted by Holm's rule: the chance that any of them is below the level stays below it."""
+    """Return p-values adjusted by Holm's method, which bounds the probability of any false alarm by the level."""
     given = np.asarray(p_values, dtype=float)
     order = np.argsort(given, kind="stable")
     adjusted = np.empty_like(given)
