@@ -1,4 +1,4 @@
-"""How a posterior goes through the network."""
+"""Engines: how a posterior is propagated through the network."""
 
 from .base import Drawable as Drawable, Engine as Engine, Passes as Passes, TakesMoments as TakesMoments
 from .delta import Delta as Delta

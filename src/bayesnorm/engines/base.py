@@ -1,4 +1,4 @@
-"""What every engine offers, and what it needs of a posterior."""
+"""The interface of engines, and what they need from a posterior."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ..predictive import Predictive, summarised
 
 @dataclass(frozen=True, eq=False)
 class Passes:
-    """Passes of one network, and which of a posterior's n samples they give.
+    """Forward passes of one network, and the posterior samples that they belong to.
 
     Args:
         executable: Runs the network.
-        states: What each pass overrides, with a leading axis of passes; None for one pass of the network as it is.
-        places: Which samples these passes give, by number; None for all n.
-        sources: The pass that each of those samples takes its outputs from; None where every pass gives one draw.
+        states: The overrides of each forward pass, with a leading axis of passes; None for one unchanged pass.
+        places: Indices of the samples that these passes give; None for all n.
+        sources: Index of the pass that each of those samples takes its outputs from; None for one pass per sample.
     """
 
     executable: Executable
@@ -34,14 +34,14 @@ class Passes:
 
 @runtime_checkable
 class TakesMoments(Protocol):
-    """What runs a network, and can take the moments of its outputs without holding those of all samples."""
+    """A network that can compute the moments of its outputs without keeping the outputs of all samples in memory."""
 
     def moments(self, states: State, x: Any) -> tuple[Tensor, Tensor]:
-        """Mean and variance of the outputs over states."""
+        """Return mean and variance of the outputs over states."""
 
 
 class Drawable(Protocol):
-    """A distribution over part of a network's state, seen by an engine."""
+    """A distribution over part of a network's state, as engines use it."""
 
     @property
     def executable(self) -> Executable: ...
@@ -50,22 +50,22 @@ class Drawable(Protocol):
     def likelihood(self) -> Likelihood: ...
 
     def passes(self, n: int, seed: int) -> Sequence[Passes]:
-        """The passes that n samples take."""
+        """Return the forward passes for n samples."""
 
 
 class Fluctuating(Protocol):
-    """Deviations of coordinates from a location, seen by an engine."""
+    """Deviations of coordinates from a location, as engines use them."""
 
     def root(self) -> tuple[Tensor, Tensor | None]:
-        """A factor F (R, P) and standard deviations d (P,) or None, with covariance F^T F + diag(d^2)."""
+        """Return a factor F (R, P) and standard deviations d (P,) or None, with covariance F^T F + diag(d^2)."""
 
     def principal(self, rank: int) -> tuple[Tensor, Tensor]:
-        """Leading principal components (R, P), one standard deviation long, and the share that the first r explain."""
+        """Return leading principal components (R, P), one standard deviation long, and cumulative variance shares."""
 
 
 @runtime_checkable
 class CoordinatePosterior(Protocol):
-    """A posterior whose samples are a location plus fluctuations with a known covariance; see `BatchNormPosterior`."""
+    """A posterior whose samples are a location plus fluctuations of known covariance; see `BatchNormPosterior`."""
 
     @property
     def executable(self) -> Executable: ...
@@ -85,33 +85,35 @@ class CoordinatePosterior(Protocol):
 
 
 class Engine(ABC):
-    """Pushes a posterior through its network."""
+    """Compute predictions from a posterior. Subclasses differ in how they propagate it through the network."""
 
     @abstractmethod
     def predict(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
-        """Predict the distribution of the targets at `x`."""
+        """Return the predicted distribution of the targets at `x`."""
 
     def summary(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
-        """Predict a summary of that distribution: the same without its samples."""
+        """Return a summary of that distribution, which keeps no samples."""
         return summarised(self.predict(posterior, x, seed))
 
 
 def require_one_shape(first: Sequence[int], found: Sequence[int]) -> None:
-    """Refuse members of an ensemble whose outputs differ in shape."""
+    """Raise an error if the outputs of ensemble members differ in shape."""
     if first != found:
-        raise BayesNormError(f"members: give outputs of shape {tuple(first)} and {tuple(found)}; one shape would work.")
+        raise BayesNormError(
+            f"The members return outputs of different shapes, {tuple(first)} and {tuple(found)}. All shapes must agree."
+        )
 
 
 def in_coordinates(posterior: Any, engine: str) -> CoordinatePosterior:
-    """Return the posterior where it is one over batch-norm statistics of one network, and refuse others."""
+    """Return the posterior if it is over batch-norm statistics of one network; otherwise raise an error."""
     if not isinstance(posterior, CoordinatePosterior):
         raise BayesNormError(
-            f"engine: {engine} needs a posterior over batch-norm statistics, and {type(posterior).__name__} was given; "
-            "MonteCarlo() works with every posterior."
+            f"{engine} needs a posterior over batch-norm statistics, got {type(posterior).__name__}. Use "
+            "engine=MonteCarlo(), which supports every posterior."
         )
     if posterior.location.dim() > 1:
         raise BayesNormError(
-            f"engine: {engine} needs one network, and {type(posterior).__name__} is over a stack of "
-            f"{len(posterior.location)}; MonteCarlo() would work, and so would a method fitted on stack.network(i)."
+            f"{engine} needs a posterior over one network, but this {type(posterior).__name__} is over a stack of "
+            f"{len(posterior.location)}. Use engine=MonteCarlo(), or fit a method on stack.network(i)."
         )
     return posterior

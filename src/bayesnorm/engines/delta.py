@@ -1,12 +1,12 @@
-"""First-order propagation: the network linearised in its statistics.
+"""First-order propagation: the network is linearised in its batch-norm statistics.
 
-For fluctuations with covariance F^T F + diag(d^2) and g the gradient of an output with respect to the coordinates,
+For fluctuations with covariance F^T F + diag(d^2), and g the gradient of an output with respect to the coordinates,
 
     mean = f(location),     variance = |F g|^2 + |d g|^2.
 
-The covariance is joint over all layers, so what is correlated stays correlated; the price is one forward and one
-backward pass per output, whatever the number of batches. Where a row has more outputs than F has directions, the
-derivatives along the directions (forward mode) are cheaper and are taken instead.
+The covariance is joint over all layers, so correlations between layers are kept. The cost is one forward pass and one
+backward pass per output, for any number of batches. If an example has more outputs than F has directions, derivatives
+along the directions (forward mode) are cheaper and are used instead.
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ from .base import CoordinatePosterior, Drawable, Engine, in_coordinates
 from .finite import finite_summary, require_finite
 from .gaussian_outputs import GaussianOutputs
 
-# Input elements whose graph is held at a time; all layers' activations of a network are some hundred times that.
+# Number of input elements per gradient graph. The activations of all layers are some hundred times as many.
 GRAPH_ELEMENTS = 2**18
 
-# Memory for the Jacobian of one block of rows.
+# Memory for the Jacobian of one block of examples.
 BLOCK_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True)
 class Delta(Engine):
-    """The delta method: a Gaussian over outputs from first derivatives, deterministic.
+    """Propagate the posterior by the delta method: linearise the network in its batch-norm statistics.
 
-    Gives a Gaussian predictive for regression. For classes the logits are Gaussian, and the softmax is averaged over
-    cheap samples of them (no further network pass).
+    It is deterministic, and costs one forward pass and one backward pass per output. For regression it returns a
+    Gaussian predictive. For classification the logits are Gaussian, and the softmax is averaged over samples of the
+    logits, which needs no further forward pass. The posterior must be over batch-norm statistics.
 
     Args:
-        block_bytes: Memory for derivatives of one block of rows.
+        block_bytes: Memory for the derivatives of one block of examples. Default: 256 MiB.
     """
 
     block_bytes: int = BLOCK_BYTES
@@ -62,7 +63,7 @@ class Delta(Engine):
         return finite_summary(posterior, x, found.summary(posterior.likelihood, seed))
 
     def outputs(self, posterior: Drawable, x: Any) -> GaussianOutputs:
-        """Mean and covariance root of the outputs."""
+        """Return the mean and a root of the covariance of the outputs."""
         chosen = in_coordinates(posterior, "Delta")
         x = posterior.executable.input(x)
         factor, independent = chosen.fluctuations.root()
@@ -77,7 +78,7 @@ class Delta(Engine):
     def _parts(
         self, posterior: CoordinatePosterior, x: Tensor, factor: Tensor, independent: Tensor | None
     ) -> list[GaussianOutputs]:
-        """Outputs of as many rows at a time as fit the memory."""
+        """Return the outputs in blocks of as many examples as fit into the memory."""
         parts, start, rows = [], 0, rows_per_graph(x)
         while start < len(x):
             block = x[start : start + rows]
@@ -89,7 +90,7 @@ class Delta(Engine):
             if forward:
                 return [_forward_mode(posterior, factor, block) for block in x.split(fitting)]
             rows = min(rows, fitting)
-            if len(block) > rows:  # now that it is known how many outputs a row has
+            if len(block) > rows:  # the number of outputs per example is only known now
                 continue
             parts.append(GaussianOutputs(mean, _root(derivatives(), factor, independent)))
             start += len(block)
@@ -97,7 +98,7 @@ class Delta(Engine):
 
 
 def rows_per_graph(x: Tensor) -> int:
-    """How many rows to hold the graph of at a time."""
+    """Return the number of examples per gradient graph."""
     return max(1, GRAPH_ELEMENTS // max(1, x[0].numel()))
 
 
@@ -105,15 +106,16 @@ def rows_per_graph(x: Tensor) -> int:
 def outputs_with_derivatives(
     posterior: CoordinatePosterior, x: Tensor, most_outputs: int | None = None
 ) -> tuple[Tensor, Callable[[], Tensor]]:
-    """Run the network at the location: outputs (batch, *out), and a function for their derivatives by coordinates,
-    (batch, outputs, 2C).
+    """Run the network at the location of the posterior.
 
-    Every row has a copy of the coordinates of its own, so one backward pass gives an output's gradients for all rows.
+    Returns the outputs (batch, *out), and a function that computes their derivatives with respect to the coordinates,
+    (batch, outputs, 2C). Every example has its own copy of the coordinates, so one backward pass gives the gradients of
+    one output for all examples.
 
     Args:
-        posterior: Its location is where derivatives are taken.
+        posterior: Derivatives are taken at its location.
         x: Inputs on the network's device.
-        most_outputs: Where a row has more, as many random combinations of them are taken instead.
+        most_outputs: If an example has more outputs, this number of random combinations replaces them.
     """
     with torch.enable_grad():
         own = posterior.location.expand(len(x), -1).clone().requires_grad_()
@@ -125,13 +127,13 @@ def outputs_with_derivatives(
             with torch.autocast(x.device.type, enabled=False):
                 flat = mixture @ flat
 
-    # Backward passes have the precision that the forward pass chose, also under autocast, which would lower it.
+    # Backward passes use the precision of the forward pass. Autocast would lower it, so it is disabled.
     @torch.inference_mode(False)
     @torch.enable_grad()
     @torch.autocast(x.device.type, enabled=False)
     @derivative_errors_explained()
     def derivatives() -> Tensor:
-        if x.is_cuda and len(flat) > 1:  # a GPU has room for all backward passes at once
+        if x.is_cuda and len(flat) > 1:  # a GPU has enough memory for all backward passes at once
             each = torch.eye(len(flat), dtype=flat.dtype, device=flat.device)
             try:
                 return torch.autograd.grad(flat, own, each, is_grads_batched=True, retain_graph=True)[0].movedim(0, 1)
@@ -148,15 +150,15 @@ def outputs_with_derivatives(
 def output_jacobian(
     posterior: CoordinatePosterior, x: Tensor, most_outputs: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """`outputs_with_derivatives`, with the derivatives taken."""
+    """Return the outputs and derivatives of `outputs_with_derivatives`."""
     mean, derivatives = outputs_with_derivatives(posterior, x, most_outputs)
     return mean, derivatives()
 
 
 def _root(jacobian: Tensor, factor: Tensor, independent: Tensor | None) -> Tensor:
-    """A root of the outputs' covariance, (batch, outputs, R), square where that is smaller.
+    """Return a root of the outputs' covariance, (batch, outputs, R), or a square root matrix if that is smaller.
 
-    The network may run under autocast; products of its derivatives must keep their digits.
+    The network may run under autocast, but products of its derivatives need full precision.
     """
     if torch.is_autocast_enabled(jacobian.device.type):
         with torch.autocast(jacobian.device.type, enabled=False):
@@ -175,13 +177,13 @@ def _root(jacobian: Tensor, factor: Tensor, independent: Tensor | None) -> Tenso
 
 @torch.inference_mode(False)
 def _forward_mode(posterior: CoordinatePosterior, factor: Tensor, x: Tensor) -> GaussianOutputs:
-    """Derivatives of all outputs along each direction of the factor."""
+    """Return Gaussian outputs from the derivatives of all outputs along each direction of the factor."""
 
     def outputs(coordinates: Tensor) -> Tensor:
         return posterior.executable.derivable(posterior.state(coordinates), x)
 
     with torch.no_grad(), warnings.catch_warnings():
-        # Loading its forward mode, torch warns of its own use of torch.jit.script, each release in its own category.
+        # When torch loads its forward mode, it warns about torch.jit.script, in a category that depends on the release.
         warnings.filterwarnings("ignore", message=".*torch.jit.script")
         mean = outputs(posterior.location)
         columns = [torch.func.jvp(outputs, (posterior.location,), (direction,))[1] for direction in factor]

@@ -1,17 +1,17 @@
-"""Few directions of the statistics that together move a network's outputs as all of them do.
+"""A few directions of the statistics that reproduce the variances of a network's outputs.
 
-With S the covariance of the coordinates and J the derivatives of outputs on some training rows, each output divided by
-its own standard deviation so that all of them count the same, J S J^T are the outputs' correlations. Its leading
-eigenvectors w_r, with eigenvalues l_r, are the outputs' principal components; the deviation of the statistics that goes
-with one of them is
+S is the covariance of the coordinates. J contains the derivatives of outputs on some training examples, each output
+divided by its standard deviation, so that all outputs count equally. J S J^T are then the correlations of the outputs.
+Its leading eigenvectors w_r, with eigenvalues l_r, are the outputs' principal components. The corresponding deviation
+of the statistics is
 
     v_r = S J^T w_r / sqrt(l_r),
 
 so that J v_r = sqrt(l_r) w_r: moving the statistics along v_r moves the outputs by one standard deviation along w_r.
 
-The first R of these leave out part of every output's variance, and not the same part of each. So R *mixtures* of the
-leading components are chosen instead, whose variances sum_r (J_o u_r)^2 come closest to the outputs' own in the mean
-square of log ratios. That takes no further pass through the network.
+The first R of them leave out a part of every output's variance, which differs between outputs. Therefore R *mixtures*
+u_r of the leading components are chosen, whose variances sum_r (J_o u_r)^2 are closest to the outputs' variances, in
+the mean square of log ratios. That needs no further forward pass.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ ITERATIONS = 200
 
 
 class OutputDirections:
-    """The directions of a posterior's fluctuations that move its outputs: found when first asked for, then kept.
+    """The directions of a posterior's fluctuations that change its outputs: computed at first use, then stored.
 
-    Posteriors over the same fluctuations, such as those of other batch sizes, share one. What is found depends on the
-    rows alone, whoever asks first.
+    Posteriors over the same fluctuations, such as those with other batch sizes, share one instance. The result only
+    depends on `rows`.
 
     Args:
-        rows: Inputs on the network's device to find them with; None where there are none, as after loading.
-        components: Deviations that move the outputs most, (n, 2C), where they are known.
+        rows: Inputs on the network's device to compute them with; None if there are none, for example after loading.
+        components: Deviations that change the outputs most, (n, 2C), if they are already computed.
         sensitivities: How far each of them moves some outputs, (outputs, n).
     """
 
@@ -48,10 +48,10 @@ class OutputDirections:
         self._mixed: dict[int, Tensor] = {}
 
     def of(self, posterior: CoordinatePosterior, rank: int) -> Tensor:
-        """Choose `rank` deviations whose covariance stands for that of all fluctuations, (rank, 2C).
+        """Return `rank` deviations that approximate the covariance of all fluctuations, (rank, 2C).
 
-        Where the network has no derivatives by its statistics, they are principal components of the fluctuations,
-        scaled up for what they leave out.
+        If the network has no derivatives with respect to its statistics, they are principal components of the
+        fluctuations, scaled up to the total variance.
         """
         self.find(posterior)
         if rank not in self._mixed:
@@ -63,16 +63,16 @@ class OutputDirections:
         return self._mixed[rank]
 
     def find(self, posterior: CoordinatePosterior) -> None:
-        """Derive them from the rows, unless that was done before."""
+        """Compute the directions from `rows`, unless that was done before."""
         posterior = in_coordinates(posterior, "SigmaPoints")
         if self.known:
             return
         if self.rows is None:
             raise BayesNormError(
-                "posterior: its directions are not known, because it was saved before they were found and files hold "
-                "no training rows; posterior.with_directions(x), with some dozen training rows x, would work."
+                "This posterior has no directions for SigmaPoints: they had not been computed before it was saved, and "
+                "files contain no training data. Call posterior.with_directions(x) with a few dozen training inputs x."
             )
-        # The same whatever the caller runs under.
+        # Independent of the modes that the caller has set.
         with torch.autocast(self.rows.device.type, enabled=False), posterior.executable.unchanged():
             found = output_components(posterior, self.rows)
         if found is not None:
@@ -81,21 +81,21 @@ class OutputDirections:
 
 
 def rounded_for_files(directions: Tensor) -> Tensor:
-    """Round to the 8 binary digits that files keep of directions: what is saved is what was used."""
+    """Round directions to the 8 significant bits that files keep, so that saved and used directions are the same."""
     return directions.bfloat16().to(directions.dtype).contiguous()
 
 
 def output_components(posterior: CoordinatePosterior, x: Tensor) -> tuple[Tensor, Tensor] | None:
-    """The outputs' leading components as deviations, (n, 2C), and how far each moves the outputs, (outputs, n).
+    """Return the outputs' leading components as deviations, (n, 2C), and how far each moves the outputs, (outputs, n).
 
-    An output's movements are in units of its own standard deviation. None where the network has no derivatives by its
-    statistics (such a network still predicts by Monte Carlo).
+    Movements are in units of the output's standard deviation. Return None if the network has no derivatives with
+    respect to its statistics; Monte Carlo prediction works for such a network.
     """
     factor, independent = (None if part is None else part.double() for part in posterior.fluctuations.root())
     assert factor is not None
     try:
         blocks = [output_jacobian(posterior, block, MOST_OUTPUTS)[1] for block in x.split(rows_per_graph(x))]
-    except (RuntimeError, TypeError, NetworkError):  # a forward that cannot work on tensors with derivatives
+    except (RuntimeError, TypeError, NetworkError):  # the forward cannot be differentiated
         return None
     flat = torch.cat(blocks).flatten(0, 1).double()
     half = flat @ factor.T
@@ -122,8 +122,8 @@ def output_components(posterior: CoordinatePosterior, x: Tensor) -> tuple[Tensor
 
 @torch.inference_mode(False)
 def mixed_directions(components: Tensor, sensitivities: Tensor, rank: int) -> Tensor:
-    """`rank` mixtures of the components that reproduce the outputs' variances best, (rank, 2C). Deterministic."""
-    moves = sensitivities.double().cpu().clone()  # which autograd may keep, whatever mode the fit was in
+    """Return `rank` mixtures of the components that best fit the outputs' variances, (rank, 2C). Deterministic."""
+    moves = sensitivities.double().cpu().clone()  # a copy that autograd can use, even after a fit in inference mode
     outputs, known = moves.shape
     share = moves[:, :rank].square().sum(1).mean()
     start = torch.eye(min(rank, known), known, dtype=torch.float64) / share.sqrt()
@@ -135,7 +135,7 @@ def mixed_directions(components: Tensor, sensitivities: Tensor, rank: int) -> Te
 
     def loss() -> Tensor:
         optimiser.zero_grad()
-        # A small weight on the start keeps what the outputs at hand leave open.
+        # A small penalty on the distance to the start determines what the outputs leave undetermined.
         ratio = ((moves @ mixture.T).square().sum(1) + tiny).log()
         value = ratio.square().mean() + 1e-3 * (mixture - start).square().sum() * known / outputs
         value.backward()

@@ -1,4 +1,4 @@
-"""Refuse predictions that are not finite, and say what is too extreme for them."""
+"""Checks that predictions are finite, with errors that name the cause."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from .base import Drawable
 
 
 def require_finite(posterior: Drawable, x: Any, f: Tensor, predictive: Predictive) -> None:
-    """Refuse outputs whose means or variances are not finite, and say of which rows and why.
+    """Raise an error if means or variances of outputs are not finite. The error names the examples and the cause.
 
-    It looks at outputs once, and on a GPU waits for them once.
+    It reads the outputs once, and waits for a GPU once.
 
     Args:
-        posterior: What was drawn from.
+        posterior: The posterior that was sampled.
         x: The inputs.
         f: Outputs, (n, batch, *out).
-        predictive: What the likelihood makes of them.
+        predictive: The predictive for these outputs.
     """
     if not _moderate(f):
         _require_finite(posterior, x, predictive, f.dtype)
 
 
 def finite_summary(posterior: Drawable, x: Any, predictive: Predictive) -> Predictive:
-    """Return a summary, or refuse it where means or variances are not finite, and say of which rows and why."""
+    """Return the summary, or raise an error that names the examples whose means or variances are not finite."""
     _require_finite(posterior, x, predictive, posterior.executable.dtype)
     return predictive
 
 
 def _require_finite(posterior: Drawable, x: Any, predictive: Predictive, dtype: torch.dtype) -> None:
-    """Refuse means or variances that are not finite."""
+    """Raise an error if means or variances are not finite."""
     parts = list(predictive.values()) if isinstance(predictive, MultiTaskPredictive) else [predictive]
-    # Outputs of classes may well be -inf, for those that are ruled out.
+    # Logits may be -inf, for classes that are impossible.
     good = torch.stack([_finite_rows(part) for own in parts for part in (own.mean, own.epistemic)]).all(0)
     if not bool(good.all()):
         raise NotFiniteError(_explained(posterior, x, (~good).nonzero().flatten().tolist(), len(good), dtype))
 
 
 def _moderate(f: Tensor) -> bool:
-    """Tell whether outputs are finite, and such that their variance is."""
+    """Return whether outputs and their variance are finite."""
     if not f.numel():
         return True
     low, high = torch.aminmax(f)
@@ -58,22 +58,22 @@ def _finite_rows(values: Tensor) -> Tensor:
 
 
 def _explained(posterior: Any, x: Any, rows: list[int], count: int, dtype: torch.dtype) -> str:
-    """Return a message about rows whose predictions are not finite."""
+    """Return the message about examples whose predictions are not finite."""
     executable, size = posterior.executable, getattr(posterior, "batch_size", None)
-    if not isinstance(executable, Executable):  # of a stack
+    if not isinstance(executable, Executable):  # a stack of networks
         return (
-            f"x: outputs of {numbered('network', rows)} are not finite, or too large for {dtype}; inputs like those "
-            "that they were trained on, or a larger effective batch size, would work."
+            f"Outputs of {numbered('network', rows)} are not finite, or too large for {dtype}. Pass inputs like those "
+            "in training, or use a larger effective batch size."
         )
     where = "all rows" if len(rows) == count else numbered("row", rows)
     some = executable.input(x)[rows]
     if size is not None and _moderate(at_least_single(executable.point(some))):
         larger = getattr(posterior, "fitted_batch_size", 32)
         return (
-            f"batch_size: at an effective batch size of {size:g} statistics are moved so far that outputs of {where} "
-            f"are not finite; a larger one, as posterior.at_batch_size({larger}) has, would work."
+            f"Outputs of {where} are not finite at effective batch size {size:g}, because the sampled statistics vary "
+            f"too much. Use a larger one: posterior.at_batch_size({larger})."
         )
     return (
-        f"x: outputs of {where} are not finite, or too large for {dtype}, where inputs reach "
-        f"{float(some.abs().max()):g}; inputs like those that the network was trained on would work."
+        f"Outputs of {where} are not finite, or too large for {dtype}. The largest input there is "
+        f"{float(some.abs().max()):g}. Pass inputs like those in training."
     )

@@ -1,4 +1,4 @@
-"""Network outputs as a Gaussian: a mean, and a root of the covariance of each row's outputs."""
+"""Gaussian network outputs: a mean and a root of the covariance for the outputs of each example."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ..predictive import Predictive
 from ..predictive.base import at_least_single
 from .summing import Take, summary_of
 
-# Cheap samples of the outputs (no network pass) where a likelihood has no closed form, half of them mirrored.
+# Number of output samples if a likelihood has no closed form. They need no forward pass, and half of them are mirrored.
 SOFTMAX_SAMPLES = 256
 
-# Memory of the samples that are added to a summary at a time.
+# Memory of the samples that are added to a summary at once.
 BLOCK_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
 class GaussianOutputs:
-    """f(x) ~ N(mean, root root^T) for each row.
+    """Outputs f(x) ~ N(mean, root root^T) for each example.
 
     Args:
         mean: (batch, *out).
@@ -33,16 +33,16 @@ class GaussianOutputs:
 
     @property
     def variance(self) -> Tensor:
-        """Variance of each output, (batch, *out)."""
+        """The variance of each output, (batch, *out)."""
         return self.root.square().sum(2).view_as(self.mean)
 
     def predictive(self, likelihood: Likelihood, seed: int) -> Predictive:
-        """Closed form where the likelihood has one, else over samples of the outputs."""
+        """Return the predictive, in closed form if the likelihood has one, otherwise from samples of the outputs."""
         exact = self._exact(likelihood)
         return likelihood.predictive(self.sample(SOFTMAX_SAMPLES, seed)) if exact is None else exact
 
     def summary(self, likelihood: Likelihood, seed: int) -> Predictive:
-        """The same, where samples of the outputs are added up some at a time."""
+        """Return the summary, to which samples of the outputs are added in blocks."""
         exact = self._exact(likelihood)
         if exact is not None:
             return exact
@@ -60,19 +60,19 @@ class GaussianOutputs:
         return summary_of(likelihood, len(self.mean), each)
 
     def sample(self, n: int, seed: int) -> Tensor:
-        """n samples of the outputs in mirrored pairs, whose mean is `mean`: (n, batch, *out)."""
+        """Return n samples of the outputs in mirrored pairs, whose mean is `mean`: (n, batch, *out)."""
         return self._deviated(slice(None), self._noise(n, seed))
 
     def _exact(self, likelihood: Likelihood) -> Predictive | None:
         return likelihood.gaussian_predictive(at_least_single(self.mean), at_least_single(self.variance))
 
     def _noise(self, n: int, seed: int) -> Tensor:
-        """Standard normal numbers for n samples, (R, n / 2): the other half mirrors them."""
+        """Return standard normal numbers for n samples, (R, n / 2); the other half mirrors them."""
         generator = torch.Generator().manual_seed(seed)
         return torch.randn(self.root.shape[2], n // 2, generator=generator, dtype=torch.float64).to(self.root)
 
     def _deviated(self, rows: slice, noise: Tensor) -> Tensor:
-        """Samples of some rows' outputs, first those of the noise and then those that mirror them."""
+        """Return samples of some examples' outputs, followed by their mirrored samples."""
         mean = self.mean[rows]
         with torch.autocast(self.root.device.type, enabled=False):
             deviation = (self.root[rows] @ noise).movedim(2, 0).reshape(noise.shape[1], *mean.shape)

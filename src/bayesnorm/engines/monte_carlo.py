@@ -1,4 +1,4 @@
-"""Draw states, run the network under each, mix."""
+"""Monte Carlo: sample states, run the network under each, and average."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from .summing import Take, run_passes, summary_of
 
 @dataclass(frozen=True)
 class MonteCarlo(Engine):
-    """Plain Monte Carlo: p(y | x) is about the mean over T samples of p(y | x, state_t).
+    """Propagate the posterior by plain Monte Carlo: average p(y | x, state_t) over random samples of the state.
+
+    It is the default engine, and supports every posterior.
 
     Args:
-        samples: T, how many samples.
-        vectorize: False runs samples one by one; the numbers are the same.
-        chunk: Samples per vectorised pass; None chooses by `block_bytes`.
-        block_bytes: Memory of the largest activation in a pass; None chooses by device (a CPU's caches, a share
-            of a GPU's free memory, at most 1 GiB).
+        samples: Number of samples. Default: 64.
+        vectorize: Whether several samples run in one vectorised forward pass. The results are the same. Default: True.
+        chunk: Number of samples per vectorised pass. Default: None, chosen by `block_bytes`.
+        block_bytes: Memory for the largest activation of a pass. Default: None, chosen by device (a CPU's caches, or a
+            share of a GPU's free memory, at most 1 GiB).
     """
 
     samples: int = 64
@@ -48,7 +50,7 @@ class MonteCarlo(Engine):
         return predictive
 
     def summary(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
-        """Predict a summary, to which samples are added as they come: its memory does not grow with their number."""
+        """Return a summary. Samples are added one block at a time, so memory does not grow with their number."""
         passes = posterior.passes(self.samples, require_seed(seed))
         if not all(isinstance(one.executable, Executable) for one in passes):  # stacked networks
             return super().summary(posterior, x, seed)
@@ -61,7 +63,7 @@ class MonteCarlo(Engine):
         return finite_summary(posterior, x, summary_of(posterior.likelihood, len(x), each))
 
     def outputs(self, posterior: Drawable, x: Any, seed: int = 0) -> Tensor:
-        """Run the network under every draw: outputs (samples, batch, *out)."""
+        """Run the network under every sample and return the outputs, (samples, batch, *out)."""
         parts = posterior.passes(self.samples, require_seed(seed))
         if len(parts) == 1 and parts[0].places is None:
             return self._run(parts[0], x)
@@ -76,9 +78,9 @@ class MonteCarlo(Engine):
         return outputs
 
     def moments(self, posterior: Drawable, x: Any, seed: int = 0) -> tuple[Tensor, Tensor]:
-        """Mean and variance of the outputs over samples, (batch, *out) each.
+        """Return mean and variance of the outputs over samples, (batch, *out) each.
 
-        Where the network can take them without holding the outputs of all samples, they are never held.
+        If the network supports it, the outputs of all samples are never in memory together.
         """
         parts = posterior.passes(self.samples, require_seed(seed))
         first = parts[0]
@@ -89,7 +91,7 @@ class MonteCarlo(Engine):
         return mean, (outputs - mean).square().mean(0)
 
     def _run(self, part: Passes, x: Any) -> Tensor:
-        """Outputs of the samples that some passes give."""
+        """Return the outputs of the samples that belong to some passes."""
         if part.states is None:
             f = part.executable.point(x)
             return f.expand(self.samples if part.places is None else len(part.places), *f.shape)

@@ -1,9 +1,9 @@
-"""Deterministic points instead of random samples.
+"""Sigma points: deterministic points instead of random samples.
 
-Along each of R directions v_r of the statistics two points are placed, location +- sqrt(R) v_r, all of the same weight:
-their mean is the location and their covariance is the sum of v_r v_r^T. The directions are those that together move the
-*outputs* as all of them would (see `directions.py`). They are found when they are first needed, from rows that the fit
-held in memory.
+Two points, location +- sqrt(R) v_r, lie along each of R directions v_r of the statistics. All points have the same
+weight, so their mean is the location, and their covariance is the sum of v_r v_r^T. The directions are chosen to
+reproduce the variances of the *outputs* (see `directions.py`). They are computed at first use, from training examples
+that the fit kept in memory.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ from .summing import Take, run_passes, summary_of
 
 @dataclass(frozen=True)
 class SigmaPoints(Engine):
-    """2 x rank deterministic, equally weighted passes.
+    """Propagate the posterior by 2 x rank deterministic, equally weighted forward passes.
+
+    The passes lie along the directions of the statistics that change the outputs most. The posterior must be over
+    batch-norm statistics.
 
     Args:
-        rank: R, how many directions; where there are fewer (at most 32 are looked for), all of them.
-        vectorize: False runs the points one by one; the numbers are the same.
-        chunk: Points per vectorised pass; None chooses by memory.
+        rank: Number of directions. If fewer exist (at most 32 are computed), all of them are used. Default: 8.
+        vectorize: Whether several points run in one vectorised forward pass. The results are the same. Default: True.
+        chunk: Number of points per vectorised pass. Default: None, chosen by memory.
     """
 
     rank: int = 8
@@ -49,7 +52,7 @@ class SigmaPoints(Engine):
         return predictive
 
     def summary(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
-        """Predict a summary, to which points are added as they come."""
+        """Return a summary. Points are added one block at a time."""
         states = self._states(posterior)
         passes = [Passes(posterior.executable, states)]
         x = posterior.executable.input(x)
@@ -60,7 +63,7 @@ class SigmaPoints(Engine):
         return finite_summary(posterior, x, summary_of(posterior.likelihood, len(x), each))
 
     def outputs(self, posterior: Drawable, x: Any) -> Tensor:
-        """Run the network at each point: outputs (2 rank, batch, *out)."""
+        """Run the network at each point and return the outputs, (2 rank, batch, *out)."""
         states = self._states(posterior)
         return posterior.executable.run(states, x, vectorize=self.vectorize, chunk=self.chunk)
 

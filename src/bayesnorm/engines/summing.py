@@ -1,4 +1,4 @@
-"""Add up what samples say as their outputs come, so that the outputs of all samples are never there at once."""
+"""Summaries that are accumulated as outputs arrive, so that the outputs of all samples are never in memory together."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from ..predictive.base import at_least_single
 from .base import Passes, require_one_shape
 
 Take = Callable[[slice, Tensor, Tensor | None], None]
-"""A function that is given rows, outputs of them under some samples, (n, rows, *out), and the samples' weights."""
+"""A function of a slice of examples, their outputs under some samples, (n, rows, *out), and the samples' weights."""
 
 
 def summary_of(likelihood: Likelihood, rows: int, each: Callable[[Take], None]) -> Predictive:
     """Return the summary of the mixture over samples.
 
     Args:
-        likelihood: Turns outputs into distributions of targets. One that listens to the outputs' variance over all
-            samples has the samples made twice: for that, and then for the mixture.
-        rows: How many rows there are.
-        each: Makes the samples, and hands their outputs on.
+        likelihood: Turns outputs into distributions of targets. If it uses the variance of the outputs across samples,
+            all samples run twice: first for the variance, then for the mixture.
+        rows: Number of examples.
+        each: Runs the samples and passes their outputs to the given function.
     """
     variance: Tensor | None = None
-    if likelihood.listens:
+    if likelihood.uses_sample_variance:
         spread = RunningSummary(rows)
 
         def measure(part: slice, f: Tensor, weights: Tensor | None) -> None:
-            finite = at_least_single(f).nan_to_num(0.0, neginf=0.0)  # classes that are ruled out in every draw
+            finite = at_least_single(f).nan_to_num(0.0, neginf=0.0)  # logits of impossible classes are -inf
             spread.add(part, RegressionPredictive(finite, finite.new_zeros(()), weights), _total(f, weights))
 
         each(measure)
@@ -47,14 +47,14 @@ def summary_of(likelihood: Likelihood, rows: int, each: Callable[[Take], None]) 
 
 
 def run_passes(passes: Sequence[Passes], samples: int, x: Any, take: Take, **options: Any) -> None:
-    """Run all passes that n samples take, and hand on their outputs as they come.
+    """Run the forward passes of n samples, and pass on their outputs as they arrive.
 
     Args:
         passes: The passes.
-        samples: n.
+        samples: The number of samples n.
         x: Inputs.
-        take: Is given the outputs.
-        options: What `Executable.each` takes besides.
+        take: Called with the outputs.
+        options: Further arguments of `Executable.each`.
     """
     shape: torch.Size | None = None
     for one in passes:
@@ -70,7 +70,7 @@ def run_passes(passes: Sequence[Passes], samples: int, x: Any, take: Take, **opt
 
 
 def _counts(passes: Passes, samples: int) -> Tensor | None:
-    """Return how many of n samples each pass gives; None for one each."""
+    """Return how many of the n samples use each pass; None for one each."""
     if passes.states is None:
         return torch.tensor([float(samples if passes.places is None else len(passes.places))])
     if passes.sources is None:

@@ -1,15 +1,15 @@
-"""Predict images in tiles that overlap, where whole ones do not fit the memory.
+"""Predictions for images in overlapping tiles, for images that are too large for the memory.
 
-Neighbouring tiles share pixels, and each pixel is taken from the tile in which it lies farther inside: tiles are cut in
-the middle of what they share. Samples are the same in all tiles. For a network of convolutions and pooling the maps are
-those of the whole image where
+Neighbouring tiles share pixels. Each pixel is taken from the tile in which it is farther from the edge: tiles are cut
+in the middle of the overlap. All tiles use the same samples. For a network of convolutions and pooling, the result is
+the same as for the whole image if
 
-- `overlap` is at least its receptive field, so that no pixel sees the edge of its tile;
-- `tile` and `overlap` are multiples of its total stride (8 for three poolings by 2; up to 32), so that tiles
-  are pooled as the whole image is.
+- `overlap` is at least the receptive field, so that no pixel depends on the edge of its tile;
+- `tile` and `overlap` are multiples of the total stride (8 for three poolings by 2; up to 32), so that tiles are pooled
+  like the whole image.
 
-A network that looks at the whole image (global pooling, attention, a resizing to a fixed size), and dropout of single
-pixels, whose masks are by place in the tile, see each tile alone, and there are seams.
+Seams are visible if the network depends on the whole image (global pooling, attention, resizing to a fixed size), or
+if it has dropout of single pixels, whose masks depend on the position in the tile.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from ..arguments import as_whole, require_whole
 from ..errors import BayesNormError, InputError
 from ..predictive import MultiTaskPredictive, Predictive, with_each_part
 
-# Total stride of networks up to which tiles keep to its multiples.
+# Largest total stride for which tile positions are kept at multiples of the stride.
 LARGEST_STRIDE = 32
 
 
 def predict_tiles(predict: Callable[[Tensor], Predictive], x: Tensor, tile: Any, overlap: Any) -> Predictive:
-    """Return the summary of whole images, put together from those of tiles.
+    """Return the summary of whole images, assembled from summaries of tiles.
 
     Args:
-        predict: Gives the summary of a batch of tiles.
+        predict: Returns the summary of a batch of tiles.
         x: Images, (batch, ..., height, width).
-        tile: Height and width of a tile; one number for both.
-        overlap: How many pixels neighbouring tiles share; None for a quarter of the tile's shorter side.
+        tile: Height and width of a tile, or one number for both.
+        overlap: Number of pixels that neighbouring tiles share; None for a quarter of the tile's shorter side.
     """
     if x.dim() < 3:
-        raise InputError(f"tile: is for images, and x has shape {tuple(x.shape)}; leave tile out.")
+        raise InputError(f"tile needs images, but x has shape {tuple(x.shape)}. Leave tile out.")
     sides = tile if isinstance(tile, tuple | list) else (tile, tile)
     sizes = [size for size in map(as_whole, sides) if size is not None and size > 0]
     if len(sides) != 2 or len(sizes) != 2:
-        raise BayesNormError(f"tile must be pixels such as 256, or (height, width), got {tile!r}.")
+        raise BayesNormError(f"tile must be a number of pixels such as 256, or (height, width), got {tile!r}.")
     cut = [size for size, length in zip(sizes, x.shape[-2:], strict=True) if size < length]
     most = min(cut) - 1 if cut else None
     shared = require_whole("overlap", min(cut or sizes) // 4 if overlap is None else overlap, 0, most)
@@ -58,9 +58,9 @@ def predict_tiles(predict: Callable[[Tensor], Predictive], x: Tensor, tile: Any,
 
 
 def _pieces(length: int, size: int, shared: int) -> list[tuple[int, int, int, int]]:
-    """Cut a side of an image: where each tile begins, how long it is, and which part of it is taken.
+    """Return for each tile along a side its start, its length, and the start and end of the part that is used.
 
-    Tiles begin at multiples of what divides both their size and what they share; for that the last may be shorter.
+    Tiles start at multiples of a common divisor of their size and the overlap, so the last tile may be shorter.
     """
     if length <= size:
         return [(0, length, 0, length)]
@@ -76,12 +76,12 @@ def _pieces(length: int, size: int, shared: int) -> list[tuple[int, int, int, in
 
 
 def _cropped(found: Predictive, size: tuple[int, int], rows: tuple[int, int], columns: tuple[int, int]) -> Predictive:
-    """Return some rows and columns of a tile's pixels, as memory of its own."""
+    """Return a copy of some pixel rows and columns of a tile."""
     one: Any = next(iter(found.values())) if isinstance(found, MultiTaskPredictive) else found
     shape = tuple(one.parts[0].shape[1:])
     if shape[-2:] != size:
         raise InputError(
-            f"tile: gives predictions of shape {shape} for {size[0]} x {size[1]} pixels; a network that predicts every "
-            "pixel of its input would work."
+            f"tile needs a network that predicts every pixel of its input, but for {size[0]} x {size[1]} pixels this "
+            f"network returns shape {shape}. Leave tile out."
         )
     return with_each_part(lambda part: part[..., slice(*rows), slice(*columns)].clone(), found)

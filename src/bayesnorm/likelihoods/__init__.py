@@ -1,4 +1,4 @@
-"""Likelihoods, which turn network outputs into distributions of targets."""
+"""Likelihoods: they turn network outputs into distributions of targets."""
 
 from .base import (
     Likelihood as Likelihood,

@@ -1,4 +1,4 @@
-"""The base of every likelihood: it takes the outputs of n samples and gives a predictive."""
+"""The base class of all likelihoods: it turns the outputs of n samples into a predictive."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from ..schema import anything, either, flag, listed, mapping, number, one_of, op
 _KINDS: dict[str, type[Likelihood]] = {}
 
 _NUMBERS = optional(either(list, listed(number()), number()))
-"""What fields that are not true or false consist of; which numbers one takes is its likelihood's to say."""
+"""The allowed values of fields that are not flags. Each likelihood checks its own numbers."""
 
 
 class Likelihood(ABC):
-    """A distribution p(y | f) of targets given network outputs; a frozen dataclass whose fields are plain numbers."""
+    """A distribution p(y | f) of targets given network outputs: a frozen dataclass whose fields are plain numbers."""
 
     least_outputs: ClassVar[int] = 1
-    """Number of outputs that a row with one target, or with two classes, needs."""
+    """Number of network outputs for one target or two classes."""
 
     def __init_subclass__(cls) -> None:
-        if ABC not in cls.__bases__:  # a base with abstract methods is no likelihood yet
+        if ABC not in cls.__bases__:  # classes with abstract methods are not registered
             _KINDS[cls.__name__] = cls
 
     @abstractmethod
     def predictive(self, f: Tensor, weights: Tensor | None = None) -> Predictive:
-        """Return the mixture over samples.
+        """Return the predictive: the mixture over samples.
 
         Args:
             f: Network outputs, (n, batch, *out).
-            weights: How much each draw counts, (n,); None for all the same.
+            weights: Weights of the samples, (n,). Default: equal weights.
         """
 
     @property
-    def listens(self) -> bool:
-        """Whether what a draw says depends on the variance of the outputs over all samples."""
+    def uses_sample_variance(self) -> bool:
+        """True if this likelihood needs the variance of the outputs across all samples."""
         return False
 
     def part_predictive(self, f: Tensor, weights: Tensor | None, variance: Tensor | None) -> Predictive:
@@ -47,39 +47,39 @@ class Likelihood(ABC):
 
         Args:
             f: Network outputs of those samples, (n, batch, *out).
-            weights: How much each of them counts, (n,); None for all the same.
-            variance: Variance of the outputs over all samples, (batch, *out); None unless the likelihood `listens`.
+            weights: Weights of those samples, (n,); None for equal weights.
+            variance: Variance of the outputs across all samples, (batch, *out); None unless `uses_sample_variance`.
         """
         return self.predictive(f, weights)
 
     @abstractmethod
     def loss(self, f: Tensor, y: Any, noise: Tensor | None = None) -> Tensor:
-        """Return the mean over rows of -log p(y | f), a row's outputs and pixels summed: what a network is trained on.
+        """Return the training loss: the mean over examples of -log p(y | f), summed over outputs and pixels.
 
-        Beside it, a penalty -log prior or a KL divergence is divided by the number of training rows.
+        To add a penalty (-log prior, or a KL divergence), divide it by the number of training examples.
 
         Args:
             f: Network outputs, (batch, *out).
-            y: Targets. An impossible one raises an error on a CPU; on a GPU, where looking means waiting for it, the
-                loss is NaN instead.
-            noise: Noise to take instead of the likelihood's own, in the same shape and with derivatives; see
-                `LearnedNoise`.
+            y: Targets. An impossible target raises an error on a CPU. On a GPU the loss is NaN instead, because a
+                check would have to wait for the GPU.
+            noise: Noise to use instead of the likelihood's, in the same shape and with derivatives. See
+                `LearnedNoise`. Default: None.
         """
 
     def gaussian_predictive(self, mean: Tensor, variance: Tensor) -> Predictive | None:
-        """Return the predictive where the output is N(mean, variance), or None if it has no closed form."""
+        """Return the predictive if the output is N(mean, variance), or None if there is no closed form."""
         return None
 
     @property
     @abstractmethod
     def noise(self) -> Tensor:
-        """The noise in double precision: a variance, scale or temperature; `with_noise(self.noise)` changes nothing."""
+        """The noise in double precision: a variance, scale or temperature. `with_noise(self.noise)` changes nothing."""
 
     @abstractmethod
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
-        """Return the range (low, high) to search for the noise, given outputs (n, batch, *out) and their targets.
+        """Return the search range (low, high) of the noise, given outputs (n, batch, *out) and their targets.
 
-        Both are positive: 0-dim for one number, (D,) for one per entry of the output axis.
+        Both are positive: 0-dim for one number, (D,) for one number per entry of the output axis.
         """
 
     @abstractmethod
@@ -88,33 +88,33 @@ class Likelihood(ABC):
 
     @abstractmethod
     def target_columns(self, outputs: int) -> int:
-        """Return how many numbers a row's target has where the network has so many outputs."""
+        """Return how many numbers a target has if the network has this number of outputs."""
 
     def config(self) -> dict[str, Any]:
-        """Return the likelihood as plain JSON values; `likelihood_from` reads it back."""
+        """Return the likelihood as plain JSON values, which `likelihood_from` reads."""
         fields: Any = dataclasses.fields(self)  # type: ignore[arg-type]
         shown = [field for field in fields if not (field.kw_only and getattr(self, field.name) == field.default)]
         return {"kind": type(self).__name__, **{field.name: getattr(self, field.name) for field in shown}}
 
 
 def require_likelihood(given: Any, networks: bool = True) -> None:
-    """Refuse what is no likelihood, such as the class of one; and noise for each of several networks where it is one.
+    """Raise an error if the argument is not a likelihood, or if it has one noise per network but there is one network.
 
     Args:
-        given: What was given for a likelihood.
-        networks: Whether it may be one for the networks of a stack.
+        given: The argument to check.
+        networks: Whether the likelihood may be for a stack of several networks.
     """
     if not isinstance(given, Likelihood):
-        raise BayesNormError(f"likelihood must be Gaussian() or Categorical(), got {given!r}.")
+        raise BayesNormError(f"likelihood must be a likelihood such as Gaussian() or Categorical(), got {given!r}.")
     if not networks and getattr(given, "axis", -1) == 0 and given.noise.dim():
         raise BayesNormError(
-            f"likelihood: {type(given).__name__} has a noise for each network of a stack (axis=0), and this is one "
-            "network; axis=-1, or 1 for the channels of maps, would work."
+            f"likelihood: {type(given).__name__} has axis=0, which means one noise level per network of a stack, but "
+            "there is one network. Use axis=-1, or axis=1 for the channels of maps."
         )
 
 
 def likelihood_from(config: dict[str, Any]) -> Likelihood:
-    """Make the likelihood that `config()` described."""
+    """Return the likelihood that `config()` described."""
     mapping(anything, 1)(config, "likelihood")
     fields = dict(config)
     one_of(*sorted(_KINDS))(fields.get("kind"), "likelihood.kind")
@@ -122,7 +122,7 @@ def likelihood_from(config: dict[str, Any]) -> Likelihood:
     known = {field.name: field.default for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for name, value in fields.items():
         if name not in known:
-            refuse("likelihood", name, f"what {kind.__name__} takes")
-        if name != "tasks":  # likelihoods themselves, which `MultiTask` reads
+            refuse("likelihood", name, f"an argument of {kind.__name__}")
+        if name != "tasks":  # these are likelihoods, which `MultiTask` reads
             (flag if isinstance(known[name], bool) else _NUMBERS)(value, f"likelihood.{name}")
     return kind(**fields)

@@ -1,4 +1,4 @@
-"""The likelihood of classes, from logits."""
+"""The likelihood of classes, given logits."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .classes import ClassTargets, with_zero
 
 @dataclass(frozen=True)
 class Categorical(ClassTargets):
-    """y ~ softmax(f / temperature) over the first output axis; further axes are pixels.
+    """Classification: y ~ softmax(f / temperature) over the first output axis. Further axes are pixels.
+
+    A network with one output per example (or pixel) is a binary classifier whose output is the logit of class 1.
 
     Args:
-        temperature: What logits are divided by; above 1 it softens the probabilities, below 1 it sharpens them.
-        ignore_index: A class number, such as -100, that stands for a missing target, which then counts for nothing.
-
-    A network with one output per row (or pixel) is read as a binary classifier whose output is the logit of
-    class 1.
+        temperature: Divisor of the logits. Above 1 it softens the probabilities, below 1 it sharpens them. Default: 1.
+        ignore_index: The class number, such as -100, that marks a missing target. Missing targets do not count.
+            Default: None, no target is missing.
     """
 
     def log_probs(self, f: Tensor, temperature: Tensor) -> Tensor:

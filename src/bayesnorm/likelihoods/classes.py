@@ -1,4 +1,4 @@
-"""The base of likelihoods of classes: log probabilities by class, a temperature, targets that may be void."""
+"""The base class of likelihoods for classes: log probabilities, a temperature and missing targets."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .scales import beside, holds, require_moderate, same_places
 
 @dataclass(frozen=True)
 class ClassTargets(Likelihood, ABC):
-    """A likelihood of classes, which lie along the first output axis; further axes are pixels.
+    """A likelihood of classes, which lie along the first output axis. Further axes are pixels.
 
     Args:
-        temperature: What logits are divided by; above 1 it softens the probabilities, below 1 it sharpens them.
-        ignore_index: A class number, such as -100, that stands for a missing target: it adds nothing to the loss, and
-            its log probability is 0. None where no target is missing.
+        temperature: Divisor of the logits. Above 1 it softens the probabilities, below 1 it sharpens them. Default: 1.
+        ignore_index: The class number, such as -100, that marks a missing target. It adds nothing to the loss, and its
+            log probability is 0. Default: None, no target is missing.
     """
 
     temperature: float = 1.0
@@ -42,7 +42,7 @@ class ClassTargets(Likelihood, ABC):
 
     @abstractmethod
     def log_probs(self, f: Tensor, temperature: Tensor) -> Tensor:
-        """Return log probabilities (n, batch, class, *pixels) of outputs (n, batch, outputs, *pixels)."""
+        """Return log probabilities (n, batch, class, *pixels) for outputs (n, batch, outputs, *pixels)."""
 
     @property
     def noise(self) -> Tensor:
@@ -50,10 +50,10 @@ class ClassTargets(Likelihood, ABC):
         return torch.tensor(self.temperature, dtype=torch.float64)
 
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
-        """Return the range of temperatures, from sharp to very soft.
+        """Return the search range of the temperature, from sharp to very soft.
 
-        Several samples are not sharpened more than twofold: beyond that they become votes, and a class that no draw votes
-        for has probability 0, which few validation rows do not show.
+        With several samples, the lower end is 0.5. At lower temperatures each sample becomes a nearly hard vote. A
+        class without a vote then has probability 0, which a small validation set does not reveal.
         """
         return torch.tensor(0.05 if len(f) == 1 else 0.5, device=f.device), torch.tensor(20.0, device=f.device)
 
@@ -76,18 +76,18 @@ class ClassTargets(Likelihood, ABC):
     def predictive(self, f: Tensor, weights: Tensor | None = None) -> ClassificationPredictive:
         if f.dim() < 3:
             if f.dim() != 2:
-                raise InputError(f"f: outputs of shape {tuple(f.shape)}; (n, batch, class, ...) would work.")
+                raise InputError(f"f must have shape (n, batch, class, ...), got outputs of shape {tuple(f.shape)}.")
             f = f.unsqueeze(-1)
         f = at_least_single(f)
         require_moderate("temperature", self.temperature, f.dtype)
         return ClassificationPredictive(self.log_probs(f, beside(self.noise, f)), weights, self.ignore_index)
 
     def _targets(self, y: Any, log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return class numbers (batch, *pixels), 0 where there is none, and masks of classes and of missing targets."""
+        """Return class numbers (batch, *pixels), with 0 for invalid ones, and masks of valid and of missing targets."""
         shape, classes = (len(log_probs), *log_probs.shape[2:]), log_probs.shape[1]
         y = y if isinstance(y, Tensor) else as_targets(y, log_probs.device)
         if not same_places(y, log_probs[:, 0]):
-            raise InputError(f"y: has shape {tuple(y.shape)}; whole class numbers of shape {shape} would work.")
+            raise InputError(f"y has shape {tuple(y.shape)}. Pass whole class numbers of shape {shape}.")
         y = y.reshape(shape)
         known = (y >= 0) & (y < classes)
         if y.is_floating_point():
@@ -96,12 +96,13 @@ class ClassTargets(Likelihood, ABC):
         bad = ~known if ignored is None else ~(known | ignored)
         if holds(bad.any()):
             raise InputError(
-                f"y: holds {float(y[bad][0]):g} among {int(bad.sum())} that are no class; 0 to {classes - 1} would "
-                "work. A number for missing ones, such as -100, is said to the likelihood as ignore_index=-100."
+                f"y has {int(bad.sum())} values that are not a class number from 0 to {classes - 1}, such as "
+                f"{float(y[bad][0]):g}. If a number such as -100 marks missing targets, pass ignore_index=-100 to the "
+                "likelihood."
             )
         return torch.where(known, y, 0).long(), known, ignored
 
 
 def with_zero(f: Tensor) -> Tensor:
-    """Put a logit of 0 for class 0 before the one output (n, batch, 1, *pixels) of a binary classifier."""
+    """Add a logit of 0 for class 0 before the single output (n, batch, 1, *pixels) of a binary classifier."""
     return torch.cat([torch.zeros_like(f), f], dim=2) if f.shape[2] == 1 else f

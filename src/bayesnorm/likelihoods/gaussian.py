@@ -1,4 +1,4 @@
-"""The likelihood of Gaussian noise of known precision."""
+"""The likelihood with Gaussian noise of fixed precision."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .scales import as_numbers, on_outputs, per_output, positive_numbers
 
 @dataclass(frozen=True)
 class Gaussian(FixedScale):
-    """y ~ N(f, 1 / precision), in the targets' own units.
+    """Regression with constant Gaussian noise: y ~ N(f, 1 / precision), in the targets' units.
 
     Args:
-        precision: Inverse noise *variance* (the papers' tau): one number, or one per entry of an output axis. The
-            default of 1 is what a plain squared-error loss assumes; measure it on validation data for honest intervals,
-            or learn it with the network (`LearnedNoise`).
-        axis: The axis of outputs (batch, *out) that several precisions lie along: the last, 1 for the channels of
-            maps (batch, D, h, w), or 0 for the networks of a stack, outputs (networks, rows, targets).
-        missing: Whether NaN stands for a missing target, which then counts for nothing.
+        precision: Inverse noise *variance* (tau in the papers): one number, or one per entry of an output axis.
+            Default: 1, as a plain squared-error loss assumes. For valid intervals, fit it with `calibrate` on
+            validation data, or learn it together with the network (`LearnedNoise`).
+        axis: The axis of outputs (batch, *out) that several precisions belong to: -1 for the last, 1 for the channels
+            of maps (batch, D, h, w), 0 for the networks of a stack (networks, rows, targets). Default: -1.
+        missing: Whether NaN marks a missing target. Missing targets do not count. Default: False.
     """
 
     precision: float | tuple[float, ...] = 1.0
@@ -46,10 +46,10 @@ class Gaussian(FixedScale):
         return 0.5 * noise.log()
 
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
-        """Return a range of variances about the mean squared error, one per output where a row has several.
+        """Return a range of variances around the mean squared error, one per output if there are several.
 
-        It begins at a hundredth of that error, where the MCBN paper's own ranges end: CRPS does not mind less noise if
-        the samples alone are wide enough, but then the mixture is a row of spikes, between which the density is nil.
+        The lower end is 1 % of that error, where the ranges of the MCBN paper end. With less noise, CRPS can stay good
+        if the samples vary enough, but the mixture has narrow peaks with almost no density between them.
         """
         mse = per_output(self.errors(f.mean(0), y).square(), self.axis, self.noise)
         return mse * 1e-2, mse * 1e2

@@ -1,4 +1,4 @@
-"""Likelihoods whose noise the network predicts beside the mean (Kendall and Gal 2017)."""
+"""Likelihoods whose noise level the network predicts together with the mean (Kendall and Gal, 2017)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .student_t import required_df
 
 @dataclass(frozen=True)
 class Heteroscedastic(NoiseByScale, ABC):
-    """The base of likelihoods with predicted noise."""
+    """The base class of likelihoods with predicted noise."""
 
     least_outputs: ClassVar[int] = 2
 
@@ -45,10 +45,10 @@ class Heteroscedastic(NoiseByScale, ABC):
 
     @abstractmethod
     def log_scale_of(self, output: Tensor) -> Tensor:
-        """Return the logarithm of the noise's scale, kept within limits, from the output that predicts it."""
+        """Return the logarithm of the noise's scale, within limits, given the output that predicts it."""
 
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
-        """Return a range of factors about the mean error in units of the predicted noise, one per output of several."""
+        """Return a range of factors around the mean error in units of the predicted noise, one per target."""
         location, log_scale = self.split(f, torch.ones((), dtype=torch.float64))
         units = self.errors(location.mean(0), y) * (-log_scale.mean(0)).exp()
         mean = per_output(units.square(), self.axis, self.noise).sqrt()
@@ -60,7 +60,7 @@ class Heteroscedastic(NoiseByScale, ABC):
         return location, self._raised(self.log_scale_of(output) + factor.log())
 
     def _raised(self, log_scale: Tensor) -> Tensor:
-        """Return the logarithm of a scale whose square the floor's is added to."""
+        """Return the logarithm of a scale after the squared floor is added to the squared scale."""
         if self.floor == 0.0:
             return log_scale
         floor = on_outputs("floor", self.floor, log_scale, self.axis).log()
@@ -75,30 +75,33 @@ class Heteroscedastic(NoiseByScale, ABC):
 
     def _hint(self, y: Tensor, location: Tensor) -> str:
         return (
-            f"Half of the outputs along axis {self.axis} are noise: axis=1 is for maps (batch, 2 D, h, w), axis=-1 for "
-            "sequences (batch, time, 2 D)."
+            f"Half of the outputs along axis {self.axis} are noise levels. Use axis=1 for maps (batch, 2 D, h, w), and "
+            "axis=-1 for sequences (batch, time, 2 D)."
         )
 
 
 @dataclass(frozen=True)
 class HeteroscedasticGaussian(Heteroscedastic):
-    """y ~ N(mean, scale^2 exp(s)): of 2 D outputs the first D are means, the others their log-variances s.
+    """Regression with predicted Gaussian noise: y ~ N(mean, scale^2 exp(s)).
 
-    `with_noise_head(model)` makes such a network of one that predicts means alone, and `joined_outputs` of one with two
-    heads. Log-variances between -30 and 30 are taken as they are; beyond, they come close to -40 and 40. Targets in
-    units of such a size want to be standardised.
+    Of 2 D outputs, the first D are means, and the others are their log-variances s. `with_noise_head(model)` adds the
+    second half to a network that predicts means only. `joined_outputs` converts a network with two heads.
+    Log-variances between -30 and 30 are used unchanged; beyond, they approach -40 and 40. Standardise targets whose
+    units need such values.
 
-    Training with batch norm adds the fluctuation of batch statistics to the outputs, which the head learns as if it
-    were noise in the data: where that is small, it says too much of it, the more the smaller the batches are.
+    Batch norm in training adds noise to the outputs, because batch statistics vary. The network learns this as noise
+    in the data, so the predicted noise is too large where the real noise is small, and more so with small batches.
+
+    Reference: Kendall and Gal, "What uncertainties do we need in Bayesian deep learning for computer vision?", 2017.
 
     Args:
-        scale: Factor of the predicted standard deviations: one number, or one per target. `calibrate` finds it on
-            validation data.
-        axis: The axis of outputs (batch, *out) that holds means and log-variances: 1, as in (batch, 2 D) and in maps
-            (batch, 2 D, h, w), or -1 for sequences (batch, time, 2 D).
-        floor: Noise that is there whatever the network says, in the targets' units: its square is added to that of the
-            predicted one. One number, or one per target; 0 for none.
-        missing: Whether NaN stands for a missing target, which then counts for nothing.
+        scale: Factor of the predicted standard deviations: one number, or one per target. `calibrate` fits it on
+            validation data. Default: 1.
+        axis: The axis of outputs (batch, *out) with means and log-variances: 1 for (batch, 2 D) and for maps
+            (batch, 2 D, h, w), -1 for sequences (batch, time, 2 D). Default: 1.
+        floor: A constant noise level in the targets' units. Its square is added to the predicted variance. One number,
+            or one per target. Default: 0.
+        missing: Whether NaN marks a missing target. Missing targets do not count. Default: False.
     """
 
     family = NormalNoise()
@@ -107,7 +110,7 @@ class HeteroscedasticGaussian(Heteroscedastic):
         return 0.5 * bounded(output, 2 * LOG_STD_LIMIT, 2 * LOG_STD_BOUND)
 
     def gaussian_predictive(self, mean: Tensor, variance: Tensor) -> GaussianPredictive:
-        """Return the Gaussian with the mean and variance of y, where exp(s) is log-normal."""
+        """Return the Gaussian with the mean and variance of y, where exp(s) has a log-normal distribution."""
         location, output = halves(mean[None], self.axis)
         epistemic, spread = halves(variance[None], self.axis)
         factor = on_outputs("scale", self.noise, location, self.axis)
@@ -117,16 +120,16 @@ class HeteroscedasticGaussian(Heteroscedastic):
 
 @dataclass(frozen=True)
 class HeteroscedasticLaplace(Heteroscedastic):
-    """Laplace noise of scale b, times `scale`: of 2 D outputs the first D are locations, the others their log b.
+    """Regression with predicted Laplace noise of scale b, times `scale`.
 
-    Log-scales between -15 and 15 are taken as they are; beyond, they come close to -20 and 20. See
-    `HeteroscedasticGaussian` for the network and for the arguments.
+    Of 2 D outputs, the first D are locations, and the others are their log b. Log-scales between -15 and 15 are used
+    unchanged; beyond, they approach -20 and 20. `HeteroscedasticGaussian` describes the network and the arguments.
 
     Args:
-        scale: Factor of the predicted scales: one number, or one per target.
-        axis: The axis of outputs (batch, *out) that holds locations and log-scales.
-        floor: The least scale, 0 for none.
-        missing: Whether NaN stands for a missing target, which then counts for nothing.
+        scale: Factor of the predicted scales: one number, or one per target. Default: 1.
+        axis: The axis of outputs (batch, *out) with locations and log-scales. Default: 1.
+        floor: A constant scale, whose square is added to the squared predicted scale. Default: 0.
+        missing: Whether NaN marks a missing target. Missing targets do not count. Default: False.
     """
 
     family = LaplaceNoise()
@@ -137,17 +140,17 @@ class HeteroscedasticLaplace(Heteroscedastic):
 
 @dataclass(frozen=True)
 class HeteroscedasticStudentT(Heteroscedastic):
-    """Student's t noise with `df` degrees of freedom: of 2 D outputs the first D are locations, the others log-scales.
+    """Regression with predicted Student's t noise, which is robust against outliers.
 
-    The outputs beside locations are logarithms of squared scales, as those of `HeteroscedasticGaussian` are of
-    variances: the same network serves both, and with many degrees of freedom both say the same.
+    Of 2 D outputs, the first D are locations, and the others are logarithms of squared scales. The same network can be
+    used with `HeteroscedasticGaussian`; with many degrees of freedom, both likelihoods agree.
 
     Args:
-        df: Degrees of freedom, from 1.1. The variance is infinite up to 2.
-        scale: Factor of the predicted scales: one number, or one per target.
-        axis: The axis of outputs (batch, *out) that holds locations and log-scales.
-        floor: The least scale, 0 for none.
-        missing: Whether NaN stands for a missing target, which then counts for nothing.
+        df: Degrees of freedom, at least 1.1. Up to 2, the variance is infinite. Default: 4.
+        scale: Factor of the predicted scales: one number, or one per target. Default: 1.
+        axis: The axis of outputs (batch, *out) with locations and log-scales. Default: 1.
+        floor: A constant scale, whose square is added to the squared predicted scale. Default: 0.
+        missing: Whether NaN marks a missing target. Missing targets do not count. Default: False.
     """
 
     df: float = 4.0
@@ -165,12 +168,12 @@ class HeteroscedasticStudentT(Heteroscedastic):
 
 
 def halves(f: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """Cut outputs (n, batch, *out) in two along an axis of (batch, *out)."""
+    """Split outputs (n, batch, *out) into two halves along an axis of (batch, *out)."""
     position = output_axis(f, axis)
     if f.shape[position] % 2 or not f.shape[position]:
         raise InputError(
-            f"f: {f.shape[position]} outputs along axis {axis} of {tuple(f.shape[1:])}; an even number, the first half "
-            "means and the second their noise, would work: with_noise_head(model) makes such a network."
+            f"Outputs of shape {tuple(f.shape[1:])} have {f.shape[position]} entries along axis {axis}, but an even "
+            "number is needed: means, then as many noise levels. with_noise_head(model) adds the noise levels."
         )
     first, second = f.chunk(2, dim=position)
     return first, second

@@ -1,4 +1,4 @@
-"""The likelihood of Laplace noise of known scale, which belongs to a mean absolute error."""
+"""The likelihood with Laplace noise of fixed scale, which corresponds to the mean absolute error."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from .scales import per_output
 
 @dataclass(frozen=True)
 class Laplace(FixedNoiseByScale):
-    """p(y) = exp(-|y - f| / scale) / (2 scale), in the targets' own units; its variance is 2 scale^2.
+    """Regression with constant Laplace noise: p(y) = exp(-|y - f| / scale) / (2 scale), in the targets' units.
 
-    Heavier tails than a Gaussian's: outliers cost less. The natural choice for networks trained on absolute errors.
+    Its variance is 2 scale^2. Its tails are heavier than a Gaussian's, so outliers affect the loss less. Use it for
+    networks trained with absolute errors.
 
     Args:
-        scale: Scale of the noise: one positive number, or one per entry of an output axis.
-        axis: The axis of outputs (batch, *out) that several scales lie along: the last, or 1 for the channels of maps.
-        missing: Whether NaN stands for a missing target, which then counts for nothing.
+        scale: Scale of the noise: one positive number, or one per entry of an output axis. Default: 1.
+        axis: The axis of outputs (batch, *out) that several scales belong to: -1 for the last, 1 for the channels of
+            maps. Default: -1.
+        missing: Whether NaN marks a missing target. Missing targets do not count. Default: False.
     """
 
     scale: float | tuple[float, ...] = 1.0
@@ -29,6 +31,6 @@ class Laplace(FixedNoiseByScale):
     family = LaplaceNoise()
 
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
-        """Return a range of scales about the mean absolute error, one per output where a row has several."""
+        """Return a range of scales around the mean absolute error, one per output if there are several."""
         error = per_output(self.errors(f.mean(0), y).abs(), self.axis, self.noise)
         return error * 0.1, error * 10

@@ -1,4 +1,4 @@
-"""The likelihood of classes from noisy logits (Kendall and Gal 2017): the network says how noisy its logits are."""
+"""The likelihood of classes with noisy logits, whose noise level the network predicts (Kendall and Gal, 2017)."""
 
 from __future__ import annotations
 
@@ -15,30 +15,33 @@ from ..errors import InputError
 from .classes import ClassTargets, with_zero
 from .scales import LOG_STD_BOUND, LOG_STD_LIMIT, bounded, require_flag
 
-# Noisy logits that are held at a time, where that is more than one sample's.
+# Maximum count of noisy logits that are in memory at once, unless a single sample has more.
 BLOCK_NUMBERS = 2**20
 
-# Samples of the noise that may be asked for; more of them would change no digit that counts.
+# Maximum number of noise samples. More would not change the result noticeably.
 MOST_SAMPLES = 2**16
 
 
 @dataclass(frozen=True)
 class LogitNoise(ClassTargets):
-    """p(y) = mean over noise e ~ N(0, 1) of softmax((f + exp(s / 2) e) / temperature).
+    """Classification with predicted noise of the logits.
 
-    Of 2 C outputs along the first output axis the first C are logits f, the others their log-variances s; with
-    `per_class=False` C + 1 outputs, the last of them one log-variance for all logits. Further axes are pixels.
-    Log-variances are kept within the limits of `HeteroscedasticGaussian`. Two outputs (a logit and its log-variance)
-    are a binary classifier.
+    p(y) is the mean over noise e ~ N(0, 1) of softmax((f + exp(s / 2) e) / temperature). Of 2 C outputs along the first
+    output axis, the first C are logits f, and the others are their log-variances s. With `per_class=False` there are
+    C + 1 outputs; the last is one log-variance for all logits. Two outputs (a logit and its log-variance) are a binary
+    classifier. Further axes are pixels. Log-variances have the limits of `HeteroscedasticGaussian`.
+
+    Reference: Kendall and Gal, "What uncertainties do we need in Bayesian deep learning for computer vision?", 2017.
 
     Args:
-        temperature: What logits are divided by; above 1 it softens the probabilities, below 1 it sharpens them.
-            `calibrate` finds it.
-        samples: Number of samples of the noise that the mean is taken over: evenly spread ones (a scrambled Sobol
-            sequence), the same for every row, pixel and draw, so that the same outputs have the same probabilities.
-        per_class: Whether every class has a log-variance of its own.
-        seed: Seed of the samples.
-        ignore_index: A class number, such as -100, that stands for a missing target, which then counts for nothing.
+        temperature: Divisor of the logits. Above 1 it softens the probabilities, below 1 it sharpens them. `calibrate`
+            fits it. Default: 1.
+        samples: Number of noise samples in the mean. They are evenly spread (a scrambled Sobol sequence) and the same
+            for every example, pixel and posterior sample, so equal outputs give equal probabilities. Default: 64.
+        per_class: Whether every class has its own log-variance. Default: True.
+        seed: Seed of the noise samples. Default: 0.
+        ignore_index: The class number, such as -100, that marks a missing target. Missing targets do not count.
+            Default: None, no target is missing.
     """
 
     least_outputs: ClassVar[int] = 2
@@ -65,17 +68,17 @@ class LogitNoise(ClassTargets):
         return total - math.log(self.samples)
 
     def _split(self, f: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits and the standard deviations of their noise, both (n, batch, class, *pixels)."""
+        """Return the logits and the standard deviations of their noise, both (n, batch, class, *pixels)."""
         outputs = f.shape[2]
         if outputs < 2 or (self.per_class and outputs % 2):
             raise InputError(
-                f"f: {outputs} outputs per row; with per_class={self.per_class} "
-                + ("an even number, logits and then as many log-variances," if self.per_class else "two or more")
-                + " would work: with_noise_head(model) makes such a network."
+                f"The network has {outputs} outputs per example, but per_class={self.per_class} needs "
+                + ("an even number (logits, then as many log-variances)." if self.per_class else "at least two.")
+                + " with_noise_head(model) adds the missing outputs."
             )
         logits, log_variance = f.split(outputs // 2 if self.per_class else [outputs - 1, 1], dim=2)
         std = (0.5 * bounded(log_variance, 2 * LOG_STD_LIMIT, 2 * LOG_STD_BOUND)).exp()
-        if logits.shape[2] == 1:  # class 0's logit is 0, without noise
+        if logits.shape[2] == 1:  # the logit of class 0 is 0, without noise
             return with_zero(logits), with_zero(std)
         return logits, std
 

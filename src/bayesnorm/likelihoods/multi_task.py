@@ -1,4 +1,4 @@
-"""The likelihood of several tasks on one network, each with its own (Kendall, Gal and Cipolla 2018)."""
+"""The likelihood of a network with several tasks, each with its own likelihood (Kendall, Gal and Cipolla, 2018)."""
 
 from __future__ import annotations
 
@@ -20,26 +20,28 @@ from .classes import ClassTargets
 from .scales import output_axis, require_axis
 
 TaskPart = tuple[str, Likelihood, int]
-"""A name, a likelihood and how many outputs it takes."""
+"""A task's name, its likelihood and its number of outputs."""
 
 
 @dataclass(frozen=True, init=False)
 class MultiTask(Likelihood):
-    """A likelihood per task; their losses are added up, weighted by the tasks' noise.
+    """Combine one likelihood per task for a network with several tasks. The loss is the sum of the tasks' losses.
 
         MultiTask({"depth": HeteroscedasticGaussian(), "label": (Categorical(), 12)})
 
-    takes 2 + 12 outputs of the network, in this order. (A network that returns them apart becomes such a one by
-    `joined_outputs`.) Targets are a dict by task, or one tensor with the tasks' targets beside each other, of classes
-    one column with their numbers: what `train` takes.
+    is for a network with 2 + 12 outputs, in this order. `joined_outputs` converts a network that returns them
+    separately. Targets are a dict by task, or one tensor with the tasks' targets side by side, with one column of class
+    numbers for a classification task; `train` needs the tensor.
 
-    What a task's noise is decides its weight in the sum: a variance that is four times as large divides a squared error
-    by four. `LearnedNoise(MultiTask(...))` learns it with the network, one number per task, and so the weights.
+    The noise of a task determines its weight in the sum: four times the variance divides a squared error by four.
+    `LearnedNoise(MultiTask(...))` learns one factor per task, and so the weights, together with the network.
+
+    Reference: Kendall, Gal and Cipolla, "Multi-task learning using uncertainty to weigh losses", 2018.
 
     Args:
-        tasks: Likelihoods by name; (likelihood, outputs) where there is more than one target, or more than two classes.
-        axis: The axis of outputs (batch, *out) that the tasks' outputs lie along; 1 is that of columns, classes and
-            channels.
+        tasks: Likelihoods by name. Use a pair (likelihood, outputs) for more than one target or more than two classes.
+        axis: The axis of outputs (batch, *out) that is split into tasks: 1 for columns, classes and channels.
+            Default: 1.
     """
 
     tasks: tuple[TaskPart, ...]
@@ -47,7 +49,7 @@ class MultiTask(Likelihood):
 
     def __init__(self, tasks: Mapping[str, Likelihood | tuple[Likelihood, int]], *, axis: int = 1) -> None:
         require_axis(axis)
-        if isinstance(tasks, list):  # as `config` wrote them, and JSON keeps their order
+        if isinstance(tasks, list):  # the form that `config` returns; JSON keeps the order of a list
             listed(listed(anything, 3))(tasks, "likelihood.tasks")
             tasks = {name: (likelihood_from(config), outputs) for name, config, outputs in tasks}
         if not isinstance(tasks, Mapping) or not tasks:
@@ -64,15 +66,15 @@ class MultiTask(Likelihood):
         return MultiTaskPredictive(found, self._targets)
 
     @property
-    def listens(self) -> bool:
-        return any(task.listens for _, task, _ in self.tasks)
+    def uses_sample_variance(self) -> bool:
+        return any(task.uses_sample_variance for _, task, _ in self.tasks)
 
     def part_predictive(self, f: Tensor, weights: Tensor | None, variance: Tensor | None) -> MultiTaskPredictive:
         parts = self._outputs(f)
         variances = {} if variance is None else self._outputs(variance[None])
         found = {}
         for name, task, _ in self.tasks:
-            own = variances[name][0] if task.listens and variances else None
+            own = variances[name][0] if task.uses_sample_variance and variances else None
             found[name] = task.part_predictive(parts[name], weights, own)
         return MultiTaskPredictive(found, self._targets)
 
@@ -96,11 +98,11 @@ class MultiTask(Likelihood):
 
     @property
     def noise(self) -> Tensor:
-        """Factors of the tasks' own noise, one number each."""
+        """Factors of the tasks' noise, one number each."""
         return torch.ones(len(self.tasks), dtype=torch.float64)
 
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
-        """Return the range of factors of every task's own noise."""
+        """Return the search range of the factors of the tasks' noise."""
         parts, targets, ends = self._outputs(f), self._targets(y), []
         for name, task, _ in self.tasks:
             low, high = task.noise_range(parts[name], targets[name])
@@ -125,29 +127,29 @@ class MultiTask(Likelihood):
         return {name: task for name, task, _ in self.tasks}
 
     def _outputs(self, f: Tensor) -> dict[str, Tensor]:
-        """Return every task's part of outputs (n, batch, *out)."""
+        """Return the outputs (n, batch, *out) of every task."""
         position = output_axis(f, self.axis)
         widths = [outputs for _, _, outputs in self.tasks]
         if f.shape[position] != sum(widths):
             wanted = " + ".join(f"{outputs} ({name})" for name, _, outputs in self.tasks)
             raise InputError(
-                f"f: {f.shape[position]} outputs along axis {self.axis} of {tuple(f.shape[1:])}, but the tasks take "
-                f"{wanted}; (likelihood, outputs) says how many a task takes, and axis= where they lie."
+                f"Outputs of shape {tuple(f.shape[1:])} have {f.shape[position]} entries along axis {self.axis}, but "
+                f"the tasks need {wanted}. Set a task's size with (likelihood, outputs), or the axis with axis=."
             )
         return dict(zip(self._by_name, f.split(widths, dim=position), strict=True))
 
     def _targets(self, y: Any) -> dict[str, Any]:
-        """Return every task's targets, which may come as a dict or as columns of one tensor."""
+        """Return the targets of every task, given a dict or columns of one tensor."""
         if isinstance(y, Mapping):
             if set(y) != set(self._by_name):
-                raise InputError(f"y: has targets for {list(y)}; for each of {list(self._by_name)} would work.")
+                raise InputError(f"y has targets for {list(y)}. Pass targets for exactly {list(self._by_name)}.")
             return dict(y)
         columns = [task.target_columns(outputs) for _, task, outputs in self.tasks]
         shape = tuple(np.shape(y))
         if len(shape) < 2 or not -len(shape) <= self.axis < len(shape) or shape[self.axis] != sum(columns):
             raise InputError(
-                f"y: {type(y).__name__} of shape {shape}; a dict by task, or a tensor with {sum(columns)} columns "
-                f"along axis {self.axis}, would work."
+                f"y must be a dict by task, or a tensor with {sum(columns)} columns along axis {self.axis}, got "
+                f"{type(y).__name__} of shape {shape}."
             )
         y = y if isinstance(y, Tensor) else as_targets(y, torch.device("cpu"))
         parts = y.split(columns, dim=self.axis)
@@ -156,11 +158,11 @@ class MultiTask(Likelihood):
 
 
 def _task(name: str, given: Any) -> TaskPart:
-    """Check what was given for a task: a likelihood, or a pair (likelihood, outputs)."""
+    """Check the value of a task: a likelihood, or a pair (likelihood, outputs)."""
     likelihood, outputs = given if isinstance(given, tuple | list) and len(given) == 2 else (given, None)
     if not isinstance(likelihood, Likelihood) or isinstance(likelihood, MultiTask):
         raise BayesNormError(
-            f"tasks: {name!r} is {type(likelihood).__name__}; a likelihood or a pair (likelihood, outputs) would work."
+            f"tasks[{name!r}] must be a likelihood or a pair (likelihood, outputs), got {type(likelihood).__name__}."
         )
     if outputs is None:
         outputs = likelihood.least_outputs

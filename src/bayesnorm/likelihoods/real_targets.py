@@ -1,4 +1,4 @@
-"""Likelihoods of real targets, y = location + scale * noise."""
+"""Base classes of likelihoods for real targets, y = location + scale * noise."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from .scales import (
 
 @dataclass(frozen=True)
 class RealTargets(Likelihood, ABC):
-    """The base of likelihoods of real targets.
+    """The base class of likelihoods for real targets.
 
     Args:
-        axis: The axis of outputs (batch, *out) that entries of several targets lie along; 1 is that of channels.
-        missing: Whether NaN stands for a target that is missing: it adds nothing to the loss, and its log density
-            and CRPS are 0. If not, NaN is refused.
+        axis: The axis of outputs (batch, *out) that several targets lie along; 1 for channels. Default: -1.
+        missing: Whether NaN marks a missing target. It adds nothing to the loss, and its log density and CRPS are 0.
+            Default: False, NaN raises an error.
     """
 
     axis: int = field(default=-1, kw_only=True)
     missing: bool = field(default=False, kw_only=True)
 
     has_network_noise: ClassVar[bool] = False
-    """Whether the noise may be another for every network of a stack, along axis 0."""
+    """Whether the noise may differ between the networks of a stack, along axis 0."""
 
     def __post_init__(self) -> None:
         hold_plain_numbers(self)
@@ -78,12 +78,12 @@ class RealTargets(Likelihood, ABC):
         return outputs
 
     def errors(self, location: Tensor, y: Any) -> Tensor:
-        """Return target less location (batch, *out); NaN where the target is missing."""
+        """Return target minus location, (batch, *out), with NaN for missing targets."""
         target, seen = observed(y, location, self.missing)
         return target - location if seen is None else torch.where(seen, target - location, math.nan)
 
     def _seen(self, y: Any, location: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return targets in the shape of the outputs, and a mask of those that are there (None: all are)."""
+        """Return targets in the shape of the outputs, and a mask of those that are present (None: all)."""
         y = y if isinstance(y, Tensor) else as_targets(y, location.device, location.dtype)
         try:
             target = like_outputs(y, location)
@@ -94,31 +94,31 @@ class RealTargets(Likelihood, ABC):
             return torch.where(unknown, location.detach().to(target.dtype), target), ~unknown
         if holds(unknown.any()):
             raise InputError(
-                f"y: holds {int(unknown.sum())} NaN out of {y.numel()}; drop those rows, or say missing=True of "
+                f"y has {int(unknown.sum())} NaN among {y.numel()} values. Drop those rows, or pass missing=True to "
                 f"{type(self).__name__}."
             )
         return target, None
 
     def _hint(self, y: Tensor, location: Tensor) -> str:
-        """Return a sentence for errors about the shape of targets."""
+        """Return an additional sentence for errors about the shape of targets."""
         return ""
 
 
 @dataclass(frozen=True)
 class FixedScale(RealTargets, ABC):
-    """The base of likelihoods whose noise has one scale, or one per output, whatever the input."""
+    """The base class of likelihoods with constant noise: one scale, or one per output."""
 
     has_network_noise: ClassVar[bool] = True
 
     _name: ClassVar[str]
-    """Name of the field that holds the noise."""
+    """Name of the field with the noise."""
 
     _power: ClassVar[int] = 1
-    """Which power of the noise's scale that field is."""
+    """The power of the noise's scale that this field is."""
 
     @abstractmethod
     def _log_scale(self, noise: Tensor) -> Tensor:
-        """Return the logarithm of the scale that belongs to `noise`."""
+        """Return the logarithm of the scale for this `noise`."""
 
     def split(self, f: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
         return f, on_outputs(self._name, self._log_scale(self.noise if noise is None else noise), f, self.axis)
@@ -130,12 +130,12 @@ class FixedScale(RealTargets, ABC):
         return RegressionPredictive(f, scale, weights, self.family, self.missing)
 
     def _require_moderate(self, f: Tensor) -> None:
-        """Refuse noise that is too extreme for outputs of this dtype."""
+        """Raise an error if the noise is too extreme for outputs of this dtype."""
         require_moderate(self._name, getattr(self, self._name), f.dtype, power=self._power)
 
 
 class NoiseByScale(RealTargets, ABC):
-    """The base of likelihoods whose noise is a scale, or a factor of predicted scales: a field of the subclass."""
+    """The base class of likelihoods whose noise is the field `scale`: a scale, or a factor of predicted scales."""
 
     if TYPE_CHECKING:
         scale: float | tuple[float, ...]
@@ -146,7 +146,7 @@ class NoiseByScale(RealTargets, ABC):
 
     @property
     def noise(self) -> Tensor:
-        """The scale of the noise, or the factor of predicted scales."""
+        """The scale of the noise, or the factor of the predicted scales."""
         return torch.tensor(self.scale, dtype=torch.float64)
 
     def with_noise(self, noise: Tensor) -> Self:

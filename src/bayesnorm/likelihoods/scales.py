@@ -1,4 +1,4 @@
-"""Numbers of a likelihood, one or one per entry of an output axis, and predicted ones, kept within limits."""
+"""Numbers of a likelihood (one, or one per entry of an output axis), and limits for predicted ones."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..arguments import as_whole
 from ..errors import BayesNormError, InputError, NotFiniteError
 from ..predictive.base import largest_number
 
-# Logarithms of standard deviations or scales up to this size are taken as they are: from 3e-7 to 3e6.
+# Log standard deviations and log scales up to this magnitude are used unchanged: 3e-7 to 3e6.
 LOG_STD_LIMIT = 15.0
 
-# Bound that larger ones approach ever more slowly: from 2e-9 to 5e8, and with a slope everywhere.
+# Larger ones approach this bound (2e-9 to 5e8), and the slope is positive everywhere.
 LOG_STD_BOUND = 20.0
 
 
 def positive_numbers(name: str, given: Any) -> float | tuple[float, ...]:
-    """Return one positive number, or several, as plain numbers, or raise an error."""
+    """Return one positive number or several as plain numbers, or raise an error."""
     given = given.tolist() if hasattr(given, "tolist") else given  # arrays and tensors
     several = isinstance(given, Sequence) and not isinstance(given, str)
     values = tuple(given) if several else (given,)
@@ -37,39 +37,39 @@ def positive_numbers(name: str, given: Any) -> float | tuple[float, ...]:
 def require_moderate(
     name: str, given: float | tuple[float, ...], dtype: torch.dtype, *, power: int = 1, room: float = 0.0
 ) -> None:
-    """Refuse noise that predictions of some dtype cannot be worked out with: its variance must be a number of it.
+    """Raise an error if the noise is so extreme that its variance is not a finite number in this dtype.
 
     Args:
-        name: What the noise is called.
+        name: Name of the argument.
         given: The noise, one number or several.
-        dtype: The dtype that predictions are made in.
-        power: Which power of the noise's scale it is.
+        dtype: The dtype of predictions.
+        power: The power of the noise's scale that `given` is.
         room: How much the network may add to the logarithm of the scale.
     """
     most = abs(power) * (math.log(largest_number(dtype)) - room)
     number = max(given if isinstance(given, tuple) else (given,), key=lambda one: abs(math.log(one)))
     if abs(math.log(number)) > most:
         raise NotFiniteError(
-            f"{name}: {number:g} was given, too extreme for predictions in {dtype}; numbers from "
-            f"{math.exp(-most):.0e} to {math.exp(most):.0e} would work."
+            f"{name} is {number:g}, which is too extreme for predictions in {dtype}. Use numbers from "
+            f"{math.exp(-most):.0e} to {math.exp(most):.0e}."
         )
 
 
 def require_axis(axis: Any, *, networks: bool = False) -> None:
-    """Refuse what is no output axis of (batch, *out); `networks` allows the first, that of a stack's networks."""
+    """Raise an error unless `axis` is an output axis of (batch, *out); `networks` also allows 0, a stack's networks."""
     number = as_whole(axis)
-    if number is None or (number == 0 and not networks):  # 0 is the rows' elsewhere
-        raise BayesNormError(f"axis must be -1 (the last), or 1 (channels of maps), got {axis!r}.")
+    if number is None or (number == 0 and not networks):  # without a stack, axis 0 is the batch
+        raise BayesNormError(f"axis must be -1 (the last) or 1 (channels of maps), got {axis!r}.")
 
 
 def require_flag(name: str, value: Any) -> None:
-    """Refuse all but True and False."""
+    """Raise an error unless the value is True or False."""
     if not isinstance(value, bool):
         raise BayesNormError(f"{name} must be True or False, got {value!r}.")
 
 
 def as_numbers(noise: Tensor) -> float | tuple[float, ...]:
-    """Return a tensor of no or one axis as plain numbers."""
+    """Return a tensor with zero or one axis as plain numbers."""
     numbers = noise.double().tolist()
     return tuple(numbers) if isinstance(numbers, list) else numbers
 
@@ -79,41 +79,41 @@ def output_axis(f: Tensor, axis: int) -> int:
     position = axis + 1 if axis > 0 else f.dim() + axis
     if not 2 <= position < f.dim():
         raise InputError(
-            f"f: outputs of shape {tuple(f.shape[1:])} have no axis {axis} beside the rows'; (batch, outputs) would "
-            "work, and so would another axis=."
+            f"Outputs of shape {tuple(f.shape[1:])} have no axis {axis} besides the batch axis. Set another axis=, or "
+            "return outputs of shape (batch, outputs)."
         )
     return position
 
 
 def on_outputs(name: str, numbers: float | tuple[float, ...] | Tensor, f: Tensor, axis: int = -1) -> Tensor:
-    """Return numbers as a tensor that broadcasts over outputs (n, batch, *out), several of them along `axis`."""
+    """Return numbers as a tensor that broadcasts over outputs (n, batch, *out); several numbers lie along `axis`."""
     tensor = beside(torch.as_tensor(numbers), f)
     if not tensor.dim():
         return tensor
     position = axis + 1 if axis >= 0 else f.dim() + axis
-    least = 2 if axis else 1  # the first axis counts rows, unless networks of a stack are meant
+    least = 2 if axis else 1  # the first axis is the batch, or the networks of a stack if axis=0
     if not least <= position < f.dim() or f.shape[position] != len(tensor):
         where = "the last axis" if axis == -1 else f"axis {axis}"
         raise InputError(
-            f"{name}: {len(tensor)} numbers for outputs of shape {tuple(f.shape[1:])}; one number, or one per entry of "
-            f"{where}, would work."
+            f"{name} has {len(tensor)} numbers, but the outputs have shape {tuple(f.shape[1:])}. Pass one number, or "
+            f"one per entry of {where}."
         )
     return tensor.view(-1, *[1] * (f.dim() - 1 - position))
 
 
 def beside(numbers: Tensor, f: Tensor) -> Tensor:
-    """Return numbers in the precision and on the device of `f`; one that the host knows gets there without waiting."""
+    """Return numbers in the precision and on the device of `f`, without waiting for a GPU if it is one CPU number."""
     if numbers.dim() or numbers.requires_grad or numbers.device == f.device or numbers.device.type != "cpu":
         return numbers.to(f)
     return f.new_full((), float(numbers))
 
 
 def bounded(log: Tensor, limit: float, bound: float) -> Tensor:
-    """Return `log` where its size is at most `limit`; beyond, it comes close to `bound` and never reaches it.
+    """Return `log` if its magnitude is at most `limit`; beyond, it approaches `bound` without reaching it.
 
-    The slope goes from 1 down to 0 as 1 / distance^2, so that what has strayed can be trained back.
+    The slope decreases from 1 to 0 as 1 / distance^2, so gradients can still bring values back from there.
     """
-    # Limits shrink where the dtype is too narrow: exp of them, squared, must be a finite number.
+    # The limits are smaller for narrow dtypes: the square of exp(limit) must be finite.
     share = min(1.0, 0.45 * math.log(torch.finfo(log.dtype).max) / LOG_STD_BOUND)
     limit, room = limit * share, (bound - limit) * share
     over = (log.abs() - limit).clamp_min(0)
@@ -121,40 +121,42 @@ def bounded(log: Tensor, limit: float, bound: float) -> Tensor:
 
 
 def like_outputs(y: Tensor, f: Tensor) -> Tensor:
-    """Return targets in the shape of the outputs; only an axis of one may be missing."""
+    """Return targets in the shape of the outputs; only axes of length 1 may be missing."""
     if y.shape == f.shape:
         return y
     if not same_places(y, f):
-        raise InputError(f"y: has shape {tuple(y.shape)} for outputs {tuple(f.shape)}; one target per output.")
+        raise InputError(
+            f"y has shape {tuple(y.shape)}, but the outputs have shape {tuple(f.shape)}. Pass one target per output."
+        )
     return y.reshape(f.shape)
 
 
 def same_places(y: Tensor, f: Tensor) -> bool:
-    """Return whether both have the same axes in the same order, axes of one after the rows' left aside."""
+    """Return whether both have the same batch size and the same axes in the same order, ignoring axes of length 1."""
     sizes = ([size for size in tensor.shape[1:] if size != 1] for tensor in (y, f))
     return y.shape[:1] == f.shape[:1] and next(sizes) == next(sizes)
 
 
 def per_output(error: Tensor, axis: int, noise: Tensor) -> Tensor:
-    """Return the mean for each output where a row has several, else over everything; NaN is passed over.
+    """Return the mean error per output if examples have several outputs, otherwise the mean over everything.
 
-    Maps and sequences get one noise for all channels, unless there is one for each already.
+    NaN is ignored. Maps and sequences get one noise level for all channels, unless there is one for each already.
     """
     several = (error.dim() == 2 or noise.dim() > 0) and error.shape[axis] > 1 and (axis != 0 or noise.dim() > 0)
     others = [other for other in range(error.dim()) if other != axis % error.dim()]
     mean = (error.nanmean(others) if several else error.nanmean()).double()
     if bool(mean.isnan().any()):
-        raise InputError("y: some output has no target at all; at least one that is not NaN would work.")
-    if float(mean.max()) > 1e-3 * largest_number(error.dtype) ** 2:  # calibrated noise may be a hundred times that
+        raise InputError("y has only NaN for at least one output. Pass at least one target per output that is not NaN.")
+    if float(mean.max()) > 1e-3 * largest_number(error.dtype) ** 2:  # calibrated noise may be a hundred times larger
         raise NotFiniteError(
-            f"y: lies too far off the predictions to have squared errors in {error.dtype}; targets in the units that "
-            "the network was trained on would work."
+            f"y is so far from the predictions that squared errors overflow in {error.dtype}. Pass targets in the "
+            "units that the network was trained with."
         )
     return mean.clamp_min(torch.finfo(error.dtype).tiny ** 0.5)
 
 
 def holds(condition: Tensor) -> bool:
-    """Return whether a condition is known to hold without waiting: on a GPU, or inside `vmap`, it is not."""
+    """Return whether a condition holds, or False if it cannot be checked without waiting (on a GPU, inside `vmap`)."""
     if condition.device.type != "cpu":
         return False
     try:

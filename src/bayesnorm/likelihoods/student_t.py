@@ -1,4 +1,4 @@
-"""The likelihood of Student's t noise of known scale: targets that are far off say little about the rest."""
+"""The likelihood with Student's t noise of fixed scale, for robust regression."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from .scales import per_output
 
 @dataclass(frozen=True)
 class StudentT(FixedNoiseByScale):
-    """(y - f) / scale ~ Student's t with `df` degrees of freedom; its variance is scale^2 df / (df - 2).
+    """Robust regression: (y - f) / scale ~ Student's t with `df` degrees of freedom.
 
-    A robust regression: beyond some scales, an outlier pulls the less the farther away it is.
+    The variance is scale^2 df / (df - 2). Beyond a few scales, an outlier has less influence the farther away it is.
 
     Args:
-        df: Degrees of freedom, from 1.1. The variance is infinite up to 2; above 30 it is all but a Gaussian.
-        scale: Scale of the noise in the targets' own units: one positive number, or one per entry of an output axis.
-        axis: The axis of outputs (batch, *out) that several scales lie along: the last, or 1 for the channels of maps.
-        missing: Whether NaN stands for a missing target, which then counts for nothing.
+        df: Degrees of freedom, at least 1.1. Up to 2, the variance is infinite. Above 30, the noise is nearly Gaussian.
+            Default: 4.
+        scale: Scale of the noise in the targets' units: one positive number, or one per entry of an output axis.
+            Default: 1.
+        axis: The axis of outputs (batch, *out) that several scales belong to: -1 for the last, 1 for the channels of
+            maps. Default: -1.
+        missing: Whether NaN marks a missing target. Missing targets do not count. Default: False.
     """
 
     df: float = 4.0
@@ -38,12 +41,12 @@ class StudentT(FixedNoiseByScale):
         return StudentTNoise(self.df)
 
     def noise_range(self, f: Tensor, y: Any) -> tuple[Tensor, Tensor]:
-        """Return a range of scales from far below the mean absolute error, which outliers may make up most of."""
+        """Return a range of scales that starts far below the mean absolute error, most of which may be outliers."""
         error = per_output(self.errors(f.mean(0), y).abs(), self.axis, self.noise)
         return error * 0.02, error * 10
 
 
 def required_df(df: Any) -> float:
-    """Return degrees of freedom as a plain number, or refuse them."""
+    """Return degrees of freedom as a plain number, or raise an error."""
     requirement = f"a finite number from {LEAST_DF} (the mean exists only above 1)"
     return require_number("df", df, least=LEAST_DF, requirement=requirement)

@@ -1,17 +1,18 @@
-"""The likelihood of classes whose temperature rises with the samples' disagreement about a row.
+"""The likelihood of classes whose temperature increases with the samples' disagreement about an example.
 
-A softmax is too sure of some rows more than of others, and how far logits move under the posterior helps to tell which:
+A softmax is more overconfident on some examples than on others. The variance of the logits under the posterior helps
+to find them:
 
     log T(x) = log(temperature) + slope z(x),
-    z(x) = log(variance of the logits over samples, mean over classes), standardised, and kept from 0 to 2.
+    z(x) = log(variance of the logits over samples, mean over classes), standardised, and clipped to 0 ... 2.
 
-T(x) only rises: where samples agree as they do about most rows, or where there is but one, it is the temperature. Could
-it fall as well, it would for images with noise, about whose logits samples agree more and a network knows less.
+z(x) is 0 if the samples agree as much as on most examples, or if there is only one sample. T(x) is never below
+`temperature`. Otherwise it would fall for noisy images, whose logits vary less although the network is less accurate.
 
-Gotchas:
-- Mean and standard deviation belong to the effective batch size that they were found at; `calibrate` finds all four
-  numbers. At a smaller one samples disagree more, and all temperatures are higher.
-- It takes the samples of a prediction together, so that one draw alone is tempered otherwise than among others.
+Note:
+- `mean` and `std` belong to the effective batch size M' that they were fitted at; `calibrate` fits all four numbers. At
+  a smaller M', samples disagree more, and all temperatures are higher.
+- The temperature depends on all samples of a prediction, so one sample alone gets another temperature.
 """
 
 from __future__ import annotations
@@ -26,19 +27,24 @@ from ..predictive.base import at_least_single
 from .categorical import Categorical
 from .scales import beside
 
-# Standard deviations of uncertainty above its mean that still count.
+# Maximum of z, in standard deviations above the mean.
 MOST = 2.0
 
 
 @dataclass(frozen=True)
 class VarianceScaledCategorical(Categorical):
-    """y ~ softmax(f / T(x)), where T(x) = temperature exp(slope z(x)) rises with the variance of the logits.
+    """Classification with an input-dependent temperature: y ~ softmax(f / T(x)), T(x) = temperature exp(slope z(x)).
+
+    z(x) is the standardised log-variance of the logits over samples, so T(x) is higher where samples disagree.
+    `calibrate` chooses this likelihood if it scores significantly better than a constant temperature.
 
     Args:
-        temperature: What logits are divided by where samples agree.
-        slope: How much the logarithm of the temperature rises with one standard deviation of uncertainty; 0 for not at all.
-        mean, std: Of the logarithm of the logits' variance over rows.
-        ignore_index: A class number, such as -100, that stands for a missing target, which then counts for nothing.
+        temperature: Divisor of the logits where samples agree. Default: 1.
+        slope: Increase of the log temperature per standard deviation of the log-variance. Default: 0, a constant
+            temperature.
+        mean, std: Mean and standard deviation of the logits' log-variance over examples. Default: 0 and 1.
+        ignore_index: The class number, such as -100, that marks a missing target. Missing targets do not count.
+            Default: None, no target is missing.
     """
 
     slope: float = field(default=0.0, kw_only=True)
@@ -53,18 +59,18 @@ class VarianceScaledCategorical(Categorical):
 
     @property
     def plain(self) -> Categorical:
-        """The same without listening to uncertainty."""
+        """The likelihood with the same temperature for all examples."""
         return Categorical(self.temperature, ignore_index=self.ignore_index)
 
     def predictive(self, f: Tensor, weights: Tensor | None = None) -> ClassificationPredictive:
-        plain = super().predictive(f, weights)  # which also refuses what is no output of classes
+        plain = super().predictive(f, weights)  # also checks the shape of the outputs
         if len(f) == 1 or not self.slope:
             return plain
         f = at_least_single(f if f.dim() > 2 else f.unsqueeze(-1))
         return self._tempered(f, weights, log_variance(f, plain.weights))
 
     @property
-    def listens(self) -> bool:
+    def uses_sample_variance(self) -> bool:
         return self.slope > 0
 
     def part_predictive(self, f: Tensor, weights: Tensor | None, variance: Tensor | None) -> ClassificationPredictive:
@@ -75,25 +81,25 @@ class VarianceScaledCategorical(Categorical):
         return self._tempered(at_least_single(f), weights, variance.mean(1).log())
 
     def _tempered(self, f: Tensor, weights: Tensor | None, log_variance: Tensor) -> ClassificationPredictive:
-        """Return the mixture whose temperature rises with the logarithm of the logits' variance, (batch, *pixels)."""
+        """Return the mixture whose temperature increases with the log-variance of the logits, (batch, *pixels)."""
         z = standardised(log_variance, self.mean, self.std)
         temperature = beside(self.noise, f) * (self.slope * z).exp()
         return ClassificationPredictive(self.log_probs(f, temperature.unsqueeze(1)), weights, self.ignore_index)
 
 
 def log_variance(f: Tensor, weights: Tensor) -> Tensor:
-    """Return the logarithm of the variance over samples of logits (n, batch, class, *pixels), mean over classes.
+    """Return the logarithm of the variance over samples of logits (n, batch, class, *pixels), averaged over classes.
 
     Args:
         f: The logits.
-        weights: How much each draw counts, (n,); their sum is 1.
+        weights: Weights of the samples, (n,), which sum to 1.
     """
     share = weights.to(f).view(-1, *[1] * (f.dim() - 1))
     mean = (share * f).sum(0)
-    deviation = (f - mean).nan_to_num(0.0)  # of logits that are -inf in every draw
+    deviation = (f - mean).nan_to_num(0.0)  # NaN comes from logits that are -inf in every sample
     return (share * deviation.square()).sum(0).mean(1).log()
 
 
 def standardised(log_variance: Tensor, mean: float, std: float) -> Tensor:
-    """Return z, 0 also where there is no variance."""
+    """Return z, which is also 0 if there is no variance."""
     return ((log_variance - mean) / std).clamp(0, MOST)

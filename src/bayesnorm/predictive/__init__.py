@@ -1,4 +1,4 @@
-"""Predictives: the distributions of new targets that a posterior and a likelihood give."""
+"""Predictives: the distributions of targets that a posterior and a likelihood give for new inputs."""
 
 from .base import Predictive as Predictive, Summary as Summary
 from .classification import ClassificationPredictive as ClassificationPredictive

@@ -1,4 +1,4 @@
-"""The base of every predictive distribution, and what they share."""
+"""The base class of all predictive distributions, and the functions that they share."""
 
 from __future__ import annotations
 
@@ -15,47 +15,47 @@ from ..errors import InputError
 
 
 class Predictive(ABC):
-    """A mixture over samples: each draw of the network gives one distribution of the target.
+    """The predicted distribution of the targets: a mixture with one distribution per posterior sample.
 
-    `variance == epistemic + aleatoric` holds entry by entry: the spread of the samples' means, plus the mean
-    of the samples' variances.
+    The total variance is split entry by entry: `variance == epistemic + aleatoric`. The epistemic part is the
+    variance of the samples' means, and the aleatoric part is the mean of the samples' variances.
     """
 
     weights: Tensor
-    """How much each draw counts, (n,); they sum to 1."""
+    """The weight of each sample, (n,). The weights sum to 1."""
 
     @property
     @abstractmethod
     def mean(self) -> Tensor:
-        """Predictive mean, (batch, *out)."""
+        """The predictive mean, (batch, *out)."""
 
     @property
     @abstractmethod
     def epistemic(self) -> Tensor:
-        """Variance of the samples' means: what more data could take away."""
+        """The variance of the samples' means: uncertainty that more training data could reduce."""
 
     @property
     @abstractmethod
     def aleatoric(self) -> Tensor:
-        """Mean of the samples' variances: noise in the data that no amount of it takes away."""
+        """The mean of the samples' variances: noise in the data, which more training data cannot reduce."""
 
     @property
     def variance(self) -> Tensor:
-        """Total variance, epistemic + aleatoric."""
+        """The total variance, epistemic + aleatoric."""
         return self.epistemic + self.aleatoric
 
     @property
     def std(self) -> Tensor:
-        """Standard deviation: the square root of the total variance."""
+        """The total standard deviation: the square root of `variance`."""
         return self.variance.sqrt()
 
     @abstractmethod
     def log_prob(self, y: Any) -> Tensor:
-        """Return the log density or probability of the targets under the mixture over samples."""
+        """Return the log density, or the log probability, of the targets `y` under the mixture."""
 
     @abstractmethod
     def sample(self, n: int, seed: int = 0) -> Tensor:
-        """Draw targets from the predictive, (n, batch, ...)."""
+        """Sample n targets per example from the predictive, (n, batch, ...)."""
 
     def __len__(self) -> int:
         return len(self.mean)
@@ -66,21 +66,21 @@ class Predictive(ABC):
         return f"{type(self).__name__}({tuple(self.mean.shape)}, {kept}: {told})"
 
     def _told(self) -> dict[str, Tensor]:
-        """Return what a person wants to see first, by name."""
+        """Return the values that `repr` shows, by name."""
         return {"mean": self.mean, "std": self.std, "epistemic std": self.epistemic.sqrt()}
 
 
 class Summary(Predictive):
-    """A predictive without samples: a few tensors, each with rows first and, where there are any, pixels last."""
+    """A predictive without samples: it consists of a few tensors, each with examples first and pixels last."""
 
     @property
     @abstractmethod
     def parts(self) -> tuple[Tensor, ...]:
-        """The tensors that it consists of."""
+        """The tensors that the summary consists of."""
 
     @abstractmethod
     def with_parts(self, *parts: Tensor) -> Self:
-        """Return a predictive of the same kind that consists of other tensors."""
+        """Return a summary of the same kind that consists of other tensors."""
 
 
 def _first(values: Tensor, count: int = 3) -> str:
@@ -91,44 +91,44 @@ def _first(values: Tensor, count: int = 3) -> str:
 
 
 def as_targets(y: Any, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
-    """Return targets as a tensor; they may be a tensor, an array, a data frame's column or a list of numbers."""
+    """Return targets as a tensor. They may be a tensor, an array, a column of a data frame or a list of numbers."""
     return number_tensor("y", y, device, dtype)
 
 
 def number_tensor(
     name: str, values: Any, device: torch.device | None = None, dtype: torch.dtype | None = None
 ) -> Tensor:
-    """Return numbers of any kind as a tensor; plain Python numbers keep all their digits."""
+    """Return numbers of any kind as a tensor. Plain Python numbers keep double precision."""
     try:
         return torch.as_tensor(values if isinstance(values, Tensor) else np.array(values), dtype=dtype, device=device)
     except (TypeError, ValueError, RuntimeError) as error:
-        what = f"{type(values).__name__} is no array of numbers ({error})"
-        raise InputError(f"{name}: {what}; a tensor would work.") from error
+        what = f"{type(values).__name__} ({error})"
+        raise InputError(f"{name} must be a tensor or an array of numbers, got {what}.") from error
 
 
 def of_seen(points: Tensor, seen: Tensor | None) -> Tensor:
-    """Return the scores of the targets that are there, and 0 for those that are missing."""
+    """Return the scores of the targets that are present, and 0 for missing targets."""
     return points if seen is None else torch.where(seen, points, 0)
 
 
 def at_least_single(values: Tensor) -> Tensor:
-    """Return half precision as single: sums over samples, and densities, need more digits than outputs have."""
+    """Return half precision as single precision: sums over samples and densities need more digits than outputs have."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def largest_number(dtype: torch.dtype) -> float:
-    """Return the size up to which numbers, and their differences, have squares that the dtype can hold."""
+    """Return the largest magnitude for which the squared difference of two numbers is still finite in this dtype."""
     return math.sqrt(torch.finfo(dtype).max) / 2
 
 
 def draw_weights(weights: Tensor | None, like: Tensor) -> Tensor:
-    """Return normalised weights of the n samples along the first axis of `like`; None makes all count the same."""
+    """Return normalised weights for the n samples along the first axis of `like`; None means equal weights."""
     if weights is None:
         return torch.full((len(like),), 1 / len(like), dtype=like.dtype, device=like.device)
     if weights.shape != (len(like),) or bool((weights < 0).any()) or not bool(0 < weights.sum() < math.inf):
         raise InputError(
-            f"weights: shape {tuple(weights.shape)} for {len(like)} samples; one finite, non-negative number per draw, "
-            "not all of them 0, would work."
+            f"weights has shape {tuple(weights.shape)} for {len(like)} samples. Pass one finite, non-negative number "
+            "per sample. At least one of them must be positive."
         )
     return (weights / weights.sum()).to(like)
 
@@ -136,8 +136,8 @@ def draw_weights(weights: Tensor | None, like: Tensor) -> Tensor:
 def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
     """Return the weighted mean over the first axis.
 
-    The factors must keep their digits, or the samples' small differences are lost: `autocast` would round them to half
-    precision, and in a product of matrices (not in one with a vector) a GPU that is set to TF32 to 10 bits.
+    The factors must keep full precision, or the small differences between samples are lost. `autocast` would round them
+    to half precision. A product of two matrices would round them to 10 bits on GPUs that use TF32.
     """
     if torch.is_autocast_enabled(values.device.type):
         with torch.autocast(values.device.type, enabled=False):
@@ -147,19 +147,19 @@ def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
 
 
 def mixture_log(log_values: Tensor, weights: Tensor) -> Tensor:
-    """Return the log of the weighted mean of exp(values) over the first axis."""
+    """Return the logarithm of the weighted mean of exp(values) over the first axis."""
     log_weights = weights.log().view(-1, *[1] * (log_values.dim() - 1))
     return torch.logsumexp(log_values + log_weights, dim=0)
 
 
 def sampling(n: Any, seed: Any) -> torch.Generator:
-    """Return a generator for n samples, or refuse an `n` or a `seed` that is no whole number."""
+    """Return a random generator, or raise an error if `n` or `seed` is not a whole number."""
     require_whole("n", n, error=InputError)
     return torch.Generator().manual_seed(require_seed(seed))
 
 
 def choose_samples(n: int, weights: Tensor, shape: tuple[int, ...], seed: int) -> tuple[Tensor, torch.Generator]:
-    """Choose the draw that each sample comes from, (n, *shape); return the generator to go on with, too."""
+    """Choose the posterior sample of each target, (n, *shape); return the indices and the generator for the noise."""
     generator, n = sampling(n, seed), int(n)
     count = n * int(torch.tensor(shape).prod()) if shape else n
     chosen = torch.multinomial(weights.double().cpu(), max(1, count), replacement=True, generator=generator)

@@ -1,4 +1,4 @@
-"""The predictive of classification, per row or per pixel: a mixture over samples of class probabilities."""
+"""The predictive of classification, per example or per pixel: a mixture of class probabilities over samples."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from .base import Predictive, as_targets, choose_samples, draw_weights, mixture_
 
 @dataclass(frozen=True, repr=False)
 class ClassificationPredictive(Predictive):
-    """p(y | x) = sum over samples t of weight_t p_t(y | x).
+    """The predicted class probabilities: p(y | x) = sum over samples t of weight_t p_t(y | x).
+
+    `entropy == mutual_information + expected_entropy`, all in nats. Mutual information is the epistemic part, which
+    more training data could reduce. Expected entropy is the aleatoric part.
 
     Args:
-        log_probs: Log probabilities of the classes under each draw, (n, batch, class, *pixels).
-        weights: How much each draw counts, (n,); None for all the same.
-        ignore_index: A class number that stands for a missing target, whose log probability is 0; None if no target is.
-
-    `entropy == mutual_information + expected_entropy`, in nats; mutual information is the part that more
-    data could take away.
+        log_probs: Log probabilities of the classes for each sample, (n, batch, class, *pixels).
+        weights: Weights of the samples, (n,). Default: equal weights.
+        ignore_index: The class number that marks a missing target. Its log probability is 0. Default: None, no
+            target is missing.
     """
 
     log_probs: Tensor
@@ -37,12 +38,12 @@ class ClassificationPredictive(Predictive):
 
     @cached_property
     def probs(self) -> Tensor:
-        """Class probabilities, (batch, class, *pixels)."""
+        """The class probabilities, (batch, class, *pixels)."""
         return weighted_mean(self.log_probs.exp(), self.weights)
 
     @property
     def mean(self) -> Tensor:
-        """The same as `probs`: the mean of the one-hot target."""
+        """The mean of the one-hot target, which equals `probs`."""
         return self.probs
 
     @cached_property
@@ -64,22 +65,25 @@ class ClassificationPredictive(Predictive):
 
     @cached_property
     def confidence(self) -> Tensor:
-        """The most probable class's probability, (batch, *pixels)."""
+        """The probability of the most probable class, (batch, *pixels)."""
         return self.probs.amax(1)
 
     @cached_property
     def entropy(self) -> Tensor:
-        """Entropy of the predictive, (batch, *pixels): all of the uncertainty."""
+        """The entropy of `probs` in nats, (batch, *pixels): the total uncertainty."""
         return torch.special.entr(self.probs).sum(1)
 
     @cached_property
     def expected_entropy(self) -> Tensor:
-        """Mean of the samples' entropies, (batch, *pixels): the uncertainty that all samples share."""
+        """The mean of the samples' entropies in nats, (batch, *pixels): the aleatoric uncertainty."""
         return weighted_mean(torch.special.entr(self.log_probs.exp()).sum(2), self.weights)
 
     @cached_property
     def mutual_information(self) -> Tensor:
-        """Entropy less expected entropy, (batch, *pixels): the uncertainty from the samples' disagreement; never negative."""
+        """Entropy minus expected entropy in nats, (batch, *pixels): the epistemic uncertainty, never negative.
+
+        It measures how much the samples disagree.
+        """
         log_ratio = self.log_probs - self.probs.clamp_min(torch.finfo(self.probs.dtype).tiny).log()
         divergence = torch.where(self.log_probs.exp() > 0, self.log_probs.exp() * log_ratio, 0)
         return weighted_mean(divergence.sum(2), self.weights).clamp_min(0)
@@ -112,11 +116,10 @@ class ClassificationPredictive(Predictive):
             target = target.long()
         if target.is_floating_point() or target.is_complex() or tuple(target.shape) != shape:
             raise InputError(
-                f"y: has shape {tuple(target.shape)} and {target.dtype}; whole class numbers of shape {shape} "
-                "would work."
+                f"y has shape {tuple(target.shape)} and {target.dtype}. Pass whole class numbers of shape {shape}."
             )
         target = target.long()
         if target.numel() and not bool(((target >= 0) & (target < classes)).all()):
             low, high = int(target.min()), int(target.max())
-            raise InputError(f"y: holds classes {low} to {high}; 0 to {classes - 1} would work.")
+            raise InputError(f"y has classes from {low} to {high}, but the network has classes 0 to {classes - 1}.")
         return target

@@ -1,4 +1,4 @@
-"""The predictive of regression where the network's output is Gaussian in closed form."""
+"""The predictive of regression if the network's output has a Gaussian distribution in closed form."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from .regression import RegressionPredictive
 
 
 class GaussianPredictive(RegressionPredictive, Summary):
-    """p(y | x) = N(mean, epistemic + aleatoric), each target on its own: a mixture of one.
+    """The Gaussian p(y | x) = N(mean, epistemic + aleatoric), independently for every target.
+
+    It has one mixture component and keeps no samples.
 
     Args:
         mean: Predictive mean, (batch, *out).
-        epistemic: Variance from the posterior, (batch, *out).
+        epistemic: Variance of the network's output under the posterior, (batch, *out).
         aleatoric: Variance of the noise, broadcast to the shape of `mean`.
-        missing: Whether NaN stands for a missing target.
+        missing: Whether NaN marks a missing target. Default: False.
     """
 
     def __init__(self, mean: Tensor, epistemic: Tensor, aleatoric: Tensor, missing: bool = False) -> None:
@@ -27,10 +29,10 @@ class GaussianPredictive(RegressionPredictive, Summary):
         object.__setattr__(self, "_parts", (epistemic, aleatoric.expand_as(mean)))
 
     _parts: tuple[Tensor, Tensor]
-    """Epistemic and aleatoric variance, which the one component of the mixture no longer tells apart."""
+    """Epistemic and aleatoric variance: the one mixture component only has their sum."""
 
     def expected_log_prob(self, y: Any) -> Tensor:
-        """Mean of log N(y; f, aleatoric) over f ~ N(mean, epistemic), in closed form."""
+        """Return the mean of log N(y; f, aleatoric) over f ~ N(mean, epistemic), in closed form."""
         target, seen = self.observed(y)
         squares = (target - self.mean).square() + self.epistemic
         found = -0.5 * (squares / self.aleatoric + (2 * math.pi * self.aleatoric).log())

@@ -1,4 +1,4 @@
-"""Quantiles of a mixture: Newton's method on the logarithm of its distribution function, inside a bracket."""
+"""Quantiles of a mixture, by Newton's method on the logarithm of its distribution function, inside a bracket."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from torch import Tensor
 from .base import weighted_mean
 from .noise import NoiseFamily
 
-# Most steps of Newton's method; what has not settled by then, as between samples that lie far apart, is bisected.
+# Maximum number of Newton steps. Quantiles that have not converged by then, e.g. between distant samples, are bisected.
 STEPS = 12
 
-# Most bisections of a bracket: past single precision, and near double's.
+# Maximum number of bisections of a bracket: enough for single precision, and nearly enough for double precision.
 HALVINGS = 60
 
 
 def tail_quantile(loc: Tensor, scale: Tensor, weights: Tensor, noise: NoiseFamily, tail: float, side: int) -> Tensor:
-    """Return the quantile of loc + scale * noise, a mixture over the first axis, that leaves `tail` beyond it.
+    """Return the quantile of loc + scale * noise, a mixture over the first axis, with probability `tail` beyond it.
 
-    Probabilities are those of the tail: a small number has digits that one near 1 has lost. The upper tail is the lower
-    one of the mirrored mixture, as all noise is symmetric. The logarithm of a tail is nearly a line or a parabola, so
-    that a few steps do.
+    It works with tail probabilities, because a small number keeps digits that a number near 1 has lost. All noise is
+    symmetric, so the upper tail is the lower tail of the mirrored mixture. The logarithm of a tail is nearly linear or
+    parabolic, so a few Newton steps are enough.
 
     Args:
-        loc, scale: Location and scale of every draw, (n, *shape).
+        loc, scale: Location and scale of every sample, (n, *shape).
         weights: Weights of the samples, (n,).
         noise: The family of the noise in standard form.
         tail: Probability of the tail, at most 1/2.
-        side: 1 for the lower tail, -1 for the upper one.
+        side: 1 for the lower tail, -1 for the upper tail.
     """
     shape, eps = loc.shape[1:], torch.finfo(loc.dtype).eps
     loc, scale = side * loc.flatten(1), scale.flatten(1)
-    # A mixture's quantile lies between the least and the greatest of its components' quantiles, and near their mean.
+    # The quantile of a mixture lies between the smallest and the largest quantile of its components, near their mean.
     quantiles = loc + scale * float(noise.icdf(torch.tensor(tail, dtype=torch.float64)))
     low, high, found = quantiles.amin(0), quantiles.amax(0), weighted_mean(quantiles, weights)
     active = torch.arange(found.numel(), device=found.device)

@@ -1,4 +1,4 @@
-"""The predictive of several tasks: one predictive for each."""
+"""The predictive of several tasks: a mapping with one predictive per task."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .base import Predictive, sampling
 
 
 class MultiTaskPredictive(Predictive, Mapping[str, Predictive]):
-    """A mapping from task to predictive; `mean`, `variance` and the others are dicts by task.
+    """A mapping from task names to predictives; `mean`, `variance` and the other properties are dicts by task.
 
-    `predictive["depth"]` is the predictive of one task, for scores too. The tasks share their samples, but each of them
-    tells of its own task alone (the marginals).
+    `predictive["depth"]` is the predictive of one task, for example for scores. All tasks use the same samples, but
+    each predictive is the marginal distribution of its own task.
 
     Args:
-        tasks: The tasks' predictives by name.
-        targets: A function that brings targets to a dict by task; None takes dicts only.
+        tasks: Predictives by task name.
+        targets: A function that turns targets into a dict by task. Default: None, targets must be a dict.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class MultiTaskPredictive(Predictive, Mapping[str, Predictive]):
         self.weights = next(iter(self._tasks.values())).weights
 
     def with_tasks(self, tasks: Mapping[str, Predictive]) -> MultiTaskPredictive:
-        """Return other predictives of the same tasks."""
+        """Return a predictive of the same tasks with other distributions."""
         return MultiTaskPredictive(tasks, self._targets)
 
     def __getitem__(self, name: str) -> Predictive:
@@ -66,12 +66,12 @@ class MultiTaskPredictive(Predictive, Mapping[str, Predictive]):
         return {name: own.std for name, own in self.items()}
 
     def log_prob(self, y: Any) -> Tensor:
-        """Return log densities or probabilities of targets, (batch, tasks), summed over a task's outputs and pixels."""
+        """Return log densities or probabilities, (batch, tasks), summed over the outputs and pixels of each task."""
         targets = self._targets(y)
         found = [own.log_prob(targets[name]) for name, own in self.items()]
         return torch.stack([part.reshape(len(part), part.shape[1:].numel()).sum(1) for part in found], dim=1)
 
     def sample(self, n: int, seed: int = 0) -> dict[str, Tensor]:  # type: ignore[override]
-        """Draw targets of every task from its predictive, (n, batch, ...) each."""
+        """Sample targets of every task from its predictive, (n, batch, ...) each."""
         seeds = torch.randint(2**62, (len(self),), generator=sampling(n, seed)).tolist()
         return {name: own.sample(n, own_seed) for (name, own), own_seed in zip(self.items(), seeds, strict=True)}

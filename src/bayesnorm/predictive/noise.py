@@ -1,4 +1,4 @@
-"""Families of observation noise, each in standard form (location 0, scale 1) and symmetric."""
+"""Families of observation noise, all symmetric and in standard form (location 0, scale 1)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NormalNoise:
         return -0.5 * z.square() - 0.5 * math.log(2 * math.pi)
 
     def cdf(self, z: Tensor) -> Tensor:
-        return 0.5 * torch.erfc(-math.sqrt(0.5) * z)  # torch's own `ndtr` is 0 below -9, and rough long before
+        return 0.5 * torch.erfc(-math.sqrt(0.5) * z)  # torch's `ndtr` is 0 below -9, and inaccurate well above that
 
     def icdf(self, level: Tensor) -> Tensor:
         return torch.special.ndtri(level)
@@ -30,12 +30,12 @@ class NormalNoise:
         return self.icdf(_levels(shape, generator))
 
     def distance(self, difference: Tensor, scale: Tensor) -> Tensor:
-        """Return E|difference + scale * noise|; |difference| where the scale is 0."""
+        """Return E|difference + scale * noise|, which is |difference| if the scale is 0."""
         z = difference * (math.sqrt(0.5) / scale.clamp_min(torch.finfo(scale.dtype).tiny))
         return difference * torch.erf(z) + math.sqrt(2 / math.pi) * scale * torch.exp(-z.square())
 
     def distance_of_two(self, difference: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """Return E|difference + first * noise - second * noise'| of two independent noises."""
+        """Return E|difference + first * noise - second * noise'| for two independent noises."""
         return self.distance(difference, math.sqrt(2) * first if first is second else torch.hypot(first, second))
 
 
@@ -64,10 +64,11 @@ class LaplaceNoise:
         return far + scale * torch.exp(-far / scale.clamp_min(torch.finfo(scale.dtype).tiny))
 
     def distance_of_two(self, difference: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """Return E|difference + first * noise - second * noise'| of two independent noises.
+        """Return E|difference + first * noise - second * noise'| for two independent noises.
 
-        |d| + (a^3 exp(-|d| / a) - b^3 exp(-|d| / b)) / (a^2 - b^2), and |d| + (3 s + |d|) exp(-|d| / s) / 2 where both
-        scales are s. Nearly equal ones would cancel, so their mean is taken for both; the error is of second order.
+        For scales a and b it is |d| + (a^3 exp(-|d| / a) - b^3 exp(-|d| / b)) / (a^2 - b^2). For equal scales s it is
+        |d| + (3 s + |d|) exp(-|d| / s) / 2. Nearly equal scales would cancel in the first formula, so their mean
+        replaces both; the error is of second order.
         """
         far = difference.abs()
         a, b = torch.maximum(first, second), torch.minimum(first, second)
@@ -77,7 +78,7 @@ class LaplaceNoise:
         if first is second:
             return far + equal
         near = a - b <= torch.finfo(a.dtype).eps ** (1 / 3) * a
-        ratio = b / a.clamp_min(tiny)  # of which powers are safe in any unit
+        ratio = b / a.clamp_min(tiny)  # its powers cannot overflow, whatever the unit
         apart = torch.where(near, 1.0, 1 - ratio.square())
         tails = torch.exp(-far / a.clamp_min(tiny)) - ratio**3 * torch.exp(-far / b.clamp_min(tiny))
         return far + torch.where(near, equal, a * tails / apart)
@@ -88,5 +89,5 @@ NoiseFamily = NormalNoise | LaplaceNoise | StudentTNoise
 
 
 def _levels(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """Draw probabilities to take quantiles at, away from 0 and 1, where these are infinite."""
+    """Sample the probabilities of quantiles, away from 0 and 1, where the quantiles are infinite."""
     return torch.rand(shape, generator=generator, dtype=torch.float64).clamp_(1e-12, 1 - 1e-12)

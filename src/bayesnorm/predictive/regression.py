@@ -1,4 +1,4 @@
-"""The predictive of regression: a mixture over samples of one noise distribution each."""
+"""The predictive of regression: a mixture with one noise distribution per sample."""
 
 from __future__ import annotations
 
@@ -27,16 +27,18 @@ from .noise import NoiseFamily, NormalNoise
 
 @dataclass(frozen=True, repr=False)
 class RegressionPredictive(Predictive):
-    """p(y | x) = sum over samples t of weight_t p(y | f_t(x)), where y = loc_t + scale_t * noise.
+    """The predicted distribution of real targets: p(y | x) = sum over samples t of weight_t p(y | f_t(x)).
+
+    Under sample t, y = loc_t + scale_t * noise. With several outputs per example, every method returns one value per
+    output (the marginals).
 
     Args:
         loc: Network outputs of all samples, (n, batch, *out).
         scale: Scale of the noise, broadcast to the shape of `loc`.
-        weights: How much each draw counts, (n,); None for all the same.
-        noise: The family of the noise in standard form.
-        missing: Whether NaN stands for a missing target, whose log density and CRPS are 0. If not, NaN is refused.
-
-    With several outputs per row, every method gives one value per output (the marginals).
+        weights: Weights of the samples, (n,). Default: equal weights.
+        noise: The family of the noise in standard form. Default: Gaussian.
+        missing: Whether NaN marks a missing target, whose log density and CRPS are 0. Default: False, NaN raises an
+            error.
     """
 
     loc: Tensor
@@ -79,36 +81,37 @@ class RegressionPredictive(Predictive):
         return of_seen(found, seen)
 
     def expected_log_prob(self, y: Any) -> Tensor:
-        """Return the mean over samples of each draw's log density at `y`, in the shape of `mean`: what an ELBO sums."""
+        """Return the mean over samples of the log density at `y`, in the shape of `mean`: the data term of an ELBO."""
         target, seen = self.observed(y)
         found = weighted_mean(self.noise.log_prob((target - self.loc) / self.scale) - self.scale.log(), self.weights)
         return of_seen(found, seen)
 
     def cdf(self, y: Any) -> Tensor:
-        """Return the probability of a target at or below `y`, in the shape of `mean`."""
+        """Return the probability that a target is at most `y`, in the shape of `mean`."""
         return weighted_mean(self.noise.cdf((self.targets(y) - self.loc) / self.scale), self.weights)
 
     def quantile(self, level: float) -> Tensor:
-        """Return the value that a target stays below with probability `level`, in the shape of `mean`."""
+        """Return the value that a target is below with probability `level`, in the shape of `mean`."""
         level = require_level(level)
         return self._tail_quantile(level, 1) if level <= 0.5 else self._tail_quantile(1 - level, -1)
 
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
-        """Return the central interval that holds a target with probability `level`: (lower, upper)."""
+        """Return (lower, upper), the central interval that contains a target with probability `level`."""
         level = require_level(level)
         lower, upper = (self._tail_quantile((1 - level) / 2, side) for side in (1, -1))
-        # Each end has a rounding error of its own: where there is hardly any noise, they may come to lie the other way.
+        # Both ends have rounding errors, which may swap them if there is hardly any noise.
         return torch.minimum(lower, upper), torch.maximum(lower, upper)
 
     def crps(self, y: Any) -> Tensor:
-        """Return the continuous ranked probability score of the Gaussian with this mean and variance (as in MCBN).
+        """Return the continuous ranked probability score (CRPS) of the Gaussian with this mean and variance.
 
-        It is in the targets' units; lower is better. `bayesnorm.metrics.crps` also has the mixture's own.
+        It is in the targets' units; lower is better. The MCBN paper uses this score. `bayesnorm.metrics.crps` can also
+        compute the CRPS of the mixture.
         """
         if math.isinf(self.noise.variance):
             raise InputError(
-                f"y: no Gaussian has the moments of {type(self.noise).__name__} of infinite variance; log_prob would "
-                'work, and so would metrics.crps with form="mixture".'
+                f"crps needs a finite variance, but {type(self.noise).__name__} has an infinite one. Use log_prob, or "
+                'metrics.crps with form="mixture".'
             )
         target, seen = self.observed(y)
         found = gaussian_crps(target, self.mean, self.std)
@@ -124,16 +127,16 @@ class RegressionPredictive(Predictive):
         return tail_quantile(self.loc, self.scale, self.weights, self.noise, tail, side)
 
     def targets(self, y: Any) -> Tensor:
-        """Return `y` in the shape, dtype and device of `mean`; a missing last axis of one is put in."""
+        """Return `y` in the shape, dtype and device of `mean`. A missing last axis of length 1 is added."""
         return like_mean(y, self.mean)
 
     def observed(self, y: Any) -> tuple[Tensor, Tensor | None]:
-        """Return `targets` with the mean in place of missing ones, and a mask of the others (None: none is missing)."""
+        """Return `targets` with missing ones replaced by the mean, and a mask of the others (None: none is missing)."""
         return observed(y, self.mean, self.missing)
 
 
 def require_level(level: Any) -> float:
-    """Return one probability strictly between 0 and 1 as a plain float, or raise an error."""
+    """Return a probability strictly between 0 and 1 as a plain float, or raise an error."""
     try:
         number = float(level)
     except (TypeError, ValueError, RuntimeError):
@@ -144,7 +147,7 @@ def require_level(level: Any) -> float:
 
 
 def observed(y: Any, mean: Tensor, missing: bool) -> tuple[Tensor, Tensor | None]:
-    """Return targets in the mean's shape, the mean in place of missing ones, and a mask of the others (None: all)."""
+    """Return targets in the mean's shape, missing ones replaced by the mean, and a mask of the others (None: all)."""
     target = like_mean(y, mean, missing)
     if not missing:
         return target, None
@@ -153,9 +156,10 @@ def observed(y: Any, mean: Tensor, missing: bool) -> tuple[Tensor, Tensor | None
 
 
 def like_mean(y: Any, mean: Tensor, missing: bool = False) -> Tensor:
-    """Bring targets to the predictive mean's shape, or raise an error; nothing is ever broadcast silently.
+    """Return targets in the shape of the predictive mean, or raise an error. Nothing is broadcast silently.
 
-    An axis of one may be lacking: the last, or that of channels. NaN is refused unless it stands for a missing one.
+    One axis of length 1 may be left out: the last, or the channel axis. NaN raises an error unless it marks a missing
+    target.
     """
     target = as_targets(y, mean.device, mean.dtype)
     if target.shape == (*mean.shape, 1):
@@ -166,26 +170,26 @@ def like_mean(y: Any, mean: Tensor, missing: bool = False) -> Tensor:
         target = target.unsqueeze(1)
     if target.shape != mean.shape:
         raise InputError(
-            f"y: has shape {tuple(target.shape)}, but the predictions have {tuple(mean.shape)}; one target per "
-            "prediction would work."
+            f"y has shape {tuple(target.shape)}, but the predictions have shape {tuple(mean.shape)}. Pass one target "
+            "per prediction."
         )
     most = largest_number(target.dtype)
     bad = target.abs() > most if missing else ~(target.abs() <= most)
     if bool(bad.any()):
         if bool(torch.isfinite(target[bad]).any()):
             raise InputError(
-                f"y: holds {float(target[bad].nan_to_num().abs().max()):g} among {int(bad.sum())} values out of "
-                f"{target.numel()} that are too large for {target.dtype}; those up to {most:.0e} would work."
+                f"y has {int(bad.sum())} of {target.numel()} values that are too large for {target.dtype}, such as "
+                f"{float(target[bad].nan_to_num().abs().max()):g}. Use values up to {most:.0e}."
             )
         raise InputError(
-            f"y: holds {int(bad.sum())} {'' if missing else 'NaN or '}infinite values out of {target.numel()}; drop "
-            "those rows. (Where a likelihood says missing=True, its loss, log_prob and crps pass over NaN.)"
+            f"y has {int(bad.sum())} of {target.numel()} values that are {'' if missing else 'NaN or '}infinite. Drop "
+            "those rows. (A likelihood with missing=True ignores NaN in loss, log_prob and crps.)"
         )
     return target
 
 
 def gaussian_crps(y: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    """Return the CRPS of N(mean, std^2) at y; |y - mean| where std is 0.
+    """Return the CRPS of N(mean, std^2) at y, which is |y - mean| if std is 0.
 
     It is std [ z (2 Phi(z) - 1) + 2 phi(z) - 1/sqrt(pi) ],  z = (y - mean) / std.
     """

@@ -1,4 +1,4 @@
-"""Predictives that keep no samples: what a mixture says, added up over its samples one after the other."""
+"""Predictives that keep no samples: they are accumulated over the samples of a mixture, one after the other."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from .regression import RegressionPredictive
 
 
 class ClassificationSummary(ClassificationPredictive, Summary):
-    """p(y | x) of a mixture whose samples are not kept: a mixture of one that knows how its uncertainty splits.
+    """The class probabilities of a mixture, without its samples but with the split of its uncertainty.
 
-    Everything that `ClassificationPredictive` tells is there, and the same up to rounding.
+    It has all properties and methods of `ClassificationPredictive`, with the same values up to rounding.
 
     Args:
         log_probs: Log probabilities of the classes under the mixture, (batch, class, *pixels).
         epistemic: Variance of the samples' probabilities, (batch, class, *pixels).
         expected_entropy: Mean of the samples' entropies, (batch, *pixels).
-        ignore_index: A class number that stands for a missing target; None if no target is missing.
+        ignore_index: The class number that marks a missing target. Default: None, no target is missing.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class ClassificationSummary(ClassificationPredictive, Summary):
 
     @staticmethod
     def merge(parts: Sequence[Tensor], other: Sequence[Tensor], share: float) -> None:
-        """Let `parts` be those of the mixture in which `other` has this share, in place."""
+        """Merge `other` into `parts`, in place; `share` is the weight of `other` in the result."""
         (log_probs, epistemic, entropy), (new_log_probs, new_epistemic, new_entropy) = parts, other
         apart = new_log_probs.exp().sub_(log_probs.exp())
         _add_variances(epistemic, new_epistemic, apart, share)
-        # In logarithms, so that classes which all samples all but rule out keep their digits.
+        # In logarithms, so that very improbable classes keep their precision.
         log_probs += math.log1p(-share)
         torch.logaddexp(log_probs, new_log_probs + math.log(share), out=log_probs)
         _add_means(entropy, new_entropy, share)
@@ -79,17 +79,17 @@ class ClassificationSummary(ClassificationPredictive, Summary):
 
 
 class RegressionSummary(RegressionPredictive, Summary):
-    """Mean and variance of a mixture whose samples are not kept.
+    """Mean and variance of a mixture, without its samples.
 
-    They do not tell its shape: `log_prob`, `cdf`, `quantile`, `interval` and `sample` are refused. `crps`, and scores
-    with form="gaussian", need no more than they are.
+    They do not determine the shape of the distribution, so `log_prob`, `cdf`, `quantile`, `interval` and `sample` raise
+    an error. `crps`, and scores with form="gaussian", only need mean and variance.
 
     Args:
         mean: Predictive mean, (batch, *out).
         epistemic: Variance of the samples' means, (batch, *out).
         aleatoric: Mean of the samples' variances, (batch, *out).
         noise: The family of the samples' noise.
-        missing: Whether NaN stands for a missing target.
+        missing: Whether NaN marks a missing target. Default: False.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class RegressionSummary(RegressionPredictive, Summary):
 
     @staticmethod
     def merge(parts: Sequence[Tensor], other: Sequence[Tensor], share: float) -> None:
-        """Let `parts` be those of the mixture in which `other` has this share, in place."""
+        """Merge `other` into `parts`, in place; `share` is the weight of `other` in the result."""
         (mean, epistemic, aleatoric), (new_mean, new_epistemic, new_aleatoric) = parts, other
         apart = new_mean - mean
         _add_variances(epistemic, new_epistemic, apart, share)
@@ -134,8 +134,8 @@ class RegressionSummary(RegressionPredictive, Summary):
     @property
     def loc(self) -> NoReturn:
         raise InputError(
-            "predictive: is a summary, and this needs the samples, of which it keeps mean and variance alone; predict(x) "
-            'without keep="summary" would work, and so would crps, or a score with form="gaussian".'
+            "This predictive is a summary with mean and variance only, but its samples are needed here. Call "
+            'predict(x) without keep="summary", or use crps or a score with form="gaussian".'
         )
 
     scale = loc
@@ -145,20 +145,20 @@ _Mergeable = ClassificationSummary | RegressionSummary
 
 
 class RunningSummary:
-    """Adds up what samples say of rows, some samples and some rows at a time.
+    """Accumulate a summary over samples and examples, some of each at a time.
 
     Args:
-        rows: How many rows there are.
+        rows: Number of examples.
     """
 
     def __init__(self, rows: int) -> None:
-        self._weights = torch.zeros(rows, dtype=torch.float64)  # of the samples that each row has seen
-        self._whole: list[Tensor] = []  # the parts of the summary, of all rows
-        self._latest: _Mergeable | MultiTaskPredictive | None = None  # of the kind that it will be
+        self._weights = torch.zeros(rows, dtype=torch.float64)  # total weight of the samples so far, per example
+        self._whole: list[Tensor] = []  # the parts of the summary, for all examples
+        self._latest: _Mergeable | MultiTaskPredictive | None = None  # an example of the kind of the result
         self._tasks: dict[str, RunningSummary] = {}
 
     def add(self, rows: slice, predictive: Predictive, weight: float) -> None:
-        """Add samples that together have this weight: what they say of some rows, all of which saw the same before."""
+        """Add samples with this total weight for some examples, all of which have the same earlier samples."""
         if isinstance(predictive, MultiTaskPredictive):
             for name, own in predictive.items():
                 self._tasks.setdefault(name, RunningSummary(len(self._weights))).add(rows, own, weight)
@@ -178,7 +178,7 @@ class RunningSummary:
         self._weights[rows] = total
 
     def predictive(self) -> Predictive:
-        """Return what all samples together say."""
+        """Return the summary of all samples."""
         if isinstance(self._latest, MultiTaskPredictive):
             return self._latest.with_tasks({name: own.predictive() for name, own in self._tasks.items()})
         assert self._latest is not None
@@ -186,14 +186,14 @@ class RunningSummary:
 
 
 def summarised(predictive: Predictive) -> Predictive:
-    """Return a predictive that says the same without its samples."""
+    """Return the summary of a predictive, which keeps no samples."""
     if isinstance(predictive, MultiTaskPredictive):
         return predictive.with_tasks({name: summarised(own) for name, own in predictive.items()})
     return predictive if isinstance(predictive, Summary) else _mergeable(predictive)
 
 
 def _mergeable(predictive: Predictive) -> _Mergeable:
-    """Return a summary that others can be merged with."""
+    """Return a summary that can be merged with others."""
     if isinstance(predictive, ClassificationSummary | RegressionSummary):
         return predictive
     if isinstance(predictive, ClassificationPredictive):
@@ -203,13 +203,13 @@ def _mergeable(predictive: Predictive) -> _Mergeable:
         parts = predictive.mean, predictive.epistemic, predictive.aleatoric
         return RegressionSummary(*parts, predictive.noise, predictive.missing)
     raise InputError(
-        f"keep: no summary of {type(predictive).__name__} is known; a predictive of regression or of classes has one, "
-        'and keep="samples" works for others.'
+        'keep="summary" supports predictives of regression and classification, but this is a '
+        f'{type(predictive).__name__}. Use keep="samples".'
     )
 
 
 def with_each_part(function: Callable[..., Tensor], *predictives: Any) -> Predictive:
-    """Return the summary whose parts are a function of those of other summaries, all of one kind."""
+    """Return the summary whose parts are a function of the parts of other summaries of the same kind."""
     first = predictives[0]
     if isinstance(first, MultiTaskPredictive):
         return first.with_tasks({name: with_each_part(function, *(own[name] for own in predictives)) for name in first})
@@ -223,17 +223,17 @@ def _parts_of(predictive: ClassificationPredictive) -> tuple[Tensor, Tensor, Ten
 
 
 def _parts_of_one(log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the same of a single draw, as quickly as large images want it."""
-    finite = log_probs.clamp_min(torch.finfo(log_probs.dtype).min)  # times a probability of 0 gives 0
+    """Return the same for a single sample, by a way that is fast for large images."""
+    finite = log_probs.clamp_min(torch.finfo(log_probs.dtype).min)  # so that 0 times it is 0
     entropy = log_probs.exp().mul_(finite).sum(1).neg_()
     return log_probs, log_probs.new_zeros(()).expand_as(log_probs), entropy
 
 
 def _add_variances(variance: Tensor, new: Tensor, apart: Tensor, share: float) -> None:
-    """Let `variance` be that of two groups in which the new one has a share; its mean is `apart` from the other."""
+    """Merge a new group into `variance`, with weight `share`; `apart` is the difference of the two means."""
     variance.mul_(1 - share).add_(new, alpha=share).addcmul_(apart, apart, value=share * (1 - share))
 
 
 def _add_means(mean: Tensor, new: Tensor, share: float) -> None:
-    """Let `mean` be that of two groups in which the new one has a share; also where both are infinite."""
+    """Merge a new group into `mean`, with weight `share`. Both may be infinite."""
     mean.mul_(1 - share).add_(new, alpha=share)
