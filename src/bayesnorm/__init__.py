@@ -1,4 +1,4 @@
-"""bayesnorm: the batch-normalised network you already trained, made Bayesian."""
+"""bayesnorm: uncertainty for trained PyTorch networks with batch normalisation."""
 
 from .compression import compress as compress
 from .engines import Delta as Delta, Engine as Engine, MonteCarlo as MonteCarlo, SigmaPoints as SigmaPoints

@@ -1,4 +1,4 @@
-"""`python -m bayesnorm`: the command line."""
+"""Run the command line: `python -m bayesnorm`."""
 
 from bayesnorm_command import main
 

@@ -13,8 +13,8 @@ from .errors import BayesNormError, quoted
 
 
 def as_whole(value: Any) -> int | None:
-    """Return a whole number of any type as a plain one; None for anything else, such as truth values and arrays."""
-    if isinstance(value, bool) or hasattr(value, "__len__"):  # arrays and tensors that hold one number have an index
+    """Return a whole number of any type as an int, or None for anything else, such as booleans and arrays."""
+    if isinstance(value, bool) or hasattr(value, "__len__"):  # one-element arrays and tensors support __index__
         return None
     try:
         return int(operator.index(value))
@@ -31,7 +31,7 @@ def require_whole(
     requirement: str | None = None,
     error: type[BayesNormError] = BayesNormError,
 ) -> int:
-    """Return a whole number between limits as a plain one, or raise an error that names the argument.
+    """Return a whole number between limits as an int, or raise an error that names the argument.
 
     Args:
         name: The name of the argument.
@@ -49,12 +49,12 @@ def require_whole(
 
 
 def as_number(value: Any) -> float | None:
-    """Return a real number, of Python's or NumPy's types, as a plain float; None for anything else."""
+    """Return a real number of a Python or NumPy type as a float, or None for anything else."""
     if isinstance(value, bool | np.timedelta64) or not isinstance(value, numbers.Real):
         return None
     try:
         return float(value)
-    except OverflowError:  # a whole number of hundreds of digits
+    except OverflowError:  # a whole number with hundreds of digits
         return None
 
 
@@ -69,13 +69,13 @@ def require_number(
     requirement: str | None = None,
     error: type[BayesNormError] = BayesNormError,
 ) -> float:
-    """Return a finite number between limits as a plain float, or raise an error that names the argument.
+    """Return a finite number between limits as a float, or raise an error that names the argument.
 
     Args:
-        name: The argument's name.
+        name: The name of the argument.
         value: The value of the argument.
         least, most: The smallest and the largest number allowed.
-        above, below: Limits that are not allowed themselves.
+        above, below: Limits that are themselves not allowed.
         requirement: What the value must be, for the message; None describes the limits.
         error: The class of the error.
     """
@@ -91,23 +91,23 @@ def require_number(
 def require_positive(
     name: str, value: Any, *, requirement: str | None = None, error: type[BayesNormError] = BayesNormError
 ) -> float:
-    """Return a positive, finite number as a plain float, or raise an error; arguments as in `require_number`."""
+    """Return a positive, finite number as a float, or raise an error; arguments as in `require_number`."""
     return require_number(name, value, above=0, requirement=requirement or "a positive number", error=error)
 
 
 def require_seed(seed: Any) -> int:
-    """Return a whole number in the range that every generator takes, or raise an error."""
+    """Return a seed that every random generator accepts as an int, or raise an error."""
     return require_whole("seed", seed, 0, 2**63 - 1, requirement="a whole number from 0")
 
 
 def require_function(name: str, value: Any) -> None:
-    """Refuse what is neither None nor a function."""
+    """Raise an error if a value is neither None nor a function."""
     if value is not None and not callable(value):
         raise BayesNormError(f"{name} must be a function, got {type(value).__name__}.")
 
 
 def hold_plain_numbers(instance: Any) -> None:
-    """Replace numbers of other types in a frozen dataclass by plain ones, as JSON wants them; for `__post_init__`."""
+    """Convert numbers in a frozen dataclass to int or float, which JSON can store; for `__post_init__`."""
     for name, value in list(vars(instance).items()):
         whole = as_whole(value)
         number = as_number(value) if whole is None else whole

@@ -1,18 +1,18 @@
-"""What goes wrong, told kindly: every message names the argument, what was found and what would work."""
+"""Errors and warnings of the package; every message names what is wrong, what was found and what to do."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# Characters of a longer value that a message quotes, and of a longer message its beginning and its end.
+# How many characters of a long value are quoted, and how much of a long message is kept at its start and end.
 QUOTED, BEGINNING, END = 60, 600, 300
 
 
 def quoted(value: Any) -> str:
-    """Return a value of the user's as Python would write it; of a long one, its first characters and its length."""
+    """Return the repr of a value; a long one is cut to its first characters, followed by its length."""
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # numbers of thousands of digits, lists in lists in lists
+    except (ValueError, RecursionError):  # numbers with thousands of digits, deeply nested lists
         text = f"a long {type(value).__name__}"
     if len(text) <= 2 * QUOTED:
         return text
@@ -22,7 +22,7 @@ def quoted(value: Any) -> str:
 
 
 def shortened(message: str) -> str:
-    """Return a message without the middle of a long one: names stand at its beginning, what would work at its end."""
+    """Return a message, without its middle if it is long: names are at the start and the advice is at the end."""
     left_out = len(message) - BEGINNING - END
     if left_out <= 100:
         return message
@@ -30,43 +30,43 @@ def shortened(message: str) -> str:
 
 
 class BayesNormError(ValueError):
-    """Base of every error that this package raises on purpose; its message is short, whatever it quotes."""
+    """Base class of every error that this package raises on purpose; long messages are shortened."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*(shortened(each) if isinstance(each, str) else each for each in arguments))
 
 
 class NetworkError(BayesNormError):
-    """The network cannot be used: no batch norm, broken weights, or its forward failed."""
+    """Raised if the network cannot be used: no batch norm, invalid weights, or a failing forward pass."""
 
 
 class WeightsChangedError(NetworkError):
-    """The network's weights changed while it ran, as by training in another thread."""
+    """Raised if the network's weights change during a call, for example by training in another thread."""
 
 
 class InputError(BayesNormError):
-    """An array given by the caller (training data, `x` or `y`) cannot be used."""
+    """Raised if an array from the caller (training data, `x` or `y`) cannot be used."""
 
 
 class NotComparableError(BayesNormError):
-    """New rows cannot be compared with training batches: too little is known of these, or the rows are too few."""
+    """Raised if new data cannot be compared with training batches: too few examples, or too few recorded."""
 
 
 class NotFiniteError(BayesNormError):
-    """A prediction is not finite, because an input, the noise or the effective batch size is too extreme."""
+    """Raised if a prediction is not finite because an input, the noise or the effective batch size is too extreme."""
 
 
 class FileFormatError(BayesNormError):
-    """A file cannot be used: it is truncated, foreign, altered or of another network, or could not be written."""
+    """Raised if a file cannot be read (truncated, changed, of another format or network) or cannot be written."""
 
 
 class DataNotFoundError(BayesNormError):
-    """A data set is in none of the data folders."""
+    """Raised if a data set is in none of the data folders."""
 
 
 class MissingExtraError(BayesNormError, ImportError):
-    """An optional dependency is not installed; the message names the extra that brings it."""
+    """Raised if an optional dependency is not installed; the message names the packages to install."""
 
 
 class BayesNormWarning(UserWarning):
-    """Something works, but not as well as it could; said once."""
+    """Issued once if something works, but not as well as it could."""

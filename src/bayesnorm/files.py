@@ -1,11 +1,11 @@
-"""Files that are written whole or not at all; ours are safetensors with JSON in their headers, no pickle.
+"""Read and write files atomically, as safetensors with JSON in the header and without pickle.
 
-Posteriors, tabular models, labels of active learning and checkpoints of training have one format with one number,
-`VERSION`, which grows when a reader of before could not read what is written, or would read it wrongly. What version
-0.1 of the package wrote, and any later one, is loaded by those that come after, or refused in one line that says to fit
-(or to train) again. A file of a newer format is refused in one line that says to upgrade.
+Posteriors, tabular models, labels of active learning and training checkpoints share one format. Its number, `VERSION`,
+increases when older readers could not read new files, or would read them wrongly. Every release loads files of all
+earlier releases since 0.1, or refuses them with an error that says to fit or train again. A file of a newer format is
+refused with an error that says to upgrade.
 
-What is read is checked and kept: a file may be changed or cut while it is in use, and nothing notices.
+Files are read completely and checked at once, so later changes to a file have no effect on loaded objects.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from .errors import FileFormatError, quoted
 FORMAT = "bayesnorm-posterior"
 VERSION = 1
 
-# Bytes that a header may have, by safetensors' own rule.
+# The largest header that safetensors allows, in bytes.
 LARGEST_HEADER = 100_000_000
 
-# Objects and lists inside each other; deeper ones are refused before anything walks through them.
+# The deepest nesting of objects and lists; deeper JSON is refused before any code walks through it.
 DEEPEST = 100
 
 
 def write(
     path: Path, tensors: dict[str, Tensor], config: dict[str, Any], file_format: str = FORMAT, argument: str = "path"
 ) -> None:
-    """Write tensors and JSON atomically: another process sees the old file or the new one, never a part.
+    """Write tensors and JSON atomically: other processes see the old file or the new one, never a part of it.
 
-    The same content gives the same bytes.
+    The same content always gives the same bytes.
 
     Args:
         path: The file.
         tensors: Tensors by name, on any device.
         config: JSON values.
-        file_format: What the file calls itself.
-        argument: What the path was given as, for messages.
+        file_format: The format name to write into the file.
+        argument: The name of the caller's argument, for messages.
     """
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(config, sort_keys=True, allow_nan=False)
@@ -59,45 +59,45 @@ def write(
     content = to_bytes(plain, metadata=told)
     size = int.from_bytes(content[:8], "little")
     header = json.dumps(json.loads(content[8 : 8 + size]) | {"__metadata__": told}, separators=(",", ":")).encode()
-    header += b" " * (-len(header) % 8)  # where tensors begin
+    header += b" " * (-len(header) % 8)  # aligns the tensors
     if len(header) > LARGEST_HEADER:
         raise FileFormatError(
-            f"{argument}: {path} would describe itself in {len(header)} bytes, and files take {LARGEST_HEADER}; fewer "
-            "layers or members, or columns with fewer categories, would work."
+            f"{argument}: the header of {path} needs {len(header)} bytes, but at most {LARGEST_HEADER} are possible. "
+            "Use fewer layers or members, or columns with fewer categories."
         )
     write_bytes(path, len(header).to_bytes(8, "little") + header + content[8 + size :], argument)
 
 
 def as_path(given: Any, argument: str = "path") -> Path:
-    """Return a file's path, or refuse what is none."""
+    """Return the path of a file, or raise an error if the value is not a path."""
     try:
         return Path(given)
     except TypeError as error:
-        raise FileFormatError(f"{argument} must be a file's path, got {type(given).__name__}.") from error
+        raise FileFormatError(f"{argument} must be the path of a file, got {type(given).__name__}.") from error
 
 
 def write_bytes(path: Path, content: bytes, argument: str = "path") -> None:
-    """Write a file atomically and durably; where that fails, what was there before stays."""
+    """Write a file atomically and durably; if that fails, the previous file is unchanged."""
     try:
         with replacing(path) as file:
             file.write(content)
     except OSError as error:
         raise FileFormatError(
-            f"{argument}: {path} could not be written ({error.strerror or error}); with room for {len(content)} bytes "
-            "and the right to write there, or another path, it would work. What was there before is as it was."
+            f"{argument}: could not write {path}: {error.strerror or error}. The previous file is unchanged. Free up "
+            f"{len(content)} bytes, fix the permissions, or choose another path."
         ) from error
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write to, which takes the place of `path` when the block ends well and is gone when it does not.
+    """Give a file to write to that replaces `path` if the block succeeds, and is deleted if it fails.
 
-    A link stays one. What writers of the same file left behind when they were killed goes first.
+    A symbolic link stays a link. Partial files of killed writers of the same file are deleted first.
     """
     require_place(path)
     final = path.resolve()
     for left in left_behind(final):
-        with contextlib.suppress(OSError):  # such as somebody else's, in a folder for all
+        with contextlib.suppress(OSError):  # such as another user's file in a shared folder
             left.unlink()
     temporary = final.parent / f"{partial_name(final)}-{secrets.token_hex(4)}"
     try:
@@ -112,46 +112,46 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def require_writable(path: Path, argument: str = "path") -> None:
-    """Refuse a file that cannot be written, before there is anything to lose.
+    """Raise an error if a file cannot be written, before work is done that could be lost.
 
     Args:
-        path: Of the file.
-        argument: What it was given as, for messages.
+        path: The file.
+        argument: The name of the caller's argument, for messages.
     """
     require_place(path, argument)
     require_writable_folder(_folder_of(path), argument)
 
 
 def require_writable_folder(folder: Path, argument: str = "path") -> None:
-    """Refuse a folder that is not there or takes no file."""
+    """Raise an error if a folder does not exist or is not writable."""
     if not folder.is_dir():
-        raise FileFormatError(f"{argument}: the folder {folder} does not exist; make it first.")
+        raise FileFormatError(f"{argument}: the folder {folder} does not exist. Create it first.")
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise FileFormatError(
-            f"{argument}: nothing can be written to the folder {folder} ({error}); another would work."
+            f"{argument}: nothing can be written to the folder {folder} ({error}). Choose another folder."
         ) from error
 
 
 def require_place(path: Path, argument: str = "path") -> None:
-    """Refuse what no file can take the place of: folders, devices, pipes, and names in folders that are not there."""
+    """Raise an error if a file cannot have this path: folders, devices, pipes, and paths in missing folders."""
     folder = _folder_of(path)
     if not folder.is_dir():
-        raise FileFormatError(f"{argument}: the folder {folder} does not exist; make it first.")
+        raise FileFormatError(f"{argument}: the folder {folder} does not exist. Create it first.")
     if path.is_dir():
-        raise FileFormatError(f"{argument}: {path} is a folder; give a file name.")
+        raise FileFormatError(f"{argument}: {path} is a folder. Pass the name of a file.")
     if path.exists() and not path.is_file():
-        raise FileFormatError(f"{argument}: {path} is a device or a pipe; give a file name.")
+        raise FileFormatError(f"{argument}: {path} is a device or a pipe. Pass the name of a file.")
 
 
 def partial_name(path: Path) -> str:
-    """What this process calls its part of a file or folder, beside it, until it is whole."""
+    """Return the name under which this process writes a file or folder until it is complete."""
     return f"{_partial_prefix(path)}{os.getpid()}"
 
 
 def left_behind(path: Path) -> list[Path]:
-    """Parts of a file or folder that processes of this machine made which are no longer alive."""
+    """Return partial files and folders of processes on this machine that are no longer alive."""
     prefix = _partial_prefix(path)
     found = path.parent.glob(f"{glob.escape(prefix)}*")
     return [left for left in found if not _lives(left.name.removeprefix(prefix).partition("-")[0])]
@@ -160,72 +160,75 @@ def left_behind(path: Path) -> list[Path]:
 def read(
     path: Path, file_format: str = FORMAT, argument: str = "path", again: str = "save it again"
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read tensors, which own their memory, and JSON of a file that `write` wrote; refuse anything else.
+    """Return the tensors and the JSON of a file that `write` wrote, or raise an error for any other file.
 
     Args:
         path: The file.
-        file_format: What the file must call itself.
-        argument: What the path was given as, for messages.
-        again: What messages tell to do.
+        file_format: The format name that the file must have.
+        argument: The name of the caller's argument, for messages.
+        again: What the user should do if the file is unusable, for messages.
     """
     tensors, header = read_tensors(path, argument, again)
     if header.get("format") != file_format:
         raise FileFormatError(
-            f"{argument}: {path} is no {file_format} file (format {quoted(header.get('format'))}); {again}."
+            f"{argument}: {path} is not a {file_format} file (its format is {quoted(header.get('format'))}). To "
+            f"fix this, {again}."
         )
     require_version(path, str(header.get("version")), argument, again)
     if "digest" not in header:
-        raise FileFormatError(f"{argument}: {path} has no digest, as before version 0.1 or by other hands; {again}.")
+        raise FileFormatError(
+            f"{argument}: {path} has no digest, so bayesnorm 0.1 or later did not write it. To fix this, {again}."
+        )
     text = header.get("config", "")
     if header.get("digest") != _digest(tensors, text):
-        raise FileFormatError(f"{argument}: {path} was altered after it was written; {again}.")
+        raise FileFormatError(f"{argument}: {path} was changed after it was written. To fix this, {again}.")
     try:
         config = json.loads(text, object_pairs_hook=_without_twins, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{argument}: {path} holds no JSON that write wrote ({error}); {again}.") from error
+        raise FileFormatError(f"{argument}: {path} contains invalid JSON ({error}). To fix this, {again}.") from error
     if not isinstance(config, dict) or _is_deep(config):
-        raise FileFormatError(f"{argument}: {path} holds JSON of another kind; {again}.")
+        raise FileFormatError(f"{argument}: {path} contains JSON that bayesnorm did not write. To fix this, {again}.")
     return tensors, config
 
 
 def require_same_run(
     path: Path, there: dict[str, str], here: dict[str, str], same: str, argument: str, again: str
 ) -> None:
-    """Refuse to go on from a file that another run wrote.
+    """Raise an error if a file was written by a run with other settings.
 
     Args:
         path: The file.
-        there: The settings of the run that wrote it.
-        here: Those of this run.
-        same: What would have to be as it was then.
-        argument: What the path was given as, for messages.
-        again: What messages tell to do.
+        there: The settings of the run that wrote the file.
+        here: The settings of this run.
+        same: What must be unchanged to continue, for the message.
+        argument: The name of the caller's argument, for messages.
+        again: What the user should do otherwise, for the message.
     """
     for name in [*here, *there]:
         if there.get(name) != here.get(name):
             raise FileFormatError(
-                f"{argument}: {path} is another run's: {name} is {there.get(name, 'absent')} there and "
-                f"{here.get(name, 'absent')} here; {same} as then would go on from it. Else {again}."
+                f"{argument}: {path} is from another run: {name} is {there.get(name, 'absent')} there and "
+                f"{here.get(name, 'absent')} here. To continue that run, use {same} as before. Otherwise, {again}."
             )
 
 
 def read_tensors(
     path: Path, argument: str = "path", again: str = "save it again"
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read a safetensors file at once: its tensors, which own their memory, and the texts of its header."""
+    """Return the tensors of a safetensors file and the metadata of its header, read in one go."""
     if not path.is_file():
-        raise FileFormatError(f"{argument}: {path} is not a file; one that bayesnorm wrote would work.")
+        raise FileFormatError(f"{argument}: {path} is not a file. Pass a file that bayesnorm wrote.")
     try:
         with path.open("rb") as file:
             size, header, text = os.fstat(file.fileno()).st_size, file.read(8), b""
             length = int.from_bytes(header, "little")
-            if length <= min(size - 8, LARGEST_HEADER):  # else it is no header, and not worth reading
+            if length <= min(size - 8, LARGEST_HEADER):  # otherwise this is not a header
                 text = file.read(length)
             described = json.loads(text)
             told = described.pop("__metadata__", None) or {}
             data = max((int(tensor["data_offsets"][1]) for tensor in described.values()), default=0)
             if size != 8 + length + data:
-                raise ValueError(f"{size} bytes, {8 + length + data} expected")
+                raise ValueError(f"it has {size} bytes instead of {8 + length + data}")
             file.seek(0)
             content = file.read()
         if not content.startswith(header + text):
@@ -233,20 +236,22 @@ def read_tensors(
         loaded = from_bytes(content)
         del content
     except (SafetensorError, OSError, ValueError, LookupError, AttributeError, TypeError) as error:
-        raise FileFormatError(f"{argument}: {path} is truncated or foreign ({error}); {again}.") from error
+        raise FileFormatError(
+            f"{argument}: {path} is truncated or not a bayesnorm file ({error}). To fix this, {again}."
+        ) from error
     except (MemoryError, RecursionError) as error:
-        raise FileFormatError(f"{argument}: {path} is too large to be read ({error!r}); {again}.") from error
-    # Cloned, because sums over memory that is aligned in another way may differ in the last bit.
+        raise FileFormatError(f"{argument}: {path} is too large to read ({error!r}). To fix this, {again}.") from error
+    # Cloned, because sums over memory with another alignment may differ in the last bit.
     return {name: loaded.pop(name).clone() for name in list(loaded)}, told
 
 
 def under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names begin with `prefix`, by the rest of their names."""
+    """Return the tensors whose names start with `prefix`, keyed by the rest of their names."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def grouped(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    """Return tensors by the part of their names before the first dot, and then by the rest."""
+    """Return tensors grouped by the part of their names before the first dot, keyed by the rest."""
     found: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         first, _, rest = name.partition(".")
@@ -264,18 +269,19 @@ def _digest(tensors: dict[str, Tensor], text: str) -> str:
 
 
 def require_version(path: Path, found: str, argument: str, again: str) -> None:
-    """Refuse a file of another version of the format than this."""
+    """Raise an error if a file has another format version than this one."""
     if found == str(VERSION):
         return
     if found.isdecimal() and len(found) < 10 and int(found) > VERSION:
-        again = f"a newer one wrote it, and upgrading bayesnorm would work. Else {again}"
+        again = f"upgrade bayesnorm, because a newer version wrote it, or {again}"
     raise FileFormatError(
-        f"{argument}: {path} has format version {found[:20]}, and this bayesnorm reads {VERSION}; {again}."
+        f"{argument}: {path} has format version {found[:20]}, but this bayesnorm reads version {VERSION}. To fix "
+        f"this, {again}."
     )
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object that JSON describes, or refuse one with a name that occurs twice."""
+    """Return a JSON object as a dict, or raise an error if a name occurs twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name occurs twice in one object")
@@ -283,15 +289,15 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _finite(text: str) -> float:
-    """Return a number of JSON, or refuse one such as NaN or 1e400."""
+    """Return a JSON number, or raise an error if it is not finite, such as NaN or 1e400."""
     found = float(text)
     if not math.isfinite(found):
-        raise ValueError(f"{text[:20]} is no finite number")
+        raise ValueError(f"{text[:20]} is not a finite number")
     return found
 
 
 def _is_deep(config: Any) -> bool:
-    """Return whether JSON values are nested deeper than is ever written."""
+    """Return whether JSON values are nested deeper than this package ever writes them."""
     level, depth = [config], 0
     while level and depth <= DEEPEST:
         inner = [value.values() if isinstance(value, dict) else value for value in level]
@@ -306,14 +312,14 @@ def _folder_of(path: Path) -> Path:
 
 def _partial_prefix(path: Path) -> str:
     name = os.fsencode(path.name)
-    short = path.name if len(name) <= 120 else hashlib.sha256(name).hexdigest()  # of at most 255 bytes in all
-    return f".{short}.partial-{socket.gethostname()}~"  # which no name of a machine has in it
+    short = path.name if len(name) <= 120 else hashlib.sha256(name).hexdigest()  # file names have at most 255 bytes
+    return f".{short}.partial-{socket.gethostname()}~"  # no host name contains ~
 
 
 def _lives(number: str) -> bool:
-    """Whether the process with this id is alive, as far as that can be known."""
+    """Return whether the process with this id is alive, as far as this can be known."""
     if os.name != "posix":
-        return True  # where signal 0 is no question
+        return True  # elsewhere, signal 0 is not a query
     try:
         os.kill(int(number), 0)
     except (ValueError, ProcessLookupError):

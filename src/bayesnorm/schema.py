@@ -1,8 +1,8 @@
-"""What a file must consist of: a small vocabulary to say it with, and its checks, made before anything is built.
+"""Describe and check the content of a file before anything is built from it.
 
-JSON values are described by checks, such as `record(rows=whole(1), center=one_of("running", "batch"))`, and tensors by
-an `Array` for each name. A check takes a value and the words for where it stands; what does not fit is refused with a
-`FileFormatError` that names the place, however hostile the value is.
+Checks describe JSON values, such as `record(rows=whole(1), center=one_of("running", "batch"))`, and an `Array`
+describes each tensor. A check takes a value and the name of its place in the file. It raises a `FileFormatError` that
+names the place if the value does not fit, however hostile the value is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .errors import FileFormatError, quoted
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
-# Whole numbers up to this one are exact as floating-point numbers too.
+# Floating-point numbers hold all whole numbers up to this one exactly.
 LARGEST_WHOLE = 2**53
 
 
@@ -29,8 +29,8 @@ class Check:
     """A description of JSON values.
 
     Args:
-        require: Called with a value and the words for where it stands; refuses one that does not fit.
-        may_lack: Whether a record may do without it.
+        require: Function of a value and the name of its place; raises an error if the value does not fit.
+        may_lack: Whether a record may omit the value.
     """
 
     require: Callable[[Any, str], None]
@@ -41,8 +41,10 @@ class Check:
 
 
 def refuse(where: str, value: Any, works: str) -> NoReturn:
-    """Raise the error for a value that does not fit."""
-    raise FileFormatError(f"path: {where} is {quoted(value)} in the file; {works} would work.")
+    """Raise the error for a value that does not fit; `works` says what it must be."""
+    raise FileFormatError(
+        f"path: {where} is {quoted(value)} in the file, but must be {works.rstrip(',')}. Save the file again."
+    )
 
 
 def whole(least: int = 0, most: int = LARGEST_WHOLE) -> Check:
@@ -60,7 +62,7 @@ def whole(least: int = 0, most: int = LARGEST_WHOLE) -> Check:
 
 
 def number(least: float = -math.inf, most: float = math.inf, *, above: float = -math.inf) -> Check:
-    """Describe a finite number between limits, `above` one that does not work itself."""
+    """Describe a finite number between limits; `above` itself is not allowed."""
     limits = {"from": least, "above": above, "up to": most}
     told = " and ".join(f"{word} {limit:g}" for word, limit in limits.items() if math.isfinite(limit))
 
@@ -88,7 +90,7 @@ def flag(value: Any, where: str) -> None:
 
 
 def just(expected: bool | None) -> Check:
-    """Describe one of true, false and null."""
+    """Describe exactly one of true, false and null."""
 
     @Check
     def check(value: Any, where: str) -> None:
@@ -100,11 +102,11 @@ def just(expected: bool | None) -> Check:
 
 @Check
 def anything(value: Any, where: str) -> None:
-    """Let every value pass, such as one that is checked later."""
+    """Accept every value, such as one that is checked later."""
 
 
 def one_of(*values: str) -> Check:
-    """Describe one of some texts."""
+    """Describe one of several strings."""
 
     @Check
     def check(value: Any, where: str) -> None:
@@ -115,7 +117,7 @@ def one_of(*values: str) -> Check:
 
 
 def optional(present: Check) -> Check:
-    """Describe what may be null."""
+    """Describe a value that may be null."""
     return Check(lambda value, where: None if value is None else present(value, where))
 
 
@@ -130,7 +132,7 @@ def either(first: type, one: Check, other: Check) -> Check:
 
 
 def listed(each: Check, least: int = 0, most: int = LARGEST_WHOLE) -> Check:
-    """Describe a list with at least and at most so many entries."""
+    """Describe a list with a number of entries between limits."""
 
     @Check
     def check(value: Any, where: str) -> None:
@@ -144,12 +146,12 @@ def listed(each: Check, least: int = 0, most: int = LARGEST_WHOLE) -> Check:
 
 
 def mapping(each: Check, least: int = 0) -> Check:
-    """Describe values of one kind by names that are free."""
+    """Describe an object with arbitrary names and values of one kind."""
 
     @Check
     def check(value: Any, where: str) -> None:
         if not isinstance(value, dict) or len(value) < least:
-            refuse(where, value, f"an object of at least {least} entries")
+            refuse(where, value, f"an object with at least {least} entries")
         for name, entry in value.items():
             each(entry, f"{where}.{name[:60]}")
 
@@ -157,13 +159,17 @@ def mapping(each: Check, least: int = 0) -> Check:
 
 
 def record(**fields: Check) -> Check:
-    """Describe an object with just these fields."""
+    """Describe an object with exactly these fields."""
     needed = {name for name, field in fields.items() if not field.may_lack}
 
     @Check
     def check(value: Any, where: str) -> None:
         if not isinstance(value, dict) or not needed <= value.keys() <= fields.keys():
-            refuse(where, list(value) if isinstance(value, dict) else value, f"an object of {', '.join(fields)}")
+            refuse(
+                where,
+                list(value) if isinstance(value, dict) else value,
+                f"an object with the fields {', '.join(fields)}",
+            )
         for name, entry in value.items():
             fields[name](entry, f"{where}.{name}")
 
@@ -172,13 +178,13 @@ def record(**fields: Check) -> Check:
 
 @dataclass(frozen=True, eq=False)
 class Array:
-    """Describes a tensor: its values have finite squares (variances only have to be finite), and are `least` or more.
+    """Describe a tensor: values are at least `least` and have finite squares (variances must only be finite).
 
     Args:
-        shape: Its sizes; None for one that is free, from 1.
-        dtypes: What its dtype may be.
-        least: The smallest value that it may hold.
-        like: A tensor of the same shape, whose values need not have finite squares where they are the same (masks).
+        shape: The sizes; None for any size from 1.
+        dtypes: The allowed dtypes.
+        least: The smallest allowed value.
+        like: A tensor of the same shape; values equal to it (such as masks) need no finite squares.
         empty: Whether free sizes may be 0.
     """
 
@@ -189,11 +195,11 @@ class Array:
     empty: bool = False
 
     def require(self, tensor: Tensor, where: str) -> None:
-        """Refuse a tensor that is another."""
+        """Raise an error if a tensor does not fit this description."""
         found = tuple(tensor.shape)
         fits = (n >= 1 - self.empty if size is None else n == size for n, size in zip(found, self.shape, strict=False))
         if len(found) != len(self.shape) or not all(fits):
-            refuse(where, found, f"shape {tuple('any' if size is None else size for size in self.shape)}")
+            refuse(where, found, f"of shape {tuple('any' if size is None else size for size in self.shape)}")
         if tensor.dtype not in self.dtypes:
             refuse(where, tensor.dtype, f"one of {', '.join(map(str, self.dtypes))}")
         if tensor.is_floating_point():
@@ -202,17 +208,17 @@ class Array:
             refuse(where, float(tensor.min()), f"values from {self.least:g}")
 
     def _require_measure(self, tensor: Tensor, where: str) -> None:
-        """Refuse numbers that are none, or too large to be squared."""
+        """Raise an error if values are not finite or too large to be squared."""
         most = torch.finfo(tensor.dtype).max
-        if self.least < 0 and tensor.dtype != torch.float16:  # whose largest number is small
+        if self.least < 0 and tensor.dtype != torch.float16:  # its largest number is small
             most = math.sqrt(most)
         odd = ~(tensor.abs() <= most)
         if bool(odd.any()) and (self.like is None or not torch.equal(tensor[odd].to(self.like), self.like[odd])):
-            refuse(where, "NaN, infinite or beyond all measure", f"values up to {most:g}")
+            refuse(where, "NaN, infinite or too large", f"values up to {most:g}")
 
 
 def arrays_like(tensors: Mapping[str, Tensor], floats: Collection[torch.dtype] = FLOATS) -> dict[str, Array]:
-    """Describe the parameters and buffers of a network, which may have been written in another precision."""
+    """Describe the parameters and buffers of a network; a file may hold them in another precision."""
     return {
         name: Array(
             tuple(tensor.shape),
@@ -225,12 +231,13 @@ def arrays_like(tensors: Mapping[str, Tensor], floats: Collection[torch.dtype] =
 
 
 def require_tensors(tensors: Mapping[str, Tensor], expected: Mapping[str, Array]) -> None:
-    """Refuse tensors that are not just the expected ones."""
+    """Raise an error if the tensors are not exactly the expected ones."""
     for name in [*expected, *tensors]:
         if name not in tensors or name not in expected:
             here = "lacks" if name in expected else "has"
             raise FileFormatError(
-                f"path: the file {here} the tensor {quoted(name)}; just those of its kind would work."
+                f"path: the file {here} the tensor {quoted(name)}, so it does not fit this network or format. "
+                "Save the file again."
             )
     for name, array in expected.items():
         array.require(tensors[name], name[:60])

@@ -1,10 +1,11 @@
-"""The only room that knows what is inside a network: its batch-norm layers, their statistics, its state.
+"""Access the inside of networks: batch-norm layers, batch statistics and state.
 
-This file is its door: other rooms import from here and not from the files inside.
+Only this package depends on batch-norm internals, `functional_call`, `vmap` and hooks. Other packages import from this
+module only, not from the files inside.
 
-- `collecting/` takes statistics of training batches: which rows, which layers, which moments.
+- `collecting/` computes the statistics of training batches.
 - `running/` runs one network under many states at once.
-- `editing/` makes networks of one's own from a user's: with dropout, a noise head, random weights, fewer units.
+- `editing/` makes modified copies of a network: with dropout, a noise head, sampled weights or fewer units.
 """
 
 from .collecting.batches import (

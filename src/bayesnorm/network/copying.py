@@ -1,4 +1,4 @@
-"""Copy the user's network, so that nothing done to the copy can reach the original."""
+"""Copy the user's network, so that changes to the copy cannot affect the original."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..errors import NetworkError
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """Return the network inside torch.compile's and the data-parallel wrappers."""
+    """Return the network inside wrappers of torch.compile and data parallelism."""
     if not isinstance(model, nn.Module):
         raise NetworkError(f"model must be a torch.nn.Module, got {type(model).__name__}.")
     while True:
@@ -26,19 +26,19 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 
 def private_copy(model: nn.Module) -> nn.Module:
-    """Return a copy of the module tree in evaluation mode that shares every tensor with the original.
+    """Return a copy of the module tree, in evaluation mode, that shares every tensor with the original.
 
-    It costs no tensor memory, and flags, hooks, buffers and methods of the copy can be changed freely.
+    It needs no memory for tensors. Flags, hooks, buffers and methods of the copy can be changed freely.
     """
     shared = {id(tensor): tensor for _, module in model.named_modules() for tensor in _tensors(module)}
     try:
         duplicate: nn.Module = copy.deepcopy(model, dict(shared))
     except Exception as error:
         raise NetworkError(
-            f"model: {type(model).__name__} cannot be copied with copy.deepcopy ({error}), which is needed to leave it "
-            "untouched; remove the attribute that refuses, or give its class a __deepcopy__."
+            f"model: {type(model).__name__} cannot be copied with copy.deepcopy ({error}), which is needed to leave "
+            "it unchanged. Remove the attribute that cannot be copied, or give its class a __deepcopy__."
         ) from error
-    duplicate.eval()  # whose result counts for nothing: a train() of the user's own need not return the network
+    duplicate.eval()  # the result is ignored: a custom train() may not return the network
     return duplicate
 
 
@@ -48,19 +48,19 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """Return the one device that the network is on; refuse a network on several."""
+    """Return the device of the network; refuse a network on several devices."""
     devices = {tensor.device for tensor in tensors_of(model).values()}
     if len(devices) != 1:
-        found = ", ".join(sorted(str(device) for device in devices)) or "no tensor at all"
-        raise NetworkError(f"model: its tensors are on {found}; all of them on one device would work.")
+        found = ", ".join(sorted(str(device) for device in devices)) or "no device (it has no tensors)"
+        raise NetworkError(f"model: its tensors are on {found}. Move all of them to one device.")
     (device,) = devices
     if device.type == "meta":
-        raise NetworkError("model: its tensors are on the meta device and hold no values; load its weights first.")
+        raise NetworkError("model: its tensors are on the meta device and hold no values. Load its weights first.")
     return device
 
 
 def dtype_of(model: nn.Module) -> torch.dtype:
-    """Return the dtype that floating inputs are brought to: that of the first floating parameter (or buffer)."""
+    """Return the dtype that floating inputs are converted to: that of the first floating parameter (or buffer)."""
     for tensor in tensors_of(model).values():
         if tensor.is_floating_point():
             return tensor.dtype
@@ -68,51 +68,51 @@ def dtype_of(model: nn.Module) -> torch.dtype:
 
 
 def require_initialised(model: nn.Module) -> None:
-    """Refuse a network with a parameter or buffer that has no values yet, and name it."""
+    """Refuse a network with a parameter or buffer that is not initialised; the error names it."""
     for name, tensor in tensors_of(model).items():
         if nn.parameter.is_lazy(tensor):
-            raise NetworkError(f"model: {name} is not initialised yet; run the network once on real data first.")
+            raise NetworkError(f"model: {name} is not initialised yet. Run the network once on real data first.")
 
 
 @torch.no_grad()
 def require_finite_weights(model: nn.Module) -> None:
-    """Refuse a network with a parameter or buffer that holds NaN or infinity, and name it."""
+    """Refuse a network with a parameter or buffer that contains NaN or infinity; the error names it."""
     require_initialised(model)
     for name, tensor in tensors_of(model).items():
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             bad = int((~torch.isfinite(tensor)).sum())
             raise NetworkError(
-                f"model: {name} holds {bad} NaN or infinite values out of {tensor.numel()}; "
-                "load weights from before training diverged."
+                f"model: {name} has {bad} NaN or infinite values out of {tensor.numel()}. Load weights from before "
+                "training diverged."
             )
 
 
 def _tensors(module: nn.Module) -> Iterator[Tensor]:
-    """Give parameters, buffers and plain tensor attributes of one module."""
+    """Yield parameters, buffers and plain tensor attributes of one module."""
     yield from (p for p in module._parameters.values() if p is not None)
     yield from (b for b in module._buffers.values() if b is not None)
     yield from (value for value in vars(module).values() if isinstance(value, Tensor))
 
 
 def own_copy(model: nn.Module) -> nn.Module:
-    """Return a copy of a network that shares nothing with it, in evaluation mode."""
+    """Return a copy of a network, in evaluation mode, that shares nothing with it."""
     try:
         return copy.deepcopy(private_copy(model))
     except NetworkError:
         raise
     except Exception as error:
         raise NetworkError(
-            f"model: {type(model).__name__} cannot be copied with copy.deepcopy ({error}), which is needed to leave it "
-            "untouched; remove the attribute that refuses, or give its class a __deepcopy__."
+            f"model: {type(model).__name__} cannot be copied with copy.deepcopy ({error}), which is needed to leave "
+            "it unchanged. Remove the attribute that cannot be copied, or give its class a __deepcopy__."
         ) from error
 
 
 class Original:
-    """Tells whether a network was moved, or had modules or tensors replaced, since this was made of it."""
+    """Detect whether a network was moved, or had modules or tensors replaced, since this object was made."""
 
     def __init__(self, model: nn.Module) -> None:
         own = tensors_of(model).values()
-        # Moving changes a parameter's values in place, and replaces buffers only: a network may have none.
+        # Moving changes parameters in place and replaces only buffers, and a network may have no buffers.
         self._first = next((tensor for tensor in own if tensor.is_floating_point()), next(iter(own)))
         self._first_was = self._first.device, self._first.dtype
         self._parts = [
@@ -123,18 +123,18 @@ class Original:
         ]
 
     def changed(self) -> bool:
-        """Tell whether the network is another one now."""
+        """Return whether the network has changed."""
         moved = (self._first.device, self._first.dtype) != self._first_was
         return moved or any(mapping.get(key) is not value for mapping, key, value in self._parts)
 
 
 @torch.no_grad()
 def reset_weights(network: nn.Module, otherwise: str) -> None:
-    """Draw initial weights anew, from the global generator; what is frozen keeps its values, running statistics too.
+    """Initialise weights again with the global generator; frozen weights and running statistics keep their values.
 
     Args:
         network: The network, which must not be the user's.
-        otherwise: What the error says would work where some parameters cannot start afresh.
+        otherwise: What the user can pass instead if some parameters cannot be initialised, for the error.
     """
     kept: list[Tensor] = [parameter for parameter in network.parameters() if not parameter.requires_grad]
     for _, module in network.named_modules():
@@ -148,8 +148,8 @@ def reset_weights(network: nn.Module, otherwise: str) -> None:
             reset()
         elif any(parameter is not None and parameter.requires_grad for parameter in module._parameters.values()):
             raise NetworkError(
-                f"model: {name or type(module).__name__} has parameters but no reset_parameters(), so that training "
-                f"cannot start afresh; {otherwise} would work."
+                f"model: {name or type(module).__name__} has parameters but no reset_parameters(), so training cannot "
+                f"start from new weights. Pass {otherwise}."
             )
     for tensor, value in frozen:
         tensor.copy_(value)

@@ -1,4 +1,4 @@
-"""Count the multiply-adds of a pass."""
+"""Count the multiply-adds of a forward pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .inputs import call_network
 
 @torch.no_grad()
 def multiply_adds(network: nn.Module, x: Tensor) -> int:
-    """Return how many multiply-adds linear and convolutional layers take for one row of `x`."""
+    """Return the number of multiply-adds of linear and convolutional layers for one example of `x`."""
     watched, found = private_copy(network), 0
 
     def count(module: Any, _: Any, output: Tensor) -> None:

@@ -15,16 +15,16 @@ from .copying import require_finite_weights, unwrap
 from .layers import listed, module_kinds
 
 RateChoice = float | Mapping[str, float] | None
-"""One rate for all dropout layers, rates by name (others keep their own), or None for the layers' own."""
+"One rate for all dropout layers, rates by name (others keep theirs), or None for the layers' own rates."
 
 
 @dataclass(frozen=True)
 class DropoutKind:
-    """What torch's dropout layers differ in."""
+    """Properties of a kind of dropout layer."""
 
-    channels: bool = False  # whole channels are dropped, not single entries
-    alpha: bool = False  # mean and variance are kept, for self-normalising networks
-    unbatched: int | None = None  # inputs of so many axes are one row, whose first axis holds the channels
+    channels: bool = False  # drops whole channels, not single entries
+    alpha: bool = False  # preserves mean and variance, for self-normalising networks
+    unbatched: int | None = None  # an input with this many axes is one example, with channels first
 
 
 DROPOUT_KINDS: dict[Callable[..., Any], DropoutKind] = {
@@ -38,7 +38,7 @@ DROPOUT_KINDS: dict[Callable[..., Any], DropoutKind] = {
 
 
 def find_dropout(network: nn.Module) -> dict[str, _DropoutNd]:
-    """Return every dropout layer by name, subclasses too unless they have a forward of their own."""
+    """Return every dropout layer by name, including subclasses without a custom forward."""
     return {
         name: module
         for name, module in network.named_modules()
@@ -47,12 +47,12 @@ def find_dropout(network: nn.Module) -> dict[str, _DropoutNd]:
 
 
 def dropout_rates(model: nn.Module, p: RateChoice = None) -> dict[str, float]:
-    """Return the rate of every dropout layer that is to be drawn, by name; 0 for what the caller says stays off.
+    """Return the rate of every dropout layer to sample, by name; 0 for those that the caller switches off.
 
     Args:
         model: The network.
-        p: The rates, see `RateChoice`. By name, 0 leaves a layer off; for a module that is no dropout layer, it says
-            that dropout inside that module's forward may stay off.
+        p: The rates, see `RateChoice`. A rate of 0 switches a layer off. For a module that is not a dropout layer, 0
+            means that dropout inside that module's forward may stay off.
     """
     model = unwrap(model)
     require_finite_weights(model)
@@ -62,26 +62,25 @@ def dropout_rates(model: nn.Module, p: RateChoice = None) -> dict[str, float]:
         modules = dict(model.named_modules())
         for name, rate in p.items():
             if name not in modules:
-                raise NetworkError(f"p: {name!r} is no module of the network; its dropout layers are {listed(found)}.")
+                raise NetworkError(f"p: the network has no module {name!r}. Its dropout layers are {listed(found)}.")
             rates[name] = require_rate(rate, f"p[{name!r}]")
             if name not in found and rates[name] > 0:
                 raise NetworkError(
-                    f"p: {name!r} is {type(modules[name]).__name__} and no dropout layer, so that only 0 (stays off) "
-                    f"would work; the dropout layers are {listed(found)}."
+                    f"p: {name!r} is {type(modules[name]).__name__} and not a dropout layer, so its rate can only be "
+                    f"0, which keeps it off. The dropout layers are {listed(found)}."
                 )
     elif p is not None:
         rates = dict.fromkeys(found, require_rate(p, "p"))
     if not found:
         raise NetworkError(
-            "model: has no dropout layer (looked for Dropout, Dropout1d/2d/3d, AlphaDropout and FeatureAlphaDropout; "
-            f"found {module_kinds(model)}). "
-            "bayesnorm.add_dropout(model, p) gives a copy that has some; dropout that a forward calls itself must "
-            "become an nn.Dropout layer."
+            "model: it has no dropout layer (Dropout, Dropout1d/2d/3d, AlphaDropout or FeatureAlphaDropout); its "
+            f"modules are {module_kinds(model)}. Use bayesnorm.add_dropout(model, p) for a copy with dropout layers. "
+            "Replace dropout that a forward calls directly by nn.Dropout layers."
         )
     if not any(rates.values()):
         raise NetworkError(
-            f"model: all of its dropout layers ({listed(found)}) have rate 0, so that all samples would agree; "
-            "MCDropout(p=0.1) would work, and so would bayesnorm.add_dropout(model, p)."
+            f"model: all of its dropout layers ({listed(found)}) have rate 0, so all samples would be equal. Use "
+            "MCDropout(p=0.1) or bayesnorm.add_dropout(model, p)."
         )
     for name, module in model.named_modules():
         if rates.get(name) != 0 and drops_inside(module):
@@ -90,20 +89,20 @@ def dropout_rates(model: nn.Module, p: RateChoice = None) -> dict[str, float]:
 
 
 def drops_inside(module: nn.Module) -> bool:
-    """Tell whether it is one of torch's own modules that drop inside their forward."""
+    """Return whether a module is one of torch's own that apply dropout inside their forward."""
     if isinstance(module, nn.RNNBase):
         return module.dropout > 0 and module.num_layers > 1
     return isinstance(module, nn.MultiheadAttention) and module.dropout > 0
 
 
 def require_rate(value: Any, name: str) -> float:
-    """Return a rate as a float; refuse what is no probability below 1."""
+    """Return a rate as a float; refuse a value that is not from 0 to below 1."""
     requirement = "a rate from 0 to below 1"
     return require_number(name, value, least=0, below=1, requirement=requirement, error=NetworkError)
 
 
 def refusal(name: str, module: nn.Module, function: str, always: bool = False) -> str:
-    """Return the message about a forward that calls dropout itself.
+    """Return the message about a forward that calls dropout directly.
 
     Args:
         name: Name of the module.
@@ -112,8 +111,8 @@ def refusal(name: str, module: nn.Module, function: str, always: bool = False) -
         always: Whether it does so in evaluation mode too.
     """
     where = f"{name!r} ({type(module).__name__})" if name else f"its own forward ({type(module).__name__})"
-    cure = "an nn.Dropout layer in its place would work"
+    cure = "Use an nn.Dropout layer instead"
     if not always:
-        cure += f", and MCDropout(p={{{name!r}: 0}}) leaves it off and samples only the dropout layers"
+        cure += f", or MCDropout(p={{{name!r}: 0}}) to keep it off and sample only the dropout layers"
     mode = " also in evaluation mode" if always else ""
-    return f"model: {where} calls {function}{mode}, a dropout that has no layer of its own to draw the mask of; {cure}."
+    return f"model: {where} calls {function}{mode}, but only dropout layers can be sampled. {cure}."

@@ -1,8 +1,8 @@
-"""Record what a function starts on a GPU, and start all of it at once from then on.
+"""Record the GPU kernels that a function starts, and replay them together.
 
-Starting the kernels of a small network one by one takes longer than running them. A recording that fails, because the
-host had to wait for a number, leaves torch's generator and its memory in disorder: whether a function can be recorded
-is best known before.
+Starting the kernels of a small network one by one takes longer than running them. A recording fails if the host has to
+wait for a number. It then leaves torch's generator and memory in an invalid state, so check first whether a function
+can be recorded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 Found = TypeVar("Found")
 
-# Operations that start kernels, or only look at memory in another way, and never make the host wait.
+# Operations that start kernels, or only create views, and never make the host wait.
 _NAMES = """
 abs _adaptive_avg_pool2d _adaptive_avg_pool3d add add_ addcmul addmm alias amax amin arange as_strided avg_pool1d
 avg_pool2d avg_pool3d baddbmm _batch_norm_no_update bernoulli bernoulli_ bmm cat ceil clamp clamp_ clamp_max
@@ -37,7 +37,7 @@ _RECORDABLE, _COPIES = frozenset(_NAMES.split()), frozenset(["_to_copy", "copy_"
 
 
 class Recordable(TorchDispatchMode):
-    """Watch operations while a function runs, in this thread; `known` tells whether all of them can be recorded."""
+    """Watch operations while a function runs in this thread; `known` tells whether all of them can be recorded."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,21 +47,21 @@ class Recordable(TorchDispatchMode):
         found = func(*args, **(kwargs or {}))
         if self.known:
             name, tensors = func.overloadpacket.__name__, [v for v in (*args, found) if isinstance(v, Tensor)]
-            # A number may be a tensor of the host's, which is read at once; anything else would have to be copied.
+            # A number may be a tensor on the host, which is read immediately; anything else would have to be copied.
             here = all(tensor.is_cuda or (tensor.dim() == 0 and name not in _COPIES) for tensor in tensors)
             self.known = here and name in _RECORDABLE and func.namespace == "aten"
         return found
 
 
 def record(run: Callable[[], Found]) -> tuple[torch.cuda.CUDAGraph, Found]:
-    """Return a graph that does what a function does, and the function's result, which every replay writes anew.
+    """Return a graph that does what a function does, and the function's result, which every replay overwrites.
 
-    The function runs twice without computing anything; it must have run before, so that libraries have chosen their
-    kernels. What cannot be recorded raises RuntimeError, or what the function makes of it.
+    The function runs twice without computing anything. It must have run before, so that libraries have chosen their
+    kernels. If it cannot be recorded, the RuntimeError, or the function's own error, is raised.
     """
     generator = torch.cuda.default_generators[torch.cuda.current_device()]
     own = generator.graphsafe_get_state()
-    # A recording that fails leaves its generator of no use: a first one, which goes to waste, gets a copy.
+    # A failed recording leaves its generator unusable, so a first, discarded recording gets a copy.
     generator.graphsafe_set_state(own.clone_state())
     try:
         _captured(run)
@@ -73,10 +73,10 @@ def record(run: Callable[[], Found]) -> tuple[torch.cuda.CUDAGraph, Found]:
 def _captured(run: Callable[[], Found]) -> tuple[torch.cuda.CUDAGraph, Found]:
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
     try:
-        # Other threads may go on with what they do.
+        # Other threads may continue.
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             found = run()
     except Exception:
-        torch.cuda.set_stream(stream)  # which torch leaves changed
+        torch.cuda.set_stream(stream)  # torch leaves it changed
         raise
     return graph, found

@@ -1,4 +1,4 @@
-"""Bring what the caller passes as network input to the network's device and dtype, or say why not."""
+"""Convert the caller's inputs to the network's device and dtype, or raise an error that explains why not."""
 
 from __future__ import annotations
 
@@ -15,45 +15,47 @@ from ..errors import BayesNormError, InputError
 
 Result = TypeVar("Result")
 
-# Numbers in a row from which on it counts as large: those of an image of 300 x 300 pixels.
+# Numbers per example above which an example is large: those of an image of 300 x 300 pixels.
 LARGE_ROW = 2**18
 
-# Pixels of the corner of a large image, on both sides: many enough for what pools five times.
+# Height and width of the corner of a large image: enough for networks that pool five times.
 CORNER = 96
 
 
 def as_tensor(value: Any, name: str) -> Tensor:
-    """Return a tensor, NumPy array, data frame or nested list of numbers as a tensor with at least one row."""
+    """Return a tensor, NumPy array, data frame or nested list of numbers as a tensor with at least one example."""
     if not isinstance(value, Tensor):
         if hasattr(value, "to_numpy"):
             value = value.to_numpy()
         try:
             array = np.asarray(value)
         except Exception as error:
-            raise InputError(f"{name}: {type(value).__name__} is no array ({error}); pass a tensor.") from error
+            raise InputError(
+                f"{name}: {type(value).__name__} cannot be converted to an array ({error}). Pass a tensor."
+            ) from error
         if array.dtype.kind not in "biuf":
             raise InputError(
-                f"{name}: holds {array.dtype} ({type(value).__name__}); a tensor or an array of numbers would work."
+                f"{name} has dtype {array.dtype} ({type(value).__name__}). Pass a tensor or an array of numbers."
             )
         if not array.flags.writeable or any(stride < 0 for stride in array.strides):
             array = array.copy()
         value = torch.from_numpy(np.ascontiguousarray(array)) if array.ndim else torch.tensor(array.item())
     if value.layout is not torch.strided:
-        raise InputError(f"{name}: is a {value.layout} tensor; a dense one, such as {name}.to_dense(), would work.")
+        raise InputError(f"{name} is a {value.layout} tensor. Pass a dense one, such as {name}.to_dense().")
     if value.is_complex():
-        raise InputError(f"{name}: is complex ({value.dtype}); real numbers would work.")
+        raise InputError(f"{name} is complex ({value.dtype}). Pass real numbers.")
     if value.dim() == 0 or value.shape[0] == 0:
-        raise InputError(f"{name}: has shape {tuple(value.shape)}; at least one row is needed.")
+        raise InputError(f"{name} has shape {tuple(value.shape)}. Pass at least one example.")
     return value
 
 
 def as_input(value: Any, name: str, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Return `value` as network input: floating numbers take the network's dtype, integers keep their own."""
+    """Return `value` as network input: floating numbers get the network's dtype, integers keep theirs."""
     tensor = as_tensor(value, name)
     if tensor.device.type == "meta":
-        raise InputError(f"{name}: is on the meta device and holds no values; a tensor on {device} would work.")
+        raise InputError(f"{name} is on the meta device and holds no values. Pass a tensor on {device}.")
     if tensor.is_floating_point():
-        tensor = tensor.detach().to(device=device, dtype=dtype)  # what is too large for the dtype becomes infinite
+        tensor = tensor.detach().to(device=device, dtype=dtype)  # numbers too large for the dtype become infinite
         if tensor.numel():
             low, high = torch.aminmax(tensor)
             if not math.isfinite(high - low):
@@ -63,18 +65,18 @@ def as_input(value: Any, name: str, device: torch.device, dtype: torch.dtype) ->
 
 
 def _require_finite(tensor: Tensor, name: str) -> None:
-    """Refuse rows that hold NaN or infinity, and number them."""
+    """Refuse examples with NaN or infinity; the error lists them."""
     bad = ~torch.isfinite(tensor).reshape(len(tensor), tensor.shape[1:].numel())
     if bool(bad.any()):
         where = numbered("row", bad.any(1).nonzero().flatten().tolist())
         raise InputError(
-            f"{name}: holds {int(bad.sum())} NaN or infinite values out of {tensor.numel()}, in {where}; impute or "
-            "drop those rows."
+            f"{name} has {int(bad.sum())} NaN or infinite values out of {tensor.numel()}, in {where}. Impute or drop "
+            "those rows."
         )
 
 
 def numbered(what: str, numbers: Sequence[int]) -> str:
-    """Return numbers of rows, say, for a message, the first few of them: "rows 3, 17, 20 and 5 more"."""
+    """Return up to a few numbers of rows or other things for a message: "rows 3, 17, 20 and 5 more"."""
     if len(numbers) == 1:
         return f"{what} {numbers[0]}"
     shown, rest = (numbers[:-1], numbers[-1]) if len(numbers) <= 4 else (numbers[:3], f"{len(numbers) - 3} more")
@@ -84,7 +86,7 @@ def numbered(what: str, numbers: Sequence[int]) -> str:
 def call_network(
     network: Callable[[Tensor], Any], x: Tensor, argument: str, shape: tuple[int, ...] | None = None
 ) -> Any:
-    """Return `network(x)`; an error of its forward names the argument (and its shape) that `x` came from."""
+    """Return `network(x)`; if the forward fails, the error names the argument of `x` and its shape."""
     try:
         return network(x)
     except BayesNormError:
@@ -92,14 +94,14 @@ def call_network(
     except Exception as error:
         raise InputError(
             f"{argument}: the network's forward failed on input of shape {tuple(shape or x.shape)} and {x.dtype}: "
-            f"{type(error).__name__}: {error}. Input like that which the network was trained on would work."
+            f"{type(error).__name__}: {error}. Pass input of the same kind as in training."
         ) from error
 
 
 def with_small_images(run: Callable[[Tensor], Result], x: Tensor) -> Result:
-    """Return `run(x)`, or of images that are large what it gives for a corner of them, if the network takes it.
+    """Return `run(x)`, or the result for a corner of large images if the network accepts it.
 
-    For what is known of a network whatever the size of its images: whole ones would take their memory several times.
+    Use it for facts about a network that do not depend on the image size: whole images would need much more memory.
     """
     if x.dim() == 4 and x[0].numel() > LARGE_ROW:
         with contextlib.suppress(InputError):
@@ -109,10 +111,10 @@ def with_small_images(run: Callable[[Tensor], Result], x: Tensor) -> Result:
 
 @contextlib.contextmanager
 def renamed_argument(inner: str, outer: str) -> Iterator[None]:
-    """Let errors about an argument call it by the name that the caller knows."""
+    """Rename an argument in error messages to the name that the caller knows."""
     try:
         yield
     except InputError as error:
-        if not str(error).startswith(f"{inner}: "):
+        if not str(error).startswith((f"{inner}: ", f"{inner} ")):
             raise
         raise InputError(outer + str(error).removeprefix(inner)) from error

@@ -1,4 +1,4 @@
-"""Lay images out channels-last on a CPU, where convolutions are faster so, as far as a network takes it."""
+"""Use the channels-last layout for images on a CPU, where convolutions are then faster, if the network supports it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def channels_last(x: Tensor) -> Tensor:
 
 
 def may_gain_from_channels_last(network: nn.Module, x: Tensor) -> bool:
-    """Tell whether a network may run faster on inputs like `x` if they are channels-last."""
+    """Return whether a network may run faster on inputs like `x` if they are channels-last."""
     images = x.dim() == 4 and x.device.type == "cpu" and x.is_floating_point()
     return images and any(isinstance(module, nn.Conv2d) for _, module in network.named_modules())
 
 
 def agrees(run: Callable[[], Tensor], expected: Tensor) -> bool:
-    """Tell whether `run` gives `expected` up to rounding, without an error or a warning."""
+    """Return whether `run` gives `expected` up to rounding, without an error or a warning."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -32,10 +32,9 @@ def agrees(run: Callable[[], Tensor], expected: Tensor) -> bool:
 
 
 def largest_difference(found: Tensor, expected: Tensor) -> float:
-    """Return by how much outputs (batch, *out) differ at most; those of maps on average over their pixels.
+    """Return the largest difference of outputs (batch, *out); for maps, the mean over pixels.
 
-    Where a network unpools, rounding decides between maxima that are all but equal, and with them where a number goes:
-    single pixels may well differ.
+    If a network unpools, rounding decides between nearly equal maxima, so single pixels may differ a lot.
     """
     same = (found == expected) | (found.isnan() & expected.isnan())
     wide = torch.promote_types(torch.promote_types(found.dtype, expected.dtype), torch.float32)

@@ -1,4 +1,4 @@
-"""Take the entry that is meant from what a network returns."""
+"""Select the relevant entry of a network's output."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..errors import NetworkError
 
 
 def select_output(result: Any, output: str | int | None, rows: int) -> Tensor:
-    """Return the chosen entry of what a network returned; refuse one that does not hold one output per row.
+    """Return the chosen entry of a network's output; refuse one without one entry per input.
 
     Args:
-        result: What the network returned: a tensor, a dict or a tuple.
+        result: The output of the network: a tensor, a dict or a tuple.
         output: The dict's key or the tuple's position; None for a tensor.
-        rows: How many inputs there were.
+        rows: The number of inputs.
     """
     entries: dict[Any, Any] = {}
     if isinstance(result, Mapping):
@@ -26,12 +26,12 @@ def select_output(result: Any, output: str | int | None, rows: int) -> Tensor:
     result = entries.get(output, result)
     if not isinstance(result, Tensor):
         raise NetworkError(
-            f"output: {output!r} was given and the network returns {type(result).__name__} with entries "
-            f"{', '.join(map(repr, entries)) or 'unknown'}; name one of them with output=."
+            f"output={output!r}, but the network returns {type(result).__name__} with entries "
+            f"{', '.join(map(repr, entries)) or 'unknown'}. Choose one of them with output=."
         )
     if result.dim() == 0 or result.shape[0] != rows:
         raise NetworkError(
-            f"model: returned shape {tuple(result.shape)} for {rows} inputs; the first axis must hold one entry per "
-            "input."
+            f"model: it returned shape {tuple(result.shape)} for {rows} inputs. The first axis must have one entry "
+            "per input."
         )
     return result

@@ -1,4 +1,4 @@
-"""Seed the generators that everyone shares for a while, and put them back as they were."""
+"""Seed the shared random generators temporarily and restore their states afterwards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 @contextlib.contextmanager
 def isolated_randomness(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Seed the global generators that transforms and networks may use, and put all of them back afterwards."""
+    """Seed the global generators that transforms and networks may use, and restore all of them afterwards."""
     kept = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed % 2**32)
@@ -25,13 +25,13 @@ def isolated_randomness(seed: int, device: torch.device | None = None) -> Iterat
 
 
 def isolated_torch_randomness(seed: int, device: torch.device | None = None) -> contextlib.AbstractContextManager[None]:
-    """Do the same for torch's own generators only, which costs some microseconds."""
+    """Seed and restore only torch's generators, which takes some microseconds."""
     return seeded_generators(_generators(device), seed)
 
 
 @contextlib.contextmanager
 def seeded_generators(generators: list[torch.Generator], seed: int) -> Iterator[None]:
-    """Let generators begin anew, and put them back afterwards."""
+    """Seed generators, and restore their states afterwards."""
     kept = [generator.get_state() for generator in generators]
     for generator in generators:
         generator.manual_seed(seed)
@@ -43,7 +43,7 @@ def seeded_generators(generators: list[torch.Generator], seed: int) -> Iterator[
 
 
 def generators_as_they_are(device: torch.device | None = None) -> Callable[[], None]:
-    """Return a function that puts torch's generators back into the states that they are in now."""
+    """Return a function that restores the current states of torch's generators."""
     kept = [(generator, generator.get_state()) for generator in _generators(device)]
 
     def put_back() -> None:
@@ -54,7 +54,7 @@ def generators_as_they_are(device: torch.device | None = None) -> Callable[[], N
 
 
 def seed_torch(seed: int, device: torch.device | None = None) -> None:
-    """Let torch's generators begin anew, inside `isolated_torch_randomness`."""
+    """Seed torch's generators, inside `isolated_torch_randomness`."""
     for generator in _generators(device):
         generator.manual_seed(seed)
 

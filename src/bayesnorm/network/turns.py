@@ -1,4 +1,4 @@
-"""Let passes take turns: one at a time in a process, and none of another thread's left under way in a forked child."""
+"""Run forward passes one at a time in a process, and clean up passes of other threads in a forked child."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 
-# A pass notes in a private copy what it is about, and torch's generators are everyone's.
+# A forward pass stores its state in a private copy, and all threads share torch's generators.
 _turn = threading.RLock()
 
-# What puts back what the pass under way has changed, the innermost last.
+# Functions that restore what the current forward pass has changed, the innermost last.
 _under_way: list[list[Callable[[], object]]] = []
 
-# How many passes ended with the process that they were under way in, of which this one is a fork.
+# The number of forward passes that were running in the parent process when this process was forked.
 _lost = 0
 
-# Seconds that a fork waits for the pass of another thread to end; a forward may itself wait for the thread that forks.
+# Seconds that a fork waits for another thread's forward pass; a forward may itself wait for the forking thread.
 FORK_WAITS = 1.0
 
 
 class _Fork(threading.local):
-    """What a thread that forks knows of it."""
+    """State of a fork in the thread that forks."""
 
     has_turn = False
 
@@ -31,9 +31,9 @@ _fork = _Fork()
 
 @contextlib.contextmanager
 def turn() -> Iterator[list[Callable[[], object]]]:
-    """Wait until other threads' passes have ended; give a list for functions that a lost pass needs.
+    """Wait until other threads' forward passes have ended; give a list for cleanup functions.
 
-    A child that another thread forks meanwhile calls them to put back what the pass has changed, however far it was.
+    If another thread forks meanwhile, the child calls these functions to restore what the forward pass has changed.
     """
     with _turn:
         _under_way.append([])
@@ -44,7 +44,7 @@ def turn() -> Iterator[list[Callable[[], object]]]:
 
 
 def lost_passes() -> int:
-    """Return how many passes a fork has lost: a private copy that is older may be in the midst of one."""
+    """Return how many forward passes were interrupted by forks: an older private copy may be in the middle of one."""
     return _lost
 
 

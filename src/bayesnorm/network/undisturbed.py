@@ -1,4 +1,4 @@
-"""Work on a private copy of a network for a while without leaving a trace outside of it."""
+"""Run a private copy of a network without side effects outside of the copy."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def undisturbed(
     statistics: Sequence[Tensor] = (),
     written: set[int] | None = None,
 ) -> Iterator[Callable[[], None]]:
-    """Put back afterwards what a forward may change: torch's generators, and what it writes to. Threads take turns.
+    """Restore afterwards what a forward pass may change: torch's generators and the tensors that it writes to.
 
-    It gives a function that lets the next pass begin as the first did.
+    Threads take turns. Gives a function that resets this state, so that the next forward pass starts like the first.
 
     Args:
-        writable: Tensors that a forward might write to, see `writable_tensors`.
+        writable: Tensors that a forward pass might write to, see `writable_tensors`.
         device: The network's device.
-        statistics: Tensors that a forward might write to unseen, see `running_statistics`.
-        written: A set to which the ids of tensors that had to be put back are added.
+        statistics: Tensors that a forward pass might write to without a new version, see `running_statistics`.
+        written: A set to which the ids of restored tensors are added.
     """
     with turn() as lost:
         lost.append(generators_as_they_are(device))
@@ -49,10 +49,9 @@ def undisturbed(
 
 @contextlib.contextmanager
 def quiet_vmap() -> Iterator[None]:
-    """Keep torch from telling users that it runs one of their operations draw by draw under our `vmap`.
+    """Suppress torch's warning that an operation is run sample by sample under our `vmap`.
 
-    That warning has a switch of its own, for all threads; `warnings.catch_warnings` would hide, or in a race of threads
-    lose, other warnings and filters.
+    This warning has its own switch for all threads. `warnings.catch_warnings` could hide or lose other warnings.
     """
     switch: Callable[[bool], None] = torch._C._functorch._set_vmap_fallback_warning_enabled  # type: ignore[attr-defined]
     with turn() as lost:
@@ -68,9 +67,9 @@ def quiet_vmap() -> Iterator[None]:
 def unwritten(
     writable: Sequence[Tensor], statistics: Sequence[Tensor] = (), written: set[int] | None = None
 ) -> Iterator[Callable[..., None]]:
-    """Put back afterwards the tensors that a forward writes to, which a private copy shares with the user's network.
+    """Restore afterwards the tensors that a forward pass writes to, which a copy shares with the user's network.
 
-    It gives a function that puts them back at once, those that were written to or `all_of_them`.
+    Gives a function that restores them immediately: the ones that were written to, or `all_of_them`.
     """
     kept = [(tensor, tensor._version, tensor.detach().clone()) for tensor in writable]
     silent = [(tensor, tensor.detach().clone()) for tensor in statistics]
@@ -93,9 +92,10 @@ def unwritten(
 
 
 def writable_tensors(network: nn.Module) -> list[Tensor]:
-    """Return tensors that a forward might write to in evaluation mode: buffers, attributes, renormalised embeddings.
+    """Return tensors that a forward pass might write to in evaluation mode: buffers, attributes, renormalised
+    embeddings.
 
-    A forward that counts its calls, keeps a memory or shortens vectors does so in evaluation mode too.
+    Examples are networks that count their calls, keep a memory or shorten vectors, also in evaluation mode.
     """
     apart = {id(tensor) for tensor in running_statistics(network)}
     found: list[Tensor] = []
@@ -108,7 +108,7 @@ def writable_tensors(network: nn.Module) -> list[Tensor]:
 
 
 def running_statistics(network: nn.Module) -> list[Tensor]:
-    """Return what normalisation by the batch writes to, which leaves no trace in a tensor's version."""
+    """Return the tensors that batch normalisation writes to without increasing their version."""
     layers = [module for _, module in network.named_modules() if isinstance(module, _NormBase)]
     own = [layer._buffers.get(name) for layer in layers for name in _STATISTICS]
     return [buffer for buffer in own if buffer is not None and not buffer.is_inference()]
@@ -119,26 +119,27 @@ def _nothing() -> None:
 
 
 class TensorKeeper:
-    """Keeps the tensors of a private copy of a network as they are, however its forwards write to them.
+    """Keep the tensors of a private copy of a network unchanged, whatever its forward passes write to them.
 
-    Hardly a network in evaluation mode writes to running statistics, and there are many: those that a first stretch of
-    plain passes leaves as they were are not looked after any more. Weights that others change meanwhile are noticed.
+    Few networks write to their running statistics in evaluation mode. Statistics that a first series of plain forward
+    passes leaves unchanged are therefore not checked again. Changes of weights by others are detected.
     """
 
     def __init__(self, network: nn.Module) -> None:
         self._writable, self._statistics = writable_tensors(network), running_statistics(network)
-        self._looked = False  # whether statistics that are not written to have been left out
-        self.put_back_some = False  # whether a forward ever wrote to a tensor
+        self._looked = False  # whether unwritten statistics are already left out
+        self.put_back_some = False  # whether a forward pass ever wrote to a tensor
         own = {id(tensor) for tensor in self._writable}
         self._weights = {
             name: tensor
             for name, tensor in network.named_parameters()
             if id(tensor) not in own and not nn.parameter.is_lazy(tensor) and not tensor.is_inference()
         }
-        # Fused optimisers leave no trace in a weight's version: the smallest one is compared. A GPU would have to wait.
+        # Fused optimisers do not increase a weight's version, so the smallest weight is compared. A GPU would have to
+        # wait.
         smallest = sorted(self._weights.items(), key=lambda pair: (not pair[1].requires_grad, pair[1].numel()))
         self._example = next((name for name, tensor in smallest if tensor.device.type == "cpu"), None)
-        self.require_unchanged: Callable[[], None] = _nothing  # refuses weights that changed since the stretch began
+        self.require_unchanged: Callable[[], None] = _nothing  # refuses weights that changed since the block began
 
     @contextlib.contextmanager
     def undisturbed(
@@ -148,12 +149,12 @@ class TensorKeeper:
         overridden: Container[str] = (),
         again: Callable[[], object] = _nothing,
     ) -> Iterator[Callable[[], None]]:
-        """Work without leaving a trace, see the function of this name; refuse weights that change meanwhile.
+        """Work without side effects, see the function of this name; refuse weights that change meanwhile.
 
         Args:
             device: The network's device.
-            plain: Whether every layer runs its own forward at least once.
-            overridden: Names of tensors whose values do not count.
+            plain: Whether every layer runs its original forward at least once.
+            overridden: Names of tensors whose values are ignored.
             again: Runs the network once more, see `unchanged`.
         """
         written: set[int] = set()
@@ -171,11 +172,13 @@ class TensorKeeper:
     def unchanged(
         self, overridden: Container[str] = (), again: Callable[[], object] = _nothing
     ) -> Iterator[Callable[[], None]]:
-        """Refuse weights that change meanwhile, whatever else goes wrong by it; give a function that looks at once.
+        """Refuse weights that change inside the block; give a function that checks immediately.
+
+        The error is raised even if another one is raised as a consequence.
 
         Args:
-            overridden: Names of tensors whose values do not count.
-            again: Runs the network once more, to tell whether it is its own forward that writes to weights.
+            overridden: Names of tensors whose values are ignored.
+            again: Runs the network once more, to find out whether its own forward writes to weights.
         """
         before = {name: tensor._version for name, tensor in self._weights.items() if name not in overridden}
         example = self._example if self._example in before else None
@@ -188,8 +191,8 @@ class TensorKeeper:
                 changed.append(example)
             if changed and not self._rewritten(changed, again):
                 raise WeightsChangedError(
-                    "model: its weights changed while it ran (is it trained in another thread?), so that old and new "
-                    "ones would be mixed; run it again when they rest, or use copy.deepcopy(model)."
+                    "model: its weights changed while it was running, so old and new weights would be mixed. Is it "
+                    "being trained in another thread? Wait for the training to end, or use copy.deepcopy(model)."
                 )
 
         try:
@@ -200,9 +203,10 @@ class TensorKeeper:
         require_unchanged()
 
     def _rewritten(self, names: list[str], again: Callable[[], object]) -> bool:
-        """Tell whether the network's own forward writes these weights, to the same values, as one that clamps them.
+        """Return whether the network's own forward writes the same values to these weights, for example by clamping
+        them.
 
-        They are then not looked at any more.
+        Such weights are not checked again.
         """
         before = {name: (self._weights[name]._version, self._weights[name].detach().clone()) for name in names}
         with contextlib.suppress(Exception):

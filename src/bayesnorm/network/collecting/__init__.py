@@ -1,1 +1,1 @@
-"""Take statistics of training batches: which rows, which layers, which moments."""
+"""Compute statistics of training batches."""

@@ -1,7 +1,7 @@
-"""Draw mini-batches from training data of every kind, the way the paper samples them.
+"""Sample mini-batches from every kind of training data, as in the MCBN paper.
 
-Rows are drawn without replacement within a batch and independently between batches, so a data set may hold
-fewer rows than all batches together: batches are resampled, not consumed.
+Examples are sampled without replacement within a batch and independently between batches. A data set may therefore have
+fewer examples than all batches together.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from ..randomness import isolated_randomness
 TrainData = DataLoader[Any] | Dataset[Any] | Tensor | np.ndarray | tuple[Any, Any]
 """A `DataLoader`, a map-style or iterable `Dataset`, a tensor, a NumPy array, or a pair `(x, y)`."""
 
-# How much memory rows of a stream, which cannot be indexed, may take while batches are drawn.
+# Memory for examples of a stream, which cannot be indexed, while batches are sampled.
 POOL_BYTES = 2**30
 
 
 class _Rows(Protocol):
-    """Training rows that can be had by number."""
+    """Training examples that can be accessed by index."""
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of examples."""
 
     def batches(self, rows: Sequence[list[int]], seed: int) -> Iterator[Tensor]:
-        """Give the inputs of some batches, each a list of row numbers."""
+        """Yield the inputs of some batches, each given by a list of indices."""
 
 
 def batch_choices(rows: int, batch_size: int, count: int, seed: int) -> np.ndarray:
-    """Choose the rows of random mini-batches: (count, batch_size) numbers below `rows`, none twice in a batch.
+    """Return the indices of random mini-batches: (count, batch_size) numbers below `rows`, none twice in a batch.
 
     Args:
-        rows: How many rows there are to choose from.
-        batch_size: How many rows a batch holds.
-        count: How many batches, each chosen from all rows.
-        seed: Same seed, same choice.
+        rows: Number of examples to choose from.
+        batch_size: Examples per batch.
+        count: Number of batches, each chosen from all examples.
+        seed: The same seed gives the same choice.
     """
     generator = np.random.default_rng(seed)
     chosen = np.empty((count, batch_size), dtype=np.int64)
@@ -65,13 +65,13 @@ def batch_choices(rows: int, batch_size: int, count: int, seed: int) -> np.ndarr
 class MiniBatches:
     """`count` mini-batches of `batch_size` inputs; iterating samples them, the same ones every time.
 
-    Transforms of the user's may use the global generators: iterate within `isolated_randomness`.
+    The user's transforms may use the global generators: iterate within `isolated_randomness`.
 
     Args:
-        source: The training rows.
-        batch_size: How many rows a batch holds.
-        count: How many batches there are.
-        seed: Decides which rows are in which batch.
+        source: The training examples.
+        batch_size: Examples per batch.
+        count: Number of batches.
+        seed: Determines which examples are in which batch.
     """
 
     source: _Rows
@@ -81,14 +81,14 @@ class MiniBatches:
 
     @property
     def rows(self) -> int:
-        """N, the number of training rows to draw from."""
+        """Return N, the number of training examples to sample from."""
         return len(self.source)
 
     def __len__(self) -> int:
         return self.count
 
     def epoch(self) -> Iterator[Tensor]:
-        """Give all training rows once in random order, in batches; fewer than a batch at the end are left out."""
+        """Yield all training examples once in random order, in batches; an incomplete last batch is left out."""
         order = np.random.default_rng(self.seed).permutation(self.rows)
         whole = order[: self.rows // self.batch_size * self.batch_size].reshape(-1, self.batch_size)
         return self.source.batches(whole.tolist(), self.seed)
@@ -98,58 +98,59 @@ class MiniBatches:
         for batch in self.source.batches(rows.tolist(), self.seed):
             if batch.shape[0] != self.batch_size:
                 raise InputError(
-                    f"train_data: a batch of {self.batch_size} rows came out of collate_fn with "
-                    f"{batch.shape[0]}; one input per row would work."
+                    f"train_data: collate_fn turned a batch of {self.batch_size} examples into {batch.shape[0]} "
+                    "inputs. It must return one input per example."
                 )
             yield batch
 
 
 def mini_batches(data: TrainData, batch_size: int | None, count: int, seed: int) -> MiniBatches:
-    """Return mini-batches of any kind of training data; refuse data or sizes that no batches can be drawn with.
+    """Return mini-batches of any kind of training data; refuse data or sizes that give no batches.
 
     Args:
         data: The training data, see `TrainData`; the first entry of a batch or pair is the network's input.
-        batch_size: M, the number of rows in a batch; None takes a `DataLoader`'s own.
-        count: How many batches to draw.
-        seed: Same seed, same batches; the global random state is left alone.
+        batch_size: M, the number of examples in a batch; None takes that of a `DataLoader`.
+        count: Number of batches to sample.
+        seed: The same seed gives the same batches; the global random state is not used.
     """
     if batch_size is None:
         batch_size = getattr(data, "batch_size", None)
         batch_size = batch_size or getattr(getattr(data, "batch_sampler", None), "batch_size", None)
         if batch_size is None:
             raise InputError(
-                f"batch_size: None takes a DataLoader's own, but train_data is {type(data).__name__}; "
-                "give the batch size that the network was trained with."
+                f"batch_size=None uses that of a DataLoader, but train_data is {type(data).__name__}. Pass the batch "
+                "size that the network was trained with."
             )
     requirement = "a whole number of at least 2, normally the batch size that the network was trained with"
     batch_size = require_whole("batch_size", batch_size, 2, requirement=requirement, error=InputError)
     source = _as_rows(data, batch_size * count, seed)
     if len(source) == 0:
-        raise InputError("train_data: is empty; pass the rows that the network was trained on.")
+        raise InputError("train_data is empty. Pass the data that the network was trained on.")
     if len(source) < 3:
         raise InputError(
-            f"train_data: holds {len(source)} rows; at least 3 are needed, to draw different batches of 2."
+            f"train_data has {len(source)} examples, but at least 3 are needed for different batches of 2. Pass "
+            "more data."
         )
     if batch_size >= len(source):
         raise InputError(
-            f"batch_size: {batch_size} of only {len(source)} training rows: every batch would hold the same rows, "
-            f"all samples would agree and the uncertainty would be zero. At most {len(source) - 1} works; "
-            "well below that is better."
+            f"batch_size={batch_size}, but train_data has only {len(source)} examples. Every batch would contain the "
+            "same examples, so all samples would be equal and the epistemic uncertainty zero. Use at most "
+            f"{len(source) - 1}, preferably much less."
         )
     return MiniBatches(source, batch_size, count, seed)
 
 
 def example_rows(data: TrainData, seed: int) -> Tensor:
-    """Return one or two inputs of any kind of training data, to look at what the network does with them."""
+    """Return one or two inputs of any kind of training data, to check the network's outputs with."""
     with isolated_randomness(seed):
         rows = _as_rows(data, 2, seed)
         if len(rows) == 0:
-            raise InputError("train_data: is empty; pass the rows that the network was trained on, or None.")
+            raise InputError("train_data is empty. Pass the data that the network was trained on, or None.")
         return next(rows.batches([[*range(min(2, len(rows)))]], seed))
 
 
 def _as_rows(data: Any, most_rows: int, seed: int) -> _Rows:
-    """Return training data of any kind as rows that can be had by number; of a stream, at most the first so many."""
+    """Return training data of any kind as examples with an index; of a stream, at most the first so many."""
     if isinstance(data, DataLoader):
         rows = _indices(data)
         if rows is not None:
@@ -160,14 +161,15 @@ def _as_rows(data: Any, most_rows: int, seed: int) -> _Rows:
     if isinstance(data, tuple | list):
         if len(data) != 2:
             raise InputError(
-                f"train_data: a {type(data).__name__} of {len(data)} entries; a pair (x, y) or x alone would work."
+                f"train_data is a {type(data).__name__} of {len(data)} entries. Pass a pair (x, y), or x alone."
             )
         x = as_tensor(data[0], "train_data")
         y = data[1]
         length = tuple(y.shape)[:1] if hasattr(y, "shape") else (len(y),) if hasattr(y, "__len__") else None
         if length not in (None, (len(x),)):
             raise InputError(
-                f"train_data: x has {len(x)} rows and y {length[0] if length else 'none'}; they must agree."
+                f"train_data: x has {len(x)} rows, but y has {length[0] if length else 'none'}. Pass as many "
+                "targets as inputs."
             )
         return _ArrayRows(x)
     if isinstance(data, Tensor | np.ndarray) or hasattr(data, "to_numpy"):
@@ -183,7 +185,7 @@ def _as_rows(data: Any, most_rows: int, seed: int) -> _Rows:
 
 @dataclass(frozen=True)
 class _ArrayRows:
-    """Rows of a tensor in memory."""
+    """Examples of a tensor in memory."""
 
     x: Tensor
 
@@ -197,7 +199,7 @@ class _ArrayRows:
 
 @dataclass(frozen=True)
 class _IndexedRows:
-    """A map-style data set, fetched the way the user's loader fetches it (transforms, collate_fn, workers)."""
+    """A map-style data set, read in the same way as by the user's loader (transforms, collate_fn, workers)."""
 
     dataset: Any
     rows: Sequence[int]
@@ -228,14 +230,14 @@ class _IndexedRows:
                 batch = next(batches)
             except Exception as error:
                 raise InputError(
-                    f"train_data: {type(self.dataset).__name__} gave no batch of rows ({type(error).__name__}: "
-                    f"{error}); rows that its collate_fn makes into tensors would work."
+                    f"train_data: {type(self.dataset).__name__} gave no batch ({type(error).__name__}: {error}). Its "
+                    "collate_fn must turn examples into tensors."
                 ) from error
             yield _input_of(batch)
 
 
 def _indices(loader: DataLoader[Any]) -> Sequence[int] | None:
-    """Return the rows that a loader samples from, if its sampler gives all of them the same chance; else None."""
+    """Return the indices that a loader samples from if its sampler gives all the same probability; otherwise None."""
     if isinstance(loader.dataset, IterableDataset) or type(loader.batch_sampler) is not BatchSampler:
         return None
     if type(loader.sampler) is SubsetRandomSampler:
@@ -246,7 +248,9 @@ def _indices(loader: DataLoader[Any]) -> Sequence[int] | None:
 
 
 def _pool(stream: Iterable[Any], most_rows: int, seed: int, single: bool = False) -> _ArrayRows:
-    """Return the first rows of a stream of batches (`single`: of rows), as many as are needed or fit the memory."""
+    """Return the first examples of a stream of batches (`single`: of examples), as many as needed or as fit into
+    memory.
+    """
     parts: list[Tensor] = []
     rows = size = 0
     with isolated_randomness(seed):
@@ -254,26 +258,26 @@ def _pool(stream: Iterable[Any], most_rows: int, seed: int, single: bool = False
             part = _input_of(entry)[None] if single else _input_of(entry)
             if parts and part.shape[1:] != parts[0].shape[1:]:
                 raise InputError(
-                    f"train_data: inputs of shape {tuple(parts[0].shape[1:])} and {tuple(part.shape[1:])} cannot be "
-                    "batched together; a data set with __len__ and __getitem__ and its own collate_fn would work."
+                    f"train_data: inputs of shapes {tuple(parts[0].shape[1:])} and {tuple(part.shape[1:])} cannot be "
+                    "batched together. Pass a data set with __len__, __getitem__ and a suitable collate_fn."
                 )
             parts.append(part.cpu())
             rows, size = rows + len(part), size + part.numel() * part.element_size()
             if rows >= most_rows or size >= POOL_BYTES:
                 break
     if not parts:
-        raise InputError("train_data: is empty; pass the rows that the network was trained on.")
+        raise InputError("train_data is empty. Pass the data that the network was trained on.")
     return _ArrayRows(torch.cat(parts)[:most_rows])
 
 
 def _input_of(batch: Any) -> Tensor:
-    """Return the network's input in a batch or row: the batch itself, or the first entry of a tuple or list."""
+    """Return the network's input in a batch or example: itself, or the first entry of a tuple or list."""
     first = batch[0] if isinstance(batch, tuple | list) and batch else batch
     if isinstance(first, np.ndarray):
         first = torch.from_numpy(first)
     if not isinstance(first, Tensor):
         raise InputError(
-            f"train_data: a batch is {type(batch).__name__} and its input {type(first).__name__}, not a tensor; "
-            "a collate_fn that returns x or (x, y, ...) with x a tensor would work."
+            f"train_data: a batch is {type(batch).__name__} and its input {type(first).__name__}, not a tensor. Use a "
+            "collate_fn that returns x or (x, y, ...) with x a tensor."
         )
     return first

@@ -1,10 +1,12 @@
-"""Moments of what comes into a batch-norm layer: the one place where a batch's mean and variance are computed.
+"""Compute moments of the inputs of batch-norm layers; all batch means and variances are computed here.
 
-A layer's input h is (rows, channels, *pixels). Many of them, such as those of stacked networks or of many batches, have
-further axes in front, `leading` of them; moments are then (*leading, channels). Half precision is raised to single.
+A layer's input h is (examples, channels, *pixels). Several inputs, such as those of stacked networks or of many
+batches, have further axes in front, `leading` of them; moments are then (*leading, channels). Half precision is raised
+to single.
 
-In a convolution a row's pixels are not independent of one another: what a batch's mean and variance average over is the
-rows' own averages of h and of (h - mean)^2, so it is the spread of those over rows that tells how much batches differ.
+In a convolution an example's pixels are not independent of each other. A batch's mean and variance average over the
+examples' own averages of h and of (h - mean)^2, so the spread of these over examples determines how much batches
+differ.
 """
 
 from __future__ import annotations
@@ -14,18 +16,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-# How many entries of h are squared at a time on a CPU.
+# Number of entries of h that are squared at a time on a CPU.
 CPU_ELEMENTS = 2**19
 
 
 class Moments(NamedTuple):
-    """Moments over rows, each (*leading, channels).
+    """Moments over examples, each (*leading, channels).
 
     Args:
         mean: Mean of h.
         var: Biased variance of h.
-        mean_var: Over rows, variance of a row's average of h; without pixels the same as `var`.
-        square_var: Over rows, variance of a row's average of (h - mean)^2; without pixels m4 - var^2.
+        mean_var: Variance over examples of an example's average of h; without pixels the same as `var`.
+        square_var: Variance over examples of an example's average of (h - mean)^2; without pixels m4 - var^2.
     """
 
     mean: Tensor
@@ -35,23 +37,23 @@ class Moments(NamedTuple):
 
 
 def statistics_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype to take statistics in: at least single precision, as in batch norm itself."""
+    """Return the dtype for statistics: at least single precision, as in batch norm itself."""
     return torch.promote_types(dtype, torch.float32)
 
 
 def mean_and_var(h: Tensor, leading: int = 0) -> tuple[Tensor, Tensor]:
-    """Return means and biased variances over rows and pixels, each (*leading, channels); not for derivatives.
+    """Return means and biased variances over examples and pixels, each (*leading, channels), without derivatives.
 
     Args:
-        h: What comes into a layer, (*leading, rows, channels, *pixels).
-        leading: How many axes there are in front of the rows.
+        h: The input of a layer, (*leading, examples, channels, *pixels).
+        leading: Number of axes in front of the examples.
     """
     h = h.to(statistics_dtype(h.dtype))
     over = [leading, *range(leading + 2, h.dim())]
     if h.device.type == "cuda":
         var, mean = torch.var_mean(h, over, correction=0)
         return mean, var
-    # Two plain passes: on a CPU, a tenth of torch.var_mean's time.
+    # Two plain passes: on a CPU, a tenth of the time of torch.var_mean.
     mean = h.mean(over, keepdim=True)
     first, *others = _parts(h, leading)
     squares = (first - mean).square_().sum(over)
@@ -61,11 +63,11 @@ def mean_and_var(h: Tensor, leading: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def row_moments(h: Tensor, leading: int = 0) -> Moments:
-    """Return mean and variance, and how much rows differ in what they contribute to both; all of it differentiable.
+    """Return mean and variance, and the spread of the examples' contributions to both; all differentiable.
 
     Args:
-        h: What comes into a layer, (*leading, rows, channels, *pixels).
-        leading: How many axes there are in front of the rows.
+        h: The input of a layer, (*leading, examples, channels, *pixels).
+        leading: Number of axes in front of the examples.
     """
     h = h.to(statistics_dtype(h.dtype))
     pixels = list(range(leading + 2, h.dim()))
@@ -83,10 +85,10 @@ def row_moments(h: Tensor, leading: int = 0) -> Moments:
 
 
 def row_averages(h: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return what `mean_and_var` gives, and every row's averages of h - mean and of its square, each (rows, channels).
+    """Return what `mean_and_var` returns, and each example's averages of h - mean and its square, (examples, channels).
 
     Args:
-        h: What comes into a layer, (rows, channels, *pixels).
+        h: The input of a layer, (examples, channels, *pixels).
     """
     h = (h.unsqueeze(2) if h.dim() == 2 else h.flatten(2)).to(statistics_dtype(h.dtype))
     mean = h.mean([0, 2])
@@ -99,16 +101,16 @@ def row_averages(h: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def row_sums(mean: Tensor, deviations: Tensor, squares: Tensor, about: Tensor) -> Tensor:
-    """Return what `moments_from_sums` needs of some rows, which may be added up over batches: (5, channels), double.
+    """Return sums for `moments_from_sums`, which may be added up over batches: (5, channels), double.
 
-    These are the sums over rows of a, b, a^2, b^2 and ab, where a and b are a row's averages of h - about and of its
-    square.
+    These are the sums over examples of a, b, a^2, b^2 and ab, where a and b are an example's averages of h - about and
+    of its square.
 
     Args:
         mean: The batch's mean, (channels,).
-        deviations: Every row's average of h - mean, (rows, channels).
-        squares: Every row's average of (h - mean)^2, (rows, channels).
-        about: Numbers near the means, the same for all batches, (channels,): sums of squares about them lose no digits.
+        deviations: Every example's average of h - mean, (examples, channels).
+        squares: Every example's average of (h - mean)^2, (examples, channels).
+        about: Numbers near the means, the same for all batches, (channels,); they avoid rounding errors in the sums.
     """
     shift, deviations = mean.double() - about.double(), deviations.double()
     a = deviations + shift
@@ -117,12 +119,12 @@ def row_sums(mean: Tensor, deviations: Tensor, squares: Tensor, about: Tensor) -
 
 
 def moments_from_sums(sums: Tensor, rows: int, about: Tensor) -> Moments:
-    """Return the moments of all rows of many batches, each (channels,), double.
+    """Return the moments of all examples of many batches, each (channels,), double.
 
     Args:
-        sums: What `row_sums` gives, added up over batches, (5, channels).
-        rows: How many rows they are sums of.
-        about: What h was compared with, (channels,).
+        sums: The results of `row_sums`, added up over batches, (5, channels).
+        rows: Number of examples in the sums.
+        about: The numbers that were subtracted from h, (channels,).
     """
     a, b, aa, bb, ab = sums / rows
     mean_var = (aa - a * a).clamp_min(0)
@@ -131,9 +133,9 @@ def moments_from_sums(sums: Tensor, rows: int, about: Tensor) -> Moments:
 
 
 def _parts(h: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
-    """Split rows into parts whose squares can take their place in a CPU's cache.
+    """Split examples into parts whose squares fit into a CPU's cache.
 
-    New memory for as much as all of `h` holds would cost more than the arithmetic.
+    Allocating memory for the squares of all of `h` would cost more than the arithmetic.
     """
     if h.device.type != "cpu":
         return (h,)

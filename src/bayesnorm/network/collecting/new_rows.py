@@ -1,4 +1,4 @@
-"""Statistics of new rows at the batch-norm layers of a network, as if they were training batches."""
+"""Compute batch-norm statistics of new examples, as if they were training batches."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ..undisturbed import TensorKeeper
 from .normalising import NormalisingByBatch
 from .recording import RecordedPasses
 
-# Input numbers that a pass takes at most, however many rows are given.
+# Largest number of input values in a forward pass.
 MOST_ELEMENTS = 2**22
 
 
 class RowStatistics:
-    """A private copy of a network that tells the statistics of groups of rows, each normalised by itself.
+    """A private copy of a network that returns the statistics of groups of examples, each normalised separately.
 
     Args:
-        model: The network; never modified, and followed when its weights change or it is moved.
-        layers: Names of the layers that normalise by a group, as they run; others keep their running statistics.
+        model: The network; never modified. Changes of its weights or device are followed.
+        layers: Names of the layers that normalise by group, in running order; others keep their running statistics.
     """
 
     def __init__(self, model: nn.Module, layers: Sequence[str]) -> None:
@@ -33,11 +33,11 @@ class RowStatistics:
         self._build()
 
     def _build(self) -> None:
-        """Make the private copy that is run, and all that is known of it."""
+        """Make the private copy that is run, and everything derived from it."""
         original = unwrap(self._model)
         self._device, self._dtype = device_of(original), dtype_of(original)
-        self._original = Original(original)  # tells when the user moves the network or replaces parts of it
-        self._lost_passes = lost_passes()  # of which none is one of this copy's
+        self._original = Original(original)  # detects when the user moves the network or replaces parts of it
+        self._lost_passes = lost_passes()  # none of them belongs to this copy
         network = private_copy(original)
         self._keeper = TensorKeeper(network)
         self._normalising = NormalisingByBatch(network, self._layers, argument="x")
@@ -45,7 +45,7 @@ class RowStatistics:
         self._layout_known = False
 
     def __getstate__(self) -> dict[str, Any]:
-        # The private copy's layers hold functions of this object; a copy of it builds a private copy of its own.
+        # The private copy's layers hold functions of this object; a copy of it builds its own private copy.
         return {"_model": self._model, "_layers": self._layers}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -53,7 +53,7 @@ class RowStatistics:
         self._build()
 
     def input(self, x: Any) -> Tensor:
-        """Return rows as the network takes them, wherever it is by now."""
+        """Return examples in the network's dtype, on its current device."""
         if self._original.changed() or self._lost_passes != lost_passes():
             self._build()
         return as_input(x, "x", self._device, self._dtype)
@@ -61,11 +61,11 @@ class RowStatistics:
     @torch.inference_mode(False)
     @torch.no_grad()
     def of(self, x: Tensor, groups: int) -> tuple[Tensor, Tensor]:
-        """Return means and biased variances of groups of rows, each (groups, C).
+        """Return means and biased variances of groups of examples, each (groups, C).
 
         Args:
-            x: The rows, one group after the other, as `input` gives them.
-            groups: How many groups there are, all of the same size.
+            x: The examples, one group after the other, as returned by `input`.
+            groups: Number of groups, all of the same size.
         """
         size = len(x) // groups
         at_once = max(1, MOST_ELEMENTS // max(1, x[0].numel()) // size)
@@ -75,7 +75,7 @@ class RowStatistics:
                 self._normalising.choose_layout(x[:2])
                 self._layout_known = True
                 restart()
-            # A replay would write to what a network writes to, unseen.
+            # A replay would write to the network's tensors undetected.
             recordable = not self._keeper.put_back_some
             parts = [self._run(part, len(part) // size, recordable) for part in x.split(at_once * size)]
         mean, var = torch.cat(parts, dim=1)

@@ -1,4 +1,4 @@
-"""Let the batch-norm layers of a private copy normalise by the batch, as in training, and take the batch's moments."""
+"""Make the batch-norm layers of a private copy normalise by the batch, as in training, and record its moments."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .moments import mean_and_var, row_averages, row_sums
 
 
 class NormalisingByBatch:
-    """A private copy of a network whose chosen layers normalise by the batch, as in training, and give its moments.
+    """A private copy of a network whose chosen layers normalise by the batch, as in training, and record its moments.
 
-    Before a layer runs, the moments of its input take the place of its running statistics: the layer itself stays in
-    evaluation mode, so that what else it may do in training is left undone.
+    Before a layer runs, the moments of its input replace its running statistics. The layer itself stays in evaluation
+    mode, so other training-mode effects do not happen.
 
     Args:
         network: The copy; forwards of its layers are replaced.
         names: The chosen layers.
-        over_rows: Whether to give the sums of `row_sums` instead of means and variances.
-        argument: What the rows were given as, for messages.
+        over_rows: Whether to record the sums of `row_sums` instead of means and variances.
+        argument: The caller's argument that holds the examples, for messages.
     """
 
     def __init__(
@@ -36,25 +36,25 @@ class NormalisingByBatch:
         found = find_batchnorm(network)
         self.modules = {name: found[name] for name in names}
         self._network, self._over_rows, self._argument = network, over_rows, argument
-        # What is put back after a pass.
+        # Restored after a forward pass.
         self._own: dict[str, dict[str, Any]] = {name: dict(module._buffers) for name, module in self.modules.items()}
         self._own_means = torch.cat([buffers["running_mean"] for buffers in self._own.values()])
-        self._layout = torch.preserve_format  # how inputs are laid out
-        self._rows = 0  # how many rows the pass under way has
-        self._groups = 1  # how many groups of rows the pass under way normalises apart
-        self._rows_are_entries = True  # whether every layer's input holds one entry for each row
-        self._moments: dict[str, tuple[Tensor, ...]] = {}  # by layer that has run in this pass
-        self._passing: dict[str, dict[str, Tensor]] = {}  # running statistics that leave an input as it is
+        self._layout = torch.preserve_format  # memory layout of inputs
+        self._rows = 0  # number of examples in the current forward pass
+        self._groups = 1  # number of groups that the current forward pass normalises separately
+        self._rows_are_entries = True  # whether every layer's input has one entry per example
+        self._moments: dict[str, tuple[Tensor, ...]] = {}  # by layer that has run in this forward pass
+        self._passing: dict[str, dict[str, Tensor]] = {}  # running statistics that leave an input unchanged
         for name, module in self.modules.items():
             module.forward = self._wrapped(name, module, module.forward)  # type: ignore[method-assign]
 
     def choose_layout(self, x: Tensor) -> None:
-        """Run images channels-last from now on where that may be faster and gives these rows the same moments."""
+        """Run images channels-last from now on if that may be faster and gives these examples the same moments."""
         if not may_gain_from_channels_last(self._network, x):
             return
 
         def moments() -> Tensor:
-            with isolated_torch_randomness(0, x.device):  # a network may draw numbers: the same ones in both passes
+            with isolated_torch_randomness(0, x.device):  # a network may use random numbers: the same in both passes
                 return self.run(x)
 
         expected = moments()
@@ -63,7 +63,7 @@ class NormalisingByBatch:
             self._layout = torch.preserve_format
 
     def run(self, x: Tensor) -> Tensor:
-        """Return the moments of one batch: means and biased variances, (2, C), or sums over rows, (5, C)."""
+        """Return the moments of one batch: means and biased variances, (2, C), or sums over examples, (5, C)."""
         each = self._pass(x, 1)
         mean, var, *averages = (torch.cat(parts, dim=-1) for parts in zip(*each, strict=True))
         if not self._over_rows:
@@ -72,11 +72,11 @@ class NormalisingByBatch:
         return row_sums(mean, deviations, squares, self._own_means)
 
     def run_groups(self, x: Tensor, groups: int) -> Tensor:
-        """Return means and biased variances of groups of rows, each normalised by itself, (2, groups, C), in one pass.
+        """Return means and biased variances of groups, each normalised separately, (2, groups, C), in one forward pass.
 
         Args:
-            x: The rows of all groups, one group after the other.
-            groups: How many groups there are, all of the same size.
+            x: The examples of all groups, one group after the other.
+            groups: Number of groups, all of the same size.
         """
         if groups > 1 and self._rows_are_entries:
             each = self._pass(x, groups)
@@ -89,7 +89,7 @@ class NormalisingByBatch:
             self._over_rows = over_rows
 
     def _pass(self, x: Tensor, groups: int) -> list[tuple[Tensor, ...]]:
-        """Run the network once, and return what every layer's input amounts to."""
+        """Run the network once, and return the moments of every layer's input."""
         self._moments.clear()
         self._rows, self._groups = len(x), groups
         try:
@@ -101,24 +101,27 @@ class NormalisingByBatch:
         missing = [name for name in self.modules if name not in self._moments]
         if missing:
             raise NetworkError(
-                f"model: batch-norm layer {missing[0]!r} runs for some batches and not for others; "
-                "leave it out with layers=."
+                f"model: batch-norm layer {missing[0]!r} runs for some batches and not for others. Leave it out with "
+                "layers=."
             )
         return [self._moments[name] for name in self.modules]
 
     def _wrapped(self, name: str, module: _BatchNorm, forward: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a forward that takes the moments of its input, and normalises by them."""
+        """Return a forward that computes the moments of its input and normalises by them."""
         dtype = self._own[name]["running_mean"].dtype
 
         def normalise_by_batch(*args: Any, **kwargs: Any) -> Any:
             if name in self._moments:
-                raise NetworkError(f"model: batch-norm layer {name!r} is called more than once in a forward.")
-            h = (args[0] if args else kwargs["input"]).detach()  # a forward may take derivatives of its own
+                raise NetworkError(
+                    f"model: batch-norm layer {name!r} is called more than once in a forward pass. Leave it out with "
+                    "layers=."
+                )
+            h = (args[0] if args else kwargs["input"]).detach()  # a forward may compute derivatives itself
             if self._over_rows and len(h) != self._rows:
                 raise NetworkError(
-                    f"model: batch-norm layer {name!r} gets {len(h)} entries for {self._rows} rows, so what a row "
-                    "contributes to its statistics is not known; statistics of whole batches, as MCBN and "
-                    "GaussianBN(rank=...) take, would work, and so would leaving it out with layers=."
+                    f"model: batch-norm layer {name!r} gets {len(h)} entries for {self._rows} examples, so the "
+                    "contribution of one example to its statistics is unknown. Use MCBN or GaussianBN(rank=...), "
+                    "which need only statistics of whole batches, or leave the layer out with layers=."
                 )
             if self._groups > 1:
                 return self._by_groups(name, module, forward, h, args, kwargs)
@@ -132,9 +135,9 @@ class NormalisingByBatch:
     def _by_groups(
         self, name: str, module: _BatchNorm, forward: Callable[..., Any], h: Tensor, args: Any, kwargs: Any
     ) -> Any:
-        """Normalise every group by itself, and let the layer do what it does to a normalised input."""
+        """Normalise every group separately, and run the layer on the normalised input."""
         if len(h) != self._rows:
-            self._rows_are_entries, self._groups = False, 1  # what this pass finds counts for nothing
+            self._rows_are_entries, self._groups = False, 1  # results of this pass are not used
             self._moments[name] = mean_and_var(h)
             return forward(*args, **kwargs)
         parts = h.unflatten(0, (self._groups, -1))

@@ -1,4 +1,4 @@
-"""Watch the training-mode batches that pass a network's batch-norm layers, and keep their moments differentiable."""
+"""Record the moments of training-mode batches at a network's batch-norm layers, with derivatives."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .moments import Moments, row_moments
 
 @dataclass(frozen=True)
 class BatchMoments:
-    """Moments of one batch at the C channels of all chosen layers, as they run; parts of the autograd graph.
+    """Moments of one batch at the C channels of all chosen layers, in running order; parts of the autograd graph.
 
     Args:
         layers: The layers, in running order.
         mean: Means of the layers' inputs h, (C,).
         var: Biased variances of h, (C,).
-        mean_var: Over rows, variance of a row's average of h, (C,); without pixels the same as `var`.
-        square_var: Over rows, variance of a row's average of (h - mean)^2, (C,); without pixels m4 - var^2.
+        mean_var: Variance over examples of an example's average of h, (C,); without pixels the same as `var`.
+        square_var: Variance over examples of an example's average of (h - mean)^2, (C,); without pixels m4 - var^2.
     """
 
     layers: tuple[BatchNormLayer, ...]
@@ -38,39 +38,39 @@ class BatchMoments:
 
 @dataclass
 class _Call:
-    """What the latest forward did with one layer."""
+    """Data about one layer in the latest forward pass."""
 
-    count: int  # how often it called the layer
+    count: int  # number of calls of the layer
     rows: int
-    moments: Moments | None  # None where the layer did not normalise by the batch
+    moments: Moments | None  # None if the layer did not normalise by the batch
 
 
 class MomentRecorder:
-    """Notes the moments of every batch that the chosen layers normalise, by hooks that change nothing in the pass.
+    """Records the moments of every batch that the chosen layers normalise, with hooks that do not change the pass.
 
     Args:
-        model: The network; its hooks are there from `attach` to `close`.
-        layers: Which batch-norm layers to watch; see `LayerChoice`.
+        model: The network; it has hooks from `attach` to `close`.
+        layers: The batch-norm layers to record; see `LayerChoice`.
     """
 
     def __init__(self, model: nn.Module, layers: LayerChoice = None) -> None:
         if isinstance(model, nn.DataParallel):
             raise NetworkError(
-                "model: DataParallel splits a batch among threads, so that no layer sees the whole of it; the network "
-                "inside it, or DistributedDataParallel, would work."
+                "model: DataParallel splits a batch between threads, so no layer sees the whole batch. Pass the "
+                "network inside it, or use DistributedDataParallel."
             )
         self._network = unwrap(model)
         self._modules = require_batchnorm(self._network)  # all batch-norm layers by name
         self._choice = layers
         chosen = choose_layers(self._network, tuple(self._modules), layers)
-        # Which layers are the last k only shows when they run.
+        # The last k layers are only known once they have run.
         self._watched = tuple(self._modules) if as_whole(layers) is not None else chosen
-        self._handles: list[RemovableHandle] = []  # the hooks that are on
-        self._calls: dict[str, _Call] = {}  # by layer that ran in the latest forward, as they ran
-        self._was_read = False  # whether the latest forward's moments were read
+        self._handles: list[RemovableHandle] = []  # the active hooks
+        self._calls: dict[str, _Call] = {}  # by layer of the latest forward pass, in running order
+        self._was_read = False  # whether the latest moments were read
 
     def attach(self) -> None:
-        """Put the hooks on, once however often it is called."""
+        """Add the hooks; further calls have no effect."""
         if not self._handles:
             self._handles = [self._network.register_forward_pre_hook(self._start_hook())]
             for name in self._watched:
@@ -78,22 +78,23 @@ class MomentRecorder:
                 self._handles.append(self._modules[name].register_forward_pre_hook(hook, with_kwargs=True))
 
     def close(self) -> None:
-        """Take the hooks off and forget what they saw."""
+        """Remove the hooks and forget the recorded moments."""
         for handle in self._handles:
             handle.remove()
         self._handles = []
         self._forget()
 
     def read(self) -> BatchMoments:
-        """Return the moments of the latest forward; as often as wanted, until the next one."""
+        """Return the moments of the latest forward pass; may be called repeatedly."""
         if not self._handles:
             raise NetworkError(
-                "model: its batches are not watched; ask between attach() and close(), or inside the `with` block."
+                "model: its batches are not recorded. Read moments between attach() and close(), or inside the "
+                "`with` block."
             )
         if not self._calls:
             raise NetworkError(
-                "model: none of its batch-norm layers has seen a batch yet; call model(x) in training mode first. A "
-                "network that torch.compile has already run would have to be compiled after attach()."
+                "model: none of its batch-norm layers has seen a batch yet. Call model(x) in training mode first. "
+                "Compile the network with torch.compile only after attach()."
             )
         chosen = self._chosen()
         for name in chosen:
@@ -106,39 +107,39 @@ class MomentRecorder:
         return BatchMoments(tuple(layers), mean, var, mean_var, square_var)
 
     def _chosen(self) -> tuple[str, ...]:
-        """Return the chosen layers in running order; refuse a forward that left one out."""
+        """Return the chosen layers in running order; refuse a forward pass without one of them."""
         ran = tuple(self._calls)
         missing = [name for name in self._watched if name not in self._calls]
         if missing and as_whole(self._choice) is None:
             raise NetworkError(
-                f"model: batch-norm layer {missing[0]!r} did not run in the latest forward, or that forward failed; "
-                "leave it out with layers=, or call model(x) again."
+                f"model: batch-norm layer {missing[0]!r} did not run in the latest forward pass, or that pass failed. "
+                "Leave it out with layers=, or call model(x) again."
             )
         return choose_layers(self._network, ran, self._choice)
 
     def _require_a_batch(self, name: str) -> None:
-        """Refuse a forward in which a layer did not normalise by one batch of at least two rows."""
+        """Refuse a forward pass in which a layer did not normalise by one batch of at least two examples."""
         call = self._calls[name]
         if call.moments is None:
             raise NetworkError(
-                f"model: batch-norm layer {name!r} was in evaluation mode in the latest forward, where no batch is "
-                "normalised; call model.train() first, or leave the layer out with layers=."
+                f"model: batch-norm layer {name!r} was in evaluation mode in the latest forward pass, where it does "
+                "not normalise by the batch. Call model.train() first, or leave the layer out with layers=."
             )
         if call.count > 1:
             raise NetworkError(
-                f"model: batch-norm layer {name!r} was called {call.count} times in one forward, so a batch has no "
-                "single statistic for it; give each call a layer of its own, or leave it out with layers=."
+                f"model: batch-norm layer {name!r} was called {call.count} times in one forward pass, so a batch has "
+                "no single statistic for it. Use a separate layer for each call, or leave it out with layers=."
             )
         if call.rows < 2:
             raise InputError(
-                f"x: the latest forward brought {call.rows} row to batch-norm layer {name!r}, which has no spread over "
-                "rows; a batch of at least 2 rows would work."
+                f"x: the latest forward pass had {call.rows} example at batch-norm layer {name!r}, so there is no "
+                "variance between examples. Use batches of at least 2 examples."
             )
 
     def _forget(self) -> None:
         self._calls, self._was_read = {}, False
 
-    # Hooks are plain functions, which deepcopy shares: a copy of the network calls them too, but is not watched.
+    # Hooks are plain functions, which deepcopy shares: a copy of the network calls them too, but is not recorded.
 
     def _start_hook(self) -> Callable[[nn.Module, Any], None]:
         def start(module: nn.Module, args: Any) -> None:
@@ -151,7 +152,7 @@ class MomentRecorder:
         def note(module: Any, args: Any, kwargs: Any) -> None:
             if module is not self._modules[name]:
                 return
-            if self._was_read:  # parts of the network are called by themselves, so that nothing else marks the start
+            if self._was_read:  # parts of the network are called directly, so nothing else marks the start
                 self._forget()
             h = args[0] if args else kwargs["input"]
             by_batch = module.training or module.running_mean is None

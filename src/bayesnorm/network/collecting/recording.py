@@ -1,4 +1,4 @@
-"""Passes on a GPU, recorded once and replayed; see `gpu_graphs.py`."""
+"""Record forward passes on a GPU once and replay them; see `gpu_graphs.py`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ...errors import BayesNormError
 from ..gpu_graphs import Recordable, record
 from ..layout import agrees
 
-# Input numbers above which a GPU is busy with the kernels themselves; a recorded pass keeps the memory it works in.
+# Input values above which the kernels themselves keep a GPU busy; a recorded pass keeps its working memory.
 MOST_RECORDED = 2**20
 
-# Shapes of input whose passes are kept.
+# Number of input shapes whose recordings are kept.
 KEPT = 4
 
 
@@ -25,7 +25,7 @@ KEPT = 4
 class _Recorded:
     graph: torch.cuda.CUDAGraph
     x: Tensor  # where the graph reads its input
-    found: Tensor  # where it leaves what it finds
+    found: Tensor  # where it writes its result
 
     def replay(self, x: Tensor) -> Tensor:
         self.x.copy_(x)
@@ -34,12 +34,13 @@ class _Recorded:
 
 
 class RecordedPasses:
-    """Runs a pass as it is the first time that an input of some shape comes, and replays a recording from then on.
+    """Runs a forward pass normally for the first input of a shape, and replays a recording from then on.
 
-    A pass with an operation that may not be recorded, or whose recording finds something else, runs as it is for ever.
+    A pass with an operation that cannot be recorded, or whose recording gives other numbers, always runs normally.
 
     Args:
-        run: The pass, of an input and a number of groups; what it finds must depend on these and on tensors in place.
+        run: The forward pass, a function of an input and a number of groups; its result must depend only on these and
+            on tensors that are changed in place.
     """
 
     def __init__(self, run: Callable[[Tensor, int], Tensor]) -> None:
@@ -48,12 +49,12 @@ class RecordedPasses:
         self._recordable = True
 
     def __call__(self, x: Tensor, groups: int, recordable: bool = True) -> Tensor:
-        """Return what the pass finds.
+        """Return the result of the forward pass.
 
         Args:
             x: The input.
-            groups: How many groups of rows it holds.
-            recordable: Whether a replay would do all that the pass does.
+            groups: Number of groups of examples in it.
+            recordable: Whether a replay would do everything that the forward pass does.
         """
         if not (self._recordable and recordable and x.is_cuda and x.numel() <= MOST_RECORDED):
             return self._run(x, groups)

@@ -1,4 +1,4 @@
-"""Collect the batch-norm statistics of whole mini-batches, all layers from one pass."""
+"""Collect the batch-norm statistics of whole mini-batches, all layers in one forward pass."""
 
 from __future__ import annotations
 
@@ -19,37 +19,38 @@ from .moments import moments_from_sums, statistics_dtype
 from .normalising import NormalisingByBatch
 
 Progress = Callable[[int, int], None]
-"""A function that is called with (done, total)."""
+"A function of (done, total)."
 
 Look = Callable[[Tensor], None]
-"""A function that is called with the first rows before a batch is run."""
+"A function that is called with the first examples before a batch is run."
 
-# Training rows that a fit looks at the network's outputs on; the posterior holds them in memory, files do not.
+# Number of training examples that `fit` keeps to check the network's outputs; they are in memory, never in files.
 EXAMPLE_ROWS, EXAMPLE_ELEMENTS = 64, 2**21
 
-# Some batches, a 16th of them and at least one of eight, are run again as several smaller ones: few new rows can then
-# be held against as few training rows, whose statistics are not simply wider. 0 stands for halves of the batch.
+# Some batches, a 16th of them and at least one of eight, are run again as several smaller ones. Few new examples can
+# then be compared with equally few training examples, whose statistics are not just wider. 0 stands for halves of the
+# batch.
 SMALL_SHARE, SMALL_LEAST, SMALL_OF = 16, 1, 8
-# For rows of numbers, where passes cost next to nothing, as many as hold so many rows.
+# For tables, where forward passes cost little: as many batches as contain this many rows.
 SMALL_ROWS = 512
 SMALL_SIZES = (4, 0, 8, 2, 8, 4, 8, 1, 8, 4, 0, 8, 8, 4, 0, 8)
 
 
 @dataclass(frozen=True)
 class BatchStatistics:
-    """Joint statistics of S mini-batches over the C channels of all chosen layers, concatenated as they run.
+    """Joint statistics of S mini-batches over the C channels of all chosen layers, concatenated in running order.
 
     Args:
         layers: The layers, in running order.
         mean: Batch means, (S, C).
-        var: Biased batch variances, (S, C), which is what training normalises with.
+        var: Biased batch variances, (S, C), as used in training.
         running_mean: The network's own running mean, (C,).
         running_var: The network's own running variance, (C,).
-        batch_size: M, the number of rows in a batch.
-        rows: N, the number of training rows that batches were drawn from.
-        example: A few of the inputs, to look at what the network makes of them.
+        batch_size: M, the number of examples in a batch.
+        rows: N, the number of training examples that batches are sampled from.
+        example: A few of the inputs, to check the network's outputs with.
         small: Means and biased variances of some smaller batches, (2, batches, C), by their size.
-        halved: Numbers of the batches whose halves are the small ones of half the size, in their order.
+        halved: Indices of the batches whose halves are the small batches of half the size, in their order.
     """
 
     layers: tuple[BatchNormLayer, ...]
@@ -65,19 +66,19 @@ class BatchStatistics:
 
     @property
     def statistics(self) -> BatchStatistics:
-        """These statistics, as `UnitMoments` has them."""
+        """Return these statistics, as `UnitMoments` does."""
         return self
 
 
 @dataclass(frozen=True)
 class UnitMoments:
-    """How much one training row contributes to a batch's statistics, per channel; see `collect_moments`.
+    """How much one training example contributes to a batch's statistics, per channel; see `collect_moments`.
 
     Args:
         statistics: Population mean and variance of every channel, as those of one batch: (1, C).
-        mean_std: Over rows, standard deviation of a row's average of h, (C,).
-        square_std: Over rows, standard deviation of a row's average of (h - mean)^2, (C,).
-        batches: The statistics of the batches that the rows were run in, (S, C), where they are known.
+        mean_std: Standard deviation over examples of an example's average of h, (C,).
+        square_std: Standard deviation over examples of an example's average of (h - mean)^2, (C,).
+        batches: The statistics of the batches that the examples were run in, (S, C), if known.
     """
 
     statistics: BatchStatistics
@@ -93,10 +94,10 @@ def collect_statistics(
     progress: Progress | None = None,
     look: Look | None = None,
 ) -> BatchStatistics:
-    """Run the network over mini-batches with the chosen layers normalising by the batch, as in training.
+    """Return statistics of mini-batches, with the chosen layers normalising by the batch, as in training.
 
-    Everything else is in evaluation mode: dropout is off, other batch-norm layers use their running
-    statistics. The work happens on a private copy; the user's model is not touched.
+    Everything else is in evaluation mode: dropout is off, and other batch-norm layers use their running statistics. A
+    private copy is run; the user's model is not modified.
     """
     visit = _visit(model, batches, layers, progress, look)
     mean, var = (torch.stack(part) for part in zip(*visit.found, strict=True))
@@ -110,10 +111,10 @@ def collect_moments(
     progress: Progress | None = None,
     look: Look | None = None,
 ) -> UnitMoments:
-    """Run the network once over the data in batches, as in training, and take the moments of every channel's input h.
+    """Run the network once over the data in batches, as in training, and return the moments of every channel's input h.
 
-    In a convolution, a row's pixels are not independent: what a batch's mean and variance average over is the rows'
-    own averages of h and of (h - mean)^2, so it is their spread that counts.
+    In a convolution, an example's pixels are not independent. A batch's mean and variance average over the examples'
+    own averages of h and of (h - mean)^2, so the spread of these averages matters.
     """
     visit = _visit(model, batches, layers, progress, look, whole_data=True)
     rows = batches.batch_size * len(visit.found)
@@ -131,16 +132,16 @@ def collect_moments(
 
 @dataclass(frozen=True)
 class _Visit:
-    """What a walk over training batches found, and the layers it was found at.
+    """Results of running training batches, and the layers that they belong to.
 
     Args:
         layers: The chosen layers, in running order.
         running_mean: Their own running means, (C,).
         running_var: Their own running variances, (C,).
         example: A few of the inputs.
-        found: For every batch, means and biased variances, (2, C); or sums over rows, (5, C).
+        found: For every batch, means and biased variances, (2, C), or sums over examples, (5, C).
         small: Means and biased variances of smaller batches, (2, batches, C), by size.
-        halved: Numbers of the batches whose halves are the small ones of half the size.
+        halved: Indices of the batches whose halves are the small batches of half the size.
     """
 
     layers: tuple[BatchNormLayer, ...]
@@ -152,7 +153,7 @@ class _Visit:
     halved: tuple[int, ...]
 
     def statistics(self, mean: Tensor, var: Tensor, batches: MiniBatches) -> BatchStatistics:
-        """Return the statistics that came of it; refuse such as are not finite."""
+        """Return the statistics; refuse statistics that are not finite."""
         statistics = BatchStatistics(
             layers=self.layers,
             mean=mean,
@@ -179,15 +180,15 @@ def _visit(
     look: Look | None,
     whole_data: bool = False,
 ) -> _Visit:
-    """Run a private copy of the network over batches, its chosen layers normalising by the batch.
+    """Run a private copy of the network over batches, with its chosen layers normalising by the batch.
 
     Args:
         model: The user's network.
-        batches: The training rows, and how they are put into batches.
-        layers: Which batch-norm layers normalise by the batch; see `LayerChoice`.
+        batches: The training examples, and how they form batches.
+        layers: The batch-norm layers that normalise by the batch; see `LayerChoice`.
         progress: A function that is called after every batch.
-        look: A function that is called with the first two rows, before any batch is run.
-        whole_data: Whether to run every row once and sum up over rows, instead of random batches.
+        look: A function that is called with the first two examples, before any batch is run.
+        whole_data: Whether to run every example once and sum over examples, instead of random batches.
     """
     original = unwrap(model)
     require_batchnorm(original)
@@ -221,12 +222,14 @@ def _visit(
                 size = SMALL_SIZES[(done - 1) % len(SMALL_SIZES)] or len(x) // 2
                 if size < len(x):
                     groups = len(x) // size
-                    with isolated_torch_randomness(done, device):  # so that other batches draw what they would without
+                    with isolated_torch_randomness(done, device):  # so that other batches get the same random numbers
                         try:
                             small.setdefault(size, []).append(normalising.run_groups(x[: groups * size], groups))
-                            if groups == 2 and size == len(x) // 2:  # of three rows, there are no halves
+                            if groups == 2 and size == len(x) // 2:  # three examples have no halves
                                 halved.append(done - 1)
-                        except InputError:  # a network may not take so few rows; one that takes no batch has a fault
+                        except (
+                            InputError
+                        ):  # a network may refuse so few examples; if it refuses every batch, that is an error
                             normalising.run(x)
             if progress is not None:
                 progress(done, total)
@@ -249,7 +252,7 @@ def _visit(
 @torch.inference_mode(False)
 @torch.no_grad()
 def require_layers(model: nn.Module, batches: MiniBatches, layers: LayerChoice) -> None:
-    """Refuse a network whose layers cannot be chosen so, or have no statistics; two rows are run."""
+    """Refuse a network if layers cannot be chosen in this way, or have no statistics; runs two examples."""
     original = unwrap(model)
     require_batchnorm(original)
     with isolated_randomness(batches.seed, device_of(original)):
@@ -260,7 +263,7 @@ def require_layers(model: nn.Module, batches: MiniBatches, layers: LayerChoice) 
 
 
 def _chosen(network: nn.Module, x: Tensor, layers: LayerChoice) -> tuple[str, ...]:
-    """Return the layers to resample; a pass over two rows tells which run, and in what order."""
+    """Return the layers to sample; a forward pass over two examples shows which run, and in which order."""
     modules = find_batchnorm(network)
     calls: list[str] = []
     handles = [
@@ -275,31 +278,32 @@ def _chosen(network: nn.Module, x: Tensor, layers: LayerChoice) -> tuple[str, ..
     chosen = choose_layers(network, tuple(dict.fromkeys(calls)), layers)
     if "" in chosen:
         raise NetworkError(
-            f"model: is itself a {type(network).__name__}, a layer with no network about it; a network that holds it, "
-            "such as nn.Sequential(layer, head), would work."
+            f"model: it is a single {type(network).__name__} layer. Pass a network that contains it, such as "
+            "nn.Sequential(layer, head)."
         )
     buffers = dict(network.named_buffers())
     for name in chosen:
         if calls.count(name) > 1:
             raise NetworkError(
-                f"model: batch-norm layer {name!r} is called {calls.count(name)} times in one forward, so a batch "
-                "has no single statistic for it; give each call a layer of its own, or leave it out with layers=."
+                f"model: batch-norm layer {name!r} is called {calls.count(name)} times in one forward pass, so a "
+                "batch has no single statistic for it. Use a separate layer for each call, or leave it out with "
+                "layers=."
             )
         if modules[name].running_mean is None:
             raise NetworkError(
-                f"model: batch-norm layer {name!r} keeps no running statistics (track_running_stats=False), so the "
-                "network has no evaluation mode there; train with running statistics, or leave it out with layers=."
+                f"model: batch-norm layer {name!r} has no running statistics (track_running_stats=False), so it "
+                "cannot run in evaluation mode. Train with running statistics, or leave it out with layers=."
             )
         if f"{name}.running_mean" not in buffers or f"{name}.running_var" not in buffers:
             raise NetworkError(
-                f"model: batch-norm layer {name!r} shares its running statistics with another layer, so they cannot be "
-                "drawn apart; give it its own, or leave it out with layers=."
+                f"model: batch-norm layer {name!r} shares its running statistics with another layer, so they cannot "
+                "be sampled separately. Give it its own statistics, or leave it out with layers=."
             )
     return chosen
 
 
 def _require_finite(statistics: BatchStatistics) -> None:
-    """Refuse statistics that are NaN or infinite, and say of which layer."""
+    """Refuse statistics that are NaN or infinite; the error names the layer."""
     start = 0
     for layer in statistics.layers:
         part = slice(start, start + layer.channels)
@@ -309,5 +313,5 @@ def _require_finite(statistics: BatchStatistics) -> None:
             batches = int((~good.all(dim=1)).sum())
             raise NetworkError(
                 f"model: a statistic of batch-norm layer {layer.name!r} is NaN or infinite in {batches} of "
-                f"{len(good)} batches; look for overflow before that layer (half precision, very large inputs)."
+                f"{len(good)} batches. Look for overflow before that layer (half precision, very large inputs)."
             )

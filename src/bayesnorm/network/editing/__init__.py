@@ -1,1 +1,1 @@
-"""Make a changed copy of a network: dropout put in, heads for noise, weights that are drawn."""
+"""Make modified copies of a network: with dropout, noise heads, sampled weights or fewer units."""

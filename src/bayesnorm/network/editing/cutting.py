@@ -1,4 +1,4 @@
-"""Cut layers down to some of their channels, and find out which layers leave channels apart."""
+"""Cut layers down to some of their channels, and find out which layers treat channels separately."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.nn.modules.conv import _ConvNd
 
 @torch.no_grad()
 def silence(module: nn.Module, flags: Tensor) -> None:
-    """Let some channels of a layer say nothing, not even its bias or what batch norm shifts them to."""
+    """Set some output channels of a layer to zero, including its bias and its batch-norm shift."""
     for key in ("weight", "bias"):
         parameter = module._parameters.get(key)
         if parameter is not None:
@@ -33,7 +33,7 @@ def cut_carrier(module: nn.Module, channels: Tensor) -> None:
 
 
 def set_sizes(module: nn.Module) -> None:
-    """Let a layer say the sizes that its tensors have."""
+    """Set the size attributes of a layer to the sizes of its tensors."""
     if isinstance(module, _BatchNorm):
         held = module.weight if module.weight is not None else module.running_mean
         module.num_features = module.num_features if held is None else len(held)
@@ -41,7 +41,7 @@ def set_sizes(module: nn.Module) -> None:
         module.out_features, module.in_features = module.weight.shape
     elif isinstance(module, _ConvNd):
         outputs, inputs = module.weight.shape[:2]
-        if module.groups > 1:  # whole groups went
+        if module.groups > 1:  # whole groups were removed
             groups = outputs * module.groups // module.out_channels
             module.groups, inputs = groups, groups * inputs
         module.out_channels, module.in_channels = outputs, inputs
@@ -49,13 +49,14 @@ def set_sizes(module: nn.Module) -> None:
 
 @torch.no_grad()
 def channels_apart(module: _BatchNorm, dims: int) -> tuple[bool, bool]:
-    """Try batch norm that has a forward of its own, say with an activation: are channels left apart, does zero stay?
+    """Return whether a batch-norm layer with a custom forward keeps channels separate and maps silenced channels to
+    zero.
 
-    A copy that is cut down to every other channel has to say of these what the whole says; a silenced one says zero.
+    A copy that is cut down to every other channel must give the same outputs for them as the whole layer.
 
     Args:
         module: The layer; never modified.
-        dims: Dimensions of its inputs.
+        dims: Number of dimensions of its inputs.
     """
     channels = module.num_features
     generator = torch.Generator().manual_seed(0)
@@ -66,7 +67,7 @@ def channels_apart(module: _BatchNorm, dims: int) -> tuple[bool, bool]:
         cut_carrier(part, some)
         silence(silent, torch.ones(channels, dtype=torch.bool))
         expected, found, zero = whole(x.clone())[:, some], part(x[:, some].clone()), silent(torch.zeros_like(x))
-    except Exception:  # whatever a layer of somebody else's may do
+    except Exception:  # a custom layer may raise anything
         return False, False
     same = found.shape == expected.shape and torch.allclose(found, expected, rtol=1e-9, atol=1e-12)
     return same, not zero.any()

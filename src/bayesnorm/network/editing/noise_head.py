@@ -1,4 +1,4 @@
-"""Make networks that also say how noisy the targets are: by a wider last layer, or by two heads joined to one."""
+"""Make networks that also predict the noise of the targets: with a wider last layer, or by joining two heads."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ def with_noise_head(
 ) -> nn.Module:
     """Return a copy of a network whose last layer also predicts the noise of its outputs.
 
-    It is meant for `HeteroscedasticGaussian`, `HeteroscedasticLaplace` and `LogitNoise`.
+    Use it with `HeteroscedasticGaussian`, `HeteroscedasticLaplace` and `LogitNoise`.
 
-    The outputs of before come first and are the same; the new ones start at one value for every input. A trained
-    network may be trained on from there.
+    The original outputs come first and are unchanged. The new outputs start with the same value for every input.
+    Training can continue from there.
 
     Args:
         model: The network; it is not modified.
-        layer: The name of the layer that makes the outputs, linear or a convolution; None takes the last one with
-            weights, in the order in which modules were made. What follows it must let all outputs through: no softmax.
-        log_variance: What the new outputs start at: the logarithm of the targets' noise variance (for
+        layer: The name of the linear or convolutional layer that computes the outputs; None takes the last module with
+            weights, in the order in which modules were created. Everything after it must pass all outputs on: no
+            softmax.
+        log_variance: Initial value of the new outputs: the logarithm of the targets' noise variance (for
             `HeteroscedasticLaplace`, of its scale).
-        noises: How many outputs to add; None means as many as there are. 1 goes with `LogitNoise(per_class=False)`.
+        noises: Number of outputs to add; None doubles the outputs. Use 1 with `LogitNoise(per_class=False)`.
     """
     log_variance = require_number("log_variance", log_variance, error=NetworkError)
     added = None if noises is None else require_whole("noises", noises, error=NetworkError)
@@ -55,7 +56,7 @@ def with_noise_head(
 
 
 def _head(network: nn.Module, layer: str | None) -> nn.Module:
-    """Return the layer that makes the outputs; refuse one that cannot be widened."""
+    """Return the layer that computes the outputs; refuse one that cannot be widened."""
     modules = dict(network.named_modules())
     heads = [name for name, module in modules.items() if isinstance(module, nn.Linear | _ConvNd)]
     shown = ", ".join(map(repr, heads[-8:])) or "none"
@@ -66,41 +67,43 @@ def _head(network: nn.Module, layer: str | None) -> nn.Module:
         if layer not in heads or attention:
             kind = type(modules[layer]).__name__
             raise NetworkError(
-                f"layer: none was given, and the last module with weights is {layer!r} ({kind}), which is not where a "
-                f"linear or convolutional head would be; name the layer that makes the outputs, one of {shown}."
+                f"layer=None takes the last module with weights, but {layer!r} ({kind}) is not a linear or "
+                f"convolutional layer. Name the layer that computes the outputs, one of {shown}."
             )
     if layer not in heads:
-        raise NetworkError(f"layer: {layer!r} was given; a linear or convolutional layer would work: {shown}.")
+        raise NetworkError(
+            f"layer={layer!r} is not a linear or convolutional layer of the network. Use one of {shown}."
+        )
     head: Any = modules[layer]
     if nn.parameter.is_lazy(head.weight):
-        raise NetworkError(f"layer: {layer!r} is not initialised yet; run the network once on real data first.")
+        raise NetworkError(f"layer: {layer!r} is not initialised yet. Run the network once on real data first.")
     if getattr(head, "groups", 1) != 1 or "weight" not in head._parameters:
         why = "is a grouped convolution" if "weight" in head._parameters else "computes its weight from other tensors"
-        raise NetworkError(f"layer: {layer!r} {why}, which cannot be widened; a plain layer after it would work.")
+        raise NetworkError(f"layer: {layer!r} {why}, which cannot be widened. Add a plain layer after it.")
     return head
 
 
 def joined_outputs(model: nn.Module, entries: Sequence[str | int], *, axis: int = 1) -> nn.Module:
-    """Return a network whose output is some entries of what `model` returns, side by side.
+    """Return a network whose output consists of entries of the output of `model`, side by side.
 
-    So a network with two heads, `{"mean": ..., "log_var": ...}` or `(mean, log_var)`, can be used with
-    `HeteroscedasticGaussian`, and one with a head per task with `MultiTask`. It holds `model` itself, not a copy.
+    Use it for a network with two heads, `{"mean": ..., "log_var": ...}` or `(mean, log_var)`, and
+    `HeteroscedasticGaussian`, or for one head per task and `MultiTask`. It holds `model` itself, not a copy.
 
     Args:
         model: The network, which returns a dict or a tuple of tensors (batch, ...).
-        entries: Keys of the dict or positions in the tuple, in the order in which a likelihood wants them.
-        axis: The axis along which they are put side by side; an entry of one axis (batch,) is one column.
+        entries: Keys of the dict or positions in the tuple, in the order that the likelihood expects.
+        axis: The axis along which they are joined; an entry of shape (batch,) is one column.
     """
     if isinstance(entries, str) or not isinstance(entries, Sequence) or not entries:
-        raise NetworkError(f'entries: {entries!r} was given; a list such as ["mean", "log_var"] or [0, 1] would work.')
+        raise NetworkError(f'entries must be a list such as ["mean", "log_var"] or [0, 1], got {entries!r}.')
     position = as_whole(axis)
-    if not position:  # 0 is the rows'
-        raise NetworkError(f"axis must be 1, or -1 for the last, got {axis!r}.")
+    if not position:  # axis 0 holds the examples
+        raise NetworkError(f"axis must be 1, or -1 for the last axis, got {axis!r}.")
     return JoinedOutputs(unwrap(model), tuple(entries), position)
 
 
 class JoinedOutputs(nn.Module):
-    """A network whose output is some entries of another's; made by `joined_outputs`."""
+    """A network whose output consists of entries of another network's output; made by `joined_outputs`."""
 
     def __init__(self, model: nn.Module, entries: tuple[str | int, ...], axis: int) -> None:
         super().__init__()
@@ -117,8 +120,9 @@ class JoinedOutputs(nn.Module):
             part = known.get(entry)
             if not isinstance(part, Tensor):
                 raise NetworkError(
-                    f"entries: {entry!r} was given, and the network returns {type(result).__name__} with entries "
-                    f"{', '.join(map(repr, known)) or 'unknown'}; tensors among them would work."
+                    f"entries: {entry!r} is not a tensor in the output of the network, which returns "
+                    f"{type(result).__name__} with entries {', '.join(map(repr, known)) or 'unknown'}. Use tensors "
+                    "among these."
                 )
             parts.append(part if part.dim() > 1 else part.unsqueeze(1))
         return torch.cat(parts, dim=self.axis)

@@ -1,8 +1,8 @@
-"""Remove units from a copy of a network: rows, channels and columns are cut out, so that it is smaller and plain.
+"""Remove units from a copy of a network, which gives a smaller, plain network.
 
-There is evidence of two kinds. A layer's output channels are *silent* where nothing but noise writes them, and it is
-*deaf* to input columns that it does not need. `masked` sets both to zero in a network of the old size; `removed` cuts
-out what then has no effect, and its outputs are those of the masked network.
+There are two kinds of evidence. An output channel of a layer is *silent* if it carries only noise. A layer is *deaf* to
+input columns that it does not need. `masked` sets both to zero in a network of the old size. `removed` cuts out what
+then has no effect, and its outputs equal those of the masked network.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .units import Units
 
 
 class SelectedLinear(nn.Linear):
-    """A linear layer that listens to some of its inputs only.
+    """A linear layer that uses only some of its inputs.
 
     Args:
         columns: Which of the inputs, in the order of the weight's columns.
         out_features: Number of outputs.
-        bias: Whether there is one.
+        bias: Whether the layer has a bias.
     """
 
     columns: Tensor
@@ -41,20 +41,21 @@ class SelectedLinear(nn.Linear):
 
 @dataclass(frozen=True)
 class Removal:
-    """What is to be removed.
+    """The channels and columns to remove.
 
     Args:
-        silent: Layers to a flag for every output channel, True where it is to be silent.
-        deaf: Layers to a flag for every input column, True where the layer is to be deaf to it.
+        silent: Layers and a flag for every output channel, True if it is to be silent.
+        deaf: Layers and a flag for every input column, True if the layer is to be deaf to it.
     """
 
     silent: dict[str, Tensor] = field(default_factory=dict)
     deaf: dict[str, Tensor] = field(default_factory=dict)
 
     def units(self, units: Units) -> set[int]:
-        """Return the units that can go: those that all who write them leave silent, or all who read them do not hear.
+        """Return the units that can be removed: silent in all layers that write them, or unused by all layers that read
+        them.
 
-        Every layer keeps one unit at least.
+        Every layer keeps at least one unit.
         """
         silent, spoken = _parted({k: own for k, own in units.written.items() if k not in units.gates}, self.silent)
         unheard, heard = _parted(units.read, self.deaf)
@@ -67,7 +68,7 @@ class Removal:
 
 
 def _parted(layers: Mapping[str, Sequence[int | None]], flags: dict[str, Tensor]) -> tuple[set[int], set[int]]:
-    """Return units that some layer flags, and those that some layer does not."""
+    """Return the units that some layer flags, and those that some layer does not flag."""
     flagged: set[int | None] = set()
     others: set[int | None] = set()
     for layer, own in layers.items():
@@ -80,7 +81,7 @@ def _parted(layers: Mapping[str, Sequence[int | None]], flags: dict[str, Tensor]
 
 
 def masked(network: nn.Module, units: Units, removal: Removal) -> nn.Module:
-    """Return a copy of the network, of the same size, with what is to be removed set to zero."""
+    """Return a copy of the network, of the same size, with the removed parts set to zero."""
     return _masked(network, units, removal, removal.units(units))
 
 
@@ -92,7 +93,7 @@ def _masked(network: nn.Module, units: Units, removal: Removal, gone: set[int]) 
         modules[layer].weight[:, flags] = 0
     for layer, flags in removal.silent.items():
         modules[layer].weight[flags] = 0
-    # A silent unit says nothing at all: neither its bias nor what batch norm shifts it to.
+    # A silent unit is exactly zero: its bias and its batch-norm shift are set to zero too.
     for layer, flags in removal.silent.items():
         own = torch.tensor([unit in gone for unit in units.written[layer]], device=flags.device)
         silence(modules[layer], own & flags)
@@ -110,7 +111,7 @@ def removed(network: nn.Module, units: Units, removal: Removal) -> nn.Module:
         deaf = removal.deaf.get(layer)
         heard = [unit not in gone for unit in read]
         wanted = heard if deaf is None else [h and not d for h, d in zip(heard, deaf.tolist(), strict=True)]
-        if not any(wanted):  # a layer needs an input, whose weights are zero
+        if not any(wanted):  # a layer needs at least one input; its weights are zero
             wanted[heard.index(True)] = True
         written = torch.tensor([unit not in gone for unit in units.written[layer]])
         _cut(made, layer, written, torch.tensor(heard), torch.tensor(wanted))
@@ -126,9 +127,9 @@ def _cut(network: nn.Module, layer: str, outputs: Tensor, heard: Tensor, wanted:
     Args:
         network: The network, which is changed.
         layer: The layer's name.
-        outputs: Which outputs stay.
+        outputs: Which outputs are kept.
         heard: Which inputs arrive.
-        wanted: Which of them the layer listens to.
+        wanted: Which of them the layer uses.
     """
     module = network.get_submodule(layer)
     assert isinstance(module, nn.Linear | _ConvNd)
@@ -150,11 +151,11 @@ def _cut(network: nn.Module, layer: str, outputs: Tensor, heard: Tensor, wanted:
 
 @torch.no_grad()
 def resized(network: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
-    """Return a copy of a network with other tensors of other sizes in it, in evaluation mode.
+    """Return a copy of a network, in evaluation mode, with tensors replaced by others of other sizes.
 
     Args:
         network: The network; never modified.
-        tensors: Its tensors by name; `columns` of a linear layer are those of `SelectedLinear`.
+        tensors: The new tensors by name; `columns` of a linear layer are those of `SelectedLinear`.
     """
     made = own_copy(network)
     for name in tensors:

@@ -1,4 +1,4 @@
-"""Estimate a network's batch statistics anew, as after weights were taken out of it."""
+"""Estimate a network's running statistics again, for example after pruning."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..layers import find_batchnorm
 
 @torch.no_grad()
 def renewed_statistics(network: nn.Module, x: Tensor, batch_size: int = 256) -> nn.Module:
-    """Return a copy of a network whose running statistics are the mean of those of batches of `x`.
+    """Return a copy of a network whose running statistics are the mean over batches of `x`.
 
-    Dropout and all other layers stay in evaluation mode. A network without batch norm is copied as it is.
+    Dropout and all other layers stay in evaluation mode. A network without batch norm is only copied.
 
     Args:
         network: The network; never modified.
-        x: Rows like those of training, on the network's device.
-        batch_size: Rows per batch.
+        x: Examples from the training distribution, on the network's device.
+        batch_size: Examples per batch.
     """
     made = own_copy(network)
     layers = [layer for layer in find_batchnorm(made).values() if layer.track_running_stats]

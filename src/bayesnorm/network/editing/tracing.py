@@ -1,4 +1,4 @@
-"""Trace a network with torch.fx, down to the layers that have units."""
+"""Trace a network with torch.fx down to the layers that have units."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .walking import Walk
 
 
 def trace_units(network: nn.Module) -> Units:
-    """Return a network's units; refuse one that cannot be traced, has nothing to prune, or ties weights.
+    """Return a network's units; refuse a network that cannot be traced, has nothing to prune, or ties weights.
 
     Args:
         network: The network; it is run on no data and not modified.
@@ -26,8 +26,8 @@ def trace_units(network: nn.Module) -> Units:
     except Exception as error:
         first = str(error).partition("\n")[0]
         raise NetworkError(
-            f"model: {type(network).__name__} cannot be traced by torch.fx ({first}); a forward without decisions that "
-            "depend on the data would work."
+            f"model: {type(network).__name__} cannot be traced by torch.fx ({first}). Remove decisions that depend on "
+            "the data from its forward."
         ) from error
     modules = dict(network.named_modules())
     walk = Walk(network, modules, _uses(graph, modules))
@@ -35,13 +35,15 @@ def trace_units(network: nn.Module) -> Units:
         walk.visit(node)
     found = walk.units()
     if not found.read:
-        raise NetworkError("model: has no linear or convolutional layer that can be pruned; one with some would work.")
+        raise NetworkError(
+            "model: it has no linear or convolutional layer that can be pruned. Pass a network with such layers."
+        )
     _require_untied(network)
     return found
 
 
 def _uses(graph: fx.Graph, modules: dict[str, nn.Module]) -> Counter[nn.Module]:
-    """Count how often modules run, within others that stay whole as well, or are asked for their tensors."""
+    """Count how often each module runs, including inside modules that are not traced, or has its tensors read."""
     found: Counter[nn.Module] = Counter()
     for node in graph.nodes:
         if node.op == "call_module":
@@ -52,19 +54,19 @@ def _uses(graph: fx.Graph, modules: dict[str, nn.Module]) -> Counter[nn.Module]:
 
 
 def _require_untied(network: nn.Module) -> None:
-    """Refuse weights that several layers share: what one of them does not need, another may."""
+    """Refuse weights that several layers share: a part that one layer does not need may be needed by another."""
     owners: dict[int, str] = {}
     for name, module in network.named_modules():
         for key, parameter in module._parameters.items():
             if parameter is not None and owners.setdefault(id(parameter), name) != name:
                 raise NetworkError(
-                    f"model: {owners[id(parameter)]!r} and {name!r} share their {key}, and units of the one are not "
-                    "those of the other; a network without tied weights would work."
+                    f"model: {owners[id(parameter)]!r} and {name!r} share their {key}, but their units differ. Pass a "
+                    "network without tied weights."
                 )
 
 
 class _Tracer(fx.Tracer):
-    """Traces down to layers; subclasses of those that have units stay whole, and so does what cannot be traced."""
+    """Trace down to layers; subclasses of layers with units, and modules that cannot be traced, are leaves."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return isinstance(m, nn.Linear | _ConvNd | _BatchNorm) or super().is_leaf_module(m, module_qualified_name)

@@ -1,6 +1,6 @@
-"""Which layers of a network write, carry and read the same units.
+"""Describe which layers of a network write, carry and read the same units.
 
-A *unit* is a channel of a signal between layers: a convolution's filter, an output of a linear layer.
+A *unit* is a channel of a signal between layers: a filter of a convolution or an output of a linear layer.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ class Units:
     """Units of a network by layer; lists have the number of a unit for every channel.
 
     Args:
-        written: Layers to the units of their outputs.
-        read: Layers to the units of their inputs, None where these are the network's own or unknown.
-        carried: Batch norm and grouped convolutions to the units of their outputs.
+        written: Layers and the units of their outputs.
+        read: Layers and the units of their inputs; None for the network's inputs and unknown ones.
+        carried: Batch norm and grouped convolutions, and the units of their outputs.
         kept: Units that cannot be removed, and why.
-        normalised: Layers to the batch norm that directly follows them.
-        moved: Units that go through an activation which makes something else of zero.
-        gates: Layers whose outputs do nothing but multiply units: a silent unit needs no silent gate.
+        normalised: Layers and the batch norm that directly follows them.
+        moved: Units that pass an activation which maps zero to another value.
+        gates: Layers whose outputs only multiply units; a removed unit needs no removed gate.
     """
 
     written: dict[str, list[int]] = field(default_factory=dict)

@@ -1,21 +1,21 @@
-"""Make networks whose weights are drawn anew in every pass, with derivatives by their distribution.
+"""Make networks whose weights are sampled in every forward pass, with derivatives for the weights' distribution.
 
-That is done for the weights of linear and convolutional layers.
+This applies to the weights of linear and convolutional layers.
 
-The entries of a weight tensor are W = m M + sigma eps, where the multiplier m is 1 or a random vector along one axis;
-or W = m (M + sigma eps), where m multiplies the noise too.
-There are three ways, *estimators*, to make a pass; under each of them every row meets weights of just this
-distribution, so that the mean loss over rows is an unbiased estimate of the expected one:
+The entries of a weight tensor are W = m M + sigma eps, where the multiplier m is 1 or a random vector along one axis,
+or W = m (M + sigma eps), where m multiplies the noise too. There are three *estimators* for a forward pass. With each
+of them every example gets weights of exactly this distribution, so the mean loss over examples is an unbiased estimate
+of the expected loss:
 
-- "weights": one draw for all rows, put in the weights' place. It works whatever a network does with its weights.
-- "flipout" (Wen et al. 2018): every row has a draw of its own, which is the shared sigma eps with random signs for
-  each of the row's input and output channels. Costs two maps instead of one.
-- "local" (Kingma et al. 2015): the outputs of a linear layer are drawn from the Gaussian that they have given its
-  input, N((x m) M, x^2 sigma^2), independently for every row. Costs two maps, and has the least noise.
+- "weights": one sample for all examples replaces the weights. It works for every network.
+- "flipout" (Wen et al. 2018): every example has its own sample, which is the shared sigma eps with random signs for
+  each of its input and output channels. It costs two maps instead of one.
+- "local" (Kingma et al. 2015): the outputs of a linear layer are sampled from their Gaussian given the input, N((x m)
+  M, x^2 sigma^2), independently for every example. It costs two maps and has the least noise.
 
-"local" is exact where a row meets the weights once. Where it meets them at many places (pixels of a convolution, steps
-of a sequence), noise that is independent between places is not that of any weights, and flipout takes over. Where a
-weight is shared by several layers, a layer called several times, or a subclass has its own forward, "weights" does.
+"local" is exact if an example uses the weights once. If it uses them at many places (pixels of a convolution, steps of
+a sequence), noise that is independent between places corresponds to no sample of the weights, so flipout is used. If
+several layers share a weight, a layer runs several times, or a subclass has a custom forward, "weights" is used.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from ..randomness import isolated_torch_randomness
 
 Estimator = Literal["local", "flipout", "weights"]
 
-# Forwards that do nothing but map their input; transposed convolutions take the general way.
+# Forwards that only map their input; transposed convolutions use the general estimator.
 _PLAIN = (nn.Linear.forward, nn.Conv1d.forward, nn.Conv2d.forward, nn.Conv3d.forward)
 
 
 class RandomWeights(nn.Module):
-    """W = m M + softplus(rho) eps: the distribution of one weight tensor, entries independent given m.
+    """The distribution of one weight tensor, W = m M + softplus(rho) eps, with entries independent given m.
 
     With `multiplies_noise` it is W = m (M + softplus(rho) eps).
 
     Args:
         mean: M, the network's own parameter.
         std: The initial standard deviations, in its shape.
-        axis: Which axis of the tensor the multiplier m goes along: 0 for output, 1 for input channels.
+        axis: The axis of the tensor that the multiplier m belongs to: 0 for output, 1 for input channels.
     """
 
     multiplies_noise: ClassVar[bool] = False
@@ -63,11 +63,11 @@ class RandomWeights(nn.Module):
 
     @property
     def std(self) -> Tensor:
-        """The standard deviations sigma, in the tensor's shape."""
+        """Return the standard deviations sigma, in the tensor's shape."""
         return functional.softplus(self.rho)
 
     def multipliers(self, n: int) -> Tensor | None:
-        """Return n samples of m, (n, channels), or None where it is 1."""
+        """Return n samples of m, (n, channels), or None if m is 1."""
         return None
 
     def samples(self, n: int) -> Tensor:
@@ -81,7 +81,7 @@ class RandomWeights(nn.Module):
         return drawn * along if along is not None and self.multiplies_noise else drawn
 
     def along(self, values: Tensor) -> Tensor:
-        """Return values (..., channels) in a shape that goes along the multiplier's axis of the tensor."""
+        """Return values (..., channels) reshaped to the multiplier's axis of the tensor."""
         shape = [1] * self.mean.dim()
         shape[self.axis] = -1
         return values.view(*values.shape[:-1], *shape)
@@ -89,13 +89,13 @@ class RandomWeights(nn.Module):
 
 @dataclass(frozen=True)
 class WeightTensor:
-    """A weight or bias that can be drawn.
+    """A weight or bias that can be sampled.
 
     Args:
         name: Its name in `named_parameters`.
         parameter: The tensor.
         is_bias: Whether it is a bias.
-        axis: The axis that multipliers are meant for: inputs of linear layers, outputs of convolutions.
+        axis: The axis of multipliers: inputs of linear layers, outputs of convolutions.
     """
 
     name: str
@@ -105,7 +105,7 @@ class WeightTensor:
 
 
 def weight_tensors(network: nn.Module) -> list[WeightTensor]:
-    """Return weights and biases of linear and convolutional layers that have gradients; refuse a network without."""
+    """Return trainable weights and biases of linear and convolutional layers; refuse a network without any."""
     roles: dict[int, tuple[bool, int]] = {}
     for _, module in network.named_modules():
         if isinstance(module, nn.Linear | _ConvNd):
@@ -121,30 +121,29 @@ def weight_tensors(network: nn.Module) -> list[WeightTensor]:
     ]
     if all(tensor.is_bias for tensor in found):
         raise NetworkError(
-            "model: has no linear or convolutional layer with a weight that requires a gradient (found "
-            f"{module_kinds(network)}); a network of Linear or Conv1d/2d/3d "
-            "layers, not all of them frozen, would work."
+            "model: it has no linear or convolutional layer with a weight that requires a gradient (its modules are "
+            f"{module_kinds(network)}). Pass a network with Linear or Conv1d/2d/3d layers that are not all frozen."
         )
     return found
 
 
 class NoisyNetwork(nn.Module):
-    """A network whose weights are drawn in every pass, in training and in evaluation mode.
+    """A network whose weights are sampled in every forward pass, in training and in evaluation mode.
 
     Args:
         network: The network, which must not be the user's: forwards of its layers are replaced.
         weights: The distributions by parameter name; their means are the network's own parameters.
-        estimator: How passes are made; see the module's docstring.
-        example: Some input rows, on which it is seen which layers run just once.
+        estimator: The estimator of a forward pass; see the module's docstring.
+        example: Some inputs, used to find out which layers run exactly once.
     """
 
     def __init__(self, network: nn.Module, weights: dict[str, Any], estimator: Estimator, example: Tensor) -> None:
         super().__init__()
         self.network = network
         self.weights = nn.ModuleList(weights.values())
-        self._replaced: dict[str, RandomWeights] = dict(weights)  # those that a pass samples once, for all rows
-        self._rows = 0  # how many rows the pass under way has
-        self._ran = set[str]()  # layers with samples of their own that ran in it
+        self._replaced: dict[str, RandomWeights] = dict(weights)  # those sampled once for all examples
+        self._rows = 0  # number of examples in the current forward pass
+        self._ran = set[str]()  # layers with their own samples that already ran in it
         if estimator != "weights":
             self._replace_forwards(weights, estimator, example)
 
@@ -154,17 +153,17 @@ class NoisyNetwork(nn.Module):
         return functional_call(self.network, drawn, (x,)) if drawn else self.network(x)
 
     def entered(self, layer: str) -> int:
-        """Note that a layer runs, and return the number of rows of the pass."""
+        """Record that a layer runs, and return the number of examples in the forward pass."""
         if layer in self._ran:
             raise NetworkError(
-                f"model: layer {layer!r} runs once in evaluation and more often in training, where its samples must "
-                'agree; estimator="weights" would work.'
+                f"model: layer {layer!r} runs once in evaluation mode and more often in training mode, where its "
+                'samples must agree. Use estimator="weights".'
             )
         self._ran.add(layer)
         return self._rows
 
     def _replace_forwards(self, weights: dict[str, RandomWeights], estimator: Estimator, example: Tensor) -> None:
-        """Let layers that meet their weights once in a pass draw them for every row."""
+        """Make layers that use their weights once per forward pass sample them for every example."""
         calls = _calls(self.network, example)
         owned = [p for _, module in self.network.named_modules() for p in module._parameters.values() if p is not None]
         uses = Counter(id(parameter) for parameter in owned)
@@ -183,7 +182,7 @@ class NoisyNetwork(nn.Module):
 
 @dataclass(frozen=True)
 class _NoisyLayer:
-    """The forward of a linear or convolutional layer under weights that every row samples for itself."""
+    """The forward of a linear or convolutional layer with weights sampled for every example."""
 
     network: NoisyNetwork
     name: str
@@ -195,7 +194,7 @@ class _NoisyLayer:
     def __call__(self, input: Tensor) -> Tensor:
         rows, linear, x = self.network.entered(self.name), isinstance(self.module, nn.Linear), input
         by_row = len(x) == rows and (x.dim() >= 2 if linear else x.dim() == self.weight.mean.dim())
-        if not by_row:  # rows were folded into another axis: one draw for all of them
+        if not by_row:  # examples were folded into another axis: one sample for all
             bias = self.bias.samples(1)[0] if isinstance(self.bias, RandomWeights) else self.bias
             return self._map(x, self.weight.samples(1)[0], bias)
         multipliers = self.weight.multipliers(rows)
@@ -220,7 +219,7 @@ class _NoisyLayer:
     def _local_noise(self, x: Tensor) -> Tensor:
         bias_var = self.bias.std.square() if isinstance(self.bias, RandomWeights) else None
         var = functional.linear(x.square(), self.weight.std.square(), bias_var)
-        # A row of zeros has no variance, where the square root has no derivative.
+        # An all-zero input has zero variance, where the square root has no derivative.
         return var.clamp_min(torch.finfo(var.dtype).tiny).sqrt() * torch.randn_like(var)
 
     def _flipout_noise(self, x: Tensor, mean: Tensor, rows: int, multipliers: Tensor | None) -> Tensor:
@@ -240,7 +239,7 @@ class _NoisyLayer:
         return self.module._conv_forward(x, weight, bias)  # type: ignore[operator]
 
     def _along(self, values: Tensor, h: Tensor) -> Tensor:
-        """Return values (channels,) or (rows, channels) in a shape that goes along the channels of `h`."""
+        """Return values (channels,) or (examples, channels) reshaped to the channels of `h`."""
         *rows, channels = values.shape
         ones = [1] * (h.dim() - 2)
         return (
@@ -251,13 +250,13 @@ class _NoisyLayer:
 
 
 def _signs(like: Tensor, rows: int, channels: int) -> Tensor:
-    """Draw 1 or -1 for every row and channel."""
+    """Return random signs, 1 or -1, for every example and channel."""
     return torch.empty(rows, channels, dtype=like.dtype, device=like.device).bernoulli_().mul_(2).sub_(1)
 
 
 @torch.no_grad()
 def _calls(network: nn.Module, x: Tensor) -> Counter[str]:
-    """Return how often every module runs in a pass in evaluation mode."""
+    """Return how often every module runs in a forward pass in evaluation mode."""
     watched, counted = private_copy(network), Counter[str]()
     for name, module in watched.named_modules():
         module.register_forward_pre_hook(lambda _module, _args, name=name: counted.update([name]))

@@ -1,10 +1,11 @@
-"""Find which layers of a network write, carry and read the same units, going through its graph.
+"""Find which layers of a network write, carry and read the same units, by walking through its graph.
 
-Linear and convolutional layers write units and read others; batch norm and grouped convolutions carry them, the
-channels of a group as one; pooling and activations let them pass; flattening puts the positions of a channel side by
-side, each still the same unit. Channels that are added to each other are one unit, which can only go as a whole; so are
-channels and the gates that multiply them, as of squeeze-and-excitation, but there the channel's silence is enough.
-Concatenated ones stay what they are. Whatever else is done to a signal keeps all of its units, and the reason is noted.
+Linear and convolutional layers write units and read others. Batch norm and grouped convolutions carry units; the
+channels of a group are one unit. Pooling and activations pass units on. Flattening puts the positions of a channel side
+by side, each still the same unit. Channels that are added to each other are one unit, which can only be removed as a
+whole. So are channels and the gates that multiply them, as in squeeze-and-excitation, but there a silent channel is
+enough. Concatenated channels stay separate units. Any other operation keeps all of its units, and the reason is
+recorded.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from .cutting import channels_apart
 from .units import OUTPUTS, Units
 
-# What acts on every channel alone, as modules, functions and methods are called in lower case without underscores.
+# Operations on every channel separately: names of modules, functions and methods in lower case without underscores.
 _ZERO_STAYS = {
     *("relu", "relu6", "leakyrelu", "elu", "selu", "celu", "gelu", "silu", "mish", "tanh", "hardtanh", "hardswish"),
     *(
@@ -50,13 +51,13 @@ _PLAIN = (nn.Linear.forward, nn.Conv1d.forward, nn.Conv2d.forward, nn.Conv3d.for
 
 @dataclass(frozen=True)
 class _Signal:
-    """What is known of a tensor between layers.
+    """What is known about a tensor between layers.
 
     Args:
         units: The unit of every channel.
-        dims: The tensor's number of dimensions, channels on axis 1; 0 where channels are last, as of linear layers.
-        flat: Whether an unknown number of positions of every channel stand side by side.
-        moved: Whether channels may be something else than zero where their units are silent.
+        dims: The tensor's number of dimensions, with channels on axis 1; 0 if channels are last, as in linear layers.
+        flat: Whether an unknown number of positions of every channel are side by side.
+        moved: Whether channels may differ from zero although their units are silent.
     """
 
     units: tuple[int, ...]
@@ -65,36 +66,36 @@ class _Signal:
     moved: bool = False
 
     def like(self, other: _Signal) -> bool:
-        """Tell whether another has its channels along the same axis."""
+        """Return whether another signal has its channels along the same axis."""
         return (self.dims, self.flat) == (other.dims, other.flat)
 
     def columns(self, count: int) -> tuple[int, ...] | None:
-        """Return the units of `count` channels, or None where it does not fit."""
+        """Return the units of `count` channels, or None if the number does not fit."""
         if not self.flat:
             return self.units if count == len(self.units) else None
-        if self.dims == 0 and count != len(self.units):  # positions of sequences come before channels
+        if self.dims == 0 and count != len(self.units):  # sequence positions come before channels
             return None
         times, rest = divmod(count, len(self.units))
         return tuple(unit for unit in self.units for _ in range(times)) if not rest else None
 
 
 class Walk:
-    """Goes through a graph and notes who writes, carries and reads which units."""
+    """Walk through a graph and record which layers write, carry and read which units."""
 
     def __init__(self, network: nn.Module, modules: dict[str, nn.Module], uses: Counter[nn.Module]) -> None:
         self._network, self._modules, self._uses = network, modules, uses
         self._signals: dict[fx.Node, _Signal] = {}
-        self._same: list[int] = []  # the unit that a unit is one with, or itself
-        self._joined: set[int] = set()  # units that are one with others
+        self._same: list[int] = []  # the unit that this unit is merged into, or itself
+        self._joined: set[int] = set()  # units merged with others
         self._gates: set[int] = set()  # units that multiply others
         self._found = Units()
 
     def units(self) -> Units:
-        """Return what was found, every unit under one number."""
+        """Return the units, each with one number."""
         found, root = self._found, self._root
         for name, columns in found.read.items():
             for unit in self._gates.intersection(columns):
-                found.kept.setdefault(unit, f"{name} reads them, which are gates of others")
+                found.kept.setdefault(unit, f"{name} reads units that are gates of others")
         return Units(
             {name: [root(unit) for unit in units] for name, units in found.written.items()},
             {name: [None if u is None else root(u) for u in units] for name, units in found.read.items()},
@@ -106,7 +107,7 @@ class Walk:
         )
 
     def visit(self, node: fx.Node) -> None:
-        """Follow one node of the graph."""
+        """Process one node of the graph."""
         signal = None
         if node.op == "call_module":
             signal = self._layer(node, self._modules[str(node.target)])
@@ -126,7 +127,7 @@ class Walk:
             if isinstance(module, _BatchNorm):
                 return self._normalise(node, name, signal, module)
             if type(module).forward not in _PLAIN or isinstance(module, _ConvTransposeNd):
-                return self._keep(node, f"{name} ({type(module).__name__}) has a forward of its own")
+                return self._keep(node, f"{name} ({type(module).__name__}) has a custom forward")
             return self._map(node, name, signal, module)
         if isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) == (1, -1):
             return signal and replace(signal, flat=True)
@@ -135,7 +136,7 @@ class Walk:
         return self._pass(node, type(module).__name__.lower())
 
     def _map(self, node: fx.Node, name: str, signal: _Signal | None, module: nn.Linear | _ConvNd) -> _Signal | None:
-        """A layer that reads units and writes others."""
+        """Process a layer that reads units and writes others."""
         if isinstance(module, nn.Linear):
             inputs, outputs, dims = module.in_features, module.out_features, 0
         else:
@@ -154,22 +155,22 @@ class Walk:
         return _Signal(tuple(written), dims)
 
     def _normalise(self, node: fx.Node, name: str, signal: _Signal | None, module: _BatchNorm) -> _Signal | None:
-        """Batch norm, which may do more than that to every channel."""
+        """Process batch norm, which may do more than that to every channel."""
         if type(module).forward is _BatchNorm.forward or signal is None:
             return self._carry(node, name, signal, module.num_features)
         apart, zero_stays = channels_apart(module, 2 if signal.flat else signal.dims or 2)
         if not apart:
-            return self._keep(node, f"{name} ({type(module).__name__}) has a forward of its own")
+            return self._keep(node, f"{name} ({type(module).__name__}) has a custom forward")
         carried = self._carry(node, name, signal, module.num_features)
         return carried and replace(carried, moved=carried.moved or not zero_stays)
 
     def _carry(
         self, node: fx.Node, name: str, signal: _Signal | None, inputs: int, outputs: int = 0, groups: int = 0
     ) -> _Signal | None:
-        """A layer that leaves channels apart, or groups of them, each of which then is one unit."""
+        """Process a layer that keeps channels, or groups of channels, separate; each group is one unit."""
         columns = signal.columns(inputs) if signal is not None else None
         if signal is None or columns is None:
-            return self._keep(node, f"{name} has other channels")
+            return self._keep(node, f"{name} has a different number of channels")
         if groups:
             size, repeats = inputs // groups, outputs // groups
             for start in range(0, inputs, size):
@@ -207,7 +208,7 @@ class Walk:
         return self._pass(node, name)
 
     def _positions(self, node: fx.Node, name: str, signal: _Signal) -> _Signal | None:
-        """What is done to positions of channels: averaging, cutting, padding, dropping axes."""
+        """Process operations on positions of channels: averaging, cropping, padding, dropping axes."""
         given = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
         axes = given if isinstance(given, list | tuple) else [given]
         places = [axis % signal.dims for axis in axes if isinstance(axis, int)]
@@ -228,20 +229,20 @@ class Walk:
         return self._pass(node, name)
 
     def _pass(self, node: fx.Node, name: str) -> _Signal | None:
-        """What acts on every channel alone; anything else keeps its units."""
+        """Process an operation on every channel separately; any other operation keeps its units."""
         signal, name = self._input(node), name.replace("_", "")
         if name in _ZERO_STAYS | _ZERO_MOVES and len(self._inputs(node)) <= 1:
             return signal and replace(signal, moved=signal.moved or name in _ZERO_MOVES)
         return self._unknown(node)
 
     def _unknown(self, node: fx.Node) -> _Signal | None:
-        """Whatever else is done to units."""
+        """Process any other use of units."""
         own = type(self._modules[str(node.target)]).__name__ if node.op == "call_module" else _name(node.target)
         name = own.lower().replace("_", "")
-        return self._keep(node, f"{node.name} ({name}) uses them in a way that is not known to leave channels apart")
+        return self._keep(node, f"{node.name} ({name}) uses them in a way that may mix channels")
 
     def _combine(self, node: fx.Node, name: str) -> _Signal | None:
-        """Two tensors, or one and a number, of which sums, differences, products or quotients are taken."""
+        """Process a sum, difference, product or quotient of two tensors, or of a tensor and a number."""
         number = [each for each in node.args if self._is_number(each)]
         if number:
             signal = next(iter(self._inputs(node)), None)
@@ -253,7 +254,7 @@ class Walk:
         return self._multiply(node) if name == "mul" else self._unknown(node)
 
     def _is_number(self, each: Any) -> bool:
-        """Tell whether an argument is a number, or a parameter that is one."""
+        """Return whether an argument is a number, or a parameter with one entry."""
         if isinstance(each, fx.Node) and each.op == "get_attr":
             value: Any = self._network
             for part in str(each.target).split("."):
@@ -262,13 +263,13 @@ class Walk:
         return isinstance(each, int | float)
 
     def _multiply(self, node: fx.Node) -> _Signal | None:
-        """Channels and what multiplies them: where a channel is zero, so is the product."""
+        """Process a product: if a channel is zero, so is the product."""
         signals = [self._signals.get(each) for each in node.args if isinstance(each, fx.Node)]
         first, second = signals
         if first is None or second is None or not first.like(second):
             return self._unknown(node)
         channel, gate = (second, first) if first.moved and not second.moved else (first, second)
-        if len(gate.units) == 1 < len(channel.units):  # one gate of all channels
+        if len(gate.units) == 1 < len(channel.units):  # one gate for all channels
             self._note_kept(gate.units, f"{node.name} multiplies others by them")
             return channel
         if len(channel.units) != len(gate.units):
@@ -276,31 +277,33 @@ class Walk:
         moved = channel.moved and gate.moved
         if self._roots(channel) != self._roots(gate):
             if gate.moved and not moved and not self._follow(gate.units, channel.units):
-                return self._keep(node, f"{node.name} multiplies them by something that is used besides")
+                return self._keep(node, f"{node.name} multiplies them by a signal with other uses")
             self._join(channel.units, gate.units)
         return replace(channel, moved=moved)
 
     def _follow(self, gates: Sequence[int], units: Sequence[int]) -> bool:
-        """Let units be gates of others, if they have been nothing else so far."""
+        """Make units gates of others, unless they already have another use."""
         if self._joined.intersection(gates) or set(gates) & set(units):
             return False
         self._gates.update(gates)
         return True
 
     def _view(self, node: fx.Node, signal: _Signal) -> _Signal | None:
-        """(batch, channels, 1, 1) of (batch, channels) and the way back, by sizes that were read from a tensor."""
+        """Process reshaping between (batch, channels) and (batch, channels, 1, 1) by sizes that were read from a
+        tensor.
+        """
         sizes: Any = node.args[1] if isinstance(node.args[1], list | tuple) else node.args[1:]
         source = self._counted(sizes[1]) if len(sizes) > 1 else None
         if source is None or node.kwargs or len(source.units) != len(signal.units) or any(n != 1 for n in sizes[2:]):
             return self._unknown(node)
-        if self._roots(source) != self._roots(signal):  # as many as others are, and will be
+        if self._roots(source) != self._roots(signal):  # the same number as others, also after removal
             if not self._follow(signal.units, source.units):
                 return self._unknown(node)
             self._join(source.units, signal.units)
         return replace(signal, dims=0 if len(sizes) == 2 else len(sizes), flat=False)
 
     def _counted(self, size: Any) -> _Signal | None:
-        """The signal whose channels were counted: `x.size(1)`, `x.size()[1]` or `x.shape[1]`."""
+        """Return the signal whose channels were counted: `x.size(1)`, `x.size()[1]` or `x.shape[1]`."""
         if not isinstance(size, fx.Node) or len(size.args) != 2 or size.args[1] != 1:
             return None
         tensor = size.args[0]
@@ -317,7 +320,7 @@ class Walk:
         signals = [self._signals.get(each) if isinstance(each, fx.Node) else None for each in node.args]
         first, second = signals
         if first is None or second is None or not first.like(second):
-            return self._keep(node, f"{node.name} adds something to them whose units are not known")
+            return self._keep(node, f"{node.name} adds a signal with unknown units to them")
         if len(first.units) != len(second.units):
             return self._keep(node, f"{node.name} adds tensors of several shapes")
         if self._gates.intersection((*first.units, *second.units)):
@@ -326,7 +329,7 @@ class Walk:
         return replace(first, moved=first.moved or second.moved)
 
     def _join(self, first: Sequence[int], second: Sequence[int]) -> None:
-        """Let units be one, pair by pair."""
+        """Merge units, pair by pair."""
         self._joined.update(first, second)
         for one, other in zip(first, second, strict=True):
             self._same[self._root(one)] = self._root(other)
@@ -337,12 +340,12 @@ class Walk:
         known = [signal for signal in signals if signal is not None]
         alike = len({signal.dims for signal in known}) == 1 and not any(signal.flat for signal in known)
         if len(known) < len(signals) or not alike or axis not in ((1,) if known[0].dims else (-1, 1)):
-            return self._keep(node, f"{node.name} concatenates them with something whose units are not known")
+            return self._keep(node, f"{node.name} concatenates them with a signal with unknown units")
         moved = any(signal.moved for signal in known)
         return _Signal(tuple(unit for signal in known for unit in signal.units), known[0].dims, moved=moved)
 
     def _keep(self, node: fx.Node, reason: str) -> _Signal | None:
-        """Note that the units of a node's inputs cannot be removed; nothing is known of its output."""
+        """Record that the units of a node's inputs cannot be removed; nothing is known about its output."""
         for signal in self._inputs(node):
             self._note_kept(signal.units, reason)
         return None
@@ -359,7 +362,7 @@ class Walk:
         return [self._signals[each] for each in node.all_input_nodes if each in self._signals]
 
     def _input(self, node: fx.Node) -> _Signal | None:
-        """The signal of the first argument."""
+        """Return the signal of the first argument."""
         first = node.args[0] if node.args else None
         return self._signals.get(first) if isinstance(first, fx.Node) else None
 
@@ -378,12 +381,12 @@ class Walk:
 
 
 def _name(target: Any) -> str:
-    """What a function or method is called."""
+    """Return the name of a function or method."""
     return target if isinstance(target, str) else str(getattr(target, "__name__", target))
 
 
 def _flattens(node: fx.Node, name: str) -> bool:
-    """Say whether a call puts all but the first axis into one."""
+    """Return whether a call flattens all axes but the first."""
     arguments = [*node.args[1:], *node.kwargs.values()]
     if name == "flatten":
         return arguments in ([1], [1, -1])

@@ -1,7 +1,8 @@
 """Run batch norm as one affine map per channel, so that samples can be a `vmap` axis and have derivatives.
 
-PyTorch's own batch norm in evaluation mode is slow under `vmap` and has no derivative by its running statistics. With
-mean m and variance v it is h * scale + shift, where scale = weight / sqrt(v + eps) and shift = bias - m * scale.
+PyTorch's batch norm in evaluation mode is slow under `vmap` and has no derivative with respect to its running
+statistics. With mean m and variance v it is h * scale + shift, where scale = weight / sqrt(v + eps) and shift = bias -
+m * scale.
 """
 
 from __future__ import annotations
@@ -22,31 +23,31 @@ State = dict[str, Tensor]
 
 
 class AffineBatchNorm:
-    """Teaches the batch-norm layers of a private copy to run under given statistics as an affine map.
+    """Run the batch-norm layers of a private copy as affine maps under given statistics.
 
     Layers that only normalise (`plain`) are replaced by the map. A subclass that does more (`special`), such as one
-    that carries an activation, keeps its own forward; on request it gets the input whose own normalisation is the drawn
-    one, which has derivatives, but is right only where the layer uses its input for nothing else.
+    that includes an activation, keeps its own forward. On request its input is changed so that its own normalisation
+    gives the sampled one. This has derivatives, but is correct only if the layer uses its input for nothing else.
     """
 
     def __init__(self, network: nn.Module) -> None:
         found = find_batchnorm(network)
         self.plain = {name: module for name, module in found.items() if _only_normalises(module)}
         self.special = {name: module for name, module in found.items() if name not in self.plain}
-        self._maps: dict[str, tuple[Tensor, Tensor]] = {}  # by layer, scale and shift of the pass under way
-        # Layers, and activations behind them, whose input nobody else sees.
+        self._maps: dict[str, tuple[Tensor, Tensor]] = {}  # scale and shift of each layer in the current forward pass
+        # Layers, and activations after them, whose input nothing else uses.
         self._fresh = {name: relu for name, relu in _behind_convolutions(network).items() if name in self.plain}
-        self._needed: Callable[[Tensor], bool] | None = None  # in a pass that writes, tells what is still needed
+        self._needed: Callable[[Tensor], bool] | None = None  # when overwriting, tells which inputs are still needed
         for name, module in found.items():
             module.forward = self._wrapped(name, module.forward)  # type: ignore[method-assign]
 
     @contextlib.contextmanager
     def under(self, state: State, special: bool = False) -> Iterator[State]:
-        """Run layers under the statistics in `state`; give the overrides that are still to be made.
+        """Run layers under the statistics in `state`; give the remaining overrides.
 
         Args:
-            state: Statistics, (channels,), or (batch, channels) for others in every row; and other overrides.
-            special: Whether special layers take part; else their statistics are among the overrides still to be made.
+            state: Statistics, (channels,), or (batch, channels) if they differ between examples, and other overrides.
+            special: Whether special layers take part; otherwise their statistics are among the remaining overrides.
         """
         rest = dict(state)
         for name in [*self.plain, *(self.special if special else ())]:
@@ -60,17 +61,17 @@ class AffineBatchNorm:
             self._maps.clear()
 
     def writes(self, state: State) -> bool:
-        """Tell whether passes under such a state can map some layer's input in place."""
+        """Return whether forward passes under such a state can map some layer's input in place."""
         return any(name.rpartition(".")[0] in self._fresh for name in state)
 
     @contextlib.contextmanager
     def in_place(self, needed: Callable[[Tensor], bool]) -> Iterator[None]:
-        """Let maps, and activations behind them, write to their inputs where nobody else sees these.
+        """Let maps, and activations after them, overwrite inputs that nothing else uses.
 
-        A new array as large as an image's features costs ten times what filling it costs.
+        Allocating a new array for an image's features takes ten times as long as filling it.
 
         Args:
-            needed: Tells of inputs that are needed again.
+            needed: Returns whether an input is needed again.
         """
         written = [relu for relu in self._fresh.values() if relu is not None and not relu.inplace]
         self._needed = needed
@@ -91,7 +92,7 @@ class AffineBatchNorm:
         weight: Tensor | None = None,
         bias: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return scale and shift of a layer under some statistics, (..., channels); what is None is the layer's own."""
+        """Return scale and shift of a layer under some statistics, (..., channels); None stands for its own."""
         module = self.plain.get(name) or self.special[name]
         own_mean, own_var = module.running_mean, module.running_var
         assert own_mean is not None
@@ -106,25 +107,25 @@ class AffineBatchNorm:
         return scale, -mean * scale if bias is None else bias - mean * scale
 
     def far(self, states: State) -> State:
-        """Return the first of several states with its statistics moved far off.
+        """Return the first of several states with its statistics moved far away.
 
-        There it shows whether a forward uses statistics for anything but the map.
+        This reveals whether a forward uses statistics for anything but the map.
         """
         one = {name: value[0] for name, value in states.items()}
         for name in self.plain:
             mean, var = (one.get(f"{name}.{key}") for key in ("running_mean", "running_var"))
             if mean is not None and var is not None:
-                sign = 1 - 2 * (torch.arange(len(mean), device=mean.device) % 2)  # so that a ReLU lets some through
-                var = var.clamp_min(0)  # drawn variances of constant channels are 0 give or take a rounding error
+                sign = 1 - 2 * (torch.arange(len(mean), device=mean.device) % 2)  # so that some units pass a ReLU
+                var = var.clamp_min(0)  # sampled variances of constant channels are 0 up to rounding
                 one |= {f"{name}.running_mean": mean + 2 * sign * var.sqrt(), f"{name}.running_var": 4 * var}
         return one
 
     def _may_write(self, name: str, h: Tensor) -> bool:
-        """Tell whether a layer's map may write to its input."""
+        """Return whether a layer's map may overwrite its input."""
         return self._needed is not None and name in self._fresh and not h.requires_grad and not self._needed(h)
 
     def _wrapped(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a forward that takes the layer's map where there is one."""
+        """Return a forward that uses the layer's map if there is one."""
 
         def forward(*args: Any, **kwargs: Any) -> Any:
             drawn = self._maps.get(name)
@@ -141,9 +142,9 @@ class AffineBatchNorm:
 
 
 def _behind_convolutions(network: nn.Module) -> dict[str, nn.ReLU | None]:
-    """Return names of modules right behind a convolution in an `nn.Sequential`, with the ReLU behind each of them.
+    """Return names of modules directly after a convolution in an `nn.Sequential`, each with the ReLU after it.
 
-    Those are left out that a hook looks at, and a ReLU that stands in several places.
+    Modules with hooks, and a ReLU that occurs in several places, are left out.
     """
     found: dict[str, nn.ReLU | None] = {}
     places = Counter(id(module) for _, parent in network.named_modules() for module in parent._modules.values())
@@ -164,6 +165,6 @@ def _hooked(module: nn.Module | None) -> bool:
 
 
 def _only_normalises(module: _BatchNorm) -> bool:
-    """Tell whether a layer's forward is torch's own."""
+    """Return whether a layer's forward is torch's own."""
     known = _BatchNorm.forward, nn.SyncBatchNorm.forward
     return "forward" not in vars(module) and type(module).forward in known

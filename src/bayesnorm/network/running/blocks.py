@@ -1,4 +1,4 @@
-"""Run a block of rows under all states, some of them at a time, and hand on the outputs as they come."""
+"""Run a block of examples under all states, some states at a time, and pass the outputs on."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .plan import Calls, Planner, Way
 from .prefix import PrefixCache
 
 Take = Callable[[slice, slice, Tensor], None]
-"""A function that is given rows, samples and their outputs; see `Executable.each`."""
+"A function of examples, samples and their outputs; see `Executable.each`."
 
 
 class Outputs:
-    """Keeps outputs under n states as they come, in `all`, (n, batch, *out); a `Take`."""
+    """Stores outputs under n states in `all`, (n, batch, *out); a `Take`."""
 
     all: Tensor
 
@@ -35,11 +35,11 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Runs blocks of rows.
+    """Runs blocks of examples.
 
     Args:
-        planner: Knows what outputs look like, and which way to go on in where one fails.
-        prefix: Computes once what comes before the first drawn module.
+        planner: Provides the shape of outputs, and another way to run if one fails.
+        prefix: Computes everything before the first sampled module once.
         calls: The ways to call the network.
     """
 
@@ -50,14 +50,14 @@ class Blocks:
     def run(
         self, states: State, x: Tensor, take: Callable[[slice, Tensor], None], chunk: int, way: Way, start: int = 0
     ) -> Way:
-        """Run some rows under all states, or from the state `start` on; return the way for the next ones.
+        """Run some examples under all states, or from the state `start` on; return the way for the next block.
 
         Args:
             states: Overrides, each with a leading axis of n.
-            x: The rows.
-            take: Is given a slice of states and their outputs.
-            chunk: How many states a vectorised pass holds.
-            way: How to run; where that fails, states run one by one under plain overrides from then on.
+            x: The examples.
+            take: Function of a slice of states and their outputs.
+            chunk: Number of states in a vectorised forward pass.
+            way: How to run; if that fails, states run one by one by plain overrides from then on.
             start: The first state to run.
         """
         drawn = frozenset(name.rpartition(".")[0] for name in states)
@@ -78,7 +78,8 @@ class Blocks:
                         raise
                     chunk = (stop - start) // 2
                 except RuntimeError as error:
-                    # What two rows could not show: an operation that `vmap` has no rule for at this size, say.
+                    # The test on two examples cannot show everything, such as an operation that `vmap` does not support
+                    # at this size.
                     if way.call == "plain":
                         raise
                     failure = error
@@ -92,7 +93,7 @@ class Blocks:
         return self.run(states, x, take, 1, self.planner.give_up(states, x, way.call, failure), start)
 
     def _outputs(self, states: State, x: Tensor, way: Way) -> Tensor:
-        """Return outputs under some states, which are one unless many are run at once: (states, rows, *out)."""
+        """Return outputs under some states (one, unless many run at once): (states, examples, *out)."""
         if way.call == "vectorised":
             found: Tensor = self.prefix.replay(partial(self.calls.vectorised, x, states))
             return found

@@ -1,13 +1,13 @@
 """Run all samples in one graph of a compiled copy of a network.
 
-A frozen copy of the network gets its batch-norm layers replaced by one scale and one shift per draw. Where samples begin
-at the first batch-norm layer, they are folded into the batch, (samples * batch, ...); where they begin later, they are a
-`vmap` axis and what comes before is in the graph once. `torch.compile` fuses the maps and replays the whole as a CUDA
-graph. A graph belongs to one number of samples and one batch shape; graphs are kept, so that a shape which comes again
-costs no compilation.
+In a frozen copy of the network, each batch-norm layer becomes one scale and one shift per sample. If sampling starts at
+the first batch-norm layer, samples are folded into the batch, (samples * batch, ...). If it starts later, they are a
+`vmap` axis, and everything before is in the graph once. `torch.compile` fuses the maps, and the whole is replayed as a
+CUDA graph. A graph belongs to one number of samples and one batch shape. Graphs are kept, so a known shape needs no new
+compilation.
 
-The copy is checked against the plain way on the first input of every shape; where it cannot be compiled or does not
-agree (rows that depend on one another), the plain way is taken and that is said once.
+The copy is checked against the uncompiled network on the first input of every shape. If it cannot be compiled or gives
+other numbers (for example because examples depend on each other), the uncompiled network is used, with one warning.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from .blocks import Outputs, Take
 from .executable import Executable
 from .plan import default_block_bytes
 
-# How many compiled graphs are kept, by shape.
+# How many compiled graphs are kept, one per shape.
 GRAPHS = 8
 
-# Largest activation of a graph, where a block's is not allowed to be larger anyway; more samples run it several times.
+# Largest activation of a graph if blocks have no smaller limit; more samples run the graph several times.
 GRAPH_BYTES = 64 * 2**20
 
 Graph = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -45,7 +45,7 @@ Graph = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class _Samples:
-    """Drawn states, and the maps of all their layers side by side, each (samples, channels)."""
+    """Sampled states, and the maps of all their layers side by side, each (samples, channels)."""
 
     states: State
     names: tuple[str, ...]
@@ -53,7 +53,7 @@ class _Samples:
     shift: Tensor
 
     def some(self, first: int, count: int) -> _Samples:
-        """Return `count` of the samples from the `first` on."""
+        """Return `count` of the samples, starting at `first`."""
         if count == len(self.scale):
             return self
         part = slice(first, first + count)
@@ -62,14 +62,14 @@ class _Samples:
 
 
 class CompiledExecutable(Executable):
-    """An `Executable` whose vectorised runs are compiled. The network's weights are those of the time of compiling.
+    """An `Executable` whose vectorised runs are compiled, with the weights at the time of compilation.
 
     Args:
         model: The network.
-        output: Which entry to take where it returns a dict or a tuple.
-        dtype: Precision of the compiled copy, e.g. torch.bfloat16; None keeps the network's own.
-        tf32: Whether convolutions on a GPU may use TF32 where the copy is in single precision.
-        mode: The mode that `torch.compile` is given.
+        output: The entry to take if the network returns a dict or a tuple.
+        dtype: Precision of the compiled copy, e.g. torch.bfloat16; None keeps that of the network.
+        tf32: Whether convolutions on a GPU may use TF32 if the copy is in single precision.
+        mode: The mode of `torch.compile`.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class CompiledExecutable(Executable):
         if dtype is not None and not dtype.is_floating_point:
             raise BayesNormError(f"dtype must be a floating dtype such as torch.bfloat16, got {dtype}.")
         self._compute_dtype, self._tf32, self._mode = dtype or self.dtype, tf32, mode
-        self._warned = False  # whether users know that samples run without being compiled
+        self._warned = False  # whether the warning about uncompiled samples was issued
 
     def _private(self) -> nn.Module:
-        """Return a copy with weights of its own, as they are now, and forget the graphs of an earlier one."""
-        self._frozen = copy.deepcopy(private_copy(self.model)).requires_grad_(False)  # what graphs are compiled from
-        self._graphs: OrderedDict[Any, Graph | None] = OrderedDict()  # by shape, the latest used last; None: cannot be
+        """Return a copy with its own weights, as they are now, and forget the graphs of an earlier copy."""
+        self._frozen = copy.deepcopy(private_copy(self.model)).requires_grad_(False)  # the source of the graphs
+        self._graphs: OrderedDict[Any, Graph | None] = OrderedDict()  # by shape, the latest used last; None: impossible
         self._samples: _Samples | None = None  # the latest samples
         return private_copy(self._frozen)
 
@@ -101,18 +101,18 @@ class CompiledExecutable(Executable):
         if samples is not None and vectorize and chunk is None and block_bytes is None:
             count = len(samples.scale)
             most = self._samples_at_once(states, x, max(default_block_bytes(x.device), GRAPH_BYTES), len(x))
-            size = -(-count // -(-count // most))  # the smallest with as few graphs
+            size = -(-count // -(-count // most))  # the smallest size with this number of graphs
             graph = self._graph(samples.some(0, size), x)
             if graph is not None:
                 for start in range(0, count, size):
-                    first = min(start, count - size)  # the last graph runs some samples again rather than another graph
+                    first = min(start, count - size)  # the last run repeats some samples to need no other graph
                     found = self._replay(graph, samples.some(first, size), x)
                     take(slice(0, len(x)), slice(start, first + size), found[start - first :])
                 return
         super()._run(states, x, take, vectorize, chunk, block_bytes)
 
     def _graph(self, samples: _Samples, x: Tensor) -> Graph | None:
-        """Return the graph for inputs like `x` under so many samples; None where there is none."""
+        """Return the graph for inputs like `x` and this many samples, or None if there is none."""
         key = (samples.names, len(samples.scale), x.shape, x.dtype)
         if key not in self._graphs:
             self._graphs[key] = self._checked(samples, x)
@@ -122,7 +122,7 @@ class CompiledExecutable(Executable):
         return self._graphs[key]
 
     def _replay(self, graph: Graph, samples: _Samples, x: Tensor) -> Tensor:
-        """Run a graph on inputs in the layout and precision that it was compiled for; the next run overwrites it."""
+        """Run a graph on inputs in the layout and precision of its compilation; the next run overwrites the result."""
         if x.dim() == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         if x.dtype != self._compute_dtype and x.is_floating_point():
@@ -131,14 +131,14 @@ class CompiledExecutable(Executable):
             return graph(x, samples.scale, samples.shift).to(self._dtype)
 
     def _checked(self, samples: _Samples, x: Tensor) -> Graph | None:
-        """Return a graph for inputs like `x` that gives what the plain way gives; None where there is none."""
+        """Return a graph for inputs like `x` that gives the same numbers as uncompiled, or None if there is none."""
         plain = Outputs(samples.states, x)
         super()._run(samples.states, x, plain, True, None, None)
         expected = plain.all
         try:
             graph = self._compile(samples.names)
             found = self._replay(graph, samples, x)
-        except Exception as error:  # compilers fail in many ways, and none of them is the user's problem
+        except Exception as error:  # compilers fail in many ways that users need not handle
             self._say_plain(f"could not be compiled ({(str(error).strip() or repr(error)).splitlines()[0]})")
             return None
         scale = expected.abs().max().clamp_min(1e-6)
@@ -146,19 +146,21 @@ class CompiledExecutable(Executable):
         allowed = float((0.1 if rough else 1e-3) * scale)
         same = found.shape == expected.shape
         if not same or not largest_difference(found.flatten(0, 1), expected.flatten(0, 1)) <= allowed:
-            self._say_plain("gives other numbers when compiled (do its rows depend on one another?)")
+            self._say_plain("gives other numbers when compiled (do its outputs depend on other examples of the batch?)")
             return None
         return graph
 
     def _say_plain(self, why: str) -> None:
-        """Warn once that samples run without being compiled."""
+        """Warn once that samples run uncompiled."""
         if not self._warned:
             self._warned = True
-            message = f"{type(self.model).__name__} {why}; it runs as before: same numbers, more time."
+            message = (
+                f"{type(self.model).__name__} {why}. It runs uncompiled: the numbers are the same, but it takes longer."
+            )
             warnings.warn(message, BayesNormWarning, stacklevel=7)
 
     def _compile(self, names: tuple[str, ...]) -> Graph:
-        """Return a graph of a copy whose layers `names` are maps that it is given."""
+        """Return a graph of a copy whose layers `names` are maps that are passed to it."""
         network = copy.deepcopy(self._frozen).to(self._compute_dtype)
         if any(parameter.dim() == 4 for parameter in network.parameters()):
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -180,12 +182,12 @@ class CompiledExecutable(Executable):
             samples = len(scale)
             return one(x.repeat(samples, *[1] * (x.dim() - 1)), scale, shift).unflatten(0, (samples, len(x)))
 
-        run.__code__ = run.__code__.replace()  # graphs are counted, and their number limited, per code object
+        run.__code__ = run.__code__.replace()  # torch limits the number of graphs per code object
         compiled: Graph = torch.compile(run, mode=self._mode, dynamic=False)
         return compiled
 
     def _prepared(self, states: State) -> _Samples | None:
-        """Return all layers' maps side by side, kept for as long as the same samples come; None where there are none."""
+        """Return the maps of all layers side by side, cached while the samples are the same; None if there are none."""
         if self._samples is None or self._samples.states is not states:
             names = tuple(dict.fromkeys(name.rpartition(".")[0] for name in states))
             if any(name not in self._affine.plain for name in names):
@@ -200,7 +202,7 @@ class CompiledExecutable(Executable):
 
     @contextlib.contextmanager
     def _precision(self) -> Iterator[None]:
-        """Let convolutions use TF32 or not, for a while."""
+        """Allow or forbid TF32 for convolutions temporarily."""
         flags = torch.backends.cudnn
         kept = flags.allow_tf32
         flags.allow_tf32 = self._tf32
@@ -214,7 +216,7 @@ _MAPS = ("scale", "shift")
 
 
 class _DrawnAffine(nn.Module):
-    """Gives h * scale + shift with maps (channels,), or (samples, channels) where samples are folded into the batch."""
+    """Compute h * scale + shift with maps (channels,), or (samples, channels) if samples are folded into the batch."""
 
     scale: Tensor
     shift: Tensor

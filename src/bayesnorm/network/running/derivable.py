@@ -1,4 +1,4 @@
-"""Refuse networks whose outputs have no derivatives by batch-norm statistics, others in every row."""
+"""Refuse networks whose outputs have no derivatives with respect to batch-norm statistics per example."""
 
 from __future__ import annotations
 
@@ -13,40 +13,41 @@ from ..inputs import call_network
 from .affine import AffineBatchNorm, State
 
 Outputs = Callable[[Tensor, State], Tensor]
-"""Gives a network's outputs for inputs under one state."""
+"Returns a network's outputs for inputs under one state."
 
-# On how many rows, and how far in standard deviations, statistics are moved to see whether outputs depend on them.
+# The number of examples, and by how many standard deviations statistics are moved to see whether outputs depend on
+# them.
 ROWS, SHIFT = 8, 1e-2
 
 
 @contextlib.contextmanager
 def derivative_errors_explained() -> Iterator[None]:
-    """Let errors of a pass with derivatives say what they mean: without derivatives the network runs."""
+    """Explain errors of a forward pass with derivatives, given that the network runs without derivatives."""
     try:
         yield
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, TypeError) as error:
         raise NetworkError(
-            "model: cannot be run with derivatives by batch statistics, others in every row (does what comes into a "
-            f"batch-norm layer hold one entry per row? {(str(error) or repr(error)).splitlines()[0]}); "
-            "engine=MonteCarlo() would work."
+            "model: it cannot be run with derivatives with respect to batch statistics that differ between examples "
+            f"({(str(error) or repr(error)).splitlines()[0]}). Does the input of every batch-norm layer have one "
+            "entry per example? Use engine=MonteCarlo()."
         ) from error
 
 
 @torch.no_grad()
 def require_derivable(affine: AffineBatchNorm, reference: Outputs, mapped: Outputs, state: State, x: Tensor) -> None:
-    """Refuse a network that does not do with batch norm as an affine map, on some rows of `x`, what it does itself.
+    """Refuse a network whose outputs on some examples of `x` change if batch norm runs as an affine map.
 
-    Layers are looked at away from their own statistics, where a special layer's map says nothing, and where it shows
-    whether a forward uses statistics outside of their layer. Nor may it cut off derivatives, by `torch.no_grad` or
-    `detach`: the variance of what comes before would silently be missing.
+    The check uses other statistics than the network's own. This reveals special layers and forwards that use statistics
+    outside of their layers. A forward must also not block derivatives with `torch.no_grad` or `detach`: the variance of
+    everything before would be missing without an error.
 
     Args:
         affine: The network's batch-norm layers.
-        reference: Gives outputs under a state, by plain overrides.
-        mapped: Gives the same by affine maps.
-        state: Means and variances of layers, (channels,), or (batch, channels) for others in every row.
+        reference: Returns outputs under a state, by plain overrides.
+        mapped: Returns the same by affine maps.
+        state: Means and variances of layers, (channels,), or (batch, channels) if they differ between examples.
         x: Inputs on the network's device.
     """
     state = _moved(affine, {name: (value[0] if value.dim() > 1 else value).detach() for name, value in state.items()})
@@ -56,31 +57,32 @@ def require_derivable(affine: AffineBatchNorm, reference: Outputs, mapped: Outpu
     rounding = max(1e-3, 8 * torch.finfo(expected.dtype).eps)
     within = rounding * float(expected.abs().max())
     if not torch.allclose(expected, found, rtol=rounding, atol=within, equal_nan=True):
-        what = f"{', '.join(affine.special)} use their input for more than normalisation"
+        what = f"the layers {', '.join(affine.special)} use their input for more than normalisation"
         if not affine.special:
             what = "its forward uses batch-norm statistics outside of their layers, or normalises by the batch"
         raise NetworkError(
-            f"model: {what}, so the outputs have no derivatives by the statistics; engine=MonteCarlo() would work."
+            f"model: {what}, so its outputs have no derivatives with respect to the statistics. Use "
+            "engine=MonteCarlo()."
         )
     for layer in cut_off:
         mean, var = f"{layer}.running_mean", f"{layer}.running_var"
         spread = state[var].clamp_min(0).sqrt()
         shifted = state | {mean: state[mean] + SHIFT * spread, var: (1 + SHIFT) * state[var]}
         change = (reference(some, shifted) - expected).abs().max()
-        if float(change) > 1e-6 * float(expected.abs().max()):  # else its units are dead on these rows
+        if float(change) > 1e-6 * float(expected.abs().max()):  # otherwise its units are zero for these examples
             raise NetworkError(
-                f"model: its outputs depend on the statistics of {layer!r}, but its forward cuts off derivatives by "
-                "them (torch.no_grad, detach?); engine=MonteCarlo() would work."
+                f"model: its outputs depend on the statistics of {layer!r}, but its forward blocks their derivatives, "
+                "for example with torch.no_grad or detach. Use engine=MonteCarlo()."
             )
 
 
 def _moved(affine: AffineBatchNorm, state: State) -> State:
-    """Return a state with other statistics of all batch-norm layers, half a standard deviation away."""
+    """Return a state in which the statistics of all batch-norm layers are moved by half a standard deviation."""
     moved = dict(state)
     for name, module in (affine.plain | affine.special).items():
         mean, var = f"{name}.running_mean", f"{name}.running_var"
         if mean in moved and module.running_var is not None:
-            # Both ways in turn, so that a ReLU lets some units through.
+            # In alternating directions, so that some units pass a ReLU.
             sign = 1 - 2 * (torch.arange(module.num_features, device=moved[mean].device) % 2)
             moved[mean] = moved[mean] + 0.5 * sign * (module.running_var + module.eps).sqrt()
         if var in moved:
@@ -89,7 +91,7 @@ def _moved(affine: AffineBatchNorm, state: State) -> State:
 
 
 def _outputs_and_layers_cut_off(mapped: Outputs, state: State, x: Tensor) -> tuple[Tensor, list[str]]:
-    """Return outputs, with statistics of its own for every row, and layers that no derivative of them comes back to."""
+    """Return outputs, with separate statistics for every example, and the layers that get no derivative from them."""
     with torch.enable_grad(), derivative_errors_explained():
         own = {name: value.expand(len(x), -1).clone().requires_grad_() for name, value in state.items()}
         outputs = mapped(x, own)

@@ -1,7 +1,7 @@
-"""Run a network under drawn dropout masks: a draw overrides the seed of every dropout layer.
+"""Run a network under sampled dropout masks: a sample overrides the seed of every dropout layer.
 
 The network that runs is a private copy whose dropout layers are `SeededDropout`; everything else in it is in evaluation
-mode. Dropout that is called inside a forward has no layer to give a seed to: it is looked for, and refused.
+mode. Dropout that a forward calls directly has no layer to hold a seed, so such networks are refused.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class DropoutExecutable(Executable):
 
     Args:
         model: The network.
-        output: Which entry to take where it returns a dict or a tuple.
+        output: The entry to take if the network returns a dict or a tuple.
         rates: The rate of every dropout layer, see `dropout_rates`.
-        consistent: Whether all rows share a draw's masks.
+        consistent: Whether all examples share a sample's masks.
     """
 
     def __init__(
@@ -41,32 +41,32 @@ class DropoutExecutable(Executable):
         super().__init__(model, output)
 
     def _build(self) -> None:
-        self._looked = False  # whether `look` was here
-        self._apart = True  # whether axes of layers' inputs that hold rows hold nothing else
-        self._axes: dict[str, Axes] = {}  # by layer, which axes hold rows, as far as that is known
+        self._looked = False  # whether `look` has run
+        self._apart = True  # whether the examples' axes of layers' inputs hold nothing else
+        self._axes: dict[str, Axes] = {}  # the examples' axes by layer, if known
         super()._build()
 
     def _private(self) -> nn.Module:
-        network, self._layers = self._seeded()  # the drawn dropout layers of the copy that runs
+        network, self._layers = self._seeded()  # the sampled dropout layers of the copy that runs
         return network
 
     @property
     def network(self) -> nn.Module:
-        """A private copy of the network with a buffer `seed` in every drawn dropout layer; negative means off."""
+        """Return a private copy of the network; its sampled dropout layers have a buffer `seed`, negative for off."""
         self._refresh()
         return self._seeded()[0]
 
     @property
     def drawn_layers(self) -> tuple[str, ...]:
-        """Names of the dropout layers that are drawn."""
+        """Return the names of the sampled dropout layers."""
         return tuple(name for name, rate in self.rates.items() if rate > 0)
 
     @torch.inference_mode(False)
     @torch.no_grad()
     def look(self, x: Any) -> None:
-        """Find out from a few rows where each layer's input holds them, and refuse dropout that has no layer.
+        """Find the axis of examples in each layer's input from a few examples, and refuse dropout without a layer.
 
-        This is done once, before the first run at the latest.
+        This is done once, before the first run.
         """
         x = self.input(x)
         if self._looked:
@@ -80,20 +80,23 @@ class DropoutExecutable(Executable):
             if self.rates.get(name) != 0:
                 raise NetworkError(refusal(name, modules[name], function))
         if not seen.axes:
-            raise NetworkError(f"model: none of its dropout layers ({listed(layers)}) runs in evaluation mode.")
+            raise NetworkError(
+                f"model: none of its dropout layers ({listed(layers)}) runs in evaluation mode. Pass a network whose "
+                "forward uses them."
+            )
         for name, axes in seen.axes.items():
             self._axes[name] = self._layers[name].axes = axes
         self._looked, self._apart = True, seen.apart
 
     def _seeded(self) -> tuple[nn.Module, dict[str, SeededDropout]]:
-        """Return a private copy whose drawn dropout layers have seeds, and those layers by name."""
+        """Return a private copy whose sampled dropout layers have seeds, and those layers by name."""
         network = private_copy(self.model)
         found = find_dropout(network)
         for name in self.drawn_layers:
             if name not in found:
                 raise NetworkError(
-                    f"model: {name!r} is no dropout layer, and the posterior samples one there; a network with the same "
-                    f"dropout layers would work (here {listed(found)})."
+                    f"model: {name!r} is not a dropout layer, but the posterior samples one there. Pass a network "
+                    f"with the same dropout layers (this one has {listed(found)})."
                 )
         drawn = {name: self.rates[name] for name in self.drawn_layers}
         return network, seed_dropout(network, drawn, self.consistent, self._axes, device_of(self.model))
@@ -109,5 +112,5 @@ class DropoutExecutable(Executable):
             layer.first_row = start
 
     def _rows_independent(self, x: Tensor) -> bool:
-        # Where an axis holds rows and something else (time, say), nobody knows which of a part's masks is whose.
+        # If an axis holds examples and something else (such as time), a block's masks cannot be assigned to examples.
         return (self.consistent or self._apart) and super()._rows_independent(x)

@@ -1,4 +1,4 @@
-"""Look at what dropout does in a network: which forwards call it themselves, where rows are in a layer's input."""
+"""Observe dropout in a network: which forwards call it directly, and which axis of a layer's input has the examples."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Shapes = dict[str, list[tuple[int, ...]]]
 
 @dataclass(frozen=True)
 class DropoutSeen:
-    """What a few passes showed of a network's dropout.
+    """Observations about a network's dropout from a few forward passes.
 
     Args:
         always: Modules that call a dropout function in evaluation mode, with its name.
-        in_training: The same in training mode, as far as the network could be run in it.
-        axes: For every layer that ran, which axis of its input holds the rows.
-        apart: Whether that axis holds nothing else, such as time.
+        in_training: The same in training mode, if the network could be run in it.
+        axes: For every layer that ran, the axis of its input that has the examples.
+        apart: Whether that axis has nothing else, such as time steps.
     """
 
     always: dict[str, str]
@@ -38,18 +38,18 @@ class DropoutSeen:
 
 
 def watch_dropout(network: nn.Module, layers: Mapping[str, nn.Module], x: Tensor) -> DropoutSeen:
-    """Run a private copy on a few rows of `x`, once in training mode and twice in evaluation mode.
+    """Run a private copy on a few examples of `x`, once in training mode and twice in evaluation mode.
 
     Args:
-        network: The copy, which is of no further use afterwards.
-        layers: The layers to look at, by name.
+        network: The copy, which must not be used afterwards.
+        layers: The layers to observe, by name.
         x: Inputs on the network's device.
     """
     _own_tensors(network)
     watch = _Watch(network, layers)
     few = [x[torch.arange(rows, device=x.device) % len(x)] for rows in (2, 3)]
     with isolated_randomness(0, x.device):
-        with contextlib.suppress(Exception):  # some networks want targets when they train
+        with contextlib.suppress(Exception):  # some networks need targets in training mode
             watch.run(_in_training(network), few[0])
         in_training = dict(watch.functions)
         network.eval()
@@ -64,19 +64,19 @@ def watch_dropout(network: nn.Module, layers: Mapping[str, nn.Module], x: Tensor
 
 
 class _Watch(TorchFunctionMode):
-    """Notes which modules call torch's own dropout functions, and what comes into the layers."""
+    """Records which modules call torch's dropout functions, and the input shapes of layers."""
 
     def __init__(self, network: nn.Module, layers: Mapping[str, nn.Module]) -> None:
         super().__init__()
-        self.functions: dict[str, str] = {}  # by module, the dropout function that its forward called
+        self.functions: dict[str, str] = {}  # the dropout function that each module's forward called
         self._shapes: Shapes = {name: [] for name in layers}
-        self._inside: list[str] = []  # the modules whose forwards are under way, the innermost last
+        self._inside: list[str] = []  # the modules whose forwards are running, the innermost last
         for name, module in network.named_modules():
             module.register_forward_pre_hook(self._entering(name, name in layers), prepend=True)
             module.register_forward_hook(self._left)
 
     def run(self, network: nn.Module, x: Tensor) -> Shapes:
-        """Make one pass; return the shapes of what comes into the layers, and let `functions` be those of this pass."""
+        """Run one forward pass; return the layers' input shapes, and set `functions` to those of this pass."""
         self.functions, self._shapes = {}, {name: [] for name in self._shapes}
         self._inside.clear()
         with self:
@@ -106,7 +106,7 @@ _OFF_UNLESS_TOLD = {"alpha_dropout", "alpha_dropout_", "feature_alpha_dropout", 
 
 
 def _drops(func: Any, args: Any, kwargs: Any) -> bool:
-    """Tell whether a call of a torch function drops something."""
+    """Return whether a call of a torch function applies dropout."""
     name = getattr(func, "__name__", "")
 
     def given(position: int, *names: str, otherwise: Any) -> Any:
@@ -124,7 +124,7 @@ def _drops(func: Any, args: Any, kwargs: Any) -> bool:
 
 
 def _row_axes(two: list[tuple[int, ...]], three: list[tuple[int, ...]]) -> Axes:
-    """Return which axis grows with the rows, for each call, from the shapes for two rows and for three."""
+    """Return the axis that grows with the number of examples in each call, from shapes for two and three examples."""
     axes: list[int | None] = []
     for a, b in zip(two, three, strict=False):
         growing = [i for i, (m, n) in enumerate(zip(a, b, strict=False)) if m != n and 3 * m == 2 * n]
@@ -133,7 +133,7 @@ def _row_axes(two: list[tuple[int, ...]], three: list[tuple[int, ...]]) -> Axes:
 
 
 def _in_training(network: nn.Module) -> nn.Module:
-    """Put a network in training mode, so that what depends on it shows; but normalisation may refuse a few rows."""
+    """Put a network in training mode, except for normalisation, which may refuse a few examples."""
     network.train()
     for _, module in network.named_modules():
         if isinstance(module, _NormBase):
@@ -142,7 +142,7 @@ def _in_training(network: nn.Module) -> nn.Module:
 
 
 def _own_tensors(network: nn.Module) -> None:
-    """Give a private copy tensors of its own, since a pass in training mode might write to them."""
+    """Give a private copy its own tensors, since a forward pass in training mode might write to them."""
     for _, module in network.named_modules():
         for key, parameter in module._parameters.items():
             if parameter is not None:

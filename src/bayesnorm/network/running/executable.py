@@ -1,10 +1,10 @@
 """Run a network under many states at once.
 
-A *state* overrides some of the network's parameters or buffers by name; n states are held in one dict with a
-leading axis of n. `torch.func.functional_call(model, one_state, x)` is the meaning of a draw, and the plain loop
-below computes just that. The vectorised way gives the same numbers: batch norm becomes one scale and one shift
-per draw, samples are a `vmap` axis, and what comes before the first drawn module is computed once. On a CPU, images run
-in the channels-last layout, in which convolutions are faster, as far as the network takes it.
+A *state* overrides some of the network's parameters or buffers by name; n states are one dict with a leading axis of n.
+`torch.func.functional_call(model, one_state, x)` defines a sample, and the plain loop below computes exactly that. The
+vectorised computation gives the same numbers: batch norm becomes one scale and one shift per sample, samples are a
+`vmap` axis, and everything before the first sampled module is computed once. On a CPU, images run in the channels-last
+layout, in which convolutions are faster, if the network supports it.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from .prefix import PrefixCache
 
 
 class Executable:
-    """A user's network, ready to run under drawn states. The network itself is never touched.
+    """A user's network, ready to run under sampled states; the network itself is never modified.
 
-    There are four ways to call it: `_reference` is what a draw means, by plain overrides; `_mapped` is the same with
-    batch norm as affine maps, which have derivatives; `_in_place` is `_mapped` with less memory, and `_vectorised` is
+    There are four ways to call it. `_reference` defines a sample, by plain overrides. `_mapped` computes the same with
+    batch norm as affine maps, which have derivatives. `_in_place` is `_mapped` with less memory. `_vectorised` is
     `_mapped` under many states at once.
 
     Args:
-        model: The network; torch.compile's and the data-parallel wrappers are looked through.
-        output: Which entry to take where the network returns a dict (a key) or a tuple (a position).
+        model: The network; wrappers of torch.compile and data parallelism are removed.
+        output: The entry to take if the network returns a dict (a key) or a tuple (a position).
     """
 
     def __init__(self, model: nn.Module, output: str | int | None = None) -> None:
@@ -53,43 +53,43 @@ class Executable:
         require_initialised(self.model)
         position = as_whole(output)
         self.output = output if position is None else position
-        self._warned_of_loop = False  # whether users know that samples run one by one
-        self._built: frozenset[str] = frozenset()  # names of what `_build` made, which a copy of this builds anew
+        self._warned_of_loop = False  # whether the warning about the plain loop was issued
+        self._built: frozenset[str] = frozenset()  # attributes from `_build`, which a copy of this builds again
         before = set(vars(self))
         self._build()
         self._built = frozenset(vars(self)) - before
 
     def _build(self) -> None:
-        """Make the private copy that is run, and all that is known of it."""
+        """Make the private copy that is run, and everything derived from it."""
         self._network = self._private()  # shares its tensors with the user's network
         self._affine = AffineBatchNorm(self._network)  # its batch-norm layers, which can run as affine maps
-        # Its forwards, which can skip what is the same for every draw; made after the maps, which it wraps too.
+        # Its forwards, which can skip what is the same for every sample; made after the maps, which it wraps too.
         self._prefix = PrefixCache(self._network)
-        self._keeper = TensorKeeper(self._network)  # puts back what a forward writes to
-        self._restart: Callable[[], None] = _nothing  # lets the next pass begin as the first of a stretch did
+        self._keeper = TensorKeeper(self._network)  # restores tensors that a forward pass writes to
+        self._restart: Callable[[], None] = _nothing  # resets the state for the next forward pass
         calls = Calls(self._reference, self._in_place, self._vectorised)
         self._planner = Planner(self._network, self._affine, self._prefix, calls, self._warn_of_loop)
         self._blocks = Blocks(self._planner, self._prefix, calls)
-        self._derivable_kinds: set[Any] = set()  # kinds of input whose outputs are known to have derivatives
-        self._independent_rows: dict[Any, bool] = {}  # by kind of input, whether rows may be run in parts
-        self.output_shape: tuple[int, ...] | None = None  # of one row's output, once one was seen
+        self._derivable_kinds: set[Any] = set()  # kinds of input whose outputs have derivatives
+        self._independent_rows: dict[Any, bool] = {}  # by kind of input, whether examples may be split
+        self.output_shape: tuple[int, ...] | None = None  # of one example's output, once known
         # Shapes and dtypes of what states may override.
         self._known = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors_of(self._network).items()}
         self._device, self._dtype = device_of(self.model), dtype_of(self.model)
-        self._original = Original(self.model)  # tells when the user moves the network or replaces parts of it
-        self._lost_passes = lost_passes()  # of which none is one of this copy's
+        self._original = Original(self.model)  # detects when the user moves the network or replaces parts of it
+        self._lost_passes = lost_passes()  # none of them belongs to this copy
 
     def _private(self) -> nn.Module:
         """Return the copy of the network that is run."""
         return private_copy(self.model)
 
     def _refresh(self) -> None:
-        """Build anew where the network was moved or had modules replaced, or where a fork caught the copy in a pass."""
+        """Build again if the network was moved or had modules replaced, or if a fork happened during a forward pass."""
         if self._original.changed() or self._lost_passes != lost_passes():
             self._build()
 
     def __getstate__(self) -> dict[str, Any]:
-        # The private copy's forwards belong to this object; a copy of it builds a private copy of its own.
+        # The private copy's forwards belong to this object; a copy of it builds its own private copy.
         return {name: value for name, value in vars(self).items() if name not in self._built}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -98,28 +98,28 @@ class Executable:
 
     @property
     def device(self) -> torch.device:
-        """The device that the network is on."""
+        """Return the device of the network."""
         self._refresh()
         return self._device
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype that floating inputs are brought to."""
+        """Return the dtype that floating inputs are converted to."""
         self._refresh()
         return self._dtype
 
     @property
     def network(self) -> nn.Module:
-        """The network whose tensors states override."""
+        """Return the network whose tensors states override."""
         return self.model
 
     @property
     def names(self) -> frozenset[str]:
-        """Names of the tensors that a state may override."""
+        """Return the names of the tensors that a state may override."""
         return frozenset(self._known)
 
     def input(self, x: Any, name: str = "x") -> Tensor:
-        """Bring inputs to the network's device and dtype; `name` is what messages call them."""
+        """Return inputs on the network's device and in its dtype; `name` is the argument's name in messages."""
         self._refresh()
         return as_input(x, name, self._device, self._dtype)
 
@@ -129,7 +129,7 @@ class Executable:
         """Return the deterministic network's outputs in evaluation mode, (batch, *out)."""
         x = self.input(x)
         with self._undisturbed(x):
-            return call_network(self._reference, x, "x").detach()  # a forward may take derivatives of its own
+            return call_network(self._reference, x, "x").detach()  # a forward may compute derivatives itself
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -147,9 +147,9 @@ class Executable:
         Args:
             states: Overrides, each with a leading axis of n.
             x: Inputs, (batch, ...).
-            vectorize: Whether many samples may be run at once; False takes the plain loop over samples.
-            chunk: How many samples a vectorised pass holds; None chooses by `block_bytes`.
-            block_bytes: How much memory the largest activation of a pass may take; None chooses by device.
+            vectorize: Whether many samples may run at once; False uses the plain loop over samples.
+            chunk: Number of samples in a vectorised forward pass; None chooses by `block_bytes`.
+            block_bytes: Memory limit for the largest activation of a forward pass; None chooses by device.
         """
         x = self.input(x)
         outputs = Outputs(states, x)
@@ -169,13 +169,13 @@ class Executable:
         chunk: int | None = None,
         block_bytes: int | None = None,
     ) -> None:
-        """Hand on outputs under n states as they come, and keep none.
+        """Pass outputs under n states to a function block by block, without storing them.
 
         Args:
-            states: Overrides, each with a leading axis of n; None for one pass of the network as it is.
+            states: Overrides, each with a leading axis of n; None for one forward pass without overrides.
             x: Inputs, (batch, ...).
-            take: Is given a slice of rows, a slice of states and their outputs, (states, rows, *out), which may be
-                written over once it returns. All states of some rows come one after the other.
+            take: Function of a slice of examples, a slice of states and their outputs, (states, examples, *out), which
+                may be overwritten when it returns. All states of a block of examples come one after the other.
             vectorize, chunk, block_bytes: As in `run`.
         """
         x = self.input(x)
@@ -187,10 +187,11 @@ class Executable:
                 take(rows, slice(0, 1), call_network(self._reference, x[rows], "x").detach()[None])
 
     def derivable(self, state: State, x: Tensor) -> Tensor:
-        """Return outputs under one state, with derivatives by it: (batch, *out).
+        """Return outputs under one state, with derivatives with respect to it: (batch, *out).
 
         Args:
-            state: Means and variances of batch-norm layers, (channels,), or (batch, channels) for others in every row.
+            state: Means and variances of batch-norm layers, (channels,), or (batch, channels) if they differ between
+                examples.
             x: Inputs on the network's device.
         """
         self._refresh()
@@ -204,22 +205,22 @@ class Executable:
                 return self._mapped(x, state)
 
     def unchanged(self) -> contextlib.AbstractContextManager[object]:
-        """Refuse weights that change while several calls of this belong together."""
+        """Refuse weights that change during several calls that belong together."""
         return self._keeper.unchanged()
 
     @contextlib.contextmanager
     def _undisturbed(self, x: Tensor, **options: Any) -> Iterator[None]:
-        """Work on inputs without leaving a trace, see `TensorKeeper.undisturbed`."""
+        """Work on inputs without side effects, see `TensorKeeper.undisturbed`."""
         try:
             again = partial(self._reference, x[:1])
             with self._keeper.undisturbed(x.device, again=again, **options) as self._restart:
                 yield
         except WeightsChangedError:
-            self._build()  # what was found out about the network meanwhile may be wrong
+            self._build()  # results of checks made meanwhile may be wrong
             raise
 
     def _reference(self, x: Tensor, state: State | None = None) -> Tensor:
-        """Return outputs under one state by plain overrides; None for the network as it is."""
+        """Return outputs under one state by plain overrides; None for the network without overrides."""
         self._restart()
         x = x.clone()  # a network may write into its input
         result = functional_call(self._network, self._in_own_dtypes(state), (x,)) if state else self._network(x)
@@ -232,8 +233,8 @@ class Executable:
 
         Args:
             x: Inputs.
-            state: Overrides; statistics may be (batch, channels), others in every row.
-            under_vmap: Whether the pass has begun already, and derivatives are not wanted: batch-norm layers that do
+            state: Overrides; statistics may be (batch, channels) if they differ between examples.
+            under_vmap: Whether the forward pass has begun already and needs no derivatives: batch-norm layers that do
                 more than normalise are then overridden.
         """
         if not under_vmap:
@@ -244,7 +245,7 @@ class Executable:
         return select_output(result, self.output, len(x))
 
     def _in_place(self, x: Tensor, state: State) -> Tensor:
-        """Return outputs under one state with batch norm as affine maps, which write to inputs that nobody needs."""
+        """Return outputs under one state with batch norm as affine maps that overwrite inputs no longer needed."""
         self._restart()
         with self._affine.in_place(self._prefix.keeps):
             return self._mapped(x, state, under_vmap=True)
@@ -259,7 +260,7 @@ class Executable:
     def _run(
         self, states: State, x: Tensor, take: Take, vectorize: bool, chunk: int | None, block_bytes: int | None
     ) -> None:
-        """Do what `each` does, with states and inputs that are brought to the network's dtypes."""
+        """Do what `each` does, with states and inputs in the network's dtypes."""
         budget = block_bytes or default_block_bytes(x.device)
         blocks = self._row_blocks(states, x, budget)
         if chunk is None:
@@ -273,21 +274,21 @@ class Executable:
             way = self._blocks.run(states, x[rows], partial(take, rows), chunk, way)
 
     def _row_blocks(self, states: State, x: Tensor, budget: int) -> list[slice]:
-        """Return which rows to run at a time: as many as fit the memory, or all where they depend on one another."""
+        """Return the blocks of examples to run: as many as fit into memory, or all if they depend on each other."""
         rows = min(len(x), self._samples_at_once(states, x, budget, rows=1))
         if rows < len(x) and not self._rows_independent(x):
             rows = len(x)
         return [slice(start, min(start + rows, len(x))) for start in range(0, len(x), rows)]
 
     def _samples_at_once(self, states: State, x: Tensor, budget: int, rows: int) -> int:
-        """Return under how many states some rows can be run at once, by the memory of the largest activation."""
+        """Return the number of states to run at once, by the memory of the largest activation."""
         return max(1, budget // (rows * self._planner.sizes(states, x).bytes_per_row))
 
     def _note_first_row(self, start: int) -> None:
-        """Note which row of the input the next block begins with, for layers whose samples differ between rows."""
+        """Record the first example of the next block, for layers whose samples differ between examples."""
 
     def _rows_independent(self, x: Tensor) -> bool:
-        """Tell whether a row's output is the same in another row's company, so that rows may be run in parts."""
+        """Return whether an example's output is the same in another batch, so that a batch may be split into blocks."""
         key = kind_of({}, x)
         if key not in self._independent_rows:
             choices = ([0, 0], [0, 1, -1])
@@ -296,42 +297,42 @@ class Executable:
             )
             scale = in_company.abs().max().clamp_min(1e-6)
             independent = bool(largest_difference(alone[:1], in_company[:1]) <= 1e-3 * scale)
-            if not bool(torch.isfinite(scale)):  # rows so extreme tell nothing about others
+            if not bool(torch.isfinite(scale)):  # such extreme examples say nothing about others
                 return independent
             self._independent_rows[key] = independent
         return self._independent_rows[key]
 
     def _fitting(self, states: State) -> State:
-        """Return states in the dtypes of what they override; refuse those that belong to another architecture."""
+        """Return states in the dtypes of what they override; refuse states of another architecture."""
         for name, value in states.items():
             shape, _ = self._known.get(name, (None, None))
             if value.shape[1:] != shape:
                 raise NetworkError(
                     f"states: {name!r} of shape {tuple(value.shape[1:])} does not fit the network "
-                    f"({'no such entry' if shape is None else tuple(shape)}); the posterior belongs to another "
-                    "architecture."
+                    f"({'no such entry' if shape is None else tuple(shape)}). The posterior belongs to another "
+                    "architecture. Pass the network that it was fitted on."
                 )
         return self._in_own_dtypes(states)
 
     def _in_own_dtypes(self, state: State) -> State:
         """Return a state, or states, in the dtypes of what they override."""
         if all(value.dtype == self._known[name][1] for name, value in state.items()):
-            return state  # the same object: a compiled network knows by it that the same samples came again
+            return state  # the same object: a compiled network recognises the same samples by it
         return {name: value.to(self._known[name][1]) for name, value in state.items()}
 
     def _warn_of_loop(self, error: BaseException) -> None:
-        """Warn once that samples run one by one, and why; refuse weights that changed, which would explain it."""
+        """Warn once that samples run one by one, and why; refuse changed weights, which would explain it."""
         self._keeper.require_unchanged()
         if not self._warned_of_loop:
             self._warned_of_loop = True
             first = str(error).strip().splitlines()
             warnings.warn(
-                f"{type(self.model).__name__} cannot be vectorised over samples ({first[0] if first else error!r}); "
-                "samples run one by one: same numbers, more time.",
+                f"{type(self.model).__name__} cannot be vectorised over samples ({first[0] if first else error!r}). "
+                "Samples run one by one: the numbers are the same, but it takes longer.",
                 BayesNormWarning,
                 stacklevel=2,
             )
 
 
 def _nothing() -> None:
-    """Begin a pass outside of a stretch, where nothing needs to be put back."""
+    """Do nothing: outside of a block of forward passes, nothing needs to be restored."""

@@ -1,8 +1,8 @@
-"""Find out how to run a network on inputs of some kind, from passes over two rows.
+"""Find out how to run a network on one kind of input, from forward passes over two examples.
 
-The first prediction of a kind makes one pass under plain overrides, which tells what outputs look like and how much
-memory a row takes, and one pass in the way that is to be taken, which must give the same numbers. Only where it does
-not are further ways tried.
+The first prediction of a kind runs one forward pass with plain overrides, which gives the shape of the outputs and the
+memory per example. A second one, in the way to be used, must give the same numbers. Only if it does not are other ways
+tried.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from ..layout import agrees, channels_last, largest_difference, may_gain_from_ch
 from .affine import AffineBatchNorm, State
 from .prefix import PrefixCache
 
-# Largest activation of a block on a CPU: beyond the caches, a wider block is slower, not faster.
+# Largest activation of a block on a CPU: larger blocks do not fit the caches and are slower.
 CPU_BLOCK_BYTES = 4 * 2**20
 
-# Largest activation of a block on a GPU, as a share of the memory that is free, and at most: wider blocks are no
-# faster, and leave no memory to others.
+# Largest activation of a block on a GPU, as a share of the free memory, and in bytes: larger blocks are no faster and
+# leave no memory to others.
 CUDA_BLOCK_SHARE = 1 / 16
 CUDA_BLOCK_BYTES = 2**30
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What inputs of some kind are turned into.
+    """Sizes of activations and outputs for one kind of input.
 
     Args:
-        bytes_per_row: Memory of the largest activation of one row under one draw.
-        output_shape: Shape of one row's output.
+        bytes_per_row: Memory of the largest activation of one example under one sample.
+        output_shape: Shape of one example's output.
         output_dtype: Dtype of outputs.
     """
 
@@ -54,9 +54,9 @@ class Calls:
     """The ways to call a network.
 
     Args:
-        plain: Gives outputs under one state, by plain overrides, or of the network as it is.
-        mapped: Gives outputs under one state, with batch norm as affine maps.
-        vectorised: Gives outputs under many states at once.
+        plain: Returns outputs under one state by plain overrides, or without overrides.
+        mapped: Returns outputs under one state, with batch norm as affine maps.
+        vectorised: Returns outputs under many states at once.
     """
 
     plain: Callable[..., Tensor]
@@ -66,12 +66,12 @@ class Calls:
 
 @dataclass(frozen=True)
 class Way:
-    """How samples are run on inputs of some kind.
+    """How samples are run on one kind of input.
 
     Args:
         call: How the network is called.
-        prefix_last: Whether what comes before the first drawn module runs channels-last.
-        tail_last: Whether the rest does.
+        prefix_last: Whether everything before the first sampled module runs channels-last.
+        tail_last: Whether the rest runs channels-last.
     """
 
     call: Call
@@ -81,7 +81,7 @@ class Way:
 
 @dataclass(frozen=True)
 class _Look:
-    """Two rows of an input, a state to look at them under, and the outputs under plain overrides."""
+    """Two examples of an input, a state for the test, and the outputs by plain overrides."""
 
     key: Any  # the kind of input
     x: Tensor
@@ -94,10 +94,10 @@ class Planner:
 
     Args:
         network: The private copy that runs.
-        affine: Its batch-norm layers, which know states that tell ways apart.
+        affine: Its batch-norm layers, which provide states to compare ways with.
         prefix: Its modules' forwards, which measure activations.
         calls: The ways to call it.
-        cannot_vectorise: A function that is given the error of a network that cannot be run under many states at once.
+        cannot_vectorise: A function that gets the error of a network that cannot be run under many states at once.
     """
 
     def __init__(
@@ -111,40 +111,40 @@ class Planner:
         self._network, self._affine, self._prefix = network, affine, prefix
         self._calls, self._cannot_vectorise = calls, cannot_vectorise
         self._sizes: dict[Any, Sizes] = {}  # by kind of input
-        self._ways: dict[Any, Way] = {}  # by kind of input, and by how it is wanted
-        self._look: _Look | None = None  # that of `sizes`, for the `way` which is asked for next
+        self._ways: dict[Any, Way] = {}  # by kind of input, and by what was requested
+        self._look: _Look | None = None  # the test of `sizes`, for the `way` requested next
 
     def sizes(self, states: State, x: Tensor) -> Sizes:
-        """Return how large activations and outputs are for inputs like `x`."""
+        """Return the sizes of activations and outputs for inputs like `x`."""
         key = kind_of(states, x)
         if key not in self._sizes:
             self._look = self._look_at(states, x)
         return self._sizes[key]
 
     def way(self, states: State, x: Tensor, wanted: Call) -> Way:
-        """Return how to run inputs like `x`, as it is wanted where that works."""
+        """Return how to run inputs like `x`, as requested if possible."""
         key = kind_of(states, x)
         look, self._look = self._look, None
         if (key, wanted) not in self._ways:
             images = may_gain_from_channels_last(self._network, x)
             if wanted != "vectorised" and not images:
-                return Way("plain", False, False)  # the plain loop over samples: nothing to find out
+                return Way("plain", False, False)  # the plain loop over samples needs no test
             if look is None or look.key != key:
                 look = self._look_at(states, x)
             way = self._find_way(look, wanted, images)
-            if not bool(torch.isfinite(look.outputs).all()):  # rows or a state so extreme tell nothing about others
+            if not bool(torch.isfinite(look.outputs).all()):  # such extreme examples or states say nothing about others
                 return way
             self._ways[key, wanted] = way
         return self._ways[key, wanted]
 
     def give_up(self, states: State, x: Tensor, call: Call, error: BaseException) -> Way:
-        """Run inputs like `x` one draw at a time under plain overrides from now on; return that way."""
+        """Run inputs like `x` one sample at a time by plain overrides from now on; return that way."""
         self._cannot_vectorise(error)
         way = self._ways[kind_of(states, x), call] = self.way(states, x, "plain")
         return way
 
     def _look_at(self, states: State, x: Tensor) -> _Look:
-        """Run two rows, or one that is large, under plain overrides, and note the sizes."""
+        """Run two examples, or a large one, by plain overrides, and record the sizes."""
         few, state = x[: 1 if x[0].numel() > LARGE_ROW else 2], self._affine.far(states)
         run = partial(call_network, lambda rows: self._calls.plain(rows, state), few, "x", tuple(x.shape))
         outputs = self._prefix.measure(run, frozenset(name.rpartition(".")[0] for name in states))
@@ -157,7 +157,7 @@ class Planner:
         return look
 
     def _find_way(self, look: _Look, wanted: Call, images: bool) -> Way:
-        """Return the first way that gives the outputs of the look, the fastest ones first."""
+        """Return the first way, fastest first, that gives the same outputs as the test."""
         last = channels_last(look.x) if images else look.x
 
         def run(rows: Tensor) -> Tensor:
@@ -181,14 +181,14 @@ class Planner:
 
 
 def kind_of(states: State, x: Tensor) -> Any:
-    """Return what a look at a few rows is good for: inputs of this shape, these tensors drawn, this precision."""
+    """Return a key for what a test is valid for: inputs of this shape, these sampled tensors, this precision."""
     kind = x.device.type
     autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
     return tuple(x.shape[1:]), x.dtype, x.device, frozenset(states), autocast
 
 
 def default_block_bytes(device: torch.device) -> int:
-    """Return how large an activation a block of rows and samples may have."""
+    """Return the limit for the activation of a block of examples and samples, in bytes."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return max(1, min(int(free * CUDA_BLOCK_SHARE), CUDA_BLOCK_BYTES))
@@ -196,7 +196,7 @@ def default_block_bytes(device: torch.device) -> int:
 
 
 def _require_same(found: Tensor, expected: Tensor) -> None:
-    """Refuse outputs that differ by more than rounding, also that of networks which run in half precision inside."""
+    """Refuse outputs that differ by more than rounding, including that of networks with half precision inside."""
     within = 0.1 * float(expected.double().nan_to_num(0, 0, 0).abs().max())
     if not largest_difference(found, expected) <= within:
-        raise NetworkError("it gives other numbers so; does it use its batch-norm statistics outside of their layers?")
+        raise NetworkError("it then gives other numbers; does it use batch-norm statistics outside of their layers?")

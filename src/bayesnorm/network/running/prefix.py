@@ -1,9 +1,9 @@
-"""Compute once what does not depend on the draw.
+"""Compute everything that does not depend on the sample only once.
 
-Whatever a network computes before it reaches the first module whose state is drawn is the same for every
-draw. `PrefixCache` records the outputs of the modules that finish before that point (the largest such
-modules only) and hands them out again in later passes over the same input, so that a pass under another draw costs
-only the tail. It works on module calls, not on a traced graph, so any Python in a forward is fine.
+What a network computes before the first module with sampled state is the same for every sample. `PrefixCache` records
+the outputs of the modules that finish before that point (only the largest such modules) and returns them in later
+forward passes over the same input. A forward pass under another sample then costs only the rest of the network. It
+works on module calls, not on a traced graph, so a forward may contain any Python code.
 """
 
 from __future__ import annotations
@@ -17,26 +17,28 @@ import torch
 from torch import Tensor, nn
 
 Key = tuple[int, int]
-"""(module number, how many times it was called before)."""
+"(module number, number of earlier calls)."
 
 
 class _PrefixEnd(BaseException):
-    """Raised to leave a recording pass at the first drawn module; no `except Exception` may swallow it."""
+    """Raised to leave a recording pass at the first sampled module; `except Exception` cannot catch it."""
 
 
 @dataclass
 class _Frame:
-    """One module call that is under way in a recording pass."""
+    """A module call that is running in a recording pass."""
 
     module: nn.Module
-    calls_before: Counter[int]  # how often each module had been called when it began
-    keys_before: int  # how many calls' outputs were kept then
-    last_child: Key | None = None  # the latest finished call inside an nn.Sequential, whose output only the next needs
+    calls_before: Counter[int]  # number of calls of each module when it began
+    keys_before: int  # number of stored outputs at that time
+    last_child: Key | None = (
+        None  # the latest finished call inside an nn.Sequential; only the next call needs its output
+    )
 
 
 @dataclass
 class _Recorded:
-    """The output of a finished call, and the versions of its tensors, which tell whether they were written to since."""
+    """The output of a finished call, and its tensors' versions, which show whether they were overwritten since."""
 
     output: Any
     versions: tuple[int, ...]
@@ -50,24 +52,24 @@ _PASS_THROUGH = _Recorded(None, ())
 class PrefixCache:
     """Wraps the forwards of a private copy of a network; see the module's docstring.
 
-    Modules are known by their number in `named_modules`.
+    Modules are identified by their number in `named_modules`.
     """
 
     network: nn.Module
-    largest_output: int = 0  # the most elements of an output that `measure` saw
-    _mode: str = "off"  # what forwards do beside running: "record", "replay", "measure" or nothing
-    _drawn: frozenset[int] = frozenset()  # modules whose state is drawn
-    _reached: bool = False  # whether `measure` has come to one of them
-    _clone: bool = False  # whether kept outputs are written to later, so that copies of them are handed out
-    _calls: Counter[int] = field(default_factory=Counter)  # how often each module was called in this pass
-    _keys: list[Key] = field(default_factory=list)  # calls whose outputs are kept, in the order of their end
+    largest_output: int = 0  # the most elements of an output in `measure`
+    _mode: str = "off"  # what forwards do in addition: "record", "replay", "measure" or nothing
+    _drawn: frozenset[int] = frozenset()  # modules with sampled state
+    _reached: bool = False  # whether `measure` has reached one of them
+    _clone: bool = False  # whether stored outputs are overwritten later, so that copies are returned
+    _calls: Counter[int] = field(default_factory=Counter)  # number of calls of each module in this forward pass
+    _keys: list[Key] = field(default_factory=list)  # calls whose outputs are stored, in the order of their end
     _memo: dict[Key, _Recorded] = field(default_factory=dict)  # their outputs
-    _stack: list[_Frame] = field(default_factory=list)  # calls under way in a recording pass, the innermost last
+    _stack: list[_Frame] = field(default_factory=list)  # calls that are running in a recording pass, the innermost last
 
     def __post_init__(self) -> None:
         named = dict(self.network.named_modules())
         self._numbers = {name: number for number, name in enumerate(named)}
-        # Hooks of the user's: a module that has some, and one that has others inside which have some.
+        # The user's hooks: modules that have hooks, and modules that contain such modules.
         hooked = {id(module) for module in named.values() if module._forward_hooks or module._forward_pre_hooks}
         self._hooked = {number for number, module in enumerate(named.values()) if id(module) in hooked}
         self._hooked_inside = {
@@ -79,17 +81,17 @@ class PrefixCache:
             module.forward = self._wrapped(number, module, module.forward)
 
     def record(self, run: Callable[[], Any], drawn: frozenset[str], contiguous: bool = False) -> None:
-        """Make one pass up to the first module in `drawn` and keep what was computed.
+        """Run one forward pass up to the first module in `drawn` and store what was computed.
 
         Args:
-            run: Makes the pass.
-            drawn: Names of the modules whose state is drawn.
-            contiguous: Whether to keep outputs in the contiguous layout, whatever layout they come in.
+            run: Runs the forward pass.
+            drawn: Names of the modules with sampled state.
+            contiguous: Whether to store outputs in the contiguous layout.
         """
         self._drawn = frozenset(self._numbers[name] for name in drawn)
         self._clone = False
         self._record(run)
-        if self._altered():  # a later in-place operation wrote into a kept output: keep copies instead
+        if self._altered():  # a later in-place operation wrote into a stored output: store copies instead
             self._clone = True
             self._record(run)
         if contiguous:
@@ -99,7 +101,7 @@ class PrefixCache:
             }
 
     def replay(self, run: Callable[[], Any]) -> Any:
-        """Make a pass that skips what was recorded."""
+        """Run a forward pass that skips what was recorded."""
         result = self._in_mode("replay", run)
         if not self._clone and self._altered():
             self._clone = True
@@ -108,13 +110,15 @@ class PrefixCache:
         return result
 
     def measure(self, run: Callable[[], Any], drawn: frozenset[str]) -> Any:
-        """Make a whole pass; let `largest_output` be the most elements of any output from the first drawn module on."""
+        """Run a whole forward pass and set `largest_output`: the most elements of an output from the first sampled
+        module on.
+        """
         self._drawn = frozenset(self._numbers[name] for name in drawn)
         self._reached, self.largest_output = False, 0
         return self._in_mode("measure", run)
 
     def keeps(self, tensor: Tensor) -> bool:
-        """Tell whether a tensor is part of what was recorded."""
+        """Return whether a tensor is part of what was recorded."""
         return any(part is tensor for kept in self._memo.values() for part in _tensors(kept.output))
 
     def forget(self) -> None:
@@ -123,7 +127,7 @@ class PrefixCache:
         self._keys.clear()
 
     def _record(self, run: Callable[[], Any]) -> None:
-        """Make one recording pass, which ends at the first drawn module."""
+        """Run one recording pass, which ends at the first sampled module."""
         self.forget()
         self._stack.clear()
         try:
@@ -132,7 +136,7 @@ class PrefixCache:
             self._stack.clear()
 
     def _in_mode(self, mode: str, run: Callable[[], Any]) -> Any:
-        """Make one pass in which forwards do what `mode` says."""
+        """Run one forward pass in a mode."""
         self._mode = mode
         self._calls.clear()
         try:
@@ -141,11 +145,11 @@ class PrefixCache:
             self._mode = "off"
 
     def _altered(self) -> bool:
-        """Tell whether a kept output was written to since."""
+        """Return whether a stored output was overwritten since."""
         return any(tuple(t._version for t in _tensors(kept.output)) != kept.versions for kept in self._memo.values())
 
     def _wrapped(self, number: int, module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a forward that does what the mode says."""
+        """Return a forward that follows the mode."""
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             if self._mode == "off":
@@ -176,9 +180,9 @@ class PrefixCache:
         return wrapper
 
     def _finish(self, number: int, frame: _Frame, output: Any) -> None:
-        """Keep a finished call's output instead of those of the calls inside it."""
+        """Store a finished call's output instead of those of the calls inside it."""
         parent = self._stack[-1] if self._stack else None
-        # The user's hooks in there must see every pass; and what a forward takes derivatives of must be in their graph.
+        # The user's hooks inside must run in every pass, and tensors with derivatives must stay in their graph.
         if number in self._hooked_inside or any(t.requires_grad for t in _tensors(output)):
             self._calls[number] += 1
             if parent is not None:
@@ -194,7 +198,7 @@ class PrefixCache:
         self._memo[key] = _recorded(kept)
         self._keys.append(key)
         if parent is not None and type(parent.module).forward is nn.Sequential.forward:
-            hooked = number in self._hooked  # a hook looks at what goes in and comes out
+            hooked = number in self._hooked  # a hook sees the input and the output
             if parent.last_child is not None and not hooked:
                 self._memo[parent.last_child] = _PASS_THROUGH
             parent.last_child = None if hooked else key
@@ -205,7 +209,7 @@ def _recorded(output: Any) -> _Recorded:
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
-    """Give every tensor of a nested value."""
+    """Yield every tensor of a nested value."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping):

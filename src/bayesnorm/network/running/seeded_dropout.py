@@ -1,8 +1,9 @@
-"""Make dropout masks a function of a seed, so that a draw of them is state like any other.
+"""Make dropout masks a function of a seed, so that a sampled mask is state like any other.
 
-An entry of a mask is a hash of the seed, of how often the layer ran before in this pass, and of the unit (and, where
-every row has a mask of its own, the row), held against the rate. That is plain integer arithmetic per entry: the same
-under `vmap`, in a loop, for all rows or some of them, and on every device. No generator is touched.
+An entry of a mask is a hash, compared with the rate. The hash combines the seed, the number of earlier calls of the
+layer in this forward pass, the unit, and, if masks differ between examples, the example. This is integer arithmetic per
+entry. It gives the same result under `vmap`, in a loop, for all examples or some, and on every device. No generator is
+used.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from ..dropout_layers import DROPOUT_KINDS, DropoutKind, find_dropout
 
-# Seeds are whole numbers below this; a negative one switches dropout off.
+# Seeds are whole numbers below this; a negative seed switches dropout off.
 SEEDS = 2**62
 
-# -(scale * alpha) of SELU: what alpha dropout puts in a dropped unit's place, before it restores mean and variance.
+# -(scale * alpha) of SELU: the value of a unit dropped by alpha dropout, before mean and variance are restored.
 _ALPHA = 1.7580993408473766
 
-# Factors of a 32-bit finaliser with next to no bias (Wellons' "lowbias32"), as signed numbers.
+# Factors of a nearly unbiased 32-bit finaliser (Wellons' "lowbias32"), as signed numbers.
 _FACTOR_1, _FACTOR_2 = 0x7FEB352D, 0x846CA68B - 2**32
 # Offsets that keep the hashes of units, calls and rows apart.
 _UNIT, _CALL, _ROW = 0x3C6EF372, 0x9E3779B9 - 2**32, 0x2545F491
@@ -34,18 +35,18 @@ Axes = tuple[int | None, ...]
 
 
 class SeededDropout(_DropoutNd):
-    """A dropout layer in evaluation mode that drops what its `seed` says; made by `seed_dropout`."""
+    """A dropout layer in evaluation mode whose mask is determined by its `seed`; made by `seed_dropout`."""
 
     seed: Tensor
     kind: DropoutKind
-    consistent: bool  # whether all rows share a mask
+    consistent: bool  # whether all examples share a mask
     axes: Axes
-    calls: int  # how often it ran in this pass; another call gets another mask
-    first_row: int  # where the rows of this pass begin in the input that they are part of
-    _units: dict[Any, Tensor]  # hashes of units, by how many there are, call and device
+    calls: int  # number of calls in this forward pass; every call gets another mask
+    first_row: int  # index in the whole input of the first example of this block
+    _units: dict[Any, Tensor]  # hashes of units, by number of units, call and device
 
     def forward(self, input: Tensor) -> Tensor:
-        # Never in place, also where the layer was: under vmap the input may lack the axis of samples that the mask has.
+        # Never in place, even if the layer was: under vmap the input may lack the axis of samples that the mask has.
         number, self.calls = self.calls, self.calls + 1
         off = self.seed < 0
         dropped = self._dropped(input, number, off).to(input.dtype)
@@ -58,7 +59,7 @@ class SeededDropout(_DropoutNd):
         return torch.addcmul(shift, input, torch.addcmul(gain, dropped, gain))
 
     def _dropped(self, h: Tensor, number: int, off: Tensor) -> Tensor:
-        """Return -1 for entries that are dropped and 0 for others, in a shape that broadcasts to that of `h`."""
+        """Return -1 for dropped entries and 0 for others, in a shape that broadcasts to that of `h`."""
         shape = list(h.shape)
         if self.kind.channels:
             named = 1 if h.dim() == self.kind.unbatched else 2
@@ -75,15 +76,15 @@ class SeededDropout(_DropoutNd):
             low = _folded(_keyed(_scrambled(row ^ _ROW), low, high), 16).view(lined_up)
             high = low + high
         units = self._codes(math.prod(shape), number, h.device).view(shape)
-        # x < least, by the sign of a difference that cannot overflow: some times faster than a comparison on a CPU.
+        # x < least, by the sign of a difference that cannot overflow; several times faster than a comparison on a CPU.
         least = torch.where(off, -(2**30), round((self.p - 0.5) * 2**31)).to(torch.int32)
         return _keyed(units, low, high).bitwise_right_shift_(1).sub_(least).bitwise_right_shift_(31)
 
     def _codes(self, count: int, number: int, device: torch.device) -> Tensor:
-        """Return the part of the hash that is the same for every draw, (count,)."""
+        """Return the part of the hash that is the same for every sample, (count,)."""
         key = count, number, device
         if key not in self._units:
-            if len(self._units) >= 16:  # inputs of ever other shapes
+            if len(self._units) >= 16:  # inputs with ever new shapes
                 self._units.clear()
             unit = torch.arange(count, dtype=torch.int32, device=device)
             offset = (number * _CALL + 2**31) % 2**32 - 2**31
