@@ -1,8 +1,8 @@
-"""Is the uncertainty of a trained network any good? From a network to chosen M and tau, honest scores and a diagnosis.
+"""How good is the uncertainty of a trained network? Calibrate it, score it on test rows, and check its assumptions.
 
     python examples/how_good_is_my_uncertainty.py
 
-The table is scikit-learn's diabetes set. Everything is chosen on validation rows; test rows are scored once.
+The table is scikit-learn's diabetes set. Everything is chosen on validation rows. Test rows are scored once.
 """
 
 import torch
@@ -15,7 +15,7 @@ from bayesnorm.training import train
 
 x, y = (torch.tensor(part, dtype=torch.float32).view(442, -1) for part in load_diabetes(return_X_y=True, scaled=False))
 test, validation, rows = torch.randperm(442, generator=torch.Generator().manual_seed(0)).split([88, 88, 266])
-model = Rescaled.of(paper_mlp(10), x[rows], y[rows])  # your own trained network, in the targets' units, takes its place
+model = Rescaled.of(paper_mlp(10), x[rows], y[rows])  # replace it by your trained network
 seen, held_out = (model.standardise(x[part], y[part]) for part in (rows, validation))
 loss = torch.nn.functional.mse_loss
 train(model.network, seen, loss=loss, epochs=200, batch_size=32, weight_decay=0.01, validation=held_out, patience=20)
@@ -24,13 +24,13 @@ posterior = bn.MCBN(batch_size=32).fit(model, (x[rows], y[rows]))
 posterior = bn.calibrate(posterior, x[validation], y[validation])
 print(f"noise std {posterior.likelihood.precision**-0.5:.1f}, effective batch size {posterior.batch_size:.0f}")
 choice = bn.select_batch_size(posterior, (x[rows], y[rows]), weight_decay=0.01)
-print(f"the ELBO, without validation rows, would take {choice.batch_size:.0f}")
+print(f"effective batch size by the ELBO, without validation rows: {choice.batch_size:.0f}")
 
 constant = constant_variance(posterior.predict(x[validation]).mean, y[validation])
 predictive = posterior.predict(x[test])
 print(f"RMSE {rmse(predictive, y[test]):.1f}, CRPS {crps(predictive, y[test]):.1f}")
-print(f"95 % intervals hold {coverage(predictive, y[test], 0.95):.0%} of the test rows")
+print(f"95 % intervals contain {coverage(predictive, y[test], 0.95):.0%} of the test rows")
 normalised = [float(score(predictive, y[test], constant)) for score in (normalised_crps, normalised_pll)]
-print("from constant (0 %) to perfect uncertainty (100 %): CRPS {:.1f} %, PLL {:.1f} %".format(*normalised))
+print("uncertainty skill (0 %: constant, 100 %: ideal): CRPS {:.1f} %, log-likelihood {:.1f} %".format(*normalised))
 
 print(bn.diagnose(model, (x[rows], y[rows]), batch_sizes=(8, 32)))

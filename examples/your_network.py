@@ -1,8 +1,8 @@
-"""From a trained network to predictions with uncertainty: the ten lines between the two rules are all there is to it.
+"""From a trained network to predictions with uncertainty: the ten lines between the two rules are all you need.
 
     python examples/your_network.py
 
-The network is a stand-in for yours. It has seen x from -2 to 2, and is then asked about other places as well.
+The network stands for yours. It was trained on x from -2 to 2, and predicts outside that range as well.
 """
 
 import tempfile
@@ -15,14 +15,14 @@ import bayesnorm as bn
 
 
 def data(rows: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Noisy points of y = sin(2 x), x between -2 and 2."""
+    """Return noisy points of y = sin(2 x), x between -2 and 2."""
     generator = torch.Generator().manual_seed(seed)
     x = 4 * torch.rand(rows, 1, generator=generator) - 2
     return x, torch.sin(2 * x) + 0.1 * torch.randn(rows, 1, generator=generator)
 
 
 def your_network(x: torch.Tensor, y: torch.Tensor, batch_size: int) -> nn.Module:
-    """Any network with batch norm, trained in any way."""
+    """Return a network with batch norm, trained in the usual way."""
     torch.manual_seed(0)
     model = nn.Sequential(
         nn.Linear(1, 50, bias=False), nn.BatchNorm1d(50), nn.ReLU(),
@@ -48,20 +48,20 @@ file = Path(tempfile.mkdtemp()) / "net.bayesnorm"
 
 # ----------------------------------------------------------------------------------------------------------------------
 posterior = bn.MCBN(batch_size=16).fit(model, (x_train, y_train))  # the batch size that the network was trained with
-posterior = bn.calibrate(posterior, x_val, y_val)  # noise and effective batch size, from rows it was not trained on
+posterior = bn.calibrate(posterior, x_val, y_val)  # noise and effective batch size, from validation data
 predictive = posterior.predict(x_new)  # 64 samples of the network's batch statistics, vectorised
 mean, std = predictive.mean, predictive.std
 lower, upper = predictive.interval(0.95)
-uncertainty = predictive.epistemic.sqrt()  # what more data could take away; the rest of the variance is noise
-posterior.save(file)  # the posterior alone: no weights, no training rows
+epistemic_std = predictive.epistemic.sqrt()  # more data could reduce this part; the rest of the variance is noise
+posterior.save(file)  # only the posterior: no weights, no training data
 again = bn.load(file, model).predict(x_new)
 assert torch.equal(again.mean, mean)
 # ----------------------------------------------------------------------------------------------------------------------
 
 print(f"noise std {posterior.likelihood.precision**-0.5:.2f}, effective batch size {posterior.batch_size:.0f}")
-print(f"{'x':>5} {'mean':>7} {'std':>6} {'uncertainty':>6}   95 % interval")
-for row in torch.cat([x_new, mean, std, uncertainty, lower, upper], dim=1).tolist():
-    print("{:5.1f} {:7.2f} {:6.2f} {:6.2f}   {:.2f} to {:.2f}".format(*row))
-print(f"saved in {file.stat().st_size // 1024} KiB and read back: same predictions")
+print(f"{'x':>5} {'mean':>7} {'std':>6} {'epistemic':>9}   95 % interval")
+for row in torch.cat([x_new, mean, std, epistemic_std, lower, upper], dim=1).tolist():
+    print("{:5.1f} {:7.2f} {:6.2f} {:9.2f}   {:.2f} to {:.2f}".format(*row))
+print(f"saved in {file.stat().st_size // 1024} KiB and loaded again: same predictions")
 file.unlink()
 file.parent.rmdir()

@@ -219,14 +219,14 @@ def test_how_good_is_my_uncertainty(run):
     noise_std, effective = numbers(r"noise std ([\d.]+), effective batch size (\d+)")
     assert 15 < noise_std < 45
     assert 2 <= effective <= 16
-    (elbo,) = numbers(r"would take (\d+)")
+    (elbo,) = numbers(r"by the ELBO.*: (\d+)")
     assert 8 <= elbo <= 64
     rmse, crps = numbers(r"RMSE ([\d.]+), CRPS ([\d.]+)")
     assert rmse == pytest.approx(62.8, abs=3)
     assert crps == pytest.approx(36.0, abs=2)
-    (held,) = numbers(r"hold (\d+)%")
+    (held,) = numbers(r"contain (\d+)%")
     assert 84 <= held <= 98  # 95 % of 88 rows: a standard error of 2.3
-    by_crps, by_pll = numbers(r"CRPS (-?[\d.]+) %, PLL (-?[\d.]+) %")
+    by_crps, by_pll = numbers(r"CRPS (-?[\d.]+) %, log-likelihood (-?[\d.]+) %")
     assert 2 < by_crps < 15
     assert 0 < by_pll < 15
     lost = [float(number) for number in re.findall(r"would lose (\d+)% of the outputs' variance", text)]

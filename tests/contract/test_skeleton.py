@@ -34,7 +34,7 @@ def skeleton(monkeypatch):
 def test_its_own_tests_pass(skeleton, regression):
     _, tests = skeleton
     tests["test_samples_are_mcbns_shrunk_towards_their_location"](regression)
-    tests["test_a_shrink_that_is_none"](-1.0)
+    tests["test_shrink_must_be_positive"](-1.0)
 
 
 def test_the_contract_finds_it_and_runs_on_it(skeleton, task, fitted, reference, tmp_path, monkeypatch):
