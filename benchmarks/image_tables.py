@@ -10,14 +10,61 @@ from benchmarks.results_files import hardware, read
 from experiments import compression as compressing
 from experiments.kendall_segmentation import showing as kendall
 from experiments.mukhoti_figure1 import showing as mukhoti
-from experiments.prune_channels import showing as prune
 from experiments.teye_figure2 import showing as figure2, verdicts as figure2_verdicts
 from experiments.teye_table2 import showing as table2
 
+DATA_SETS = {
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "cifar5": "CIFAR-5 (five classes of CIFAR-10)",
+    "fashion-mnist": "Fashion-MNIST",
+    "mnist": "MNIST",
+    "notmnist": "notMNIST",
+    "svhn": "SVHN",
+}
+NETWORKS = {"lenet5": "LeNet-5", "vgg11": "VGG-11", "vgg16": "VGG-16", "resnet18": "ResNet-18"}
+"""Names of data sets and networks in results/, and as papers write them."""
 
-def teye_table2(name: str) -> str:
-    """Return table 2 of the MCBN paper, ours beside it, and what else passes buy."""
-    found = read(name)
+PLAIN = {
+    "| at dusk |  |": "| epistemic at dusk | aleatoric at dusk |",
+    "| found | verdict |": "| measured | verdict |",
+    "| does not |": "| does not hold |",
+    "| no telling |": "| not significant |",
+    "MCBN as published": "MCBN around batch statistics",
+    "MCBN about running statistics": "MCBN around running statistics",
+    " is likelier than ": " has a lower NLL than ",
+    "uncertainty rises on another light": "uncertainty rises at dusk",
+    "uncertainty stays on another light": "uncertainty stays the same at dusk",
+    "uncertainty stays with more data": "uncertainty stays the same with more data",
+    "What the paper says, and what it leaves open": "Claims of the papers, and open questions",
+    "Red out of green, from 0 to 1: standard deviations": "Red channel from green channel (values from 0 to 1): "
+    "standard deviations",
+    "so that inside and outside can no longer be told apart": "so test images and other images cannot be separated",
+    "of what it was inside": "of its value on test images",
+    " outside (AUROC": " on other images (AUROC",
+    " outside": " on other images",
+    " inside,": " on test images,",
+    "accuracy stays": "accuracy stays the same",
+    "M = ": "batch size ",
+}
+"""Phrases of results/ and of experiments, and what the pages say instead."""
+
+
+def plain(text: str) -> str:
+    """Return a text with the phrases of `PLAIN` replaced."""
+    for old, new in PLAIN.items():
+        text = text.replace(old, new)
+    return text
+
+
+def verdict(words: str) -> str:
+    """Return a verdict as a page writes it."""
+    return "does not hold" if words == "does not" else words
+
+
+def teye_table2() -> str:
+    """Return table 2 of the MCBN paper beside our numbers, and the other methods on the same networks."""
+    found = read("teye_table2_paper.json")
     if found is None:
         return ""
     parts = []
@@ -25,47 +72,69 @@ def teye_table2(name: str) -> str:
         where = f"{network['network']}, {network['images']:,} test images ({hardware(found['machine'])})"
         tables = table2.tables(network)
         titles = {
-            "cells": f"**{where}.** Mean log probability (PLL) by samples T of MCBN with M = 32:",
-            "claims": "What it says, and beneath that what it leaves open (differences of PLL; above 0 is better):",
-            "rows": "Every method at its most samples:",
+            "cells": f"**{where}.** Mean log-likelihood (PLL), batches as in training:",
+            "claims": "Claims and open questions (differences of PLL; positive is better):",
+            "cells_unaugmented": "Mean log-likelihood (PLL), batches without augmentation (not the paper's procedure):",
+            "rows": "Every method with its largest number of samples:",
         }
         for kind, title in titles.items():
-            parts += [title, table(list(table2.HEADS[kind]), [list(row) for row in tables[kind]])]
-        if network["left_out"]:
-            parts.append("Left out: " + "; ".join(network["left_out"]) + ".")
+            head = list(table2.HEADS[kind.removesuffix("_unaugmented")])
+            rows = [[*row[:-1], verdict(row[-1])] for row in tables[kind]]
+            parts += [title, table(head, rows)]
     return "\n\n".join(parts)
 
 
+def teye_table2_methods() -> str:
+    """Return all methods on the network with given weights and 2,000 images, other libraries included."""
+    found = read("teye_table2.json")
+    if found is None:
+        return ""
+    (network,) = found["networks"]
+    where = f"{network['network']}, {network['images']:,} test images ({hardware(found['machine'])}):"
+    return f"{where}\n\n" + table(list(table2.HEADS["rows"]), table2.tables(network)["rows"])
+
+
 def atanov_table1() -> str:
-    """Return table 1 of the stochastic batch norm paper, ours beside it, for the networks that were measured."""
+    """Return table 1 of the stochastic batch norm paper beside our numbers."""
     parts = []
     for network in ("lenet5", "vgg11", "resnet18"):
         found = read(f"atanov_table1_{network}.json")
         if found is None:
             continue
-        told = found["settings"][network]
+        settings = found["settings"][network]
         cells = {(cell["method"], cell["score"]): cell for cell in found["cells"]}
         rows = []
-        for method, scores in told["methods"].items():
+        for method, scores in settings["methods"].items():
             row = [method]
             for score, digits in (("error_percent", 2), ("nll", 3)):
                 mean, error = scores[score]
                 cell = cells.get((method, score))
                 row.append(f"{mean:.{digits}f}" + ("" if error is None else f" ± {error:.{digits}f}"))
-                row.append("" if cell is None else f"{cell['paper']:g}: {cell['verdict']}")
+                row.append("" if cell is None else f"{cell['paper']:g}: {verdict(cell['verdict'])}")
             rows.append([*row, *(f"{scores[name][0]:.3f}" for name in ("auroc", "auroc mutual information"))])
-        recipe, data = told["recipe"], told["setting"]
+        data = settings["setting"]
+        outside = DATA_SETS.get(data["outside"], data["outside"])
+        head = [
+            "method",
+            "test error (%)",
+            "paper's error and verdict",
+            "NLL",
+            "paper's NLL and verdict",
+            "AUROC of entropy",
+            "AUROC of mutual information",
+        ]
         parts += [
-            f"**{network} on {told['training images']:,} images of {data['data']}**, asked about {data['outside']}; "
-            f"{told['members']} networks, {recipe['epochs']} epochs, M = {told['batch_size']}, {told['samples']} samples "
+            f"**{NETWORKS[network]} on {DATA_SETS[data['data']]}**, {settings['training images']:,} training images, "
+            f"out-of-distribution images: {outside}; {settings['members']} networks, {settings['recipe']['epochs']} "
+            f"epochs, batch size {settings['batch_size']}, {settings['samples']} samples "
             f"({hardware(found['machine'])}):",
-            table(["", "error %", "paper", "NLL", "paper", "AUROC, entropy", "AUROC, mutual information"], rows),
+            table(head, rows),
         ]
     return "\n\n".join(parts)
 
 
 def uncertainty_and_data() -> str:
-    """Return what becomes of uncertainty with more data and on other data."""
+    """Return both parts of the uncertainty by number of training images, and on other data sets."""
     found = read("uncertainty_and_data.json")
     if found is None:
         return ""
@@ -75,36 +144,41 @@ def uncertainty_and_data() -> str:
             f"{row['images']:,}",
             f"{row['accuracy']:.3f}",
             f"{row['nll']:.3f}",
-            *(f"{row['inside'][uncertainty][0]:.3f}" for uncertainty in ("mutual information", "expected entropy")),
-            *(f"{kind['entropy']['auroc']:.3f}, {kind['entropy']['fpr95']:.3f}" for kind in row["outside"].values()),
+            *(f"{row['inside'][part][0]:.3f}" for part in ("mutual information", "expected entropy")),
+            *(f"{kind['entropy'][score]:.3f}" for kind in row["outside"].values() for score in ("auroc", "fpr95")),
         ]
         for row in found["rows"]
     ]
-    outside = [f"{kind}: AUROC, FPR95 of entropy" for kind in found["rows"][0]["outside"]]
-    head = ["", "images", "accuracy", "NLL", "epistemic", "aleatoric", *outside]
-    told = [[claim["claim"], claim["seen"], claim["verdict"]] for claim in found["claims"]]
-    return "\n\n".join(
+    others = [
+        f"{DATA_SETS[kind]}: {score} of entropy" for kind in found["rows"][0]["outside"] for score in ("AUROC", "FPR95")
+    ]
+    head = ["method", "training images", "accuracy", "NLL", "mutual information", "expected entropy", *others]
+    claims = [[claim["claim"], claim["seen"], claim["verdict"]] for claim in found["claims"]]
+    text = "\n\n".join(
         [
-            f"{found['preset']['network']}, {found['samples']} samples with M = {found['batch_size']}, ensembles of "
-            f"{found['preset']['members']} ({hardware(found['machine'])}):",
+            f"{NETWORKS[found['preset']['network']]}, {found['samples']} samples with batch size "
+            f"{found['batch_size']}, ensembles of {found['preset']['members']} ({hardware(found['machine'])}):",
             table(head, rows),
-            table(["claim", "seen", "verdict"], told),
+            table(["claim", "measured", "verdict"], claims),
         ]
     )
+    for old, new in (("on cifar100", "on CIFAR-100"), ("on svhn", "on SVHN"), (" stays ", " stays the same ")):
+        text = text.replace(old, new)
+    return plain(text)
 
 
 def teye_figure2() -> str:
-    """Return what uncertainty about pixels is worth, by method, and the claims about it."""
+    """Return the scores of uncertainty about pixels by method, and the claims about it."""
 
     def head(found: dict[str, Any]) -> str:
         ious = ", ".join(f"{network['mean IoU']:.3f}" for network in found["networks"])
-        return f"SegNet, {found['preset']['samples']} samples; mean IoU of the three networks {ious}"
+        return f"SegNet, {found['preset']['samples']} samples; mean IoU of the three networks: {ious}"
 
-    return _of_pixels("teye_figure2.json", head, lambda found, told: figure2.text(found["methods"], told))
+    return _of_pixels("teye_figure2.json", head, lambda found, claims: figure2.text(found["methods"], claims))
 
 
 def kendall_segmentation() -> str:
-    """Return both kinds of uncertainty about pixels: what they are worth, and how they go with data and light."""
+    """Return the scores of both parts of the uncertainty about pixels, and how they change with data and light."""
 
     def head(found: dict[str, Any]) -> str:
         return f"U-Net on up to {found['preset']['frames']} frames, {found['preset']['samples']} samples"
@@ -113,24 +187,28 @@ def kendall_segmentation() -> str:
 
 
 def _of_pixels(name: str, head: Callable[..., str], text: Callable[..., str]) -> str:
-    """Return an experiment with claims about pixels, under a line that says what was measured and on what."""
+    """Return the tables of an experiment with pixels, below a line about the networks and the machine."""
     found = read(name)
     if found is None:
         return ""
-    told = [figure2_verdicts.Claim(**claim) for claim in found["claims"]]
-    return f"{head(found)} ({hardware(found['machine'])}).\n\n{text(found, told)}"
+    claims = [figure2_verdicts.Claim(**claim) for claim in found["claims"]]
+    return plain(f"{head(found)} ({hardware(found['machine'])}).\n\n{text(found, claims).strip()}")
 
 
 def mukhoti_figure1() -> str:
-    """Return what becomes of mutual information with the batch size, and the claims about it."""
+    """Return mutual information by batch size, and the claims about it."""
     found = read("mukhoti_figure1.json")
     if found is None:
         return ""
     parts = []
-    for name, panel in found["panels"].items():
+    kinds = {
+        "retrained": "trained with batch size {}",
+        "effective": "trained with batch size 128, effective batch size {}",
+    }
+    for panel in found["panels"].values():
         rows = [
             [
-                kind if size is None else f"{kind}, M = {size}",
+                kinds.get(kind, kind).format(size),
                 f"{scores['accuracy']:.4f}",
                 f"{scores['nll']:.4f}",
                 f"{scores['inside'][mukhoti.MI][0]:.4f}",
@@ -142,26 +220,102 @@ def mukhoti_figure1() -> str:
             for outside in scores["outside"].values()
         ]
         about = panel["panel"]
-        head = ["", "accuracy", "NLL", "MI inside", f"MI of {about['outside']}", "AUROC of MI", "AUROC of entropy"]
-        parts += [
-            f"**{name}** ({about['network']}, {panel['samples']} samples; {hardware(found['machine'])}):",
-            table(head, rows),
-            "; ".join(mukhoti.bounds(panel)) + ".",
+        head = [
+            "posterior",
+            "accuracy",
+            "NLL",
+            "mutual information, test images",
+            f"mutual information, {DATA_SETS[about['outside']]}",
+            "AUROC of mutual information",
+            "AUROC of entropy",
         ]
-    told = [[claim["claim"], claim["seen"], claim["verdict"]] for claim in found["claims"]]
-    return "\n\n".join([*parts, table(["claim", "seen", "verdict"], told)])
+        asked = panel["asked"]
+        parts += [
+            f"**{DATA_SETS[about['data']]}, {NETWORKS[about['network']]}**, {panel['samples']} samples, the first "
+            f"{asked['inside']:,} test images and {asked['outside']:,} images of {DATA_SETS[about['outside']]} "
+            f"({hardware(found['machine'])}):",
+            table(head, rows),
+            table(["batch sizes", "chosen by the ELBO", "test NLL there", "size of the lowest test NLL", "that NLL"],
+                  [_chosen(panel, kind) for kind in panel["bounds"]]),
+        ]  # fmt: skip
+    claims = [[plain(claim["claim"]), plain(claim["seen"]), verdict(claim["verdict"])] for claim in found["claims"]]
+    for row in claims:
+        row[0] = row[0].replace("cifar10", "CIFAR-10").replace("fashion-mnist", "Fashion-MNIST")
+    return "\n\n".join([*parts, table(["claim", "measured", "verdict"], claims)])
+
+
+def _chosen(panel: dict[str, Any], kind: str) -> list[str]:
+    """Return the batch size that the ELBO chooses beside the one with the lowest test NLL."""
+    chosen = f"{panel['bounds'][kind]['chosen']:g}"
+    best, scores = min(panel[kind].items(), key=lambda pair: pair[1]["nll"])
+    return [kind, chosen, f"{panel[kind][chosen]['nll']:.4f}", best, f"{scores['nll']:.4f}"]
 
 
 def prune_channels() -> str:
-    """Return what is left of a network and of its uncertainty as channels go."""
+    """Return the error and the uncertainty of a network by share of its multiply-adds."""
     found = read("prune_channels.json")
     if found is None:
         return ""
-    asked = f"{found['preset']['asked']:,} test images and as many of SVHN"
-    return f"ResNet-{found['preset']['depth']}, {asked} ({hardware(found['machine'])}):\n\n" + prune.text(found["rows"])
+    names = {"none": "not pruned, MCBN", "none, softmax": "not pruned, softmax", "int8, softmax": "int8, softmax"}
+    tuned = {"": "no", "labels": "labels", "whole network": "distillation"}
+    rows = [
+        [
+            names.get(row["criterion"], f'`"{row["criterion"]}"`'),
+            *(f"{100 * row[name]:.0f}" for name in ("share", "bytes", "time")),
+            tuned[row["tuned"]],
+            f"{100 * row['error']:.1f}",
+            *(f"{row[name]:.3f}" for name in ("nll", "auroc of errors", "auroc of svhn")),
+        ]
+        for row in found["rows"]
+    ]
+    head = [
+        "criterion",
+        "multiply-adds (%)",
+        "bytes (%)",
+        "time (%)",
+        "fine-tuned by",
+        "test error (%)",
+        "NLL",
+        "AUROC of errors",
+        "AUROC of SVHN",
+    ]
+    images = f"{found['preset']['asked']:,} CIFAR-10 test images and as many SVHN images"
+    return f"ResNet-{found['preset']['depth']}, {images} ({hardware(found['machine'])}):\n\n" + table(head, rows)
 
 
 def compression(name: str) -> str:
-    """Return how small networks become under group priors, beside what was published."""
+    """Return sizes and errors of networks trained with sparsity priors, beside the published ones."""
     found = read(name)
-    return "" if found is None else compressing.text(found["rows"])
+    if found is None:
+        return ""
+    rows: list[list[object]] = []
+    for network in dict.fromkeys(row["network"] for row in found["rows"]):
+        rows += [
+            [network, f"{prior}, published", *[""] * 3, f"{error}", f"{pruned}x", f"{packed}x", *[""] * 5]
+            for (own, prior), (error, pruned, packed) in compressing.PUBLISHED.items()
+            if own == network
+        ]
+        for row in (row for row in found["rows"] if row["network"] == network):
+            settings = (f"{row[key]:g}" for key in ("kl_weight", "tolerance", "taught"))
+            errors = f"{100 * row['error'][0]:.2f} to {100 * row['error'][1]:.2f}"
+            ratios = {key: row[key][0] / row[key][1] for key in ("numbers", "bytes", "multiply_adds", "milliseconds")}
+            ratios["file"] = row["bytes"][0] / (row["bytes"][1] + row["header_bytes"])
+            order = ("numbers", "bytes", "file", "multiply_adds", "milliseconds")
+            times = [f"{ratios[key]:.1f}x" for key in order]
+            rows.append([network, row["prior"], *settings, errors, *times, row["units"], row["bits"]])
+    head = [
+        "network",
+        "prior",
+        "KL weight",
+        "tolerance",
+        "epochs of distillation",
+        "test error (%)",
+        "fewer weights",
+        "smaller tensors",
+        "smaller file",
+        "fewer multiply-adds",
+        "faster",
+        "units per layer",
+        "bits per layer",
+    ]
+    return table(head, rows)

@@ -207,28 +207,28 @@ def calibrated_mcbn(size: int, last: int) -> Method:
 
 
 COMMON: dict[str, Method] = {
-    "torch-uncertainty MCBatchNorm, M = 32": torch_uncertainty,
+    "torch-uncertainty MCBatchNorm, batch size 32": torch_uncertainty,
     "laplace-torch, last layer, Kronecker": laplace("kron"),
-    "bayesnorm MCBN as published, M = 32": mcbn(32, "batch"),
-    "bayesnorm MCBN centred, M = 32": mcbn(32),
-    "bayesnorm MCBN centred, M = 16": mcbn(16),
+    "bayesnorm MCBN around batch statistics, batch size 32": mcbn(32, "batch"),
+    "bayesnorm MCBN (default), batch size 32": mcbn(32),
+    "bayesnorm MCBN (default), batch size 16": mcbn(16),
 }
 METHODS: dict[str, dict[str, Method]] = {
     "cifar": {"softmax": point, "softmax with temperature (val)": tempered}
     | COMMON
     | {
-        "torch-uncertainty ABNN, 3 copies fine-tuned": abnn,
-        "bayesnorm centred, last block, M' = 2": mcbn(32, last=2, at=2),
-        "bayesnorm centred, last layer, M' = 1, 2 T": mcbn(32, last=1, at=1, samples=2),
-        "bayesnorm last block, calibrated (val)": mcbn(32, last=2, calibrate=(1000, 32)),
-        "bayesnorm all layers, calibrated (200 val)": mcbn(32, calibrate=(200, 16)),
-        "bayesnorm last 3 layers, calibrate's default (val)": calibrated_mcbn(32, last=3),
+        "torch-uncertainty ABNN, 3 fine-tuned copies": abnn,
+        "bayesnorm MCBN, last block, effective batch size 2": mcbn(32, last=2, at=2),
+        "bayesnorm MCBN, last layer, effective batch size 1, twice the samples": mcbn(32, last=1, at=1, samples=2),
+        "bayesnorm MCBN, last block, best score (val)": mcbn(32, last=2, calibrate=(1000, 32)),
+        "bayesnorm MCBN, all layers, best score (200 val)": mcbn(32, calibrate=(200, 16)),
+        "bayesnorm MCBN, last 3 layers, calibrate's default (val)": calibrated_mcbn(32, last=3),
     },
     "boston": {"point network": point, "point network with noise (val)": tempered}
     | COMMON
     | {
         "laplace-torch, last layer, full": laplace("full"),
-        "bayesnorm centred, last layer, M' = 8": mcbn(32, last=1, at=8),
-        "bayesnorm all layers, calibrated (val)": mcbn(32, calibrate=(80, 64)),
+        "bayesnorm MCBN, last layer, effective batch size 8": mcbn(32, last=1, at=8),
+        "bayesnorm MCBN, all layers, best score (val)": mcbn(32, calibrate=(80, 64)),
     },
 }

@@ -72,14 +72,14 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     ),
     "BatchNorm3d": lambda: convolutional(nn.BatchNorm3d(8), axes=3),
     "SyncBatchNorm": lambda: convolutional(nn.SyncBatchNorm(8)),
-    "BatchNorm2d subclass with activation": lambda: nn.Sequential(
+    "BatchNorm2d subclass with its own activation": lambda: nn.Sequential(
         nn.Conv2d(3, 8, 3), BatchNormReLU(8), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3)
     ),
     "affine=False": lambda: convolutional(nn.BatchNorm2d(8, affine=False)),
     "outputs per pixel": lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 3, 1)),
     "dict output": lambda: convolutional(nn.BatchNorm2d(8), DictOutput),
     "float64": lambda: convolutional(nn.BatchNorm2d(8)).double(),
-    "control flow that looks at the data": lambda: convolutional(nn.BatchNorm2d(8), Branching),
+    "control flow that depends on the data": lambda: convolutional(nn.BatchNorm2d(8), Branching),
 }
 
 
@@ -238,10 +238,10 @@ def main(name: str, path: str, way: str | None = None) -> None:
         return
     probes: dict[str, Callable[[Library], str]] = {network: runs(network) for network in NETWORKS}
     probes |= {
-        "DataLoader with its own collate": custom_collate,
-        "a query of one row": one_row,
-        "leaves the network bit-identical": unchanged,
-        "saved, loaded in a new process": lambda peer: reloaded(peer, name),
+        "DataLoader with a custom collate function": custom_collate,
+        "prediction for a single input": one_row,
+        "network unchanged, bit by bit": unchanged,
+        "saved, then loaded in a new process": lambda peer: reloaded(peer, name),
     }
     answers = {}
     for probe, run in probes.items():

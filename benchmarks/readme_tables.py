@@ -1,4 +1,4 @@
-"""Put the tables of results/ into README.md and docs/, between the marks that are there for them.
+"""Write the tables of results/ into the pages of docs/, between the marks that show where each table belongs.
 
 python -m benchmarks.readme_tables
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import statistics
+from collections.abc import Callable
 
 from bayesnorm.data import UCI_SETS
 from bayesnorm.report.words import count
@@ -17,6 +18,7 @@ from benchmarks import (
     tabular_classes,
     tabular_models,
 )
+from benchmarks.cost_tables import fitting, frontier, inference, inference_exactness, peers, segmentation, shift_cost
 from benchmarks.image_tables import (
     atanov_table1,
     compression,
@@ -25,102 +27,36 @@ from benchmarks.image_tables import (
     prune_channels,
     teye_figure2,
     teye_table2,
+    teye_table2_methods,
     uncertainty_and_data,
 )
 from benchmarks.markdown import table
 from benchmarks.results_files import ROOT, hardware, read
 from benchmarks.tabular_tables import all_tables
-from experiments import known_noise as made_up, teye_tables, uci_luck
+from experiments import teye_tables, uci_luck
 from experiments.means import mean_and_error
 
 
-def inference() -> str:
-    """Return time and exactness of every way of predicting."""
-    parts = []
-    for name in ("inference_cpu.json", "inference_cuda.json"):
-        found = read(name)
-        if found is None:
-            continue
-        speed = {(row["network"], row["batch"], row["engine"]): row["passes"] for row in found["speed"]}
-        columns = sorted({key[:2] for key in speed}, key=lambda key: (key[0] != "ResNet-32", key[1]))
-        engines = list(dict.fromkeys(key[2] for key in speed))
-        rows = [[engine, *(speed.get((*column, engine)) for column in columns)] for engine in engines]
-        where = hardware(found["machine"])
-        parts.append(
-            f"Time in deterministic passes of the same network in the same mode, 32 samples unless said ({where}):"
-        )
-        parts.append(table(["", *(f"{network}, batch {batch}" for network, batch in columns)], rows))
-        if found["exactness"] and (name == "inference_cuda.json" or read("inference_cuda.json") is None):
-            keys = ["center", "engine", "passes", "per row", "per logit", "ratio", "MI ranks"]
-            parts.append(
-                f"Against all samples of the same posterior ({found['machine']['reference']}, ResNet-32, M = 32, default "
-                f"centre; the paper's is in `results/{name}`): "
-                "correlation of log-variances per row and per logit, median ratio of variances, rank correlation of "
-                "mutual information:"
-            )
-            shown = [row for row in found["exactness"] if row["center"] == "running"]
-            parts.append(table(keys[1:], [[row[key] for key in keys[1:]] for row in shown]))
-    return "\n\n".join(parts)
-
-
-def frontier() -> str:
-    """Return quality against cost of drawing fewer layers."""
-    found = read("frontier.json")
-    if found is None:
-        return ""
-    keys = ["drawn", "M'", "cost, cpu", "cost", "accuracy", "NLL", "ECE", "AUROC SVHN", "NLL, temperature"]
-    head = ["drawn", "M'", "cost, CPU", "cost, H200", *keys[4:]]
-    machines = [hardware(found[key]) for key in ("machine", "machine, cpu") if key in found]
-    text = (
-        f"Scores with {found['samples']} samples; cost of 32 samples on 64 rows in deterministic passes "
-        f"({'; '.join(machines)}). SVHN digits are cropped from the street photos, so not pixel-identical to the "
-        "usual test file:"
-    )
-    return text + "\n\n" + table(head, [[row.get(key) for key in keys] for row in found["rows"]])
-
-
-def peers() -> str:
-    """Return the comparison with other libraries."""
-    found = read("peers.json")
-    if found is None:
-        return ""
-    versions = ", ".join(f"{name} {version}" for name, version in list(found["versions"].items())[:3])
-    hardware = f"{found['hardware']['cpu']}, {_threads(found)}"
-    rows = [
-        [row["method"], *(_number(row.get(key)) for key in ("passes", "accuracy", "nll", "ece", "nll_fitted"))]
-        for row in found["cifar"]
-    ]
-    again: dict[str, list[str]] = {}
-    for row in found["cifar"]:
-        if "run" in row:
-            again.setdefault(f"{_threads(row['run'])}, {row['run']['date'][:10]}", []).append(row["method"])
-    later = "".join(f" Measured later ({run}): {'; '.join(methods)}." for run, methods in again.items())
-    libraries = list(found["probes"])
-    probes = [
-        [probe, *("yes" if found["probes"][name][probe]["runs"] else "no" for name in libraries)]
-        for probe in found["probes"][libraries[0]]
-    ]
-    return "\n\n".join(
-        [
-            f"ResNet-32, 1,000 CIFAR-10 test images, 32 samples ({versions}; {hardware}, {found['date'][:10]}). "
-            "Cost in deterministic passes of the same network on 125 rows, each measured beside its own pass. "
-            '"(val)": chosen on other test images, as is the temperature of the last column:',
-            table(["", "cost", "accuracy", "NLL", "ECE", "NLL, temperature"], rows),
-            f"{later} What each can run (reasons in `results/peers.json`):".strip(),
-            table(["", *libraries], probes),
-        ]
-    )
-
-
 def methods() -> str:
-    """Return every method side by side."""
+    """Return the scores, the training time and the speed of every method on small regression sets."""
     found = read("methods.json")
     if found is None:
         return ""
     machine = found["machine"]
-    where = f"{machine['device']}, {machine['threads']} thread, torch {machine['torch']}, {machine['date']}"
-    parts = [f"Means of {found['splits']} splits, gains ± standard errors ({where}):"]
-    head = ["", "RMSE", "CRPS", "PLL", "gain CRPS %", "gain PLL %", "95 %", "far/near", "train s", "samples/s"]
+    where = f"{machine['device']}, {count(machine['threads'], 'thread')}, torch {machine['torch']}, {machine['date']}"
+    parts = [f"Means of {found['splits']} splits; gains with standard errors ({where}):"]
+    head = [
+        "method",
+        "RMSE",
+        "CRPS",
+        "log-likelihood",
+        "gain in CRPS (%)",
+        "gain in log-likelihood (%)",
+        "coverage of 95 % intervals",
+        "far / near",
+        "training (s)",
+        "samples per second",
+    ]
     for name in ("toy", "yacht", "concrete", "energy"):
         rows = []
         for method, runs in found.get(name, {}).items():
@@ -129,27 +65,30 @@ def methods() -> str:
             gains = [mean_and_error(columns[key], 1) for key in ("gain_crps", "gain_pll")]
             shown = [f"{mean['rmse']:.3f}", f"{mean['crps']:.3f}", f"{mean['pll']:.2f}", *gains]
             shown += [f"{mean['coverage']:.2f}", f"{mean['growth']:.1f}", f"{mean['train_seconds']:.1f}"]
-            rows.append([method, *shown, f"{mean['samples_per_second']:.0f}"])
+            rows.append([method.replace("M' chosen", "effective batch size chosen"), *shown])
+            rows[-1].append(f"{mean['samples_per_second']:,.0f}")
         parts += [f"**{name}**", table(head, rows)]
     return "\n\n".join(parts)
 
 
 def training() -> str:
-    """Return the speed of stacked training."""
+    """Return the speed of training many small networks together."""
     parts = []
     for name in ("training_cpu.json", "training_cuda.json"):
         found = read(name)
         if found is not None:
-            head = ["family", "networks", "one by one", "stacked", "ratio"]
-            parts += [
-                f"{hardware(found['machine'])}:",
-                table(head, [[row[key] for key in head] for row in found["speed"]]),
+            keys = ["family", "networks", "one by one", "stacked", "ratio"]
+            head = ["kind", "networks", "one by one (steps/s)", "together (steps/s)", "ratio"]
+            rows = [
+                [row["family"], row["networks"], f"{row['one by one']:,}", f"{row['stacked']:,}", f"{row[keys[4]]:,}"]
+                for row in found["speed"]
             ]
+            parts += [f"{hardware(found['machine'])}:", table(head, rows)]
     return "\n\n".join(parts)
 
 
 def tabular() -> str:
-    """Return the comparison with models for tables of numbers."""
+    """Return the comparison with other models on regression tables."""
     found = read("tabular.json")
     if found is None:
         return ""
@@ -158,17 +97,17 @@ def tabular() -> str:
 
 
 PARTS = {
-    "one network, no samples": "one network: its predicted noise",
-    "bayesnorm, one network": "and batch-norm samples",
+    "one network, no samples": "one network, predicted noise only",
+    "bayesnorm, one network": "one network, with batch-norm samples",
     "bayesnorm, no samples": "all members, without samples",
-    "bayesnorm": "all members and samples",
+    "bayesnorm": "all members, with samples (default)",
     "bayesnorm, fast": "`fast=True`",
 }
-"""Models that have some of the three places of uncertainty, and what the table of parts calls them."""
+"""The models that have some of the three sources of uncertainty, and their names in the table of parts."""
 
 
 def tabular_parts() -> str:
-    """Return what each place of uncertainty adds to CRPS, on the splits that all models of it have."""
+    """Return what each source of uncertainty changes in the CRPS, on the splits that all these models have."""
     found = read("tabular.json")
     if found is None:
         return ""
@@ -185,8 +124,30 @@ def tabular_parts() -> str:
     return table(["CRPS", *(f"{name} ({count(len(splits[name]), 'split')})" for name in sets)], rows)
 
 
+def tabular_pairs() -> str:
+    """Return how much lower bayesnorm's CRPS is than that of boosted quantiles, paired by split."""
+    found = read("tabular.json")
+    if found is None:
+        return ""
+    scores = {(row["set"], row["model"], row["split"]): row["crps"] for row in found["rows"] if "crps" in row}
+    rows = []
+    for name in tabular_sets.SETS:
+        ours, theirs = (
+            {split: value for (own, who, split), value in scores.items() if (own, who) == (name, model)}
+            for model in ("bayesnorm", "boosted quantiles")
+        )
+        both = sorted(ours.keys() & theirs.keys())
+        differences = [ours[split] - theirs[split] for split in both]
+        mean = statistics.fmean(differences)
+        error = statistics.stdev(differences) / len(both) ** 0.5
+        share = mean / statistics.fmean(theirs[split] for split in both)
+        verdict = "better" if mean < -2 * error else "worse" if mean > 2 * error else "not significant"
+        rows.append([name, len(both), f"{mean:.4f} ± {error:.4f}", f"{100 * share:.1f}", verdict])
+    return table(["set", "splits", "difference in CRPS", "difference (%)", "verdict (two standard errors)"], rows)
+
+
 def classes() -> str:
-    """Return the comparison with models for tables of classes."""
+    """Return the comparison with other models on classification tables."""
     found = read("tabular_classes.json")
     if found is None:
         return ""
@@ -194,30 +155,29 @@ def classes() -> str:
     sets = list(tabular_class_sets.SETS)
     of_set = {row["set"]: row for row in found["rows"] if "rarest" in row}
     counted = [
-        [name, f"{of_set[name]['rows']:,}", of_set[name]["classes"], f"{of_set[name]['rarest']:.1%}"]
+        [name, f"{of_set[name]['rows']:,}", of_set[name]["classes"], f"{100 * of_set[name]['rarest']:.1f}"]
         for name in sets
         if name in of_set
     ]
     tables = all_tables(found["rows"], sets, order, tabular_classes.SCORES, ratios=False)
-    return "\n\n".join(
-        [table(["", "training rows", "classes", "the rarest"], counted), _over_splits(found["machine"]), *tables]
-    )
+    head = ["set", "training rows", "classes", "share of the rarest class (%)"]
+    return "\n\n".join([table(head, counted), _over_splits(found["machine"]), *tables])
 
 
 def _over_splits(machine: dict) -> str:
     return (
-        f"Mean ± standard error over splits ({hardware(machine)}; the best in bold; a number in brackets: so many "
-        "splits only; –: not measured):"
+        f"Mean ± standard error over splits ({hardware(machine)}). The best mean is bold. A number in brackets is the "
+        "number of splits if a model has fewer than the others. A dash means not measured."
     )
 
 
 def uci_table() -> str:
-    """Return table 1 of the MCBN paper, ours beside it."""
+    """Return table 1 of the MCBN paper beside our numbers."""
     return teye_tables.markdown(1, teye_tables.read_rows(ROOT / "results" / "uci_paper.csv"))
 
 
 def uci_verdicts() -> str:
-    """Return what the tables of the MCBN paper come to."""
+    """Return the verdicts on the tables of the MCBN paper."""
     return f"```\n{teye_tables.verdicts(teye_tables.read_rows(ROOT / 'results' / 'uci_paper.csv'))}\n```"
 
 
@@ -240,19 +200,20 @@ def uci_repeats() -> str:
         for row in found["rows"]:
             repeats[row["repeat"]].append(row)
         results = [uci_luck.result(those) for those in repeats.values()]
-        for metric, title, digits in (("rmse", "RMSE", 4), ("crps", "CRPS", 4), ("normalised_crps", "CRPS %", 2)):
+        titles = (("rmse", "RMSE", 4), ("crps", "CRPS", 4), ("normalised_crps", "normalised CRPS (%)", 2))
+        for metric, title, digits in titles:
             cell, values = cells[name, metric], [result[metric] for result in results]
             error = statistics.fmean(result[f"{metric}_error"] for result in results)
             each = ", ".join(f"{value:.{digits}f}" for value in sorted(values))
             summary = (statistics.fmean(values), statistics.stdev(values), error)
             ours, *shown = (f"{value:.{digits}f}" for value in (cell.ours, *summary))
             rows.append([name, title, ours, each, *shown, f"{cell.theirs:g} ± {cell.their_error:g}"])
-    head = ["", "", "tables above", "again, sorted", "mean", "deviation", "standard error", "paper"]
-    return f"MCBN, {'; '.join(machines)}:\n\n" + table(head, rows)
+    head = ["set", "score", "table above", "repeats, sorted", "mean", "standard deviation", "standard error", "paper"]
+    return f"MCBN ({'; '.join(machines)}):\n\n" + table(head, rows)
 
 
 def tabular_size() -> str:
-    """Return time and memory of large tables."""
+    """Return time and memory for large tables."""
     rows = []
     for device in ("cpu", "cuda"):
         found = read(f"tabular_size_{device}.json")
@@ -260,60 +221,115 @@ def tabular_size() -> str:
             numbers = [row[f"{key} seconds"] for key in ("fit", "predict", "interval")]
             shown = [f"{row['rows']:,} x {row['columns']}", *(f"{value:.1f}" for value in numbers)]
             shown += [f"{row[f'{key} MiB']:,.0f}" for key in ("fit", "predict")]
-            rows.append([hardware(found["machine"]), *shown, f"{row['rmse']:.3f}", f"{row['coverage']:.3f}"])
-    head = ["", "table", "fit, s", "predict 100,000 rows, s", "with intervals, s", "fit, MiB", "predict, MiB", "RMSE"]
-    return table([*head, "90 % intervals hold"], rows)
+            rows.append([hardware(found["machine"]), *shown, f"{row['rmse']:.3f}", f"{100 * row['coverage']:.1f}"])
+    head = [
+        "machine",
+        "rows x columns",
+        "fit (s)",
+        "predict 100,000 rows (s)",
+        "the same with intervals (s)",
+        "memory of fit (MiB)",
+        "memory of predict (MiB)",
+        "RMSE",
+        "coverage of 90 % intervals (%)",
+    ]
+    return table(head, rows)
 
 
 def known_noise() -> str:
-    """Return what fits say of tables whose noise is known."""
+    """Return true and estimated noise of tables whose noise is known."""
     found = read("known_noise.json")
-    return f"{hardware(found['machine'])}:\n\n{made_up.summary(found['rows'])}" if found else ""
+    if found is None:
+        return ""
+    lines = []
+    for name, noise, size in dict.fromkeys((row["table"], row["noise"], row["rows"]) for row in found["rows"]):
+        own = [row for row in found["rows"] if (row["table"], row["noise"], row["rows"]) == (name, noise, size)]
+        mean = {key: statistics.fmean(row[key] for row in own) for key in own[0] if isinstance(own[0][key], float)}
+        held = [100 * row["coverage"] for row in own]
+        lines.append(
+            [
+                name,
+                f"{size:,}",
+                len(own),
+                f"{noise:g}",
+                *(f"{mean[key]:.3g}" for key in ("said_noise", "uncertainty", "said_uncertainty")),
+                *(f"{100 * mean[key]:.0f}" for key in ("share", "said_share")),
+                f"{min(held):.1f} to {max(held):.1f}",
+            ]
+        )
+    head = [
+        "table",
+        "rows",
+        "repeats",
+        "true noise",
+        "estimated noise",
+        "true error of the mean",
+        "estimated epistemic uncertainty",
+        "true share (%)",
+        "estimated share (%)",
+        "coverage of 90 % intervals (%)",
+    ]
+    return f"{hardware(found['machine'])}:\n\n{table(head, lines)}"
 
 
-def _threads(run: dict) -> str:
-    """Return the threads of a run in words."""
-    return f"{run['hardware']['threads']} thread" + "s" * (run["hardware"]["threads"] > 1)
+PAGES: dict[str, dict[str, Callable[[], str]]] = {
+    "benchmarks/inference.md": {
+        "inference-table": inference,
+        "exactness-table": inference_exactness,
+        "frontier-table": frontier,
+        "peers-table": peers,
+        "segmentation-table": segmentation,
+        "fitting-table": fitting,
+    },
+    "benchmarks/methods.md": {"methods-table": methods},
+    "benchmarks/shift.md": {"shift-cost": shift_cost},
+    "benchmarks/mcbn_regression.md": {
+        "uci-table1": uci_table,
+        "uci-verdicts": uci_verdicts,
+        "uci-repeats": uci_repeats,
+    },
+    "benchmarks/tables.md": {
+        "pairs-table": tabular_pairs,
+        "tabular-table": tabular,
+        "parts-table": tabular_parts,
+        "size-table": tabular_size,
+        "known-noise": known_noise,
+        "classes-table": classes,
+    },
+    "benchmarks/compression.md": {
+        "prune-channels": prune_channels,
+        "compression": lambda: compression("compression.json"),
+        "compression-vgg": lambda: compression("compression_vgg.json"),
+    },
+    "how_to/training.md": {"training-table": training},
+    "benchmarks/papers/teye_table2.md": {
+        "teye-table2-paper": teye_table2,
+        "teye-table2": teye_table2_methods,
+    },
+    "benchmarks/papers/teye_figure2.md": {"teye-figure2": teye_figure2},
+    "benchmarks/papers/kendall.md": {"kendall-segmentation": kendall_segmentation},
+    "benchmarks/papers/mukhoti.md": {"mukhoti-figure1": mukhoti_figure1},
+    "benchmarks/papers/atanov.md": {"atanov-table1": atanov_table1},
+    "benchmarks/papers/uncertainty_and_data.md": {"uncertainty-and-data": uncertainty_and_data},
+}
+"""The marks of every page under docs/, and what is written between them."""
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}" if value < 1 else f"{value:.1f}"
+def filled(text: str, mark: str, content: str) -> str:
+    """Return a page with new content between the marks `<!-- mark -->` and `<!-- /mark -->`."""
+    start, end = f"<!-- {mark} -->", f"<!-- /{mark} -->"
+    if text.count(start) != 1 or text.count(end) != 1:
+        raise ValueError(f"The page must have {start} and {end} once each.")
+    return re.sub(rf"{start}.*?{end}", lambda _: f"{start}\n{content}\n{end}", text, flags=re.S)
 
 
 def main() -> None:
-    pages = {
-        "README.md": {"inference-table": inference(), "frontier-table": frontier(), "peers-table": peers()},
-        "docs/methods.md": {"methods-table": methods()},
-        "docs/benchmark.md": {"uci-table1": uci_table(), "uci-verdicts": uci_verdicts(), "uci-repeats": uci_repeats()},
-        "docs/tabular.md": {
-            "tabular-table": tabular(),
-            "parts-table": tabular_parts(),
-            "size-table": tabular_size(),
-            "known-noise": known_noise(),
-            "classes-table": classes(),
-        },
-        "docs/compression.md": {
-            "prune-channels": prune_channels(),
-            "compression": compression("compression.json"),
-            "compression-vgg": compression("compression_vgg.json"),
-        },
-        "docs/training.md": {"training-table": training()},
-        "docs/papers_images.md": {
-            "teye-table2": teye_table2("teye_table2.json"),
-            "teye-table2-paper": teye_table2("teye_table2_paper.json"),
-            "atanov-table1": atanov_table1(),
-            "uncertainty-and-data": uncertainty_and_data(),
-            "teye-figure2": teye_figure2(),
-            "kendall-segmentation": kendall_segmentation(),
-            "mukhoti-figure1": mukhoti_figure1(),
-        },
-    }
-    for page, tables in pages.items():
-        text = (ROOT / page).read_text()
+    for name, tables in PAGES.items():
+        page = ROOT / "docs" / name
+        text = page.read_text()
         for mark, content in tables.items():
-            block = f"<!-- {mark} -->\n{content}\n<!-- /{mark} -->"
-            text = re.sub(rf"<!-- {mark} -->.*?<!-- /{mark} -->", lambda _, block=block: block, text, flags=re.S)
-        (ROOT / page).write_text(text)
+            text = filled(text, mark, content())
+        page.write_text(text)
 
 
 if __name__ == "__main__":

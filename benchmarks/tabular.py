@@ -48,10 +48,10 @@ SETS = ("yacht", "boston", "energy", "concrete", "wine", "kin8nm", "power", "pro
 SCORES = (
     Score("crps", "CRPS", best=True),
     Score("rmse", "RMSE", best=True),
-    Score("coverage", "90 % intervals hold", digits=3),
-    Score("width", "their mean width"),
-    Score("fit_s", "fit, seconds", digits=1),
-    Score("predict_s", "predict all test rows, seconds", digits=2),
+    Score("coverage", "coverage of 90 % intervals", digits=3),
+    Score("width", "mean width of 90 % intervals"),
+    Score("fit_s", "fit (s)", digits=1),
+    Score("predict_s", "predict all test rows (s)", digits=2),
 )
 
 

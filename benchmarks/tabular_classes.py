@@ -33,8 +33,8 @@ SCORES = (
     Score("nll", "NLL", best=True),
     Score("brier", "Brier score", best=True),
     Score("ece", "ECE", digits=3),
-    Score("error", "errors", best=True, digits=3),
-    Score("fit_s", "fit, seconds", digits=1),
+    Score("error", "share of errors", best=True, digits=3),
+    Score("fit_s", "fit (s)", digits=1),
 )
 
 

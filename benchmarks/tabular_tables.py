@@ -76,9 +76,9 @@ def tally(rows: Sequence[Row], sets: Sequence[str], models: Sequence[str], score
         for model, mean in means.items():
             above[model].append(mean / least if ratios else mean - least)
     average = statistics.geometric_mean if ratios else statistics.fmean
-    title = f"{score.title} / best, geometric mean" if ratios else f"{score.title} - best, mean"
+    title = f"mean ratio to the best {score.title}" if ratios else f"mean difference to the best {score.title}"
     lines = [[model, len(those), wins[model], f"{average(those):.3f}"] for model, those in above.items() if those]
-    return table(["", "sets", f"best {score.title} on", title], lines)
+    return table(["model", "sets", f"sets with the best {score.title}", title], lines)
 
 
 def left_out(rows: Sequence[Row]) -> str:
@@ -109,7 +109,7 @@ def all_tables(
     found = [score_table(measured, there, models, score) for score in scores]
     found.append(tally(measured, there, models, scores[0], ratios))
     missing = left_out(rows)
-    return [*found, *([f"Left out (–): {missing}."] if missing else [])]
+    return [*found, *([f"Left out: {missing}."] if missing else [])]
 
 
 def _complete(found: dict[str, list[float]]) -> tuple[int, dict[str, float]]:
