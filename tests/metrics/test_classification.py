@@ -156,26 +156,26 @@ def test_what_the_likelihood_leaves_out_is_left_out(make_classification, score, 
 @pytest.mark.parametrize("score", SCORES)
 def test_bad_targets_and_predictives(make_classification, make_regression, score):
     predictive, y = make_classification(batch=5)
-    with pytest.raises(InputError, match=r"y: holds classes 0 to 4; 0 to 3 would work"):
+    with pytest.raises(InputError, match=r"y has .* 0 to 4.* 0 to 3"):
         score(predictive, [0, 1, 2, 3, 4])
-    with pytest.raises(InputError, match=r"y: holds classes -1 to"):
+    with pytest.raises(InputError, match=r"y has .* -1 to"):
         score(predictive, [0, 1, 2, 3, -1])
-    with pytest.raises(InputError, match=r"y: has shape \(4,\)"):
+    with pytest.raises(InputError, match=r"y has shape \(4,\)"):
         score(predictive, y[:4])
-    with pytest.raises(InputError, match=r"y: has shape \(5,\) and torch.float"):
+    with pytest.raises(InputError, match=r"y.* \(5,\) and torch.float"):
         score(predictive, [0.5, 1.0, math.nan, 1.0, 1.0])
     with pytest.raises(InputError, match=r"all 5 labels are ignore_index=11"):
         score(predictive, [11] * 5, ignore_index=11)
-    with pytest.raises(InputError, match=r"a RegressionPredictive was given; a ClassificationPredictive"):
+    with pytest.raises(InputError, match=r"predictive must be a ClassificationPredictive.* got a RegressionPredictive"):
         score(make_regression()[0], y)
-    with pytest.raises(InputError, match=r"holds NaN probabilities"):
+    with pytest.raises(InputError, match=r"has NaN probabilities"):
         score(ClassificationPredictive(predictive.log_probs * math.nan), y)
-    with pytest.raises(InputError, match=r"at least one would work"):
+    with pytest.raises(InputError, match=r"predictive is empty"):
         score(ClassificationPredictive(torch.zeros(2, 0, 3)), [])
 
 
 def test_bad_bins(make_classification):
     predictive, y = make_classification()
     for bins in (0, 2.5):
-        with pytest.raises(InputError, match=rf"bins: {bins} was given; a whole number of at least 1"):
+        with pytest.raises(InputError, match=rf"bins must be a whole number of at least 1, got {bins}"):
             metrics.ece(predictive, y, bins=bins)

@@ -110,16 +110,19 @@ def test_distances_by_hand():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: confusion_matrix(SEEN, TRUE[0], 3), "label and y: shapes"),
-        (lambda: confusion_matrix(SEEN, TRUE, 3), "y: holds classes 0 to 9; 0 to 2"),
-        (lambda: segmentation_scores(torch.zeros(2, 2)), r"confusion: has shape \(2, 2\) and sum 0"),
-        (lambda: segmentation_scores(torch.ones(2, 3)), r"confusion: has shape \(2, 3\)"),
-        (lambda: patches(SEEN, SEEN[0], TRUE), "label, uncertainty and y: shapes"),
-        (lambda: patches(SEEN, SEEN, TRUE, size=0), "size: 0 was given"),
-        (lambda: patches(SEEN, SEEN, TRUE, size=1, least=1), "least: 1 was given"),
-        (lambda: patches(SEEN, SEEN, TRUE * 0 - 100, size=2), "y: no patch of 2 x 2 pixels has a label"),
-        (lambda: boundary_distance(TRUE[0]), "y: has shape"),
-        (lambda: confidence_curve([0.5], [1.0, 0.0]), "confidence and right: 1 and 2 numbers"),
+        (lambda: confusion_matrix(SEEN, TRUE[0], 3), "label and y must have the same shape"),
+        (lambda: confusion_matrix(SEEN, TRUE, 3), "y must have classes from 0 to 2, got 0 to 9"),
+        (lambda: segmentation_scores(torch.zeros(2, 2)), r"confusion must be .* got shape \(2, 2\) and sum 0"),
+        (lambda: segmentation_scores(torch.ones(2, 3)), r"confusion must be .* got shape \(2, 3\)"),
+        (
+            lambda: patches(SEEN, SEEN[0], TRUE),
+            r"label, uncertainty and y must all have shape \(batch, height, width\)",
+        ),
+        (lambda: patches(SEEN, SEEN, TRUE, size=0), "size must be .* got 0"),
+        (lambda: patches(SEEN, SEEN, TRUE, size=1, least=1), "least must be .* got 1"),
+        (lambda: patches(SEEN, SEEN, TRUE * 0 - 100, size=2), "y has no patch of 2 x 2 pixels with a label"),
+        (lambda: boundary_distance(TRUE[0]), r"y must have shape \(batch, height, width\)"),
+        (lambda: confidence_curve([0.5], [1.0, 0.0]), "confidence and right must have .* got 1 and 2 numbers"),
     ],
 )
 def test_bad_arguments(call, message):

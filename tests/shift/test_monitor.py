@@ -84,5 +84,5 @@ def test_wrong_levels_files_and_posteriors_are_refused(tmp_path):
         watch = DriftMonitor(fitted())
         getattr(watch, name)[-1] = 1e308
         watch.save(tmp_path / "monitor")
-        with pytest.raises(FileFormatError, match=rf"{name[1:]} is 1e\+308 in the file; numbers up to"):
+        with pytest.raises(FileFormatError, match=rf"{name[1:]} is 1e\+308 in the file.* numbers up to"):
             DriftMonitor.load(tmp_path / "monitor", fitted())

@@ -112,7 +112,7 @@ def test_making_q_leaves_the_model_alone(snapshot, calls):
 
 
 def test_q_has_four_numbers_per_unit():
-    with pytest.raises(BayesNormError, match=r"std_var: has shape \(5,\) for layers of 6 units; \(6,\) would work"):
+    with pytest.raises(BayesNormError, match=r"std_var must have shape \(6,\) for layers of 6 units, got \(5,\)"):
         dataclasses.replace(some_q(), std_var=torch.ones(5))
 
 

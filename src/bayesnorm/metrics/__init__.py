@@ -1,7 +1,7 @@
-"""Scores of how good the uncertainty is: functions of a predictive and its targets, in the targets' own units.
+"""Scores of predictions and their uncertainty: functions of a predictive and its targets, in the targets' units.
 
-`crps(predictive, y)` and the other scores give one number for all points (a tensor without axes); `crps_points`,
-`pll_points` and `pit` one per point.
+`crps(predictive, y)` and the other scores return one number for all points, a tensor without axes. `crps_points`,
+`pll_points` and `pit` return one number per point.
 """
 
 from .bounds import (

@@ -1,4 +1,4 @@
-"""The MCBN paper's bounds: between constant uncertainty and the best that anyone could have said of each point."""
+"""Normalised scores of the MCBN paper: 0 % is one constant variance, 100 % the optimal variance for every point."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from .crps import crps
 from .pll import VARIANCE_FLOOR, gaussian_log_prob, pll
 from .points import MEMORY, mean_over_points
 
-# CRPS of the best Gaussian at distance 1 from the target, 0.594904.
+# CRPS of the best Gaussian whose mean is at distance 1 from the target, 0.594904.
 OPTIMAL_CRPS = math.erf(math.sqrt(math.log(2) / 2))
 
-# Newton steps at most; a dozen are common.
+# The largest number of Newton steps; about twelve are usual.
 STEPS = 200
 
 
 def constant_variance(mean: Any, y: Any, *, per_output: bool = False, floor: float = VARIANCE_FLOOR) -> Tensor:
     """Return the one variance that minimises the mean CRPS of N(mean, variance): the constant-uncertainty baseline.
 
-    It is in squared target units. Give it validation data; the paper's CUBN and CUDO are this with a network's MC mean.
-    The mean CRPS is convex in the standard deviation s, and its minimum solves
+    It is in squared target units. Pass validation data. With a network's Monte Carlo mean, this is the paper's CUBN or
+    CUDO. The mean CRPS is convex in the standard deviation s, and its minimum solves
 
-        mean of exp(-(y - mean)^2 / (2 s^2)) = 1 / sqrt(2),
+        mean of exp(-(y - mean)^2 / (2 s^2)) = 1 / sqrt(2).
 
-    whose left side is convex in 1 / s^2, so that Newton's steps from s^2 = mean squared error / ln 2 reach the
-    root from one side. There is no randomness, and no range to give.
+    The left side is convex in 1 / s^2, so Newton steps from s^2 = mean squared error / ln 2 reach the root from one
+    side. The result is deterministic.
 
     Args:
         mean: Predictions, (batch, *out).
         y: One target per prediction.
-        per_output: Whether to return one variance for every output, shape (*out), rather than one for all of them.
-        floor: The least variance that is returned. The minimum is at 0 when 71 % of the errors are exactly 0.
+        per_output: Whether to return one variance for every output, shape (*out), instead of one for all.
+        floor: The smallest variance returned. The minimum is at 0 if at least 71 % of the errors are exactly 0.
     """
     check_floor(floor)
     given = real_tensor("mean", mean)
     given = at_least_single(given) if given.is_floating_point() else given.to(torch.get_default_dtype())
     if given.numel() == 0 or given.dim() == 0 or not bool(torch.isfinite(given).all()):
-        raise InputError(f"mean: has shape {tuple(given.shape)}; one finite prediction or more would work.")
+        raise InputError(f"mean must hold at least one prediction, all finite, got shape {tuple(given.shape)}.")
     square = wide(like_mean(y, given).detach() - given.detach()).square()
     square = square.flatten(1) if per_output and given.dim() > 1 else square.reshape(-1, 1)
-    # Everything from here on is relative to the mean squared error, so that no unit is too small or too large.
+    # From here on relative to the mean squared error, so that targets of any scale work.
     size = square.mean(0)
     relative = square / size.clamp_min(torch.finfo(size.dtype).tiny)
     rate = torch.full_like(size, math.log(2))
@@ -66,40 +66,40 @@ def constant_variance(mean: Any, y: Any, *, per_output: bool = False, floor: flo
 
 
 def constant_uncertainty(predictive: RegressionPredictive, variance: float | Tensor) -> RegressionPredictive:
-    """Return the same means with Gaussian noise of that one variance: all that a network without uncertainty could say.
+    """Return a predictive with the same means and Gaussian noise of one constant variance, as a baseline.
 
     Args:
-        predictive: Predictions whose mean is kept.
+        predictive: Predictions whose means are used.
         variance: Variance of the noise in squared target units; one number, or one per output.
     """
     check_regression(predictive)
     mean = predictive.mean
     value = real_tensor("variance", variance).to(mean)
     if not bool((torch.isfinite(value) & (value >= 0)).all()):
-        raise InputError(f"variance must be finite numbers that are not negative, got {variance}.")
+        raise InputError(f"variance must be finite and not negative, got {variance}.")
     try:
         scale = value.sqrt().expand_as(mean)
     except RuntimeError as error:
         raise InputError(
-            f"variance: has shape {tuple(value.shape)}, but the predictions have {tuple(mean.shape)}; one number, or "
-            "one per entry of the last axis, would work."
+            f"variance has shape {tuple(value.shape)}, but the predictions have shape {tuple(mean.shape)}. Pass one "
+            "number, or one per entry of the last axis."
         ) from error
     return RegressionPredictive(mean[None], scale[None], missing=predictive.missing)
 
 
 def optimal_crps(error: Any) -> Tensor:
-    """Return the least CRPS of a Gaussian with this error: |error| erf(sqrt(ln 2 / 2)), at std |error| / sqrt(ln 2).
+    """Return the smallest CRPS that a Gaussian with this error can have, one number per point, in the target's units.
 
-    There is one number per point, in the target's units; 0 at error 0.
+    It is |error| erf(sqrt(ln 2 / 2)), at standard deviation |error| / sqrt(ln 2); 0 if the error is 0.
     """
     return OPTIMAL_CRPS * _errors(error).abs()
 
 
 def optimal_pll(error: Any, *, floor: float = VARIANCE_FLOOR) -> Tensor:
-    """Return the greatest log likelihood of a Gaussian with this error and a variance of at least `floor`.
+    """Return the largest log likelihood of a Gaussian with this error and a variance of at least `floor`.
 
-    It is log N(error; 0, max(error^2, floor)), one number per point, in nats; without a floor it would be unbounded
-    at error 0.
+    It is log N(error; 0, max(error^2, floor)), one number per point, in nats. Without a floor it is unbounded at
+    error 0.
     """
     check_floor(floor)
     error = _errors(error)
@@ -117,16 +117,16 @@ def normalised_crps(
 ) -> Tensor:
     """Return 100 (CRPS - CRPS_constant) / (CRPS_optimal - CRPS_constant), every CRPS a mean over the test set.
 
-    It is in percent: 0 is constant uncertainty with the same means, 100 the optimum of each point; below 0 is worse
-    than constant uncertainty. Higher is better.
+    It is in percent; higher is better. With the same means, 0 is one constant variance, and 100 the optimal variance
+    for every point. Below 0 is worse than one constant variance.
 
     Args:
         predictive: Predictions on test data.
         y: Test targets.
-        constant_variance: What `constant_variance` found on validation data; (networks, 1, 1) for one of each network.
-        form: Which CRPS is meant, as in `crps`.
+        constant_variance: The result of `constant_variance` on validation data; (networks, 1, 1) for one per network.
+        form: "gaussian" or "mixture", as in `crps`.
         memory: Bytes that the mixture form may use, as in `crps`.
-        each: Leading axes that keep a score of their own, as in `crps`.
+        each: Number of leading axes to keep, as in `crps`.
     """
     target, seen = observed_targets(predictive, y)
     constant = crps(constant_uncertainty(predictive, constant_variance), y, each=each)
@@ -146,8 +146,9 @@ def normalised_pll(
 ) -> Tensor:
     """Return 100 (PLL - PLL_constant) / (PLL_optimal - PLL_constant), every PLL a mean over the test set.
 
-    It is in percent, as `normalised_crps`; higher is better. The optimum is a Gaussian's about the same mean, so the
-    mixture (the paper's form) can in principle pass 100. All three terms share one `floor`.
+    PLL is the predictive log likelihood. The result is in percent, as in `normalised_crps`; higher is better. The
+    optimum is that of a Gaussian with the same mean, so the mixture (the paper's form) can exceed 100. All three terms
+    use the same `floor`.
     """
     target, seen = observed_targets(predictive, y)
     constant = pll(constant_uncertainty(predictive, constant_variance), y, form="gaussian", floor=floor, each=each)
@@ -160,8 +161,8 @@ def _percent(score: Tensor, constant: Tensor, optimal: Tensor) -> Tensor:
     rounding = 8 * torch.finfo(room.dtype).eps * torch.maximum(optimal.abs(), constant.abs())
     if bool((room.abs() <= rounding).any()):
         raise InputError(
-            f"y: constant uncertainty already scores the optimum ({constant.tolist()}) on these targets, which leaves "
-            "nothing to normalise by; several points with different errors would work."
+            f"y: one constant variance already scores the optimum ({constant.tolist()}) on these targets, so the score "
+            "cannot be normalised. Use several points with different errors."
         )
     return 100 * (score - constant) / room
 
@@ -170,5 +171,5 @@ def _errors(error: Any) -> Tensor:
     values = real_tensor("error", error)
     values = values if values.is_floating_point() else values.to(torch.get_default_dtype())
     if not bool(torch.isfinite(values).all()):
-        raise InputError(f"error: holds {int((~torch.isfinite(values)).sum())} NaN or infinite values; drop them.")
+        raise InputError(f"error has {int((~torch.isfinite(values)).sum())} NaN or infinite values. Remove them.")
     return values

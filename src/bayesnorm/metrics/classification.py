@@ -1,6 +1,7 @@
-"""Scores of class probabilities, per row or per pixel.
+"""Scores of class probabilities, per example or per pixel.
 
-All take `ignore_index`, the label of points to leave out (void, 11 in CamVid), beside the likelihood's own.
+All take `ignore_index`, the label of points to leave out, such as unlabelled pixels. Points with the likelihood's own
+`ignore_index` are left out too.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ from .points import mean_over_points
 def nll(predictive: ClassificationPredictive, y: Any, *, ignore_index: int | None = None) -> Tensor:
     """Return the negative log likelihood of the mixture over samples: the mean of -log sum_t weight_t p_t(y | x).
 
-    It is in nats; lower is better. It is infinite where a target has probability 0, which a softmax never gives.
+    It is in nats; lower is better. It is infinite if a target has probability 0, which a softmax never gives.
     """
     target, scored = classification_targets(predictive, y, ignore_index)
     return -mean_over_points(predictive.log_prob(target), scored)
 
 
 def brier(predictive: ClassificationPredictive, y: Any, *, ignore_index: int | None = None) -> Tensor:
-    """Return the Brier score, the mean of sum over classes of (p - 1[class is y])^2: from 0 to 2, lower is better."""
+    """Return the Brier score, the mean over points of the sum over classes of (p - 1[class is y])^2.
+
+    It is between 0 and 2; lower is better.
+    """
     target, scored = classification_targets(predictive, y, ignore_index)
     probs = predictive.probs
     off = probs.scatter_add(1, target[:, None], -torch.ones_like(probs[:, :1]))
@@ -43,14 +47,14 @@ def accuracy(predictive: ClassificationPredictive, y: Any, *, ignore_index: int 
 
 @dataclass(frozen=True)
 class ReliabilityCurve:
-    """Accuracy against confidence, bin by bin; empty bins hold NaN and share 0."""
+    """Accuracy and confidence of every bin; empty bins have NaN and share 0."""
 
     confidence: Tensor
-    """Mean probability of the chosen class."""
+    """Mean probability of the predicted class."""
     accuracy: Tensor
-    """Share of the bin's points whose chosen class is right."""
+    """Share of the bin's points whose predicted class is correct."""
     share: Tensor
-    """Share of all points that lie in the bin."""
+    """Share of all points that are in the bin."""
 
     @property
     def error(self) -> Tensor:
@@ -66,14 +70,14 @@ def reliability_curve(
     adaptive: bool = False,
     ignore_index: int | None = None,
 ) -> ReliabilityCurve:
-    """Return accuracy against confidence, bin by bin.
+    """Return accuracy and confidence in bins of confidence.
 
     Args:
         predictive: Predictions of classes.
         y: Class numbers, one per point.
         bins: Number of bins.
-        adaptive: Whether bins hold equally many points, ties in confidence staying together, rather than have equal
-            width (each open on the left and closed on the right).
+        adaptive: If True, bins have equally many points, and points of equal confidence share a bin. If False, bins
+            have equal width and contain their right edge.
         ignore_index: Label of points to leave out.
     """
     target, scored = classification_targets(predictive, y, ignore_index)
@@ -81,11 +85,11 @@ def reliability_curve(
 
 
 def confidence_curve(confidence: Any, right: Any, bins: int = 15, adaptive: bool = False) -> ReliabilityCurve:
-    """Return `reliability_curve` of points that are flat already, such as the pixels of many images.
+    """Return the `reliability_curve` of 1-D confidences, such as those of the pixels of many images.
 
     Args:
-        confidence: Probability of the chosen class, one per point.
-        right: Whether it is the target, one per point.
+        confidence: Probability of the predicted class, one per point.
+        right: Whether the predicted class is correct, one per point.
         bins, adaptive: As in `reliability_curve`.
     """
     bins = require_whole("bins", bins, error=InputError)
@@ -97,7 +101,7 @@ def confidence_curve(confidence: Any, right: Any, bins: int = 15, adaptive: bool
         edges = confidence[last]
     else:
         edges = torch.linspace(0, 1, bins + 1, dtype=confidence.dtype, device=confidence.device)[1:]
-        edges[-1] = 2.0  # rounding may lift a probability over 1
+        edges[-1] = 2.0  # rounding can raise a probability above 1
     ends = torch.searchsorted(confidence, edges, right=True)
     number = ends.diff(prepend=ends.new_zeros(1)).to(confidence.dtype)
     sums = (_sums_between(values, ends) for values in (confidence, hits[order]))
@@ -115,16 +119,17 @@ def ece(
 ) -> Tensor:
     """Return the expected calibration error, the sum over bins of share |accuracy - confidence|.
 
-    It goes from 0 to 1; lower is better. Arguments as in `reliability_curve`.
+    It is between 0 and 1; lower is better. The arguments are those of `reliability_curve`.
     """
     curve = reliability_curve(predictive, y, bins=bins, adaptive=adaptive, ignore_index=ignore_index)
     return curve.error.to(predictive.probs.dtype)
 
 
 def mean_iou(predictive: ClassificationPredictive, y: Any, *, ignore_index: int | None = None) -> Tensor:
-    """Return intersection over union of predicted and true points, per class over all rows, then the mean over classes.
+    """Return the mean over classes of the intersection over union of predicted and true points.
 
-    It goes from 0 to 1; higher is better. Classes that are neither predicted nor true take no part.
+    Points of all images are counted together. It is between 0 and 1; higher is better. Classes that neither occur nor
+    are predicted are left out.
     """
     target, scored = classification_targets(predictive, y, ignore_index)
     classes = predictive.probs.shape[1]
@@ -139,6 +144,6 @@ def mean_iou(predictive: ClassificationPredictive, y: Any, *, ignore_index: int 
 
 
 def _sums_between(values: Tensor, ends: Tensor) -> Tensor:
-    """Return the sums of `values` from each end to the next."""
+    """Return the sums of `values` between successive ends."""
     running = torch.cat([values.new_zeros(1), values.cumsum(0)])
     return running[ends].diff(prepend=values.new_zeros(1))

@@ -21,16 +21,16 @@ def crps(
 ) -> Tensor:
     """Return the mean over points of CRPS(F, y) = integral of (F(u) - 1[u >= y])^2 du, F the predictive distribution.
 
-    It is in the target's units, and |y - mean| where the variance is 0, so no floor is needed. Lower is better.
+    It is in the target's units; lower is better. It equals |y - mean| where the variance is 0, so it needs no floor.
 
     Args:
         predictive: Predictions.
-        y: One target per prediction, in the target's own units.
-        form: "gaussian" (the MCBN paper's) takes F as the normal distribution with the mixture's mean and variance;
-            "mixture" takes the mixture itself. n samples cost n (n + 1) / 2 times more.
-        memory: Bytes that the mixture form may use on top of its arguments.
-        each: How many leading axes of the targets keep a score of their own: 0 gives one number for all points, 1 one
-            for each network of a stack, whose predictions are (networks, rows, outputs).
+        y: One target per prediction, in the target's units.
+        form: "gaussian" (the MCBN paper's form) uses the normal distribution with the mixture's mean and variance;
+            "mixture" uses the mixture itself, which costs n (n + 1) / 2 times more for n samples.
+        memory: Bytes that the mixture form may use in addition to its arguments.
+        each: Number of leading axes to keep. 0 returns one number for all points; 1 returns one number per network of
+            a stack, whose predictions are (networks, rows, outputs).
     """
     _, seen = observed_targets(predictive, y)
     return mean_over_points(crps_points(predictive, y, form=form, memory=memory), seen, each)
@@ -39,7 +39,7 @@ def crps(
 def crps_points(predictive: RegressionPredictive, y: Any, *, form: str = "gaussian", memory: int = MEMORY) -> Tensor:
     """Return the CRPS of every target, in the shape of the predictive mean; `crps` is their mean.
 
-    The mixture's closed form is that of Grimit et al. (2006), and the same with the distances of other noise:
+    The mixture's closed form is that of Grimit et al. (2006), here for any noise whose distances are known:
 
         sum_i w_i A(y - mu_i, s_i) - 1/2 sum_ij w_i w_j B(mu_i - mu_j, s_i, s_j),
         A(d, s) = E|d + s noise|,  B(d, s, t) = E|d + s noise - t noise'|.
@@ -51,8 +51,8 @@ def crps_points(predictive: RegressionPredictive, y: Any, *, form: str = "gaussi
     noise, weights = predictive.noise, predictive.weights
     if not hasattr(noise, "distance_of_two"):
         raise InputError(
-            f'form: "mixture" was given, but distances are known of normal, Laplace and Student\'s t noise only, and '
-            f'this predictive has {type(noise).__name__}; "gaussian" would work.'
+            f'form="mixture" needs normal, Laplace or Student\'s t noise, but this predictive has '
+            f'{type(noise).__name__}. Use form="gaussian".'
         )
 
     def score(loc: Tensor, scale: Tensor, y: Tensor) -> Tensor:
@@ -65,7 +65,7 @@ def crps_points(predictive: RegressionPredictive, y: Any, *, form: str = "gaussi
 def _half_spread(loc: Tensor, scale: Tensor, weights: Tensor, noise: NoiseFamily) -> Tensor:
     """Return half the mean distance of two samples from the mixture, 1/2 sum_ij w_i w_j B(mu_i - mu_j, s_i, s_j).
 
-    Pairs are taken once, `lag` rows apart, so that nothing larger than `loc` is ever made.
+    Pairs that are `lag` samples apart are computed together, so no tensor is larger than `loc`.
     """
     shared = len(scale) == 1
     same = noise.distance_of_two(torch.zeros_like(scale), scale, scale) / 2

@@ -1,7 +1,8 @@
-"""Scores of how well uncertainty tells strange inputs from known ones.
+"""Scores of how well uncertainty detects inputs from outside the training distribution.
 
-Each takes the uncertainty of points from inside the training distribution and of points from outside it, both flat. Uncertainty
-is any number that grows with uncertainty. Outside is the class to detect ("positive"); ties are counted exactly.
+Each takes the uncertainty of points from inside the training distribution and of points from outside it, both 1-D. The
+uncertainty can be any quantity, such as standard deviation, entropy or mutual information. Outside is the positive
+class. Ties are counted exactly.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from .checks import check_classification, number_vector, wide
 
 
 def auroc(uncertainty_in: Any, uncertainty_out: Any) -> Tensor:
-    """Return the area under the ROC curve: P(uncertainty_out > uncertainty_in) + P(uncertainty_out = uncertainty_in) / 2.
+    """Return the area under the ROC curve, P(out > in) + P(out = in) / 2 for the uncertainty of two random points.
 
-    It goes from 0 to 1; higher is better, 1/2 is chance.
+    It is between 0 and 1; higher is better, and 1/2 is chance.
     """
     inside, outside = _sorted_pair(uncertainty_in, uncertainty_out)
     below = torch.searchsorted(inside, outside)
@@ -30,10 +31,10 @@ def auroc(uncertainty_in: Any, uncertainty_out: Any) -> Tensor:
 
 
 def aupr(uncertainty_in: Any, uncertainty_out: Any) -> Tensor:
-    """Return the area under the precision-recall curve as average precision, outside being the class to detect.
+    """Return the area under the precision-recall curve as average precision, with outside as the positive class.
 
-    This is the mean, over outside points, of the precision at their own uncertainty as threshold. Up to 1; higher is better,
-    and the share of outside points is chance.
+    It is the mean, over outside points, of the precision with that point's uncertainty as threshold. It is at most 1;
+    higher is better. Chance is the share of outside points.
     """
     inside, outside = _sorted_pair(uncertainty_in, uncertainty_out)
     caught = len(outside) - torch.searchsorted(outside, outside)
@@ -42,9 +43,10 @@ def aupr(uncertainty_in: Any, uncertainty_out: Any) -> Tensor:
 
 
 def fpr95(uncertainty_in: Any, uncertainty_out: Any) -> Tensor:
-    """Return the false positive rate at 95 % recall; from 0 to 1, lower is better.
+    """Return the false positive rate at 95 % recall, between 0 and 1; lower is better.
 
-    This is the share of inside points at or above the uncertainty that at least 95 % of the outside points reach.
+    The threshold is the largest uncertainty that at least 95 % of the outside points reach. The result is the share of
+    inside points that reach it too.
     """
     inside, outside = _sorted_pair(uncertainty_in, uncertainty_out)
     caught = -(-95 * len(outside) // 100)
@@ -54,7 +56,7 @@ def fpr95(uncertainty_in: Any, uncertainty_out: Any) -> Tensor:
 
 @dataclass(frozen=True)
 class EntropyCDF:
-    """Empirical distribution function of the predictive entropy."""
+    """The empirical cumulative distribution function of the predictive entropy."""
 
     entropy: Tensor
     """Entropies in nats."""
@@ -63,13 +65,13 @@ class EntropyCDF:
 
 
 def entropy_cdf(predictive: ClassificationPredictive, at: Sequence[float] | Tensor | None = None) -> EntropyCDF:
-    """Return the share of points whose predictive entropy is at most `at`, for every entropy asked for.
+    """Return the share of points whose predictive entropy is at most `at`, for every entropy in `at`.
 
-    Inside the training distribution a curve that rises early is good, outside of it one that rises late.
+    For data from the training distribution the curve should rise early, for other data late.
 
     Args:
-        predictive: Predictions, per row or per pixel.
-        at: Entropies in nats; None for 101 even steps from 0 to the greatest possible, ln(classes).
+        predictive: Predictions, per example or per pixel.
+        at: Entropies in nats; None for 101 equal steps from 0 to the largest possible entropy, ln(classes).
     """
     check_classification(predictive)
     most = math.log(predictive.probs.shape[1])

@@ -12,8 +12,8 @@ from ..predictive.base import mixture_log, of_seen
 from .checks import check_floor, check_form, finite_std, observed_targets
 from .points import MEMORY, map_points, mean_over_points
 
-# Least variance that a log likelihood believes in, in squared target units. A density is unbounded at variance 0, so
-# some floor is needed; for targets far from unit size, pass one of your own, such as 1e-12 times their variance.
+# The smallest variance in a log likelihood, in squared target units. A density is unbounded at variance 0, so a floor
+# is needed. For targets of a very different scale, pass another, such as 1e-12 times their variance.
 VARIANCE_FLOOR = 1e-12
 
 
@@ -28,18 +28,18 @@ def pll(
 ) -> Tensor:
     """Return the predictive log likelihood, the mean over points of log p(y | x).
 
-    It is in nats per target; it falls by ln c when targets are multiplied by c. Higher is better.
+    It is in nats per target; higher is better. It falls by ln c when targets are multiplied by c.
 
     Args:
         predictive: Predictions.
-        y: One target per prediction, in the target's own units.
-        form: "mixture" (the MCBN paper's) scores log sum_t weight_t p(y | f_t); "gaussian" the normal distribution
-            with the mixture's mean and variance. The two differ where the samples disagree.
-        floor: Least variance, in squared target units: of the matched Gaussian, or of every draw (scales are raised
-            to sqrt(floor)).
-        memory: Bytes that the mixture form may use on top of its arguments.
-        each: How many leading axes of the targets keep a score of their own: 0 gives one number for all points, 1 one
-            for each network of a stack, whose predictions are (networks, rows, outputs).
+        y: One target per prediction, in the target's units.
+        form: "mixture" (the MCBN paper's form) is log sum_t weight_t p(y | f_t); "gaussian" uses the normal
+            distribution with the mixture's mean and variance. The two differ where the samples disagree.
+        floor: Smallest variance, in squared target units, of the matched Gaussian or of every sample. Smaller noise
+            scales are raised to sqrt(floor).
+        memory: Bytes that the mixture form may use in addition to its arguments.
+        each: Number of leading axes to keep. 0 returns one number for all points; 1 returns one number per network of
+            a stack, whose predictions are (networks, rows, outputs).
     """
     _, seen = observed_targets(predictive, y)
     return mean_over_points(pll_points(predictive, y, form=form, floor=floor, memory=memory), seen, each)

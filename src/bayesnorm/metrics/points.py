@@ -1,4 +1,4 @@
-"""Scores of a mixture, point by point, in blocks that fit into a bounded memory."""
+"""Compute scores of a mixture point by point, in blocks of limited memory."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import Tensor
 from ..errors import InputError
 from ..predictive import RegressionPredictive
 
-# Bytes that a score over all samples may use on top of its arguments.
+# Bytes that a score over all samples may use in addition to its arguments.
 MEMORY = 2**30
 
-# Numbers in one array of a block on a CPU: small enough to stay in its cache.
+# Numbers in one array of a block on a CPU: small enough for the cache.
 CACHED_NUMBERS = 2**19
 
-# Arrays of a block's size that are alive at once, generously counted.
+# An upper estimate of how many arrays of a block's size exist at the same time.
 ARRAYS = 8
 
 
@@ -26,11 +26,11 @@ def map_points(
     """Return `score(loc, scale, y)` of all points, in the shape of `y`.
 
     Args:
-        score: Takes `loc` (n, points), `scale` (n, points), or (1, points) where all samples share it, and `y`
-            (points,); gives (points,). It must treat every point by itself.
+        score: A function of `loc` (n, points), `scale` (n, points) or, if all samples share it, (1, points), and `y`
+            (points,) that returns (points,). It must treat every point independently.
         predictive: The mixture, `loc` of shape (n, *y.shape).
         y: The targets.
-        memory: Bytes to stay within.
+        memory: The largest number of bytes to use.
     """
     loc, scale = predictive.loc, predictive.scale
     if scale.stride(0) == 0:
@@ -48,34 +48,34 @@ def map_points(
 
 
 def mean_over_points(points: Tensor, seen: Tensor | None, each: int = 0) -> Tensor:
-    """Average scores over the points whose target is there.
+    """Return the mean of scores over the points whose target is not missing.
 
     Args:
         points: One score for each target, (batch, *out), or (networks, rows, *out) for stacked networks.
-        seen: Which targets are there; None for all of them.
-        each: How many leading axes keep a score of their own: 0 gives one number, 1 one for each stacked network.
+        seen: Which targets are not missing; None for all.
+        each: Number of leading axes to keep: 0 returns one number, 1 one number per stacked network.
     """
     if seen is None and not each:
         return points.mean()
     if not 0 <= each < points.dim():
-        raise InputError(f"each: {each} was given for scores of shape {tuple(points.shape)}; 0 or 1 would work.")
+        raise InputError(f"each must be 0 or 1 for scores of shape {tuple(points.shape)}, got {each}.")
     flat = points.flatten(each)
     if seen is None:
         return flat.mean(-1)
     there = seen.flatten(each)
     count = there.sum(-1)
     if not bool((count > 0).all()):
-        raise InputError("y: all targets are missing; at least one that is not would work.")
+        raise InputError("y has no target to score: all are missing.")
     return torch.where(there, flat, 0).sum(-1) / count
 
 
 def points_per_block(loc: Tensor, memory: int) -> int:
-    """Return how many points' samples one block may hold."""
+    """Return the number of points whose samples fit into one block."""
     bytes_per_point = ARRAYS * len(loc) * loc.element_size()
     if memory < bytes_per_point:
         raise InputError(
-            f"memory: {memory} bytes were given, but one point with {len(loc)} samples takes {bytes_per_point}; "
-            f"{MEMORY} would work."
+            f"memory must be at least {bytes_per_point} bytes, which one point with {len(loc)} samples needs, "
+            f"got {memory}."
         )
     points = memory // bytes_per_point
     if loc.device.type == "cpu":

@@ -1,4 +1,4 @@
-"""Scores of real targets: how far the mean is off, and whether intervals and quantiles keep their word."""
+"""Scores of regression: errors of the mean, and calibration of intervals and quantiles."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from ..predictive.regression import require_level
 from .checks import check_regression, finite_std, number_vector, observed_targets
 from .points import MEMORY, map_points, mean_over_points
 
-# The quantiles that `quantile_calibration_error` looks at: 1 % to 99 %.
+# The quantiles that `quantile_calibration_error` uses: 1 % to 99 %.
 LEVELS = tuple(percent / 100 for percent in range(1, 100))
 
 
 def rmse(predictive: RegressionPredictive, y: Any, *, each: int = 0) -> Tensor:
-    """Return the root mean squared error of the predictive mean, in the target's units. Lower is better.
+    """Return the root mean squared error of the predictive mean, in the target's units; lower is better.
 
     Args:
         predictive: Predictions.
-        y: One target per prediction, in the target's own units.
-        each: How many leading axes of the targets keep a score of their own: 0 gives one number for all points, 1 one
-            for each network of a stack, whose predictions are (networks, rows, outputs).
+        y: One target per prediction, in the target's units.
+        each: Number of leading axes to keep. 0 returns one number for all points; 1 returns one number per network of
+            a stack, whose predictions are (networks, rows, outputs).
     """
     target, seen = observed_targets(predictive, y)
     return mean_over_points((target - predictive.mean).square(), seen, each).sqrt()
 
 
 def mae(predictive: RegressionPredictive, y: Any, *, each: int = 0) -> Tensor:
-    """Return the mean absolute error of the predictive mean; units and arguments are those of `rmse`."""
+    """Return the mean absolute error of the predictive mean, in the target's units; arguments as in `rmse`."""
     target, seen = observed_targets(predictive, y)
     return mean_over_points((target - predictive.mean).abs(), seen, each)
 
@@ -41,8 +41,8 @@ def mae(predictive: RegressionPredictive, y: Any, *, each: int = 0) -> Tensor:
 def pit(predictive: RegressionPredictive, y: Any, *, memory: int = MEMORY) -> Tensor:
     """Return the probability integral transform F(y) of every target, in the shape of the predictive mean.
 
-    It is uniform between 0 and 1 when the predictive is calibrated. A draw without noise counts as 0 below its value,
-    1/2 at it, and 1 above. A missing target counts as if it were the mean.
+    It is uniform between 0 and 1 if the predictive is calibrated. For a sample without noise, F is 0 below its value,
+    1/2 at its value, and 1 above. A missing target is replaced by the mean.
     """
     target, _ = observed_targets(predictive, y)
 
@@ -54,14 +54,13 @@ def pit(predictive: RegressionPredictive, y: Any, *, memory: int = MEMORY) -> Te
 
 
 def coverage(predictive: RegressionPredictive, y: Any, level: float = 0.9, *, each: int = 0) -> Tensor:
-    """Return the share of targets inside the central interval of probability `level`. Closer to `level` is better.
+    """Return the share of targets inside the central interval of probability `level`; closer to `level` is better.
 
     Args:
         predictive: Predictions.
-        y: One target per prediction, in the target's own units.
-        level: Probability of the interval.
-        each: How many leading axes of the targets keep a score of their own: 0 gives one number for all points, 1 one
-            for each network of a stack, whose predictions are (networks, rows, outputs).
+        y: One target per prediction, in the target's units.
+        level: Probability of the interval, such as 0.9.
+        each: Number of leading axes to keep, as in `rmse`.
     """
     require_level(level)
     _, seen = observed_targets(predictive, y)
@@ -72,7 +71,7 @@ def coverage(predictive: RegressionPredictive, y: Any, level: float = 0.9, *, ea
 def width(predictive: RegressionPredictive, level: float = 0.9) -> Tensor:
     """Return the mean width of the central interval of probability `level`, in the target's units.
 
-    Lower is better among predictives that cover equally well.
+    Lower is better among predictives with the same coverage.
     """
     require_level(level)
     check_regression(predictive)
@@ -86,9 +85,9 @@ def width(predictive: RegressionPredictive, level: float = 0.9) -> Tensor:
 
 
 def sharpness(predictive: RegressionPredictive) -> Tensor:
-    """Return the root of the mean predictive variance, in the target's units.
+    """Return the square root of the mean total variance, in the target's units.
 
-    Lower is better among predictives that are calibrated equally well.
+    Lower is better among predictives that are equally well calibrated.
     """
     check_regression(predictive)
     return finite_std(predictive).square().mean().sqrt()
@@ -97,16 +96,16 @@ def sharpness(predictive: RegressionPredictive) -> Tensor:
 def quantile_coverage(predictive: RegressionPredictive, y: Any, levels: Sequence[float] | Tensor = LEVELS) -> Tensor:
     """Return the share of targets at or below the predictive quantile of every level, (levels,).
 
-    This is the calibration curve: it equals `levels` when the predictive is calibrated.
+    This is the calibration curve: it equals `levels` if the predictive is calibrated.
     """
     asked = number_vector("levels", levels)
     if not bool(((asked > 0) & (asked < 1)).all()):
         raise InputError(
-            f"levels: go from {float(asked.min())} to {float(asked.max())}; probabilities strictly between 0 and 1 "
-            "would work."
+            "levels must be probabilities strictly between 0 and 1, got values from "
+            f"{float(asked.min())} to {float(asked.max())}."
         )
     transformed = pit(predictive, y).detach().flatten().sort().values
-    # A level is compared in the transform's own precision: 0.1 must not fall short of 0.1.
+    # Levels are compared in the precision of the transform, so that 0.1 is not below 0.1.
     at_or_below = torch.searchsorted(transformed, asked.to(transformed), right=True)
     return at_or_below.to(transformed.dtype) / len(transformed)
 
@@ -116,7 +115,7 @@ def quantile_calibration_error(
 ) -> Tensor:
     """Return the mean over `levels` of |share of targets at or below the predictive quantile - level|.
 
-    It goes from 0 to 1 and has no units. Lower is better; calibrated predictions of N points still get about
+    It is between 0 and 1 and has no unit; lower is better. Calibrated predictions of N points still score about
     0.3 / sqrt(N).
     """
     shares = quantile_coverage(predictive, y, levels)

@@ -1,6 +1,6 @@
-"""Scores of labelled pixels: classes against each other, uncertainty patch by patch, distance from the borders of objects.
+"""Scores of segmentation: confusion matrix, uncertainty of patches, and distance from object boundaries.
 
-All are sums over images or work image by image, so that a set of any size is scored in parts.
+All are sums over images or work image by image, so a data set of any size can be scored in parts.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from .checks import number_vector, real_tensor, wide
 
 @dataclass(frozen=True)
 class SegmentationScores:
-    """How well pixels are classified; from 0 to 1, higher is better. Of classes without pixels, entries are NaN."""
+    """Accuracies of pixels, between 0 and 1; higher is better. Classes without pixels have NaN."""
 
     global_accuracy: Tensor
-    """Share of labelled pixels that are right."""
+    """Share of labelled pixels whose class is predicted correctly."""
     class_accuracy: Tensor
-    """Mean over classes that occur of the share of a class's pixels that are right."""
+    """Mean of `accuracy` over the classes that occur."""
     mean_iou: Tensor
-    """Mean over classes that occur or are predicted of `iou`."""
+    """Mean of `iou` over the classes that occur or are predicted."""
     accuracy: Tensor
-    """Share of each class's pixels that are right, (classes,)."""
+    """Share of each class's pixels that are predicted correctly, (classes,)."""
     iou: Tensor
     """Intersection over union of each class's true and predicted pixels, (classes,)."""
 
 
 def confusion_matrix(label: Any, y: Any, classes: int, *, ignore_index: int | None = None) -> Tensor:
-    """Count points by true class (rows) and predicted class (columns); the sum over batches is that of all of them.
+    """Count points by true class (rows) and predicted class (columns). Matrices of several batches can be added.
 
     Args:
         label: Predicted classes, of any shape.
@@ -47,25 +47,25 @@ def confusion_matrix(label: Any, y: Any, classes: int, *, ignore_index: int | No
     classes = require_whole("classes", classes, error=InputError)
     predicted, true = real_tensor("label", label), real_tensor("y", y)
     if predicted.shape != true.shape:
-        raise InputError(f"label and y: shapes {tuple(predicted.shape)} and {tuple(true.shape)}; they must agree.")
+        raise InputError(f"label and y must have the same shape, got {tuple(predicted.shape)} and {tuple(true.shape)}.")
     true = true.to(predicted.device)
     scored = torch.ones_like(true, dtype=torch.bool) if ignore_index is None else true != ignore_index
     predicted, true = predicted[scored].long(), true[scored].long()
     for name, found in (("label", predicted), ("y", true)):
         if found.numel() and not bool(((found >= 0) & (found < classes)).all()):
             raise InputError(
-                f"{name}: holds classes {int(found.min())} to {int(found.max())}; 0 to {classes - 1} would work."
+                f"{name} must have classes from 0 to {classes - 1}, got {int(found.min())} to {int(found.max())}."
             )
     return torch.bincount(true * classes + predicted, minlength=classes**2).view(classes, classes)
 
 
 def segmentation_scores(confusion: Any) -> SegmentationScores:
-    """Return accuracies and intersections over union from counts by true class (rows) and predicted class (columns)."""
+    """Return accuracies and intersections over union from a confusion matrix, true classes in rows."""
     counts = wide(real_tensor("confusion", confusion))
     if counts.dim() != 2 or counts.shape[0] != counts.shape[1] or not bool(counts.sum() > 0):
         raise InputError(
-            f"confusion: has shape {tuple(counts.shape)} and sum {float(counts.sum()):g}; counts of at least one point "
-            "by true and predicted class, (classes, classes), would work."
+            "confusion must be counts of at least one point, of shape (classes, classes), "
+            f"got shape {tuple(counts.shape)} and sum {float(counts.sum()):g}."
         )
     right, true, predicted = counts.diagonal(), counts.sum(1), counts.sum(0)
     accuracy, iou = right / true, right / (true + predicted - right)
@@ -74,27 +74,27 @@ def segmentation_scores(confusion: Any) -> SegmentationScores:
 
 @dataclass(frozen=True)
 class PatchUncertainty:
-    """Patches counted by accuracy and uncertainty (Mukhoti and Gal 2018), at every threshold of uncertainty; higher is better."""
+    """Shares of accurate and of uncertain patches (Mukhoti and Gal 2018), for every threshold; higher is better."""
 
     thresholds: Tensor
-    """Uncertainty above which a patch is uncertain."""
+    """Uncertainty above which a patch counts as uncertain."""
     accurate_if_certain: Tensor
-    """Share of accurate patches among the certain ones; NaN where none is certain."""
+    """Share of accurate patches among the certain ones; NaN if none is certain."""
     uncertain_if_inaccurate: Tensor
-    """Share of uncertain patches among the inaccurate ones; NaN where all are accurate."""
+    """Share of uncertain patches among the inaccurate ones; NaN if all are accurate."""
     pavpu: Tensor
     """Share of patches that are accurate and certain, or inaccurate and uncertain."""
 
 
 @dataclass(frozen=True)
 class Patches:
-    """Patches of some images, flat: whether each is accurate, and its uncertainty."""
+    """Patches of images: whether each is accurate, and its mean uncertainty; both 1-D."""
 
     accurate: Tensor
     uncertainty: Tensor
 
     def at(self, thresholds: Any) -> PatchUncertainty:
-        """Count patches at every threshold of uncertainty."""
+        """Return the shares of accurate and of uncertain patches for every threshold of uncertainty."""
         given = number_vector("thresholds", thresholds).to(self.uncertainty.device)
         sure, unsure = (self.uncertainty[chosen].sort().values for chosen in (self.accurate, ~self.accurate))
         accurate_certain, inaccurate_certain = (wide(torch.searchsorted(d, given, right=True)) for d in (sure, unsure))
@@ -110,18 +110,19 @@ class Patches:
 def patches(
     label: Any, uncertainty: Any, y: Any, *, size: int = 4, least: float = 0.5, ignore_index: int = -100
 ) -> Patches:
-    """Cut images into square patches that do not overlap, and ask of each whether it is accurate, and how uncertain.
+    """Split images into square patches that do not overlap, and return the accuracy and uncertainty of each.
 
     Args:
         label: Predicted classes, (batch, height, width).
-        uncertainty: Uncertainty of every pixel, (batch, height, width).
+        uncertainty: Uncertainty of every pixel, such as entropy or mutual information, (batch, height, width).
         y: True classes, (batch, height, width).
-        size: Pixels on a side; those at the lower and right edges that fill no patch are left out.
-        least: A patch is accurate where a greater share than this of its labelled pixels is right.
-        ignore_index: True class of pixels to leave out; a patch without any other is left out.
+        size: Side of a patch in pixels. Pixels at the lower and right edges that fill no patch are left out.
+        least: A patch is accurate if more than this share of its labelled pixels is correct.
+        ignore_index: True class of pixels to leave out. A patch without other pixels is left out.
 
     Returns:
-        Patches; `.at(thresholds).pavpu` are Mukhoti and Gal's numbers. A patch's uncertainty is the mean of its pixels'.
+        Patches; `.at(thresholds).pavpu` is Mukhoti and Gal's score. The uncertainty of a patch is the mean of its
+        pixels.
     """
     size = require_whole("size", size, error=InputError)
     least = require_number("least", least, least=0, below=1, error=InputError)
@@ -130,7 +131,7 @@ def patches(
     )
     if predicted.dim() != 3 or predicted.shape != doubts.shape or predicted.shape != true.shape:
         shapes = ", ".join(str(tuple(values.shape)) for values in (predicted, doubts, true))
-        raise InputError(f"label, uncertainty and y: shapes {shapes}; (batch, height, width) of all three would work.")
+        raise InputError(f"label, uncertainty and y must all have shape (batch, height, width), got {shapes}.")
     true = true.to(predicted.device)
     labelled = true != ignore_index
 
@@ -142,22 +143,22 @@ def patches(
     number, right, level = sums(labelled).round(), sums(predicted == true).round(), sums(doubts)
     kept = number > 0
     if not bool(kept.any()):
-        raise InputError(f"y: no patch of {size} x {size} pixels has a label; other labels or sizes would work.")
+        raise InputError(f"y has no patch of {size} x {size} pixels with a label. Check size and ignore_index.")
     return Patches(right[kept] > least * number[kept], level[kept] / number[kept])
 
 
 def boundary_distance(y: Any, *, ignore_index: int | None = None) -> Tensor:
     """Return the distance in pixels from every pixel to the nearest pixel of another class, (batch, height, width).
 
-    It is 1 for pixels that touch another class, and infinite in images of one class.
+    It is 1 for pixels next to another class, and infinite in images with a single class.
 
     Args:
         y: True classes, (batch, height, width).
-        ignore_index: Class of unlabelled pixels, which are no other class; their own distance is NaN.
+        ignore_index: Class of unlabelled pixels. They do not count as another class, and their distance is NaN.
     """
     labels = real_tensor("y", y).detach().cpu().numpy()
     if labels.ndim != 3:
-        raise InputError(f"y: has shape {labels.shape}; classes of shape (batch, height, width) would work.")
+        raise InputError(f"y must have shape (batch, height, width), got {labels.shape}.")
     found = np.full(labels.shape, np.inf, np.float32)
     for image, distance in zip(labels, found, strict=True):
         void = np.zeros_like(image, dtype=bool) if ignore_index is None else image == ignore_index

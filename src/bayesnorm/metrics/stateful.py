@@ -1,4 +1,4 @@
-"""Scores that gather batch by batch, for torchmetrics and its `MetricCollection`."""
+"""Scores that are updated batch by batch, for torchmetrics and its `MetricCollection`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ..errors import MissingExtraError
 
 
 def torchmetric(score: Callable[..., Tensor], **options: Any) -> Any:
-    """Make a `torchmetrics.Metric` of a score of this package: `update(predictive, y)`, `compute()`, `reset()`.
+    """Return a `torchmetrics.Metric` for a score, with `update(predictive, y)`, `compute()` and `reset()`.
 
         MetricCollection({"crps": torchmetric(metrics.crps), "rmse": torchmetric(metrics.rmse)})
 
-    Means over points (and roots of them) keep two numbers; any other score keeps the predictions that it has seen
-    and sees them all at once in `compute`, so that both give what the score says of the whole set.
+    The result is the score of the whole data set. Scores that are means over points, or roots of means, store two
+    numbers. Any other score stores all predictions until `compute`.
 
     Args:
-        score: A function `(predictive, y, **options)` of `bayesnorm.metrics`, or of your own.
-        options: Arguments that are passed on to `score` at every call.
+        score: A function `(predictive, y, **options)` of `bayesnorm.metrics`, or your own.
+        options: Further arguments of `score`, passed in every call.
     """
     try:
         from .torchmetrics_class import ScoreMetric
@@ -28,7 +28,7 @@ def torchmetric(score: Callable[..., Tensor], **options: Any) -> Any:
         if error.name != "torchmetrics":
             raise
         raise MissingExtraError(
-            "torchmetric needs torchmetrics: pip install torchmetrics. The score itself, called with all "
-            "predictions at once, needs no extra."
+            "torchmetric needs torchmetrics: pip install torchmetrics. Without it, call the score with all "
+            "predictions at once."
         ) from error
     return ScoreMetric(score, **options)

@@ -1,4 +1,4 @@
-"""The one class behind `torchmetric`. Imports torchmetrics, so no other file imports this one at its top."""
+"""The class behind `torchmetric`. It imports torchmetrics, so no other file imports this one at its top."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from .crps import crps
 from .pll import gaussian_pll, pll
 from .regression import coverage, mae, quantile_calibration_error, rmse, sharpness, width
 
-# Scores of a set that are the mean of its points' scores.
+# Scores that are means over points.
 MEANS = (mae, coverage, width, pll, gaussian_pll, crps, nll, brier, accuracy)
 
-# Scores of a set that are the root of such a mean.
+# Scores that are square roots of means over points.
 ROOTS = (rmse, sharpness)
 
-# Scores of the predictive alone.
+# Scores that need no targets.
 WITHOUT_TARGETS = (width, sharpness)
 
-# Scores that need all points at once, but of their samples only the mixture.
+# Scores that need all points at once, but only the mean over samples.
 MIXTURES = (ece, mean_iou)
 
-# Scores where more is better.
+# Scores where higher is better.
 HIGHER = (pll, gaussian_pll, accuracy, mean_iou)
 
-# Scores where less is better.
+# Scores where lower is better.
 LOWER = (mae, rmse, quantile_calibration_error, crps, nll, brier, ece)
 
 
 class ScoreMetric(Metric):  # type: ignore[misc, unused-ignore]
-    """A score of all predictions since the last reset."""
+    """The score of all predictions since the last reset."""
 
     is_differentiable = False
     full_state_update = False
@@ -59,7 +59,7 @@ class ScoreMetric(Metric):  # type: ignore[misc, unused-ignore]
 
     @property
     def higher_is_better(self) -> bool | None:  # type: ignore[override, unused-ignore]
-        """Whether more is better; None where nobody has said."""
+        """Whether higher is better; None if that is not known."""
         return True if self.score in HIGHER else False if self.score in LOWER else None
 
     def update(self, predictive: Any, y: Any) -> None:
@@ -82,7 +82,7 @@ class ScoreMetric(Metric):  # type: ignore[misc, unused-ignore]
         if not self.kept:
             return (first / second).sqrt() if self.score in ROOTS else first / second
         if self.kind is None:
-            raise InputError("compute: no predictions yet; `update(predictive, y)` first would work.")
+            raise InputError("compute has no predictions yet. Call update(predictive, y) first.")
         return self._value(self.kind(dim_zero_cat(first)), dim_zero_cat(second))
 
     def reset(self) -> None:
@@ -106,10 +106,10 @@ class ScoreMetric(Metric):  # type: ignore[misc, unused-ignore]
 
 
 def _stored(predictive: Any, mixture: bool) -> tuple[Tensor, Callable[[Tensor], Any]]:
-    """Return one tensor, batch axis first, that holds the predictive, and a function that makes a predictive of it."""
+    """Return the predictive as one tensor, batch axis first, and a function that turns it back into a predictive."""
     if isinstance(predictive, ClassificationPredictive):
         if isinstance(predictive, ClassificationSummary) and not mixture:
-            raise InputError('predictive: is a summary without samples; predict(x) without keep="summary" would work.')
+            raise InputError('predictive is a summary without samples. Call predict(x) without keep="summary".')
         log_probs, weights = predictive.log_probs, predictive.weights
         if mixture:
             log_probs, weights = mixture_log(log_probs, weights)[None], weights.new_ones(1)
@@ -117,7 +117,7 @@ def _stored(predictive: Any, mixture: bool) -> tuple[Tensor, Callable[[Tensor], 
     if isinstance(predictive, RegressionPredictive):
         outputs = torch.stack([predictive.loc, predictive.scale], 2).movedim(1, 0)
         return outputs, partial(_regression, predictive.weights, predictive.noise, predictive.missing)
-    raise InputError(f"predictive must be what a posterior's `predict` gives, got a {type(predictive).__name__}.")
+    raise InputError(f"predictive must be the result of a posterior's `predict`, got a {type(predictive).__name__}.")
 
 
 def _classification(weights: Tensor, ignore_index: int | None, outputs: Tensor) -> ClassificationPredictive:

@@ -28,7 +28,7 @@ from .drifting import Drift, drift
 
 KIND = "drift-monitor"
 BETS = (0.1, 0.3, 0.5, 0.7)
-# The largest value of a stake. A stream that continues after its alarm would make it infinite, which files do not allow.
+# The largest value of a stake. A stream that continues after its alarm would make it infinite, and files refuse that.
 MOST = 1e250
 # p-values are counted in bins of equal width in -log10 p; the last bin holds all smaller ones.
 BINS_PER_DECADE, DECADES = 16, 12

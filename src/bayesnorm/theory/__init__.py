@@ -1,4 +1,4 @@
-"""The theory of batch statistics: their Gaussians, priors and divergences, and whether real batches agree."""
+"""The theory of batch statistics: Gaussians, priors, divergences, and tests of the theory on real batches."""
 
 from .batchnorm_kl import BatchNormKL as BatchNormKL
 from .diagnose import EpochDiagnoses as EpochDiagnoses, diagnose as diagnose, diagnose_each as diagnose_each

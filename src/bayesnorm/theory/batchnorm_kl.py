@@ -1,15 +1,15 @@
-"""A regulariser for exact variational training: the divergence of batch norm's own q from a prior of your choice.
+"""A regulariser for exact variational training: the KL divergence of batch norm's q from a Gaussian prior.
 
-Weight decay stands for one particular prior on batch statistics (`weight_decay_prior`). For any other Gaussian prior,
-the divergence itself, evaluated on all units, is the regulariser Omega(theta) (Teye et al. 2018, appendix 1.4).
+Weight decay corresponds to one particular prior on batch statistics (`weight_decay_prior`). For any other Gaussian
+prior, the divergence summed over all units is the regulariser Omega(theta) (Teye et al. 2018, appendix 1.4).
 
-Gotchas:
-- The moments of the batch at hand are taken for those of the data: s^2 comes out low by 1 / M of itself, and
-  (m_q - m_p)^2 high by s^2 / M. Use the batch sizes of ordinary training, not a handful of rows.
-- Only the latest forward counts. Where a step makes several, ask for Omega after each.
-- With `SyncBatchNorm`, the moments are those of this process's own rows.
-- Attach before `torch.compile`. Checkpointed layers need `use_reentrant=False`; the other kind runs them without
-  gradients first, and Omega has none there.
+Notes:
+- The moments of the current batch of size M stand in for those of the data. This makes s^2 too small by the factor
+  1 - 1 / M, and (m_q - m_p)^2 too large by s^2 / M. Use ordinary training batch sizes, not a few examples.
+- Only the latest forward pass counts. If a training step has several, compute Omega after each.
+- With `SyncBatchNorm`, the moments are those of the examples in this process.
+- Attach before `torch.compile`. Checkpointed layers need `use_reentrant=False`: with True they first run without
+  gradients, so Omega has no gradient there.
 """
 
 from __future__ import annotations
@@ -28,21 +28,20 @@ from .unit_gaussians import UnitGaussians, central_limit
 class BatchNormKL:
     """The regulariser Omega(theta) = KL(q || prior) at the current batch, differentiable in the weights.
 
-    It goes into any training loop; with the mean negative log likelihood per row and N training rows:
+    Use it in any training loop. With the mean negative log likelihood per example and N training examples:
 
         with BatchNormKL(model, prior, batch_size=32) as omega:
             for x, y in loader:
                 loss = nll(model(x), y) + omega() / N
 
-    Gradients go through the mean, the variance and the fourth moment of every unit. The hooks only look on: what the
-    network computes is the same with and without them. `attach()` and `close()` do what the `with` block does, which
-    takes the hooks off in any case.
+    Gradients flow through the mean, the variance and the fourth moment of every unit. The hooks do not change what the
+    network computes. The `with` block always removes them; `attach()` and `close()` do the same without a block.
 
     Args:
         model: The network in training.
-        prior: The prior on its units' batch means and standard deviations.
-        batch_size: M of q: the training batch size, or any positive number.
-        layers: Which batch-norm layers: names, a predicate, the last k as they run, or None for all.
+        prior: The prior on the batch means and standard deviations of its units.
+        batch_size: The batch size M of q: that of training, or any positive number.
+        layers: Which batch-norm layers: names, a predicate, the last k in running order, or None for all.
     """
 
     def __init__(
@@ -53,12 +52,12 @@ class BatchNormKL:
         self._recorder = MomentRecorder(model, layers)
 
     def attach(self) -> Self:
-        """Start to watch the network's batches."""
+        """Start recording the network's batches, and return this object."""
         self._recorder.attach()
         return self
 
     def close(self) -> None:
-        """Take every hook off the network."""
+        """Remove every hook from the network."""
         self._recorder.close()
 
     def __enter__(self) -> Self:
@@ -70,7 +69,7 @@ class BatchNormKL:
         self.close()
 
     def units(self) -> UnitGaussians:
-        """Return q at the batch of the latest forward, as part of the autograd graph."""
+        """Return q for the batch of the latest forward pass, as part of the autograd graph."""
         found = self._recorder.read()
         return central_limit(found.layers, found.mean, found.var, found.mean_var, found.square_var, self.batch_size)
 

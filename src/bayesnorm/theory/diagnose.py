@@ -1,26 +1,26 @@
-"""A look at whether batch statistics are as Gaussian, and as independent, as the theory of batch norm says.
+"""Test whether batch statistics are as Gaussian and as independent as the theory of batch norm assumes.
 
-Appendix 1.3 of Teye et al. (2018) takes the batch statistics of a unit with pre-activation mean mu, variance s^2 and
-fourth central moment m4 for normal, by the central limit theorem,
+A unit has pre-activation mean mu, variance s^2 and fourth central moment m4. By the central limit theorem, appendix 1.3
+of Teye et al. (2018) treats its batch statistics as normal for batch size M,
 
     mean_B ~ N(mu, s^2 / M),     std_B ~ N(s, (m4 - s^4) / (4 s^2 M)),
 
-and its approximate posterior takes all of them for independent. `diagnose` samples real batches and looks: per unit, the
-Kolmogorov-Smirnov test against these normals and against normals of any mean and variance; then correlations; then
-what independent samples would do to the outputs' variance. For a convolution the variances are those of the images' own
-averages of h and of (h - mu)^2, as in `GaussianBN`.
+and its approximate posterior treats all of them as independent. `diagnose` tests this on real batches. For every unit
+it runs the Kolmogorov-Smirnov test against these normals, and against normals of any mean and variance. It then
+computes correlations, and the output variance that independent samples would give. For a convolution, the variances
+are those of the per-image averages of h and of (h - mu)^2, as in `GaussianBN`.
 
-How to read it:
-- A p-value tells whether a difference was seen, and with enough batches every difference is. The *distance* tells how
-  large it is: the most by which any probability is off.
-- One unit in twenty is rejected by chance, so look at the share of units and not at single ones. Units of a layer are
-  correlated, so the share varies more than it would over as many independent tests; `Normality.by_chance` says how far.
-- Theory's moments are those of the training rows, from passes of their own, so the classical p-value is valid. With
-  moments fitted to the same batches it would be far too lenient; those p-values are Lilliefors'.
-- Theory is a limit. At finite M a biased std_B lies below s by about (1/2 + (m4/s^4 - 1)/8) s/M, and a batch out of N
-  rows without replacement varies by (N - M) / (N - 1) of theory. Later layers vary less than it says, because the ones
-  before them normalise by the batch, which takes most of its chance away: a ReLU's mean behind normal units keeps
-  (pi - 3) / (2 pi - 2), or 3 %, of its variance.
+How to read the result:
+- A p-value says whether a difference was detected; with enough batches, every difference is. The *distance* says how
+  large it is: the largest error of any cumulative probability.
+- One unit in twenty is rejected by chance, so look at the share of rejected units. Units of a layer are correlated, so
+  the share varies more than over independent tests; `Normality.by_chance` says how much.
+- The theory's moments come from other passes over the training data, so the classical p-value is valid. With moments
+  fitted to the same batches it would be far too large; those p-values use Lilliefors' distribution.
+- The theory is a limit. At finite M, the biased std_B is below s by about (1/2 + (m4/s^4 - 1)/8) s/M. A batch out of N
+  examples without replacement has (N - M) / (N - 1) of the variance in theory. Later layers vary less than in theory,
+  because earlier layers normalise by the batch and so remove most of its randomness. For example, the mean of a ReLU
+  after normal units keeps (pi - 3) / (2 pi - 2), or 3 %, of its variance.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ from .diagnosis import BatchSizeDiagnosis, Dependence, Diagnosis, LayerDiagnosis
 
 LEAST_BATCHES = 20
 
-# Number of training rows whose outputs are looked at, of shuffles of the statistics, and of outputs held at a time.
+# Numbers of training examples whose outputs are compared, of shuffles of the statistics, and of outputs in memory.
 ROWS, SHUFFLES, OUTPUT_ELEMENTS = 16, 4, 2**24
 
-# Share of a unit's size below which its spread is rounding, and the unit does not vary.
+# A spread below this share of a unit's magnitude is rounding error: the unit does not vary.
 CONSTANT = 1e-6
 
 
@@ -69,16 +69,16 @@ def diagnose(
     output: str | int | None = None,
     seed: int = 0,
 ) -> Diagnosis:
-    """Compare the statistics of real training batches with what the theory says of them.
+    """Compare the statistics of real training batches with the theory, and return a `Diagnosis`.
 
     Args:
         model: The network; never modified.
-        train_data: The rows that it was trained on: a `DataLoader`, a `Dataset`, a tensor, an array or a pair.
-        batch_sizes: Every M to look at.
-        batches: S, the number of batches of each; more see smaller differences.
-        layers: Which batch-norm layers: names, a predicate, the last k as they run, or None for all.
-        output: The entry to use where the network returns a dict or a tuple.
-        seed: Same seed, same batches.
+        train_data: The data that it was trained on: a `DataLoader`, a `Dataset`, a tensor, an array or a pair.
+        batch_sizes: The batch sizes M to test.
+        batches: The number of batches S of each size; more batches detect smaller differences.
+        layers: Which batch-norm layers: names, a predicate, the last k in running order, or None for all.
+        output: The entry to use if the network returns a dict or a tuple.
+        seed: Seed for choosing the batches.
     """
     sizes, batches, seed = _require(batch_sizes, batches, seed)
     looks = [mini_batches(train_data, size, batches, seed) for size in sizes]
@@ -91,7 +91,7 @@ class EpochDiagnoses:
 
     Args:
         look: Function that diagnoses the network.
-        every: Number of epochs between looks.
+        every: Number of epochs between diagnoses.
         found: Diagnoses by epoch.
     """
 
@@ -104,7 +104,7 @@ class EpochDiagnoses:
             self.found[epoch] = self.look(network)
 
     def table(self) -> str:
-        """Return the shares of rejected units, epoch by epoch, as text."""
+        """Return the shares of rejected units for every epoch, as text."""
         lines = [
             "                                             rejected at 5 %",
             "                                             theory       fitted",
@@ -134,7 +134,7 @@ def diagnose_each(
     output: str | int | None = None,
     seed: int = 0,
 ) -> EpochDiagnoses:
-    """Make a callback `(epoch, network)` for any training loop that diagnoses the network every so many epochs.
+    """Return a callback `(epoch, network)` for any training loop that diagnoses the network every few epochs.
 
         watch = diagnose_each(x_train, 32, every=10)
         for epoch in range(1, 101):
@@ -143,9 +143,9 @@ def diagnose_each(
         watch.found[100], print(watch)
 
     Args:
-        train_data: Training rows as the network takes them (standardised, where that happens outside of it).
-        batch_sizes: Every M to look at.
-        every: Number of epochs between looks.
+        train_data: Training data as the network takes them (standardised, if the network expects that).
+        batch_sizes: The batch sizes M to test.
+        every: Number of epochs between diagnoses.
         batches, layers, output, seed: See `diagnose`.
     """
     every = require_whole("every", every, requirement="a whole number of epochs, at least 1")
@@ -159,14 +159,14 @@ def diagnose_each(
 
 @dataclass(frozen=True)
 class _WholePasses(MiniBatches):
-    """Passes over the data, at least one and `count` batches in all, in which every row occurs equally often."""
+    """Passes over the data, at least one and at least `count` batches, in which every example occurs equally often."""
 
     def epoch(self) -> Iterator[Tensor]:
-        """Fill a batch begun at a pass's end from the next pass with other rows, so that no row is in it twice.
+        """Fill an incomplete batch at the end of a pass with other examples of the next, so that none is in it twice.
 
-        Dropping such batches instead, as in training, would put theory's moments off by more than the tests can see.
+        Dropping such batches, as in training, would change the theory's moments by more than the tests can detect.
         """
-        generator = np.random.default_rng([self.seed, 1])  # other batches than those that are tested
+        generator = np.random.default_rng([self.seed, 1])  # not the batches that are tested
         order = generator.permutation(self.rows)
         for _ in range(1, -(-self.count * self.batch_size // self.rows)):
             begun = order[len(order) // self.batch_size * self.batch_size :]
@@ -182,7 +182,7 @@ class _WholePasses(MiniBatches):
 def _at_batch_size(
     model: nn.Module, batches: MiniBatches, layers: LayerChoice, output: str | int | None
 ) -> BatchSizeDiagnosis:
-    """Diagnose the network at the size of these batches."""
+    """Diagnose the network at one batch size."""
     statistics = collect_statistics(model, batches, layers)
     passes = _WholePasses(batches.source, batches.batch_size, batches.count, batches.seed)
     moments = collect_moments(model, passes, layers)
@@ -212,10 +212,10 @@ def _at_batch_size(
 
 
 def _variance_lost(executable: Executable, statistics: BatchStatistics, seed: int) -> float:
-    """Return the share of a typical output's variance that is lost when every statistic is drawn on its own.
+    """Return the share of a typical output's variance that is lost if every statistic is sampled independently.
 
-    Samples are those of MCBN as published: the batches themselves, every one once, against the same numbers with every
-    statistic shuffled over batches on its own. Marginals are the same, and whatever held statistics together is gone.
+    The samples are those of MCBN as published: every batch once. They are compared with the same numbers after
+    shuffling every statistic over batches separately, which keeps the marginals and removes all dependence.
     """
     found = coordinates(statistics.mean, statistics.var, statistics.layers)
     centre = found.double().mean(0).to(found.dtype)

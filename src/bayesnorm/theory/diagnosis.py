@@ -1,4 +1,4 @@
-"""The findings of `diagnose`: how normal and how independent batch statistics are, by unit, layer and batch size."""
+"""The results of `diagnose`: tests of normality and independence by unit, layer and batch size."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ LEVEL = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Normality:
-    """Tests of how normal one statistic (batch mean or standard deviation) of a layer's C units is over S batches.
+    """Tests of normality of one statistic (batch mean or batch standard deviation) of C units over S batches.
 
-    Two normals are looked at: that of theory, with the central limit theorem's mean and variance, and that fitted to
-    the S values themselves. Units whose statistic never varies hold NaN, and count nowhere.
+    There are two tests: against the theory's normal, with the mean and variance of the central limit theorem, and
+    against the normal fitted to the S values. Units whose statistic never varies have NaN and are not counted.
 
     Args:
-        standardised: (value - theory's mean) / theory's standard deviation, batch by batch, (S, C).
-        distance: Kolmogorov-Smirnov distance to the normal of theory, (C,).
-        p_value: Its p-value, valid because theory's moments do not come from these batches, (C,).
-        fitted_distance: Distance to the fitted normal, (C,); it only sees the shape.
-        fitted_p_value: Its p-value, by Lilliefors' distribution and not by Kolmogorov's, (C,).
+        standardised: (value - theory's mean) / theory's standard deviation for every batch, (S, C).
+        distance: Kolmogorov-Smirnov distance to the theory's normal, (C,).
+        p_value: Its p-value, (C,); valid because the theory's moments do not come from these batches.
+        fitted_distance: Distance to the fitted normal, (C,); it depends on the shape only.
+        fitted_p_value: Its p-value by Lilliefors' distribution, (C,).
     """
 
     standardised: Tensor = field(repr=False)
@@ -60,37 +60,37 @@ class Normality:
 
     @property
     def rejected(self) -> float:
-        """Share of units that theory's normal is rejected for; 0.05 is expected where it holds for all."""
+        """Share of units for which the theory's normal is rejected; 0.05 is expected if the theory holds."""
         return _share(self.p_value)
 
     @property
     def fitted_rejected(self) -> float:
-        """Share of units that are rejected as normal of any mean and variance; 0.05 is expected where all are."""
+        """Share of units for which any normal is rejected; 0.05 is expected if all units are normal."""
         return _share(self.fitted_p_value)
 
     @property
     def shift(self) -> Tensor:
-        """Mean of the values less theory's, in theory's standard deviations, (C,)."""
+        """Mean of the values minus the theory's mean, in the theory's standard deviations, (C,)."""
         return self.standardised.mean(0)
 
     @property
     def variance_ratio(self) -> Tensor:
-        """Variance of the values over theory's, (C,)."""
+        """Variance of the values divided by the theory's variance, (C,)."""
         return self.standardised.var(0)
 
     def by_chance(self, fitted: bool = False, repeats: int = 200, seed: int = 0) -> float:
-        """Return the share of rejected units that one layer in twenty exceeds where all units are as theory says.
+        """Return the share of rejected units that one layer in twenty exceeds by chance if the theory holds.
 
-        Units that move together are rejected together, so it is more than for independent units. Found by
-        simulation of normal values that are correlated as these are.
+        Correlated units are rejected together, so it is larger than for independent units. It comes from simulations
+        of normal values with the same correlations.
 
         Args:
-            fitted: Whether the test against a normal of any mean and variance is meant.
+            fitted: True for the test against the fitted normal, False for the theory's.
             repeats: Number of simulations.
-            seed: Same seed, same number.
+            seed: Seed of the simulations.
         """
         repeats = require_whole("repeats", repeats)
-        # Columns of length 1, so that what is mixed from standard normals by their root is standard normal again.
+        # Columns of length 1, so that mixing standard normals with their root gives standard normals.
         root, batches = torch.linalg.qr(_unit_columns(self.standardised)).R, len(self.standardised)
         bound = (ks.fitted_critical_distance if fitted else ks.critical_distance)(batches, LEVEL)
         generator, shares = torch.Generator().manual_seed(require_seed(seed)), []
@@ -105,10 +105,10 @@ class Normality:
 
         Args:
             unit: Number of the unit in the layer.
-            fitted: Whether to standardise by the values' own mean and standard deviation, and not by theory's.
+            fitted: True to standardise by the mean and standard deviation of the values, False by the theory's.
         """
         batches, units = self.standardised.shape
-        requirement = f"from 0 to {units - 1} for a layer of {units} units"
+        requirement = f"a whole number from 0 to {units - 1} for a layer of {units} units"
         unit = require_whole("unit", unit, 0, units - 1, requirement=requirement)
         chosen = self.standardised[:, unit : unit + 1].sort(dim=0).values
         empirical = ks.fitted(chosen) if fitted else chosen
@@ -117,7 +117,7 @@ class Normality:
 
 @dataclass(frozen=True, eq=False)
 class LayerDiagnosis:
-    """One batch-norm layer: its name, and the normality of its units' batch means and batch standard deviations."""
+    """One batch-norm layer: its name, and tests of its units' batch means and batch standard deviations."""
 
     name: str
     mean: Normality
@@ -130,8 +130,8 @@ class Dependence:
 
     Args:
         layers: Mean absolute correlation of two statistics of one layer (diagonal) or of two layers, (L, L).
-        chance: The same for independent statistics, at that many batches.
-        off_diagonal: The share of the squares of all correlations that is not a statistic's with itself.
+        chance: The same for independent statistics and S batches.
+        off_diagonal: The share of the sum of squared correlations that is between different statistics.
         off_diagonal_chance: The same share for independent statistics.
     """
 
@@ -142,7 +142,7 @@ class Dependence:
 
     @classmethod
     def of(cls, parts: list[Tensor]) -> Self:
-        """Correlate the statistics of every layer, each (S, any number); columns that do not vary are left out."""
+        """Correlate the statistics of all layers, each (S, any number); constant columns are left out."""
         units = [_unit_columns(part) for part in parts]
         batches = len(parts[0])
         layers = torch.full((len(units), len(units)), torch.nan, dtype=torch.float64)
@@ -155,9 +155,9 @@ class Dependence:
                     layers[i, j] = layers[j, i] = total / pairs
         every = torch.cat(units, dim=1)
         count = every.shape[1]
-        # The squares of all correlations sum to those of the far smaller (S, S) Gram matrix.
+        # The squared correlations have the same sum as the squares of the far smaller (S, S) Gram matrix.
         squares = float((every @ every.T).square().sum())
-        # E|r| and E r^2 = 1 / (S - 1) of independent normal columns.
+        # E|r| of independent normal columns, for which E r^2 = 1 / (S - 1).
         chance = float(scipy.special.beta((batches - 1) / 2, 0.5)) / math.pi
         return cls(
             layers=layers,
@@ -168,28 +168,28 @@ class Dependence:
 
     @property
     def within(self) -> float:
-        """Mean absolute correlation within a layer, over layers."""
+        """Mean absolute correlation within a layer, averaged over layers."""
         return float(self.layers.diagonal().nanmean())
 
     @property
     def between(self) -> float:
-        """Mean absolute correlation of statistics of different layers, over pairs of layers; NaN for one layer."""
+        """Mean absolute correlation between layers, averaged over pairs of layers; NaN for one layer."""
         rows, columns = torch.tril_indices(len(self.layers), len(self.layers), offset=-1)
         return float(self.layers[rows, columns].nanmean())
 
 
 @dataclass(frozen=True, eq=False)
 class BatchSizeDiagnosis:
-    """All findings at one batch size.
+    """All results for one batch size.
 
     Args:
         batch_size: The batch size M.
-        rows: N, the number of training rows that batches were drawn from.
-        batches: S, the number of batches.
-        layers: Findings about the layers, in running order.
+        rows: The number N of training examples.
+        batches: The number S of batches.
+        layers: Results for every layer, in running order.
         dependence: Correlations of the statistics.
-        variance_lost: Share of the outputs' variance that independent samples of every statistic would lose; negative
-            where they would add some.
+        variance_lost: Share of the outputs' variance that is lost if every statistic is sampled independently;
+            negative if the variance grows.
     """
 
     batch_size: int
@@ -201,23 +201,23 @@ class BatchSizeDiagnosis:
 
     @property
     def without_replacement(self) -> float:
-        """Variance of a batch's mean over theory's because a batch holds no row twice: (N - M) / (N - 1)."""
+        """Variance of a batch mean relative to theory, as no example is in a batch twice: (N - M) / (N - 1)."""
         return (self.rows - self.batch_size) / (self.rows - 1)
 
     def layer(self, name: str) -> LayerDiagnosis:
-        """Return the findings about a layer by its name."""
+        """Return the results for the layer with this name."""
         for layer in self.layers:
             if layer.name == name:
                 return layer
         known = ", ".join(repr(layer.name) for layer in self.layers)
-        raise BayesNormError(f"name: {name!r} was not diagnosed; {known} would work.")
+        raise BayesNormError(f"name must be a diagnosed layer ({known}), got {name!r}.")
 
     def table(self) -> str:
-        """Return layers and statistics line by line, then what concerns all of them, as text."""
+        """Return a table with two lines per layer, and then the results for all layers, as text."""
         width = max(24, *(len(layer.name) for layer in self.layers))
         lines = [
-            f"batch size {self.batch_size}: {self.batches} batches out of {self.rows} training rows",
-            f"{'':{width}}               rejected at 5 %    median over units, to theory",
+            f"Batch size {self.batch_size}: {self.batches} batches from {self.rows} training examples",
+            f"{'':{width}}               rejected at 5 %    median over units, vs. theory",
             f"{'layer':{width}}  units  stat.  theory  fitted   distance  variance   shift",
         ]
         for layer in self.layers:
@@ -230,15 +230,15 @@ class BatchSizeDiagnosis:
                 )
         critical = ks.critical_distance(self.batches, LEVEL)
         lines += [
-            f"{'where theory holds':{width}}               {share_text(LEVEL):>6}  {share_text(LEVEL):>6}    "
+            f"{'if theory holds':{width}}               {share_text(LEVEL):>6}  {share_text(LEVEL):>6}    "
             f"< {critical:.3f}      1.00   +0.00",
-            f"Variance of batches without replacement, to theory: {self.without_replacement:.2f}",
+            f"Variance of batches sampled without replacement / theory: {self.without_replacement:.2f}",
             f"Mean |correlation|: {self.dependence.within:.2f} within layers"
-            + (f", {self.dependence.between:.2f} between" if len(self.layers) > 1 else "")
-            + f"; {self.dependence.chance:.2f} if independent",
-            f"Squared correlations off the diagonal: {self.dependence.off_diagonal:.0%}; "
-            f"{self.dependence.off_diagonal_chance:.0%} if independent",
-            f"Independent samples would {'lose' if not self.variance_lost < 0 else 'add'} "
+            + (f", {self.dependence.between:.2f} between layers" if len(self.layers) > 1 else "")
+            + f" (if independent: {self.dependence.chance:.2f})",
+            f"Share of squared correlations between different statistics: {self.dependence.off_diagonal:.0%} "
+            f"(if independent: {self.dependence.off_diagonal_chance:.0%})",
+            f"Sampling every statistic independently would {'lose' if not self.variance_lost < 0 else 'add'} "
             f"{abs(self.variance_lost):.0%} of the outputs' variance",
         ]
         return "\n".join(line.rstrip() for line in lines)
@@ -246,26 +246,26 @@ class BatchSizeDiagnosis:
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """Findings on how far batch statistics are as theory says, by batch size; `print` shows the table.
+    """Results of `diagnose` by batch size; `print` shows the table.
 
     Args:
-        sizes: One entry per batch size, in the order they were asked for.
+        sizes: One entry per batch size, in the order of `batch_sizes`.
     """
 
     sizes: tuple[BatchSizeDiagnosis, ...]
 
     def at(self, batch_size: int | None = None) -> BatchSizeDiagnosis:
-        """Return the findings at a batch size, which may be None where there is only one."""
+        """Return the results for a batch size; None works if there is only one."""
         if batch_size is None and len(self.sizes) == 1:
             return self.sizes[0]
         for found in self.sizes:
             if found.batch_size == batch_size:
                 return found
         known = ", ".join(str(found.batch_size) for found in self.sizes)
-        raise BayesNormError(f"batch_size: {batch_size!r} was not diagnosed; {known} would work.")
+        raise BayesNormError(f"batch_size must be a diagnosed batch size ({known}), got {batch_size!r}.")
 
     def table(self) -> str:
-        """Return a readable table per batch size, as text."""
+        """Return one table per batch size, as text."""
         return "\n\n".join(found.table() for found in self.sizes)
 
     def __str__(self) -> str:
@@ -273,12 +273,12 @@ class Diagnosis:
 
 
 def normal_quantiles(n: int) -> Tensor:
-    """Return the quantiles of the standard normal at (i - 1/2) / n, (n,)."""
+    """Return the quantiles of the standard normal at (i - 1/2) / n for i = 1 ... n, (n,)."""
     return torch.special.ndtri((torch.arange(n, dtype=torch.float64) + 0.5) / n)
 
 
 def _unit_columns(values: Tensor) -> Tensor:
-    """Return the columns that vary, with mean 0 and length 1: their inner products are correlations."""
+    """Return the columns that vary, with mean 0 and length 1, so that their inner products are correlations."""
     centred = values.double() - values.double().mean(0)
     length = torch.linalg.vector_norm(centred, dim=0)
     kept = length > 0  # False for NaN
@@ -286,7 +286,7 @@ def _unit_columns(values: Tensor) -> Tensor:
 
 
 def _share(p_value: Tensor) -> float:
-    """Return the share of units that vary and are rejected."""
+    """Return the share of rejected units among those that vary."""
     known = p_value[~p_value.isnan()]
     return float((known < LEVEL).double().mean())
 
@@ -296,5 +296,5 @@ def _median(values: Tensor) -> float:
 
 
 def share_text(share: float) -> str:
-    """Write a share for a table; a dash where no unit varies."""
+    """Return a share as text for a table; a dash if no unit varies."""
     return "-" if math.isnan(share) else f"{share:.0%}"

@@ -1,11 +1,11 @@
-"""Gaussian priors on batch statistics, and the divergence of batch norm's own q from them (Teye et al. 2018).
+"""Gaussian priors on batch statistics, and the KL divergence of batch norm's q from them (Teye et al. 2018).
 
-Appendix 1.2: for factorised Gaussians the divergence is a sum over units of, for mean and standard deviation alike,
+Appendix 1.2: for factorised Gaussians the divergence is a sum over units, and over mean and standard deviation, of
 
     KL(q || p) = ln(s_p / s_q) + (s_q^2 + (m_q - m_p)^2) / (2 s_p^2) - 1/2.
 
-The infinite constant of a flat prior is dropped, which leaves minus the entropy of q, -ln(2 pi e s_q^2) / 2. So
-differences between batch sizes or networks are right, and the value itself means nothing; it may be negative.
+For a flat prior, an infinite constant is dropped, which leaves minus the entropy of q, -ln(2 pi e s_q^2) / 2. Then only
+differences between batch sizes or networks have a meaning; the value itself can be negative.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from .unit_gaussians import UnitGaussians
 
 @dataclass(frozen=True, eq=False)
 class GaussianPrior:
-    """Independent Gaussians over batch means and batch standard deviations: one for all units, or one for each.
+    """Independent Gaussian priors on batch means and batch standard deviations: one for all units, or one per unit.
 
     Args:
-        mean_loc: Prior means of batch means: a number, or (C,) over the units of all chosen layers in running order.
-        mean_std: Their prior standard deviations; None is a flat prior, for which `mean_loc` does not matter.
+        mean_loc: Prior means of batch means: a number, or (C,) for the units of all chosen layers in running order.
+        mean_std: Their prior standard deviations; None is a flat prior, which ignores `mean_loc`.
         std_loc: Prior means of batch standard deviations.
         std_std: Their prior standard deviations.
     """
@@ -49,17 +49,17 @@ class GaussianPrior:
 def weight_decay_prior(rows: int, precision: float, weight_decay: float | Tensor) -> GaussianPrior:
     """Return the prior that weight decay implies: flat on means, N(0, 1 / (2 N tau lambda)) on standard deviations.
 
-    This is appendix 1.4, for networks without scale and shift, batch norm in all layers, independent inputs to each,
-    large N and M. There the divergence grows with a layer's weights as N tau lambda |W|^2 does.
+    The derivation (appendix 1.4) assumes batch norm without scale and shift in all layers, independent inputs to each
+    layer, and large N and M. Then the divergence depends on a layer's weights W as N tau lambda |W|^2 does.
 
     Args:
-        rows: N, the number of training rows.
-        precision: tau, the precision of the Gaussian noise; 1 for classification.
+        rows: The number N of training examples.
+        precision: The precision tau of the Gaussian noise; 1 for classification.
         weight_decay: lambda of the objective `mean of (y - f)^2 / 2 + lambda |W|^2` (or cross entropy + lambda |W|^2),
-            one number or one per unit. Where the penalty is `lambda / 2 |W|^2`, as in `train` and in torch's
-            optimisers, pass half of it.
+            one number or one per unit. If the penalty is `lambda / 2 |W|^2`, as in `train` and in torch's optimisers,
+            pass half of lambda.
     """
-    rows = require_whole("rows", rows, requirement="the number of training rows, at least 1")
+    rows = require_whole("rows", rows, requirement="the number of training examples, at least 1")
     precision = require_positive("precision", precision, requirement="a positive finite number")
     weight_decay = require_numbers("weight_decay", weight_decay, positive=True)
     variance = 1 / (2 * rows * precision * weight_decay)
@@ -67,9 +67,10 @@ def weight_decay_prior(rows: int, precision: float, weight_decay: float | Tensor
 
 
 def kl_divergence(q: UnitGaussians, prior: GaussianPrior) -> Tensor:
-    """Return KL(q || prior) of every unit, (C,), its mean and standard deviation together; the units' sum is the whole.
+    """Return KL(q || prior) of every unit, (C,), its mean and standard deviation together.
 
-    It is differentiable. A flat prior's constant is left out, so that only differences mean something.
+    The total divergence is the sum over units. It is differentiable. The constant of a flat prior is left out, so then
+    only differences have a meaning.
     """
     if not isinstance(q, UnitGaussians):
         raise BayesNormError(f"q must be UnitGaussians, got a {type(q).__name__}.")
@@ -88,7 +89,7 @@ def require_prior(prior: Any) -> GaussianPrior:
 
 
 def _divergence(loc: Tensor, var: Tensor, prior_loc: Tensor, prior_std: Tensor | None) -> Tensor:
-    """Return the divergence of Gaussians from their priors, one by one; minus their entropy from a flat prior."""
+    """Return the divergence of each Gaussian from its prior; minus its entropy for a flat prior."""
     if prior_std is None:
         return -0.5 * (math.log(2 * math.pi * math.e) + var.log())
     log_ratio = prior_std.log() - 0.5 * var.log()
@@ -98,11 +99,11 @@ def _divergence(loc: Tensor, var: Tensor, prior_loc: Tensor, prior_std: Tensor |
 def _per_unit(name: str, value: float | Tensor, like: Tensor) -> Tensor:
     """Return a prior's parameter, one number or (C,), in the dtype and on the device of q."""
     if not isinstance(value, Tensor):
-        return like.new_full((), value)  # on the device at once, with nothing to wait for
+        return like.new_full((), value)  # created on the device, so no copy blocks
     if value.dim() and value.shape != like.shape:
         raise BayesNormError(
-            f"prior: {name} has {len(value)} numbers for {len(like)} units; one number, or one per unit of the chosen "
-            "layers in running order, would work."
+            f"prior: {name} has {len(value)} numbers, but there are {len(like)} units. Pass one number, or one per unit "
+            "of the chosen layers in running order."
         )
     return value.to(like)
 

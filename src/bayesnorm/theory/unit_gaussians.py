@@ -1,18 +1,19 @@
-"""The q of the MCBN paper's appendix 1.3: Gaussians of a unit's batch statistics (Teye et al. 2018).
+"""The distribution q of the MCBN paper's appendix 1.3: Gaussians over a unit's batch statistics (Teye et al. 2018).
 
-A unit with pre-activation mean mu, variance s^2 and fourth central moment m4 has, by the central limit theorem,
+A unit with pre-activation mean mu, variance s^2 and fourth central moment m4 has, for batch size M and by the central
+limit theorem,
 
     mean_B ~ N(mu, s^2 / M),     std_B ~ N(s, (m4 - s^4) / (4 s^2 M)).
 
-For a convolution it is a batch's M images that are independent, not their pixels: s^2 / M and m4 - s^4 become the
-variances of the images' own averages of h and of (h - mu)^2, as in `GaussianBN`.
+For a convolution, the M images of a batch are independent, but their pixels are not. So s^2 and m4 - s^4 are replaced by
+the variances of the per-image averages of h and of (h - mu)^2, as in `GaussianBN`.
 
-Gotchas:
-- Units without spread (dead ones, or batches of two rows, for which m4 = s^4) would make q a point and its divergence
-  from any prior infinite. So s^2 counts as at least `VARIANCE_FLOOR`, and both variances of q, times M, as at least
-  `RELATIVE_FLOOR` of s^2. A unit below the first floor is at all of them, and only its mean has a gradient.
-- q's variances are those of independent rows. Batches out of N rows without replacement have (N - M) / (N - 1) of them,
-  which is left out here as in the paper.
+Notes:
+- A unit that does not vary (a dead one, or batches of two examples, where m4 = s^4) would make q a point and its
+  divergence from any prior infinite. So s^2 is raised to at least `VARIANCE_FLOOR`, and both variances of q, times M,
+  to at least `RELATIVE_FLOOR` of s^2. For a unit below the first floor, only the mean has a gradient.
+- The variances of q are for independent examples. Batches without replacement from N examples have (N - M) / (N - 1)
+  of them; as in the paper, this factor is left out.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from ..arguments import require_positive, require_seed
 from ..errors import BayesNormError
 from ..network import BatchNormLayer, LayerChoice, Progress, TrainData, collect_moments, mini_batches
 
-# Least variance of a unit, in its own squared units.
+# The smallest variance of a unit.
 VARIANCE_FLOOR = 1e-12
 
-# Least M * (variance of q), for means and standard deviations, as a share of the unit's variance.
+# The smallest M * (variance of q), for means and standard deviations, as a share of the unit's variance.
 RELATIVE_FLOOR = 1e-6
 
-# Number of batches that are taken from training data that can only be streamed.
+# Number of batches taken from training data that can only be streamed.
 STREAM_BATCHES = 256
 
 
@@ -43,7 +44,7 @@ STREAM_BATCHES = 256
 class UnitGaussians:
     """The distribution q: independent Gaussians over the batch mean and the batch standard deviation of C units.
 
-    Moments of real batches fit in as well: means and variances, over batches, of their means and standard deviations.
+    It can also hold moments of real batches: the mean and variance over batches of their means and standard deviations.
 
     Args:
         layers: The layers that the units belong to, in running order.
@@ -51,7 +52,7 @@ class UnitGaussians:
         mean_var: Variances of batch means, (C,).
         std_loc: Expected batch standard deviations, (C,).
         std_var: Variances of batch standard deviations, (C,).
-        batch_size: The batch size M that the variances belong to; any positive number.
+        batch_size: The batch size M of these variances; any positive number.
     """
 
     layers: tuple[BatchNormLayer, ...] = dataclasses.field(repr=False)
@@ -67,10 +68,10 @@ class UnitGaussians:
         for name in ("mean_loc", "mean_var", "std_loc", "std_var"):
             shape = tuple(getattr(self, name).shape)
             if shape != (units,):
-                raise BayesNormError(f"{name}: has shape {shape} for layers of {units} units; ({units},) would work.")
+                raise BayesNormError(f"{name} must have shape ({units},) for layers of {units} units, got {shape}.")
 
     def at_batch_size(self, batch_size: float) -> Self:
-        """Return q of another M, whole or not; as both variances go as 1 / M, no pass over data is needed."""
+        """Return q for another batch size M, whole or not. Both variances scale as 1 / M, so no data are needed."""
         batch_size = require_positive("batch_size", batch_size)
         scale = self.batch_size / batch_size
         return dataclasses.replace(
@@ -78,7 +79,7 @@ class UnitGaussians:
         )
 
     def floored(self) -> Self:
-        """Return q with floors for units without spread, so that every divergence is finite; see the module's notes."""
+        """Return q with floors for units that do not vary, so that every divergence is finite; see the module."""
         std = self.std_loc.clamp_min(math.sqrt(VARIANCE_FLOOR))
         least = RELATIVE_FLOOR / self.batch_size * std.square()
         return dataclasses.replace(
@@ -98,16 +99,16 @@ def unit_gaussians(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> UnitGaussians:
-    """Compute q of a network by one pass over its training data; `at_batch_size` gives it for any other M.
+    """Return q of a network from one pass over its training data; `at_batch_size` gives it for any other M.
 
     Args:
         model: The network; never modified.
-        train_data: The rows that it was trained on, of any kind that a method's `fit` takes.
-        batch_size: M, and rows per batch of the pass, which later layers' moments depend on; None takes a
-            `DataLoader`'s own.
-        layers: Which batch-norm layers: names, a predicate, the last k as they run, or None for all.
-        seed: Decides which rows share a batch.
-        progress: Called with (done, total) after every batch.
+        train_data: The data that it was trained on, in any form that a method's `fit` takes.
+        batch_size: The batch size M, also used in the pass; the moments of later layers depend on it. None uses that
+            of a `DataLoader`.
+        layers: Which batch-norm layers: names, a predicate, the last k in running order, or None for all.
+        seed: Seed for assigning examples to batches.
+        progress: A function called with (done, total) after every batch.
     """
     batches = mini_batches(train_data, batch_size, STREAM_BATCHES, require_seed(seed))
     found = collect_moments(model, batches, layers, progress)
@@ -130,8 +131,8 @@ def central_limit(
     square_var: Tensor,
     batch_size: float,
 ) -> UnitGaussians:
-    """Return q from units' means and variances, and variances over rows of their averages of h and of (h - mean)^2."""
-    alive = var > VARIANCE_FLOOR  # of the others, further moments are rounding errors
+    """Return q from the units' means and variances, and the variances over examples of h and of (h - mean)^2."""
+    alive = var > VARIANCE_FLOOR  # higher moments of the other units are rounding errors
     mean_var, square_var = torch.where(alive, mean_var, 0), torch.where(alive, square_var, 0)
     var = var.clamp_min(VARIANCE_FLOOR)  # before the root, whose gradient at 0 is infinite
     std_var = square_var / (4 * var)
