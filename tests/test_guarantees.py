@@ -1,0 +1,33 @@
+"""The page of guarantees names tests and results that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "reference" / "guarantees.md").read_text(encoding="utf-8")
+HEADS = ("| guarantee |", "| code |", "|---")
+
+
+def test_all_files_that_the_page_names_exist():
+    named = re.findall(r"`((?:tests|benchmarks|results|docs)/[\w./]+)`", PAGE)
+    assert len(named) > 40
+    assert not [name for name in named if not (ROOT / name).is_file()]
+
+
+def test_every_guarantee_names_its_test():
+    rows = [line for line in PAGE.splitlines() if line.startswith("|") and not line.startswith(HEADS)]
+    assert len(rows) > 40
+    for row in rows:
+        *_, tested, _ = re.split(r"(?<!\\)\|", row)
+        assert re.search(r"`tests/[\w/]+\.py`|by hand", tested), row
+
+
+def test_the_soak_test_found_no_growth():
+    soak = json.loads((ROOT / "results" / "soak.json").read_text())
+    last = soak["rounds"][-1]
+    assert (last["fits"], last["predictions"]) == (200, 1000)
+    assert soak["growth"].pop("resident_mib") < 1
+    assert set(soak["growth"].values()) == {0}
