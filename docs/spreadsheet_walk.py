@@ -1,7 +1,7 @@
-"""Makes the tables, the numbers and the pictures of `spreadsheet.md`: `python docs/spreadsheet_walk.py`.
+"""Make the tables, numbers and pictures of `tutorials/spreadsheet.md`: `python docs/spreadsheet_walk.py`.
 
-Commands are run in an empty folder, and what they print goes into the page, between `<!-- made: NAME -->` and
-`<!-- end -->`. Pictures are taken by Chromium. `--tables FOLDER` writes the tables alone.
+The commands run in an empty folder. Their output replaces the text between `<!-- made: NAME -->` and `<!-- end -->` of
+the page. Chromium takes the pictures. `--tables FOLDER` only writes the tables.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).parent
-PAGE = HERE / "spreadsheet.md"
+PAGE = HERE / "tutorials" / "spreadsheet.md"
 
-# Columns of predictions that the page shows, and how many of their rows.
+# The columns of the predictions, and the number of rows, that the page shows.
 SHOWN = ("listing", "district", "area", "mean", "lower", "upper", "unusual", "reason")
 MOST_SHOWN = 9
 
-# Half an interval's width, in parts of its middle, up to which a rent is offered without a second look.
+# A rent is offered without a check if half of its interval's width is at most this share of the interval's centre.
 NARROW = 0.2
 
 COMMANDS = {
@@ -45,7 +45,7 @@ DISTRICTS = {"Old Town": 15.0, "Mill Quarter": 12.5, "Hillside": 11.0, "Station"
 
 
 def flats(rows: int, seed: int, first_day: date, districts: dict[str, float], largest: float) -> list[dict[str, Any]]:
-    """Return made-up flats to let: rent follows area, district, age, lift and condition, with scatter of 8 %."""
+    """Return invented flats. The rent depends on area, district, age, lift and condition, with 8 % of noise."""
     generator = np.random.default_rng(seed)
     found = []
     for row in range(rows):
@@ -76,17 +76,17 @@ def flats(rows: int, seed: int, first_day: date, districts: dict[str, float], la
 
 
 def euros(amount: float) -> str:
-    """Write an amount as a German spreadsheet does."""
+    """Return an amount as a German spreadsheet writes it."""
     return f"{amount:,.2f} €".translate(str.maketrans(",.", ".,"))
 
 
 def amount(text: str) -> float:
-    """Read what `euros` wrote."""
+    """Return the number that `euros` wrote."""
     return float(text.removesuffix(" €").translate(str.maketrans(",.", ".,")).replace(",", ""))
 
 
 def write_tables(folder: Path) -> None:
-    """Write the flats of last year, those of this month, and what these were let for in the end."""
+    """Write last year's flats, the new flats, and the rents of the new flats, which only the end of the page uses."""
     known = flats(600, 0, date(2024, 1, 1), DISTRICTS, 140)
     new = flats(60, 1, date(2025, 1, 1), {**DISTRICTS, "Harbour": 19.0}, 190)
     for name, rows, columns in (
@@ -101,7 +101,7 @@ def write_tables(folder: Path) -> None:
 
 
 def run(folder: Path, command: str) -> str:
-    """Run a command in a folder, and return it with what it printed, as a terminal would show it."""
+    """Run a command in a folder, and return the command with its output, as a terminal shows them."""
     ended = subprocess.run(
         [sys.executable, "-m", "bayesnorm", *shlex.split(command)],
         cwd=folder,
@@ -109,13 +109,13 @@ def run(folder: Path, command: str) -> str:
         text=True,
         check=True,
     )
-    # Bars of progress are gone when a fit ends.
+    # A terminal erases progress bars at the end.
     lines = [line for line in ended.stderr.splitlines() if "━" not in line]
     return "\n".join([f"$ bayesnorm {command}", *lines, *ended.stdout.splitlines()])
 
 
 def outcome(folder: Path) -> tuple[str, str]:
-    """Return some predictions as a table, and what became of all of them."""
+    """Return some predictions as a table, and a table of how good all of them were."""
     with (folder / "offers.csv").open(encoding="utf-8") as file:
         offers = [*csv.DictReader(file)]
     with (folder / "let_for.csv").open(encoding="utf-8") as file:
@@ -126,11 +126,11 @@ def outcome(folder: Path) -> tuple[str, str]:
     ]
     flagged = [row["unusual"] == "True" for row in offers]
     held = [float(row["lower"]) <= rents[row["listing"]] <= float(row["upper"]) for row in offers]
-    lines = ["| what to do | flats | rent within its interval, as it turned out |", "|---|---|---|"]
+    lines = ["| decision | flats | rent inside the predicted interval |", "|---|---|---|"]
     for name, chosen in (
         ("offer at the predicted rent", [n and not f for n, f in zip(narrow, flagged, strict=True)]),
-        ("look once more: interval too wide", [not n and not f for n, f in zip(narrow, flagged, strict=True)]),
-        ("ask somebody who knows: unlike last year’s", flagged),
+        ("check by hand: the interval is too wide", [not n and not f for n, f in zip(narrow, flagged, strict=True)]),
+        ("ask an expert: the row is unusual", flagged),
     ):
         rows = sum(chosen)
         inside = sum(h for h, c in zip(held, chosen, strict=True) if c)
@@ -143,7 +143,7 @@ def outcome(folder: Path) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def browser() -> Iterator[Any]:
-    """Give a Chromium."""
+    """Yield a running Chromium."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as started:
@@ -154,7 +154,7 @@ def browser() -> Iterator[Any]:
 
 
 def take_pictures(folder: Path) -> None:
-    """Take the pictures of the page: of a leak, a verdict, uncertain rows, and a drift."""
+    """Take the pictures of the page: the warning, the verdict, the uncertainty, the rows, and the drift."""
     with browser() as opened:
         page = opened.new_page(viewport={"width": 1100, "height": 760}, color_scheme="light")
         for name, report, section in (
@@ -170,12 +170,12 @@ def take_pictures(folder: Path) -> None:
 
 
 def fill(made: dict[str, str]) -> None:
-    """Put what was made into the page."""
+    """Replace the generated parts of the page."""
     text = PAGE.read_text(encoding="utf-8")
     for name, content in made.items():
         pattern = re.compile(rf"(<!-- made: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         if len(pattern.findall(text)) != 1:
-            raise SystemExit(f"{PAGE}: <!-- made: {name} --> has to be there once")
+            raise SystemExit(f"{PAGE} must contain <!-- made: {name} --> exactly once.")
         text = pattern.sub(lambda found, content=content: f"{found[1]}{content}\n{found[2]}", text)
     PAGE.write_text(text, encoding="utf-8")
 
@@ -186,7 +186,7 @@ def terminal(text: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tables", type=Path, metavar="FOLDER", help="write the tables there, and do nothing else")
+    parser.add_argument("--tables", type=Path, metavar="FOLDER", help="Write the tables to this folder and stop.")
     given = parser.parse_args(arguments)
     if given.tables is not None:
         given.tables.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "tutorials" / "spreadsheet.md"
 
 
 @pytest.fixture(scope="module")
@@ -17,17 +18,19 @@ def walk():
 
 
 def test_the_page_has_a_place_for_everything(walk):
-    page = (DOCS / "spreadsheet.md").read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
     assert sorted(re.findall("<!-- made: (.*) -->", page)) == sorted(["table", "offers", "outcome", *walk["COMMANDS"]])
     for command in walk["COMMANDS"].values():
         assert f"$ bayesnorm {command}\n" in page
-    for picture in re.findall(r"\((spreadsheet_.*?\.png)\)", page):
-        assert (DOCS / picture).stat().st_size < 300_000
+    pictures = re.findall(r"\((\.\./spreadsheet_.*?\.png)\)", page)
+    assert len(pictures) == 5
+    for picture in pictures:
+        assert (PAGE.parent / picture).stat().st_size < 300_000
 
 
 def test_the_tables(walk, tmp_path):
     walk["main"](["--tables", str(tmp_path)])
-    page = (DOCS / "spreadsheet.md").read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
     lines = (tmp_path / "flats.csv").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 601
     assert "\n".join(lines[:4]) in page
