@@ -42,9 +42,7 @@ class Check:
 
 def refuse(where: str, value: Any, works: str) -> NoReturn:
     """Raise the error for a value that does not fit; `works` says what it must be."""
-    raise FileFormatError(
-        f"path: {where} is {quoted(value)} in the file, but must be {works.rstrip(',')}. Save the file again."
-    )
+    raise FileFormatError(f"path: {where} is {quoted(value)} in the file, but must be {works.rstrip(',')}.")
 
 
 def whole(least: int = 0, most: int = LARGEST_WHOLE) -> Check:
@@ -236,8 +234,7 @@ def require_tensors(tensors: Mapping[str, Tensor], expected: Mapping[str, Array]
         if name not in tensors or name not in expected:
             here = "lacks" if name in expected else "has"
             raise FileFormatError(
-                f"path: the file {here} the tensor {quoted(name)}, so it does not fit this network or format. "
-                "Save the file again."
+                f"path: the file {here} the tensor {quoted(name)}, so it does not fit this network or format."
             )
     for name, array in expected.items():
         array.require(tensors[name], name[:60])

@@ -1,4 +1,4 @@
-"""Loaders of the papers' data sets; the files themselves live outside the package (see `folders`)."""
+"""Load the papers' data sets; the files themselves are not part of the package (see `folders`)."""
 
 from .folders import (
     cache_folder as cache_folder,

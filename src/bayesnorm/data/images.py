@@ -1,7 +1,7 @@
-"""Image sets: CIFAR-10, SVHN, notMNIST and CamVid as uint8 arrays, and what the ResNets want to see.
+"""Load CIFAR-10, SVHN, notMNIST and CamVid as uint8 arrays, and prepare images for the ResNets.
 
-CIFAR-10, SVHN and CamVid are stored as *sheets*: one lossless WebP picture with the images side by side,
-left to right, then top to bottom.
+CIFAR-10, SVHN and CamVid are stored as *sheets*: one lossless WebP image with all images side by side, left to right,
+then top to bottom.
 """
 
 from pathlib import Path
@@ -41,7 +41,7 @@ _CAMVID_LABELS = "camvid/labels_180x240.npz"
 _CAMVID_SHEETS = {split: f"camvid/{split}_180x240.webp" for split in ("train", "val", "test")}
 _NOTMNIST = "notmnist/notmnist_small.npz"
 
-# Where the files of image sets lie in a data folder that are not archives of a whole set, and what part they are.
+# Paths of files in a data folder that are not archives of a whole set, and the part of the set that they hold.
 IMAGE_FILES: dict[str, tuple[str, ...]] = {
     "cifar10": (_CIFAR10_LABELS, *(f"cifar10/{sheet}.webp" for sheet in _CIFAR10_SHEETS.values())),
     "svhn": (_SVHN_LABELS, _SVHN_SHEET),
@@ -55,48 +55,51 @@ IMAGE_PARTS: dict[str, str] = {
 
 
 def load_cifar10(split: str = "test", rows: Rows = None, *, whole: bool = False) -> tuple[Images, ClassNumbers]:
-    """Return CIFAR-10: 50,000 training images (`split="train"`) or 10,000 test images, or the part that is there.
+    """Return CIFAR-10: 50,000 training images (`split="train"`) or 10,000 test images, or the available part.
 
-    The first data folder that has any of the split decides: it may hold all of it, or its first 5,000 training or 2,000
-    test images only. `rows=2000` is the same images in both.
+    The first data folder with any file of the split is used. It may have the whole split, or only its first 5,000
+    training or 2,000 test images. `rows=2000` gives the same images in both cases.
 
     Args:
         split: "train" or "test".
-        rows: Which images; None means all that are there.
-        whole: Whether to refuse a part.
+        rows: The images to load; None means all that are available.
+        whole: Whether to raise an error if only a part is available.
 
     Returns:
         uint8 images (N, 32, 32, 3) and int64 labels (N,) into `CIFAR10_CLASSES`.
     """
     if split not in _CIFAR10_SHEETS:
-        raise BayesNormError(f"split must be 'test' or 'train', got {split!r}")
+        raise BayesNormError(f"split must be 'test' or 'train', got {split!r}.")
     sheet, archive = f"cifar10/{_CIFAR10_SHEETS[split]}.webp", whole_file("cifar10", split)
     found = find_first(archive, sheet)
     if found.name != Path(archive).name and whole:
         try:
             found = find(archive)
         except DataNotFoundError as error:
-            raise DataNotFoundError(f"cifar10: all {split} images were asked for, but {_part(split)}") from error
+            raise DataNotFoundError(f"cifar10: whole=True, but {_part(split)}") from error
     if found.name == Path(archive).name:
         return load_whole("cifar10", split, rows)
     (labels,) = read_npz(find(_CIFAR10_LABELS), _CIFAR10_SHEETS[split])
-    hint = f"; {_part(split)}"
+    hint = f" {_part(split)}"
     return _load_sheet(find(sheet), labels, rows, hint, height=32, width=32, per_row=100)
 
 
 def _part(split: str) -> str:
-    """Say which part of CIFAR-10 is there, and how to get the rest."""
+    """Return a message that says which part of CIFAR-10 is available, and how to get the rest."""
     sheet = _CIFAR10_SHEETS[split]
     first, count = int(sheet.partition("first")[2]), WHOLE_SETS["cifar10"].splits[split]
     place = find(f"cifar10/{sheet}.webp").parent
-    return f"{place} holds only the first {first:,} of {count:,}; `bayesnorm data get cifar10` brings all"
+    return (
+        f"{place} has only the first {first:,} of {count:,} images. Run `bayesnorm data get cifar10` to download all "
+        "of them."
+    )
 
 
 def load_svhn(rows: Rows = None, split: str = "test") -> tuple[Images, ClassNumbers]:
-    """Return SVHN's cropped digits: 73,257 training (`split="train"`) or 26,032 test images, or the part that is there.
+    """Return SVHN's cropped digits: 73,257 training (`split="train"`) or 26,032 test images, or the available part.
 
     The part is 13,016 digits of the test set, cut out of its street photos: real SVHN, but not pixel-identical to the
-    usual `test_32x32.mat`. Say so beside any figure made from it. The first data folder that has any decides.
+    usual `test_32x32.mat`. State this with any result from it. The first data folder with any of these files is used.
 
     Returns:
         uint8 images (N, 32, 32, 3) and int64 labels (N,), the digit itself.
@@ -117,7 +120,7 @@ def load_camvid(split: str, rows: Rows = None) -> tuple[Images, ClassNumbers]:
         uint8 images (N, 180, 240, 3) and int64 labels (N, 180, 240) into `CAMVID_CLASSES`, or `CAMVID_VOID`.
     """
     if split not in _CAMVID_SHEETS:
-        raise BayesNormError(f"split must be one of {', '.join(_CAMVID_SHEETS)}, got {split!r}")
+        raise BayesNormError(f"split must be one of {', '.join(_CAMVID_SHEETS)}, got {split!r}.")
     (labels,) = read_npz(find(_CAMVID_LABELS), split)
     return _load_sheet(find(_CAMVID_SHEETS[split]), labels, rows, height=180, width=240, per_row=20)
 
@@ -134,38 +137,38 @@ def load_notmnist(rows: Rows = None) -> tuple[Images, ClassNumbers]:
 
 
 def to_tensor(images: Images) -> Tensor:
-    """Return uint8 images (N, H, W, 3), or grey ones (N, H, W), as the uint8 tensor (N, channels, H, W).
+    """Return uint8 images (N, H, W, 3), or grey ones (N, H, W), as a uint8 tensor (N, channels, H, W).
 
-    That is what `bayesnorm.training.CropAndFlip` takes.
+    This is the input of `bayesnorm.training.CropAndFlip`.
     """
     array = np.asarray(images)
     if array.dtype != np.uint8 or array.ndim not in (3, 4):
         raise InputError(
-            f"images must be uint8 (N, H, W, 3) or grey (N, H, W), got shape {array.shape} of {array.dtype}"
+            f"images must be uint8 (N, H, W, 3) or grey (N, H, W), got shape {array.shape} of {array.dtype}."
         )
     planes = array[:, None] if array.ndim == 3 else array.transpose(0, 3, 1, 2)
     return torch.from_numpy(np.ascontiguousarray(planes))
 
 
 def to_network_input(images: Images) -> Tensor:
-    """Return uint8 images as the normalised float32 tensor (N, 3, H, W) that the CIFAR ResNets were trained on.
+    """Return uint8 images as the normalised float32 tensor (N, 3, H, W) that the CIFAR ResNets expect.
 
-    Scaled to [0, 1], minus `IMAGENET_MEAN`, divided by `IMAGENET_STD`, per channel.
+    Values are scaled to [0, 1], then normalised per channel with `IMAGENET_MEAN` and `IMAGENET_STD`.
 
     Args:
         images: (N, H, W, 3), or grey (N, H, W), whose one channel is repeated three times.
     """
     array = np.asarray(images)
     if array.dtype != np.uint8:
-        raise InputError(f"images must be uint8 from 0 to 255, got {array.dtype}")
+        raise InputError(f"images must be uint8 from 0 to 255, got {array.dtype}.")
     if array.ndim == 3 and array.shape[-1] != 3:
         array = np.repeat(array[..., None], 3, axis=-1)
     if array.ndim != 4 or array.shape[-1] != 3:
         raise InputError(
-            f"images must be (N, H, W, 3) or grey (N, H, W), got shape {array.shape}; "
-            "for a single image give images[None]"
+            f"images must be (N, H, W, 3) or grey (N, H, W), got shape {array.shape}. For a single image, pass "
+            "images[None]."
         )
-    # One table look-up per value, so that no float copy of the whole set is made on the way.
+    # One table look-up per value, so that no float copy of the whole set is needed.
     values = np.arange(256)[:, None] / 255.0
     table = ((values - IMAGENET_MEAN) / IMAGENET_STD).astype(np.float32)
     planes = [table[:, channel][array[..., channel]] for channel in range(3)]
@@ -182,42 +185,41 @@ def _load_sheet(
 
 
 def cut_sheet(path: Path, rows: NDArray[np.intp], *, count: int, height: int, width: int, per_row: int) -> Images:
-    """Return images number `rows` (n, height, width, 3) out of a sheet of `count` images, `per_row` to a row.
+    """Return the images `rows` (n, height, width, 3) from a sheet of `count` images, with `per_row` images per row.
 
-    The picture's size is compared with the expected one before any pixel is decoded. Pillow's guard against
-    decompression bombs stays as the program set it: the largest sheet (CamVid, 16 megapixels) is far below
-    its usual limit of 89.
+    The sheet's size is checked before any pixel is decoded. Pillow's limit against decompression bombs is not changed:
+    the largest sheet (CamVid, 16 megapixels) is far below its default of 89.
     """
     pil_image = _pillow()
     expected = (per_row * width, -(-count // per_row) * height)
     try:
         with pil_image.open(path, formats=["WEBP"]) as sheet:
             if sheet.size != expected:
-                raise ValueError(f"it is {sheet.size} pixels wide and high, not {expected}")
+                raise ValueError(f"its width and height are {sheet.size} pixels instead of {expected}")
             pixels: Images = np.asarray(sheet.convert("RGB"))
     except pil_image.DecompressionBombError as error:
         raise BayesNormError(
-            f"{path} is larger than this program lets Pillow open: PIL.Image.MAX_IMAGE_PIXELS is "
-            f"{pil_image.MAX_IMAGE_PIXELS}; {expected[0] * expected[1]} would do"
+            f"{path} is larger than this program allows Pillow to open: PIL.Image.MAX_IMAGE_PIXELS is "
+            f"{pil_image.MAX_IMAGE_PIXELS}. Set it to at least {expected[0] * expected[1]}."
         ) from error
     except (OSError, ValueError, SyntaxError, EOFError) as error:
         raise FileFormatError(
-            f"{path} cannot be read as a WebP sheet of {count} images: {error}; fetch the file again"
+            f"{path} cannot be read as a WebP sheet of {count} images: {error}. Download the file again."
         ) from error
     grid = pixels.reshape(-1, height, per_row, width, 3)
     return grid[rows // per_row, :, rows % per_row]
 
 
 def open_pixels(source: Any, kind: str, mode: str = "RGB") -> Images:
-    """Return the pixels (height, width, 3) of a picture file of one kind, such as "PNG"; without colours for "L"."""
+    """Return the pixels (height, width, 3) of an image file of one format, such as "PNG"; without colours for "L"."""
     with _pillow().open(source, formats=[kind]) as picture:
         return np.asarray(picture.convert(mode))
 
 
 def _pillow() -> Any:
-    """Return Pillow's module of images, or say which extra brings it."""
+    """Return Pillow's image module, or raise an error that says how to install it."""
     try:
         from PIL import Image
     except ImportError as error:
-        raise MissingExtraError("image sheets need Pillow: pip install pillow") from error
+        raise MissingExtraError("Image sheets need Pillow: pip install pillow") from error
     return Image

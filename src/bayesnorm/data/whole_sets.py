@@ -1,4 +1,4 @@
-"""Whole image sets as `bayesnorm data get` leaves them: one NumPy archive of bytes per split."""
+"""Load whole image sets that `bayesnorm data get` wrote: one NumPy archive of bytes per split."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ ClassNumbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class WholeSet:
-    """What the archives of an image set hold.
+    """Properties of an image set.
 
     Args:
         shape: Shape of one image.
         classes: Number of classes.
-        splits: Images in each split.
+        splits: Number of images in each split.
     """
 
     shape: tuple[int, ...]
@@ -42,33 +42,35 @@ WHOLE_SETS: dict[str, WholeSet] = {
 
 
 def whole_file(name: str, split: str) -> str:
-    """Return where a split of a whole set lies in a data folder: an archive with images `x` and labels `y`."""
+    """Return the path of a split in a data folder: an archive with images `x` and labels `y`."""
     if split not in WHOLE_SETS[name].splits:
-        raise BayesNormError(f"split must be one of {', '.join(WHOLE_SETS[name].splits)}, got {split!r}")
+        raise BayesNormError(f"split must be one of {', '.join(WHOLE_SETS[name].splits)}, got {split!r}.")
     return f"{name}/{split}.npz"
 
 
 def load_whole(name: str, split: str, rows: Rows = None) -> tuple[Images, ClassNumbers]:
-    """Return images (N, ...) of a whole set and their labels (N,), or refuse a file that holds anything else."""
+    """Return images (N, ...) of a whole set and their labels (N,), or refuse a file with other content."""
     path = find(whole_file(name, split))
     images, labels = read_npz(path, "x", "y")
     try:
         require_whole_split(name, split, images, labels)
     except ValueError as error:
-        raise FileFormatError(f"{path} {error}; `bayesnorm data get {name} --force` fetches it again") from error
+        raise FileFormatError(
+            f"{path} {error}. Run `bayesnorm data get {name} --force` to download it again."
+        ) from error
     chosen = row_numbers(rows, len(images))
     return images[chosen] if rows is not None else images, labels[chosen].astype(np.int64)
 
 
 def require_whole_split(name: str, split: str, images: NDArray[Any], labels: NDArray[Any]) -> None:
-    """Refuse arrays that are not all images of a split, with the difference as a ValueError."""
+    """Refuse arrays that are not all images of a split; the ValueError describes the difference."""
     made, count = WHOLE_SETS[name], WHOLE_SETS[name].splits[split]
     if images.dtype != np.uint8 or images.shape[1:] != made.shape:
-        raise ValueError(f"holds images {images.shape} of {images.dtype}, not {(count, *made.shape)} of uint8")
+        raise ValueError(f"has images {images.shape} of {images.dtype} instead of {(count, *made.shape)} of uint8")
     if len(images) != count or labels.shape != (count,):
-        raise ValueError(f"holds {len(images):,} images and {labels.size:,} labels, not all {count:,} of {split}")
+        raise ValueError(f"has {len(images):,} images and {labels.size:,} labels instead of all {count:,} of {split}")
     if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= made.classes:
-        raise ValueError(f"holds labels other than 0 to {made.classes - 1}")
+        raise ValueError(f"has labels other than 0 to {made.classes - 1}")
 
 
 def load_cifar100(split: str = "test", rows: Rows = None) -> tuple[Images, ClassNumbers]:

@@ -1,4 +1,4 @@
-"""The papers' networks."""
+"""Networks of the reproduced papers."""
 
 from .cifar_resnet import (
     CIFAR_RESNET_DEPTHS as CIFAR_RESNET_DEPTHS,

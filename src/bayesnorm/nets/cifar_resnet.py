@@ -1,4 +1,4 @@
-"""ResNet-20, 32, 44 and 56 for CIFAR-10 (He et al. 2016, section 4.2), and weights trained elsewhere."""
+"""ResNet-20, 32, 44 and 56 for CIFAR-10 (He et al. 2016, section 4.2), and published weights."""
 
 from collections.abc import Mapping
 
@@ -17,18 +17,18 @@ CIFAR_RESNET_DEPTHS: tuple[int, ...] = (20, 32, 44, 56)
 class CifarResNet(ResidualNetwork):
     """CIFAR ResNet of He et al. 2016: images (batch, in_channels, H, W) -> logits (batch, classes).
 
-    Parameters are called `conv1`, `bn1`, `layer{1,2,3}.{i}.{conv1,bn1,conv2,bn2}` and `linear`. A global
-    average pool stands before `linear`, so 28x28 images run as well as 32x32 ones. Shortcuts have no parameters.
+    Parameters are called `conv1`, `bn1`, `layer{1,2,3}.{i}.{conv1,bn1,conv2,bn2}` and `linear`. A global average pool
+    precedes `linear`, so both 28x28 and 32x32 images work. Shortcuts have no parameters.
 
     Args:
         depth: Number of layers with weights: 20, 32, 44 or 56.
         classes: Number of outputs.
-        seed: Seed of the weights (He initialisation, linear bias 0); the global generator is not touched.
+        seed: Seed of the weights (He initialisation, linear bias 0); the global generator is not used.
         in_channels: Channels of the images.
         width: Channels of the first stage; the second has twice and the third four times as many.
-        preactivation: Whether BN and ReLU stand before their convolutions; `bn1` is then the one before the pool.
-        dropout: Rate of dropout inside every block, before its last convolution.
-        leak: Slope of the activations below 0; Teye et al. 2018 have 0.1, and pre-activation.
+        preactivation: Whether BN and ReLU precede their convolutions; `bn1` is then the one before the pool.
+        dropout: Dropout rate inside every block, before its last convolution.
+        leak: Slope of the activations below 0; Teye et al. 2018 use 0.1, and pre-activation.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class CifarResNet(ResidualNetwork):
 
 
 def load_cifar_resnet(depth: int = 32) -> CifarResNet:
-    """Return a trained CIFAR-10 ResNet in eval mode, from the file `resnet_cifar10/resnet{depth}.safetensors`.
+    """Return a trained CIFAR-10 ResNet in evaluation mode, from the file `resnet_cifar10/resnet{depth}.safetensors`.
 
-    There are weights for depths 20 and 32 (test error 8.27 % and 7.37 %); `bayesnorm.data.to_network_input`
-    makes the inputs that they were trained on.
+    There are weights for depths 20 and 32 (test error 8.27 % and 7.37 %); `bayesnorm.data.to_network_input` prepares
+    images as in their training.
     """
     _require_depth(depth)
     path = find(f"resnet_cifar10/resnet{depth}.safetensors")
@@ -68,22 +68,22 @@ def load_cifar_resnet(depth: int = 32) -> CifarResNet:
     try:
         state = _without_prefix(read_tensors(path)[0])
         own = model.state_dict().items()
-        # Published files do not say how many batches were tracked, and nothing depends on it.
+        # Published files do not contain the number of tracked batches, and nothing depends on it.
         require_tensors(state, arrays_like({k: v for k, v in own if k in state or "num_batches" not in k}))
         model.load_state_dict(state, strict=True)
     except FileFormatError as error:
         raise FileFormatError(
-            f"{path} does not hold the weights of a CIFAR ResNet-{depth}: {error} Fetch the file again."
+            f"{path} does not contain the weights of a CIFAR ResNet-{depth}: {error} Download the file again."
         ) from error
     return model.eval()
 
 
 def _without_prefix(state: Mapping[str, Tensor], prefix: str = "module.") -> dict[str, Tensor]:
-    """Return a state with names as the bare network has them (`nn.DataParallel` puts `module.` in front)."""
+    """Return a state without the prefix `module.` that `nn.DataParallel` adds to names."""
     return {name.removeprefix(prefix): tensor for name, tensor in state.items()}
 
 
 def _require_depth(depth: int) -> None:
-    """Refuse depths that the paper does not have."""
+    """Refuse depths that are not in the paper."""
     if as_whole(depth) not in CIFAR_RESNET_DEPTHS:
-        raise BayesNormError(f"depth must be one of {CIFAR_RESNET_DEPTHS}, got {depth!r}")
+        raise BayesNormError(f"depth must be one of {CIFAR_RESNET_DEPTHS}, got {depth!r}.")

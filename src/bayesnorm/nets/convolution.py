@@ -1,4 +1,4 @@
-"""What the image networks share: convolutions, activations, dropout and He's initialisation."""
+"""Parts of the image networks: convolutions, activations, dropout and He initialisation."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def convolution(
     groups: int = 1,
     bias: bool = False,
 ) -> nn.Conv2d:
-    """Return a convolution whose weights are still to be set; it keeps the size where its stride is 1."""
-    # skip_init: the constructor's own initialisation would draw from the global generator.
+    """Return a convolution whose weights are not set yet; with stride 1 it preserves the image size."""
+    # skip_init: the constructor's own initialisation would use the global generator.
     made: nn.Conv2d = nn.utils.skip_init(
         nn.Conv2d,
         in_planes,
@@ -36,13 +36,13 @@ def convolution(
 
 
 def linear(in_features: int, out_features: int, bias: bool = True) -> nn.Linear:
-    """Return a linear layer whose weights are still to be set."""
+    """Return a linear layer whose weights are not set yet."""
     made: nn.Linear = nn.utils.skip_init(nn.Linear, in_features, out_features, bias=bias, device="cpu")
     return made
 
 
 def initialise(network: nn.Module, seed: int, leak: float = 0.0) -> None:
-    """Draw all weights as He et al. 2015 do, with biases of 0; the global generator is not touched."""
+    """Initialise all weights as in He et al. 2015, with biases of 0; the global generator is not used."""
     generator = torch.Generator(device="cpu").manual_seed(require_seed(seed))
     for _, module in network.named_modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
@@ -52,15 +52,15 @@ def initialise(network: nn.Module, seed: int, leak: float = 0.0) -> None:
 
 
 def activated(x: Tensor, leak: float) -> Tensor:
-    """Return ReLU of x, or leaky ReLU where `leak` is its slope below 0."""
+    """Return ReLU of x, or leaky ReLU with the slope `leak` below 0."""
     return F.leaky_relu(x, leak) if leak else F.relu(x)
 
 
 def dropout_layer(rate: float) -> nn.Module:
-    """Return dropout of this rate; where it is 0, a layer that does nothing."""
+    """Return dropout with this rate, or an identity layer if it is 0."""
     return nn.Dropout(rate) if rate else nn.Identity()
 
 
 def require_rate(rate: float) -> float:
-    """Return a dropout rate as a plain number, or refuse it."""
+    """Return a dropout rate as a float, or refuse it."""
     return require_number("dropout", rate, least=0, below=1, requirement="a probability from 0 to below 1")

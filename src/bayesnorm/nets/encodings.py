@@ -1,6 +1,7 @@
-"""What a network for tables makes of its inputs first: each number as several, which a linear layer can bend freely.
+"""Encode the inputs of a network for tables: each number as several, so that a linear layer can fit nonlinear
+functions.
 
-Both encodings are learned from training inputs once and then fixed; the inputs themselves go on beside them.
+Both encodings are fitted to training inputs once and then fixed; the inputs themselves are passed on too.
 """
 
 from __future__ import annotations
@@ -14,26 +15,27 @@ from torch.nn import functional as F
 
 from ..arguments import require_seed, require_whole
 
-# Different values of an input below which it is left as it is: what is on or off has nothing to bend.
+# Inputs with fewer different values are not encoded: a binary input has no shape to fit.
 LEAST_VALUES = 3
 
-# Bins per input from which on their sums are looked up: a product with fewer is as quick.
+# Bins per input from which on a table look-up is faster than a matrix product.
 LOOKED_UP = 24
 
-# Rows that quantiles are taken of, at most.
+# Most rows that quantiles are computed from.
 MOST_ROWS = 100_000
 
 
 class PiecewiseLinear(nn.Module):
-    """Each input beside its place in each of its bins: 0 below, 1 above, and linear within (Gorishniy et al. 2022).
+    """Append to each input its position in each of its bins: 0 below, 1 above, and linear within (Gorishniy et al.
+    2022).
 
-    A linear layer behind it adds up piecewise linear functions of the single inputs. Beyond the outermost bins only
-    the input itself changes.
+    With a linear layer after it, this gives a sum of piecewise linear functions of the single inputs. Beyond the
+    outermost bins only the input itself changes.
 
     Args:
-        column: Which input each bin belongs to, in ascending order, (bins,).
-        low: Where each bin begins, in ascending order for each input, (bins,).
-        width: How wide it is, (bins,).
+        column: The input of each bin, in ascending order, (bins,).
+        low: The lower end of each bin, in ascending order for each input, (bins,).
+        width: The width of each bin, (bins,).
     """
 
     def __init__(self, column: Tensor, low: Tensor, width: Tensor) -> None:
@@ -44,7 +46,7 @@ class PiecewiseLinear(nn.Module):
 
     @classmethod
     def of(cls, x: Tensor, bins: int) -> Self:
-        """Return the encoding whose bins end at quantiles of training inputs (rows, inputs), at most so many each."""
+        """Return the encoding whose bins end at quantiles of training inputs (rows, inputs), with a limit per input."""
         bins = require_whole("bins", bins)
         column, low, width = [], [], []
         for number, values in enumerate(_some(x).T):
@@ -63,7 +65,7 @@ class PiecewiseLinear(nn.Module):
         return cls(torch.cat(column), torch.cat(low), torch.cat(width))
 
     def forward(self, x: Tensor, linear: nn.Linear | None = None) -> Tensor:
-        """Return inputs beside their places in bins, or what a linear layer makes of them."""
+        """Return inputs and their positions in bins, or the output of a linear layer for them."""
         if linear is not None and x.dim() == 2 and len(self.column) >= LOOKED_UP * x.shape[1]:
             return self._looked_up(x, linear)
         inside = ((x[..., self.column] - self.low) / self.width).clamp(0, 1)
@@ -71,10 +73,10 @@ class PiecewiseLinear(nn.Module):
         return encoded if linear is None else linear(encoded)
 
     def _looked_up(self, x: Tensor, linear: nn.Linear) -> Tensor:
-        """Return what a linear layer makes of encoded inputs, without encoding them.
+        """Return the output of a linear layer for encoded inputs, without encoding them.
 
-        Of an input's bins all below its own are 1 and all above 0: the sums of weights up to every bin, made once, take
-        the place of products with ones and zeros.
+        All bins below an input's bin are 1 and all above are 0, so sums of weights up to every bin, computed once,
+        replace products with ones and zeros.
         """
         inputs, device = x.shape[1], x.device
         counts = self.column.bincount(minlength=inputs)
@@ -83,7 +85,7 @@ class PiecewiseLinear(nn.Module):
         edges[self.column, torch.arange(len(self.column), device=device) - first[self.column]] = self.low
         values = x.T[bent].contiguous()
         found = (torch.searchsorted(edges[bent], values, right=True) - 1).clamp_min(0)
-        own = first[bent, None] + torch.minimum(found, counts[bent, None] - 1)  # what is infinite lies in the last bin
+        own = first[bent, None] + torch.minimum(found, counts[bent, None] - 1)  # infinite values are in the last bin
         inside = ((values - self.low[own]) / self.width[own]).clamp(0, 1)
         weights = linear.weight[:, inputs:].T.contiguous()
         below = weights.cumsum(0) - weights
@@ -98,7 +100,7 @@ class PiecewiseLinear(nn.Module):
 
 
 class Encoded(nn.Sequential):
-    """An encoding and layers behind it, the first of them linear: as `nn.Sequential`, but many bins are looked up."""
+    """An encoding followed by layers, the first of them linear: as `nn.Sequential`, but faster for many bins."""
 
     def forward(self, x: Tensor) -> Tensor:
         encoder, first, *others = self
@@ -110,11 +112,11 @@ class Encoded(nn.Sequential):
 
 
 class Waves(nn.Module):
-    """Each input beside its sines and cosines of several frequencies.
+    """Append to each input its sines and cosines at several frequencies.
 
     Args:
-        column: Which input each frequency belongs to, (waves,).
-        frequency: Frequencies, in turns per unit of the input, (waves,).
+        column: The input of each frequency, (waves,).
+        frequency: Frequencies, in periods per unit of the input, (waves,).
     """
 
     def __init__(self, column: Tensor, frequency: Tensor) -> None:
@@ -127,10 +129,10 @@ class Waves(nn.Module):
         """Return the encoding with normally distributed frequencies for each of the inputs (rows, inputs).
 
         Args:
-            x: Training inputs, standardised: which of them have more than two values is all that counts.
-            waves: Frequencies of each input.
+            x: Training inputs, standardised; they only show which inputs have more than two values.
+            waves: Number of frequencies per input.
             spread: Standard deviation of the frequencies.
-            seed: Decides them.
+            seed: Determines the frequencies.
         """
         waves = require_whole("waves", waves)
         bent = [number for number, values in enumerate(_some(x).T) if len(values.unique()) >= LEAST_VALUES]
@@ -148,5 +150,5 @@ class Waves(nn.Module):
 
 
 def _some(x: Tensor) -> Tensor:
-    """Return evenly spaced rows, at most as many as quantiles are taken of."""
+    """Return evenly spaced rows, at most as many as quantiles are computed from."""
     return x[:: -(-len(x) // MOST_ROWS)] if len(x) else x

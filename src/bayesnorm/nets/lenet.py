@@ -1,4 +1,4 @@
-"""LeNet-5 (LeCun et al. 1998) as it is used today: ReLU, maximum pooling, and batch norm unless it is not wanted."""
+"""LeNet-5 (LeCun et al. 1998) in its modern form: ReLU, maximum pooling and, by default, batch norm."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from .convolution import convolution, dropout_layer, initialise, linear, require
 class LeNet5(nn.Module):
     """LeNet-5: images (batch, in_channels, size, size) -> logits (batch, classes).
 
-    Two times conv5x5 -> BN -> ReLU -> pooling, then linear -> BN -> ReLU for each further hidden layer, then linear.
-    Layers are called `features.{i}` and `classifier.{i}`. Biases are only where no batch norm follows.
+    Twice conv5x5 -> BN -> ReLU -> pooling, then linear -> BN -> ReLU for each further hidden layer, then linear. Layers
+    are called `features.{i}` and `classifier.{i}`. Layers followed by batch norm have no bias.
 
     Args:
         classes: Number of outputs.
-        seed: Seed of the weights (He initialisation, biases 0); the global generator is not touched.
+        seed: Seed of the weights (He initialisation, biases 0); the global generator is not used.
         in_channels: Channels of the images.
-        size: Their height and width.
+        size: Height and width of the images.
         widths: Channels of the two convolutions, then units of the hidden linear layers; (20, 50, 500) without padding
-            is the variant that came with Caffe.
-        padding: Zeros around the image, before the first convolution; 2 makes 28x28 what the original saw.
-        batchnorm: Whether there is batch norm.
-        dropout: Rate of dropout before every linear layer.
+            is the variant of Caffe.
+        padding: Zeros around the image, before the first convolution; 2 enlarges 28x28 to the original's input size.
+        batchnorm: Whether the network has batch norm.
+        dropout: Dropout rate before every linear layer.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class LeNet5(nn.Module):
         size = require_whole("size", size, 12) + 2 * require_whole("padding", padding, 0)
         given = [width for width in map(as_whole, widths) if width is not None and width >= 1]
         if len(given) < len(widths) or len(given) < 2:
-            raise BayesNormError(f"widths must be at least two whole numbers from 1, got {widths!r}.")
+            raise BayesNormError(f"widths must be a sequence of at least two whole numbers from 1, got {widths!r}.")
         dropout = require_rate(dropout)
         super().__init__()
         layers: list[nn.Module] = []

@@ -1,4 +1,4 @@
-"""The network of the MCBN paper's regression benchmark."""
+"""The networks of the MCBN paper's regression benchmark."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -10,7 +10,7 @@ from torch import nn
 from ..arguments import as_whole, require_number, require_seed
 from ..errors import BayesNormError
 
-# Standard deviation of the normal that weights are drawn from, before it is cut off at two of them.
+# Standard deviation of the normal distribution of weights, before it is truncated at two standard deviations.
 WEIGHT_STD = 0.1
 
 
@@ -23,15 +23,15 @@ def paper_mlp(
 ) -> nn.Sequential:
     """Return the perceptron of Teye et al. 2018: linear without bias -> BN -> ReLU for each hidden layer, then linear.
 
-    Weights are normal with standard deviation 0.1, cut off at 0.2; gamma 1, beta 0, output bias 0. In
-    training mode, on the CPU, in torch's default dtype.
+    Weights are normal with standard deviation 0.1, truncated at 0.2; gamma is 1, beta and the output bias are 0. The
+    network is in training mode, on the CPU, in torch's default dtype.
 
     Args:
         in_features: Columns of the input (batch, in_features).
         out_features: Columns of the output (batch, out_features).
         hidden: Units of each hidden layer; the paper has (50, 50), and (100, 100) for protein.
         eps: Epsilon of the BN layers.
-        seed: Seed of the weights; the global generator is not touched.
+        seed: Seed of the weights; the global generator is not used.
     """
     widths = _widths(in_features, hidden, out_features)
     eps = require_number("eps", eps, least=0, requirement="a number from 0, such as 1e-10")
@@ -50,13 +50,13 @@ def paper_mlp(
 def paper_dropout_mlp(
     in_features: int, rate: float, out_features: int = 1, hidden: Sequence[int] = (50, 50), seed: int = 0
 ) -> nn.Sequential:
-    """Return the same paper's network with dropout before each linear layer, the input's too, and no batch norm.
+    """Return the same paper's network with dropout before each linear layer, including the first, and no batch norm.
 
-    Weights as in `paper_mlp`, biases 0.
+    Weights are as in `paper_mlp`, biases are 0.
 
     Args:
-        in_features, out_features, hidden, seed: The same as in `paper_mlp`.
-        rate: Share of units that dropout drops.
+        in_features, out_features, hidden, seed: As in `paper_mlp`.
+        rate: Dropout rate.
     """
     rate = require_number("rate", rate, least=0, below=1, requirement="a probability from 0 to below 1")
     layers: list[nn.Module] = []
@@ -68,10 +68,10 @@ def paper_dropout_mlp(
 def plain_mlp(
     in_features: int, out_features: int = 1, hidden: Sequence[int] = (50, 50), seed: int = 0
 ) -> nn.Sequential:
-    """Return the same shape with neither batch norm nor dropout: linear layers with biases, which are 0, and ReLU.
+    """Return the same network with neither batch norm nor dropout: linear layers with biases, which are 0, and ReLU.
 
     Args:
-        in_features, out_features, hidden, seed: The same as in `paper_mlp`.
+        in_features, out_features, hidden, seed: As in `paper_mlp`.
     """
     widths = _widths(in_features, hidden, out_features)
     generator = torch.Generator(device="cpu").manual_seed(require_seed(seed))
@@ -82,20 +82,20 @@ def plain_mlp(
 
 
 def _widths(in_features: Any, hidden: Any, out_features: Any) -> list[int]:
-    """Return the units of all layers, the input's too, or refuse them."""
+    """Return the number of units of all layers, including the input, or refuse them."""
     given = [in_features, *(hidden if isinstance(hidden, Iterable) else [None]), out_features]
     widths = [width for width in map(as_whole, given) if width is not None and width >= 1]
     if len(widths) < len(given):
         raise BayesNormError(
-            "in_features, out_features and hidden must be at least 1 and whole numbers, got "
-            f"{in_features!r}, {out_features!r} and {hidden!r}"
+            f"in_features, out_features and hidden must be whole numbers from 1, got {in_features!r}, "
+            f"{out_features!r} and {hidden!r}."
         )
     return widths
 
 
 def _linear(fan_in: int, fan_out: int, generator: torch.Generator, *, bias: bool) -> nn.Linear:
     """Return a linear layer with the paper's weights and biases of 0."""
-    # skip_init: the constructor's own initialisation would draw from the global generator.
+    # skip_init: the constructor's own initialisation would use the global generator.
     layer: nn.Linear = nn.utils.skip_init(nn.Linear, fan_in, fan_out, bias=bias, device="cpu")
     nn.init.trunc_normal_(layer.weight, std=WEIGHT_STD, a=-2 * WEIGHT_STD, b=2 * WEIGHT_STD, generator=generator)
     if bias:

@@ -1,4 +1,4 @@
-"""What every ResNet here is made of (He et al. 2016): blocks of convolutions beside a shortcut, in stages."""
+"""Parts of the ResNets (He et al. 2016): stages of convolutional blocks with shortcuts."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from .convolution import activated, convolution, dropout_layer, initialise, line
 class ResidualBlock(nn.Module):
     """conv -> BN -> ReLU -> ... -> conv -> BN, plus the shortcut, then ReLU; layers are `conv1`, `bn1`, `conv2`, ...
 
-    With pre-activation (He et al. 2016b) it is BN -> ReLU -> conv -> ..., plus the shortcut, and nothing afterwards;
-    a shortcut that changes the shape starts behind the first ReLU.
+    With pre-activation (He et al. 2016b) it is BN -> ReLU -> conv -> ..., plus the shortcut, and nothing afterwards. A
+    shortcut that changes the shape then starts after the first ReLU.
 
     Args:
         in_planes: Channels of the input.
-        planes: Channels of the convolutions, and of the output; four times as many of a bottleneck's output.
+        planes: Channels of the convolutions, and of the output; the output of a bottleneck has four times as many.
         stride: 2 halves height and width.
         bottleneck: 1x1, 3x3, 1x1 convolutions (the second has the stride) instead of two of 3x3 (the first has it).
-        projection: Where the shape changes, the shortcut is a 1x1 convolution, with BN unless pre-activated. Otherwise
-            it has no parameters (option A): every second pixel, and as many zero channels on both sides.
-        preactivation: Whether BN and ReLU stand before their convolution.
-        dropout: Rate of dropout before the last convolution.
+        projection: If the shape changes, the shortcut is a 1x1 convolution, with BN unless pre-activated. Otherwise it
+            has no parameters (option A): every second pixel, and as many zero channels on both sides.
+        preactivation: Whether BN and ReLU precede their convolution.
+        dropout: Dropout rate before the last convolution.
         leak: Slope of the activation below 0.
     """
 

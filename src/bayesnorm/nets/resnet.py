@@ -1,4 +1,4 @@
-"""ResNet-18 and 50 for 32x32 images: ImageNet's networks with a 3x3 stem and no pooling before the first stage."""
+"""ResNet-18, 34 and 50 for 32x32 images: ImageNet's networks with a 3x3 stem and no pooling before the first stage."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ..arguments import as_whole
 from ..errors import BayesNormError
 from .residual import ResidualNetwork
 
-# Blocks of the four stages, by depth; from 50 on they are bottlenecks.
+# Blocks of the four stages, by depth; from depth 50 they are bottlenecks.
 RESNET_BLOCKS: dict[int, tuple[int, int, int, int]] = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
 
 
@@ -17,11 +17,11 @@ class ResNet(ResidualNetwork):
     changes the shape is a 1x1 convolution.
 
     Args:
-        depth: Number of layers with weights, shortcuts not counted: 18, 34 or 50.
+        depth: Number of layers with weights, without shortcuts: 18, 34 or 50.
         classes: Number of outputs.
-        seed: Seed of the weights (He initialisation, linear bias 0); the global generator is not touched.
+        seed: Seed of the weights (He initialisation, linear bias 0); the global generator is not used.
         in_channels: Channels of the images.
-        width: Channels of the first stage; each further one has twice as many.
+        width: Channels of the first stage; each further stage has twice as many.
         preactivation, dropout, leak: See `CifarResNet`.
     """
 

@@ -1,4 +1,4 @@
-"""A network that takes and gives raw units, around one that was trained on standardised ones."""
+"""Wrap a network that was trained on standardised data, so that inputs and outputs are in raw units."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 
 class Rescaled(nn.Module):
-    """`network((x - x_mean) / x_std) * y_std + y_mean`; constant columns get a standard deviation of 1.
+    """Compute `network((x - x_mean) / x_std) * y_std + y_mean`; constant columns get a standard deviation of 1.
 
     Args:
         network: Network that was trained on standardised x and y.
-        x_mean, x_std, y_mean, y_std: Moments of the training rows, with the population's formula (ddof 0).
+        x_mean, x_std, y_mean, y_std: Moments of the training rows; standard deviations divide by N (ddof 0).
     """
 
     def __init__(self, network: nn.Module, x_mean: Tensor, x_std: Tensor, y_mean: Tensor, y_std: Tensor) -> None:

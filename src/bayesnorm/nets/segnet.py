@@ -13,25 +13,25 @@ from ..errors import BayesNormError
 from .convolution import convolution, dropout_layer, initialise, require_rate
 from .vgg import VGG_STAGES
 
-# Stages on either side, counted from the deepest, that have dropout.
+# Number of stages with dropout in encoder and decoder, counted from the deepest.
 CENTRAL_STAGES = 3
 
 
 class SegNet(nn.Module):
     """SegNet: images (batch, in_channels, H, W) -> logits (batch, classes, H, W); H and W need not be even.
 
-    The encoder is VGG's, conv3x3 without bias -> BN -> ReLU with a maximum pooling after every stage. The decoder goes
-    through the same stages backwards: every value is put where the pooling found its maximum, zeros elsewhere, and the
-    convolutions of the stage follow. The very last of them, with bias and nothing behind it, makes the logits.
-    Parameters are called `encoder.{stage}.{i}`, `decoder.{stage}.{i}`, from the deepest stage, and `head`.
+    The encoder is that of VGG: conv3x3 without bias -> BN -> ReLU, with maximum pooling after every stage. The decoder
+    has the same stages in reverse order. It puts every value where the pooling found its maximum, with zeros elsewhere,
+    and then applies the convolutions of the stage. The last convolution, with bias, gives the logits. Parameters are
+    called `encoder.{stage}.{i}`, `decoder.{stage}.{i}`, from the deepest stage, and `head`.
 
     Args:
         classes: Number of outputs per pixel.
-        seed: Seed of the weights (He initialisation, bias 0); the global generator is not touched.
+        seed: Seed of the weights (He initialisation, bias 0); the global generator is not used.
         in_channels: Channels of the images.
-        width: Channels of the first stage; each further one has twice as many, at most eight times.
-        stages: Convolutions in each stage of the encoder; VGG-16's are the original's.
-        dropout: Rate of dropout after the three deepest stages of encoder and decoder: Bayesian SegNet has 0.5.
+        width: Channels of the first stage; each further stage has twice as many, at most eight times.
+        stages: Convolutions in each stage of the encoder; the original has those of VGG-16.
+        dropout: Dropout rate after the three deepest stages of encoder and decoder; Bayesian SegNet uses 0.5.
     """
 
     def __init__(
@@ -48,7 +48,9 @@ class SegNet(nn.Module):
         width, dropout = require_whole("width", width), require_rate(dropout)
         depths = [depth for depth in map(as_whole, stages) if depth is not None and depth >= 1]
         if not depths or len(depths) < len(stages):
-            raise BayesNormError(f"stages must be whole numbers from 1, such as (2, 2, 3), got {stages!r}.")
+            raise BayesNormError(
+                f"stages must be a sequence of whole numbers from 1, such as (2, 2, 3), got {stages!r}."
+            )
         super().__init__()
         widths = [width * min(2**i, 8) for i in range(len(depths))]
         rates = [dropout if len(depths) - i <= CENTRAL_STAGES else 0.0 for i in range(len(depths))]

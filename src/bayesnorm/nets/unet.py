@@ -13,18 +13,18 @@ from .convolution import convolution, dropout_layer, initialise, require_rate
 class UNet(nn.Module):
     """U-Net: images (batch, in_channels, H, W) -> outputs (batch, classes, H, W); H and W need not be even.
 
-    A stage is two separable convolutions: depth-wise 3x3 -> BN -> 1x1 -> BN -> ReLU. Downwards, stages are parted by
-    maximum pooling; upwards, what comes from below is enlarged (bilinear) and stands beside what the stage of the same
-    size gave on the way down. The first layer is a whole convolution, the last one a 1x1 convolution with bias.
+    A stage is two separable convolutions: depth-wise 3x3 -> BN -> 1x1 -> BN -> ReLU. On the way down, maximum pooling
+    separates the stages. On the way up, the features from below are enlarged (bilinear) and concatenated with those of
+    the same size from the way down. The first layer is a full convolution, the last one a 1x1 convolution with bias.
     Parameters are called `stem`, `down.{stage}`, `up.{stage}`, from the deepest stage, and `head`.
 
     Args:
         classes: Number of outputs per pixel.
-        seed: Seed of the weights (He initialisation, bias 0); the global generator is not touched.
+        seed: Seed of the weights (He initialisation, bias 0); the global generator is not used.
         in_channels: Channels of the images.
-        width: Channels of the first stage; each further one has twice as many, at most sixteen times.
+        width: Channels of the first stage; each further stage has twice as many, at most sixteen times.
         depth: Number of poolings.
-        dropout: Rate of dropout after the deepest stage and the one before it, on both ways.
+        dropout: Dropout rate after the deepest stage and the one before it, on the way down and up.
     """
 
     def __init__(

@@ -8,23 +8,23 @@ from ..arguments import as_whole, require_whole
 from ..errors import BayesNormError
 from .convolution import convolution, dropout_layer, initialise, linear, require_rate
 
-# Convolutions of each of the five stages, by depth; those of the original's linear layers but the last are not there.
+# Convolutions of each of the five stages, by depth; of the original's linear layers only the last is kept.
 VGG_STAGES: dict[int, tuple[int, ...]] = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3)}
 
 
 class VGG(nn.Module):
     """VGG for small images: (batch, in_channels, H, W) -> logits (batch, classes); H and W from 32.
 
-    conv3x3 without bias -> BN -> ReLU, pooling after each of five stages, then one linear layer. Parameters are
-    called `features.{i}` and `linear`.
+    conv3x3 without bias -> BN -> ReLU, pooling after each of five stages, then one linear layer. Parameters are called
+    `features.{i}` and `linear`.
 
     Args:
-        depth: Number of layers with weights that the original has: 11, 13 or 16 (it has three linear layers).
+        depth: Number of layers with weights in the original, which has three linear layers: 11, 13 or 16.
         classes: Number of outputs.
-        seed: Seed of the weights (He initialisation, linear bias 0); the global generator is not touched.
+        seed: Seed of the weights (He initialisation, linear bias 0); the global generator is not used.
         in_channels: Channels of the images.
         width: Channels of the first stage; the next three have twice, four times and eight times as many.
-        dropout: Rate of dropout after every pooling.
+        dropout: Dropout rate after every pooling.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Many small networks of one shape trained, and asked, as one: matrix products over a leading axis of networks.
+"""Train and run many small networks of one shape together, as matrix products over an axis of networks.
 
-`train_stacked` trains them, `fit_stacked` fits a method on all of them; their outputs, (samples, networks, rows, outputs)
-in the targets' units, go through the same likelihoods, scores and choices as those of one network.
+`train_stacked` trains them, and `fit_stacked` fits a method on all of them. Their outputs, (samples, networks, rows,
+outputs) in the targets' units, work with the same likelihoods, scores and calibration as those of one network.
 """
 
 from .architecture import Skip as Skip

@@ -1,4 +1,4 @@
-"""The layers that networks of a stack may have, read from `nn.Sequential`s of one shape."""
+"""Read the layers of networks of a stack from `nn.Sequential`s of one shape."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from ..errors import NetworkError
 
-# What the name of a way around layers ends in where it joins them.
+# The suffix of a skip connection's name where it joins the layers.
 END = "end"
 
-# Activations without parameters that look at one number at a time.
+# Elementwise activations without parameters.
 ELEMENTWISE: tuple[type[nn.Module], ...] = (
     nn.CELU,
     nn.ELU,
@@ -39,7 +39,7 @@ ELEMENTWISE: tuple[type[nn.Module], ...] = (
 
 
 class Skip(nn.Sequential):
-    """Layers with a way around them: `h + layers(h)`, of the same width."""
+    """Layers with a skip connection, `h + layers(h)`, of the same width."""
 
     def forward(self, h: Tensor) -> Tensor:
         result: Tensor = h + super().forward(h)
@@ -57,7 +57,7 @@ class Dense:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of one network's weights, by name in its state."""
+        """Return the shapes of one network's weights, by name in its state."""
         weight = {f"{self.name}.weight": (self.outputs, self.inputs)}
         return weight | ({f"{self.name}.bias": (self.outputs,)} if self.bias else {})
 
@@ -78,7 +78,7 @@ class Norm:
 
 @dataclass(frozen=True)
 class Drop:
-    """An `nn.Dropout`, of a rate that may be another in every network."""
+    """An `nn.Dropout`; the rate may differ between networks."""
 
     name: str
 
@@ -89,7 +89,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation; two are the same if they print the same."""
+    """An activation; two are equal if they print the same."""
 
     name: str
     text: str
@@ -102,7 +102,7 @@ class Activation:
 
 @dataclass(frozen=True)
 class Fork:
-    """Where the way around the layers of a `Skip` begins."""
+    """The start of the skip connection of a `Skip`."""
 
     name: str
 
@@ -113,7 +113,7 @@ class Fork:
 
 @dataclass(frozen=True)
 class Join:
-    """Where it ends, and both ways are added up."""
+    """The end of a skip connection, where both branches are added."""
 
     name: str
 
@@ -126,36 +126,39 @@ Layer = Dense | Norm | Drop | Activation | Fork | Join
 
 
 def architecture(networks: Sequence[nn.Module]) -> tuple[Layer, ...]:
-    """Return the layers that all of `networks` have, or refuse networks that make no stack."""
+    """Return the layers of `networks`, or refuse networks that cannot form a stack."""
     found = [tuple(_layer(i, name, module) for name, module in leaves(i, n)) for i, n in enumerate(networks)]
     first = found[0]
     for i, other in enumerate(found):
         if other != first:
             raise NetworkError(
-                f"networks: entry {i} has {_difference(first, other)}; networks of one shape make a stack, others need "
-                "a stack of their own."
+                f"networks: entry {i} has {_difference(first, other)}. All networks of a stack must have the same "
+                "layers."
             )
     if not any(isinstance(layer, Dense) for layer in first):
-        raise NetworkError("networks: hold no nn.Linear; at least one is needed.")
+        raise NetworkError("networks have no nn.Linear, but at least one is needed. Add a linear layer.")
     _require_joined(first)
     parameters = [p for network in networks for p in network.parameters()]
     if len({id(p) for p in parameters}) != len(networks) * sum(len(layer.shapes) for layer in first):
-        raise NetworkError("networks: some share weights with others or use a layer twice; copies of them would work.")
+        raise NetworkError("networks: some share weights with others or use a layer twice. Pass copies.")
     for p in parameters:
         if (p.device, p.dtype) != (parameters[0].device, parameters[0].dtype):
             raise NetworkError(
-                f"networks: some weights are {p.dtype} on {p.device} and others {parameters[0].dtype} on "
-                f"{parameters[0].device}; bring all to one of them."
+                f"networks: some weights are {p.dtype} on {p.device}, others {parameters[0].dtype} on "
+                f"{parameters[0].device}. Convert all of them to one dtype and device."
             )
     if parameters[0].dtype not in (torch.float32, torch.float64):
-        raise NetworkError(f"networks: are {parameters[0].dtype}; torch.float32 or torch.float64 would work.")
+        raise NetworkError(f"networks must be torch.float32 or torch.float64, got {parameters[0].dtype}.")
     if not all(p.requires_grad for p in parameters):
-        raise NetworkError("networks: hold parameters that require no gradient; a stack trains all of them.")
+        raise NetworkError(
+            "networks have parameters that require no gradient, but a stack trains all parameters. Set requires_grad "
+            "to True."
+        )
     return first
 
 
 def _require_joined(layers: tuple[Layer, ...]) -> None:
-    """Refuse layers that do not take what those before them give: a stack's operations might broadcast it."""
+    """Refuse layers whose input size differs from the output size before them: a stack might broadcast silently."""
     width: int | None = None
     around: list[int | None] = []
     for layer in layers:
@@ -165,8 +168,8 @@ def _require_joined(layers: tuple[Layer, ...]) -> None:
             before = around.pop()
             if before is None or before != width:
                 raise NetworkError(
-                    f"networks: layers of {layer.name!r} make {width} numbers per row of {before}; a way around them "
-                    "needs a linear layer before it, and as many numbers as it got."
+                    f"networks: the layers of {layer.name!r} turn {before} numbers per row into {width}. A skip "
+                    "connection needs equal numbers and a linear layer before it."
                 )
         if isinstance(layer, Dense | Norm):
             takes, gives = (
@@ -174,16 +177,16 @@ def _require_joined(layers: tuple[Layer, ...]) -> None:
             )
             if width not in (None, takes):
                 raise NetworkError(
-                    f"networks: layer {layer.name!r} takes {takes} numbers per row and gets {width}; a layer that "
-                    f"takes {width} would work."
+                    f"networks: layer {layer.name!r} expects {takes} numbers per row, but gets {width}. Use a layer "
+                    f"with {width} inputs."
                 )
             width = gives
 
 
 def leaves(index: int, network: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Yield names and layers in running order, those of sequences inside sequences too."""
+    """Yield names and layers in running order, including those of nested sequences."""
     if type(network) is not nn.Sequential:
-        raise NetworkError(f"networks: entry {index} is {type(network).__name__}; an nn.Sequential would work.")
+        raise NetworkError(f"networks: entry {index} must be an nn.Sequential, got {type(network).__name__}.")
     for name, module in network._modules.items():
         if type(module) is nn.Sequential:
             yield from leaves(index, module, f"{prefix}{name}.")
@@ -196,7 +199,7 @@ def leaves(index: int, network: nn.Module, prefix: str = "") -> Iterator[tuple[s
 
 
 def _layer(index: int, name: str, module: nn.Module) -> Layer:
-    """Return the layer that a module is, or refuse a kind that no stack can hold."""
+    """Return the layer for a module, or refuse a kind that a stack cannot have."""
     where = f"networks: layer {name!r} of entry {index}"
     if type(module) is Skip:
         return Join(name) if name.endswith(f".{END}") else Fork(name)
@@ -204,9 +207,7 @@ def _layer(index: int, name: str, module: nn.Module) -> Layer:
         return Dense(name, module.in_features, module.out_features, module.bias is not None)
     if type(module) is nn.BatchNorm1d:
         if not module.affine or not module.track_running_stats or module.momentum is None:
-            raise NetworkError(
-                f"{where} is {module}; batch norm with weights, running statistics and a momentum would work."
-            )
+            raise NetworkError(f"{where} is {module}. Use batch norm with weights, running statistics and a momentum.")
         return Norm(name, module.num_features, module.eps, module.momentum)
     if type(module) is nn.Dropout:
         return Drop(name)
@@ -216,13 +217,13 @@ def _layer(index: int, name: str, module: nn.Module) -> Layer:
             own.inplace = False
         return Activation(name, repr(own), own)
     raise NetworkError(
-        f"{where} is {type(module).__name__}; nn.Linear, nn.BatchNorm1d, nn.Dropout, activations and Skip would work."
+        f"{where} is {type(module).__name__}. Use nn.Linear, nn.BatchNorm1d, nn.Dropout, activations and Skip."
     )
 
 
 def _difference(first: tuple[Layer, ...], other: tuple[Layer, ...]) -> str:
-    """Say in words where a network's layers differ from those of the first one."""
+    """Return a description of where a network's layers differ from those of the first one."""
     if len(first) != len(other):
-        return f"{len(other)} layers and entry 0 has {len(first)}"
+        return f"{len(other)} layers, but entry 0 has {len(first)}"
     mine, theirs = next(pair for pair in zip(other, first, strict=True) if pair[0] != pair[1])
     return f"{mine} where entry 0 has {theirs}"

@@ -10,12 +10,12 @@ from torch import Tensor
 
 
 class Bundle:
-    """`tensors[name]` is (networks, *shapes[name]), a contiguous part of `flat`, so that one operation can reach all.
+    """Tensors (networks, *shapes[name]) that are contiguous parts of `flat`, so that one operation can process all.
 
     Args:
         shapes: The shapes of one network's tensors, by name.
-        networks: How many networks there are.
-        like: A tensor of the device and dtype that is wanted.
+        networks: Number of networks.
+        like: A tensor with the desired device and dtype.
     """
 
     @torch.inference_mode(False)
@@ -32,7 +32,7 @@ class Bundle:
         return self.tensors[name]
 
     def take(self, members: Tensor) -> Bundle:
-        """Return a copy of some networks' part, by their numbers."""
+        """Return a copy of the part of some networks, by their indices."""
         found = Bundle(self.shapes, len(members), self.flat)
         at = members.to(self.flat.device)
         for name, tensor in self.tensors.items():
@@ -40,7 +40,7 @@ class Bundle:
         return found
 
     def put(self, members: Tensor, values: Bundle) -> None:
-        """Overwrite some networks' part, by their numbers."""
+        """Overwrite the part of some networks, by their indices."""
         at = members.to(self.flat.device)
         for name, tensor in self.tensors.items():
             tensor.index_copy_(0, at, values[name])

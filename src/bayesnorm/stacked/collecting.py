@@ -1,7 +1,7 @@
-"""Statistics of training batches, and moments of their rows, for all networks of a stack.
+"""Compute statistics of training batches, and moments of their rows, for all networks of a stack.
 
-They have the form that methods learn from (`network.BatchStatistics`, `network.UnitMoments`), with an axis of networks
-before that of channels.
+They have the form that methods are fitted with (`network.BatchStatistics`, `network.UnitMoments`), with an axis of
+networks before that of channels.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .passes import network_slices, normalised, piece_size, run_layers, unchange
 from .rows import StackedRows
 from .stack import Stack
 
-# Rows of the batches whose moments are taken, about.
+# Approximate number of rows in the batches for the moments.
 ROWS_SEEN = 8192
 
 
@@ -31,15 +31,15 @@ ROWS_SEEN = 8192
 def stacked_statistics(
     stack: Stack, rows: StackedRows, batch_size: int, states: int, seed: int | Sequence[int] = 0
 ) -> BatchStatistics:
-    """Collect the statistics of random mini-batches of each network's rows, all layers from one pass: (S, E, C).
+    """Return the statistics of random mini-batches of each network's rows, all layers in one forward pass: (S, E, C).
 
-    The batches are those that a method's `fit` samples for one of the networks from the same seed.
+    The batches equal those of a method's `fit` for one of the networks with the same seed.
 
     Args:
         stack: The networks.
         rows: Their training rows.
         batch_size: M, rows per batch.
-        states: S, how many batches.
+        states: S, the number of batches.
         seed: One for all networks, or one for each.
     """
     batch_size = require_whole("batch_size", batch_size, 2, error=InputError)
@@ -59,7 +59,7 @@ def stacked_statistics(
     bad = ~(torch.isfinite(mean) & torch.isfinite(var))
     if bool(bad.any()):
         networks = bad.any(2).any(0).nonzero().flatten().tolist()
-        raise NetworkError(f"stack: statistics of networks {networks[:8]} are NaN or infinite; look at their weights.")
+        raise NetworkError(f"stack: statistics of networks {networks[:8]} are NaN or infinite. Check their weights.")
     return _collected(stack, rows, mean, var, batch_size)
 
 
@@ -67,14 +67,14 @@ def stacked_statistics(
 def stacked_moments(
     stack: Stack, rows: StackedRows, batch_size: int, seed: int | Sequence[int] = 0, rows_seen: int = ROWS_SEEN
 ) -> UnitMoments:
-    """Collect the moments of single rows in some random batches of each network's rows, at least four: (1, E, C).
+    """Return the moments of single rows in at least four random batches of each network's rows: (1, E, C).
 
     Args:
         stack: The networks.
         rows: Their training rows.
-        batch_size: M, rows per batch, by whose statistics earlier layers normalise.
+        batch_size: M, rows per batch; earlier layers normalise by the batch.
         seed: One for all networks, or one for each.
-        rows_seen: How many rows the batches hold together, about.
+        rows_seen: Approximate number of rows in all batches together.
     """
     batch_size = require_whole("batch_size", batch_size, 2, error=InputError)
     rows = _training_rows(stack, rows, batch_size)
@@ -90,25 +90,28 @@ def per_network(seed: int | Sequence[int], networks: int) -> list[int]:
     """Return a seed for every network."""
     try:
         given = [*seed]  # type: ignore[misc]
-    except TypeError:  # one number, or a tensor that holds one, which is refused as everywhere
+    except TypeError:  # one number; a tensor with one number is refused, as everywhere
         return [require_seed(seed)] * networks
     if len(given) != networks:
         raise BayesNormError(
-            f"seed: {len(given)} were given for {networks} networks; one, or one for each, would work."
+            f"seed has {len(given)} entries for {networks} networks. Pass one seed, or one per network."
         )
     return [require_seed(each.item() if isinstance(each, Tensor) else each) for each in given]
 
 
 def _training_rows(stack: Stack, rows: StackedRows, batch_size: int) -> StackedRows:
-    """Rows on the stack's device, refused where they make no batches that differ."""
+    """Return rows on the stack's device; refuse rows that give no different batches."""
     if not stack.norms:
-        raise NetworkError("stack: its networks have no batch norm, so batches have no statistics in them.")
+        raise NetworkError(
+            "stack: its networks have no batch norm, so there are no batch statistics. Use networks with "
+            "nn.BatchNorm1d."
+        )
     rows = stack.placed(rows, "rows")
     least = int(rows.lengths.min())
     if batch_size >= least:
         raise InputError(
-            f"batch_size: {batch_size} of only {least} training rows: every batch would hold the same rows, and all "
-            f"samples would agree. At most {least - 1} works."
+            f"batch_size={batch_size}, but a network has only {least} training rows. Every batch would contain the "
+            f"same rows, so all samples would be equal. Use at most {least - 1}."
         )
     return rows
 
@@ -130,7 +133,7 @@ def _collected(stack: Stack, rows: StackedRows, mean: Tensor, var: Tensor, batch
 
 
 def _chosen_rows(seeds: list[int], rows: StackedRows, batch_size: int, count: int) -> tuple[Tensor, Tensor]:
-    """Different choices of batches among a network's rows, (U, count, batch_size), and which of them each has, (E,)."""
+    """Return the different choices of batches, (U, count, batch_size), and the choice of each network, (E,)."""
     keys = list(zip(seeds, rows.lengths.tolist(), strict=True))
     different = list(dict.fromkeys(keys))
     place = {key: i for i, key in enumerate(different)}
@@ -139,7 +142,7 @@ def _chosen_rows(seeds: list[int], rows: StackedRows, batch_size: int, count: in
 
 @lru_cache(maxsize=8)
 def _choices(keys: tuple[tuple[int, int], ...], batch_size: int, count: int) -> Tensor:
-    """Kept, because networks in training are asked again and again for statistics of the same batches."""
+    """Return cached choices: networks in training need statistics of the same batches many times."""
     return torch.from_numpy(np.stack([batch_choices(rows, batch_size, count, seed) for seed, rows in keys]))
 
 
@@ -147,7 +150,7 @@ def _choices(keys: tuple[tuple[int, int], ...], batch_size: int, count: int) -> 
 def _statistics_of(
     stack: Stack, members: slice, rows: StackedRows, picked: Tensor, batch_size: int
 ) -> tuple[Tensor, Tensor]:
-    """Means and biased variances of batches of rows picked (networks, S, M), each (networks, S, C)."""
+    """Return means and biased variances of batches of rows picked (networks, S, M), each (networks, S, C)."""
     chosen = rows.take(torch.arange(members.start, members.stop))
     numbers = chosen.table.gather(1, picked.flatten(1))
     size = max(1, piece_size(stack) // (len(picked) * batch_size * max(stack.widths))) * batch_size
@@ -169,7 +172,7 @@ def _statistics_of(
 
 
 def _moments_of(stack: Stack, rows: StackedRows, member: int, picked: Tensor) -> tuple[Tensor, ...]:
-    """Moments of one network's units over the rows of batches (B, M): (1, C) each, as `Moments` has them."""
+    """Return moments of one network's units over the rows of batches (B, M): (1, C) each, as in `Moments`."""
     members = slice(member, member + 1)
     own = rows.take(torch.tensor([member]))
     found: list[tuple[Tensor, ...]] = []

@@ -1,4 +1,4 @@
-"""A CPU's cores, each with networks of its own: they never wait for each other, as they would at every operation."""
+"""Use the cores of a CPU for separate networks, so that they do not wait for each other at every operation."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def in_threads(
     device: torch.device,
     abandon: Callable[[], None] | None = None,
 ) -> list[Result]:
-    """Return what `work` makes of every task; on a CPU by as many threads as torch has, whose operations keep to them.
+    """Return `work(task)` for every task; on a CPU with as many threads as torch has, each using one core.
 
     Args:
-        work: The function that is called with each task.
+        work: The function of a task.
         tasks: The tasks, in the order of the results.
-        device: Where the work is done.
-        abandon: Called when a task fails or the user interrupts, before tasks that are under way are waited for.
+        device: The device that does the work.
+        abandon: Called if a task fails or the user interrupts, before waiting for running tasks.
     """
     threads = min(torch.get_num_threads(), len(tasks)) if device.type == "cpu" else 1
     if threads < 2:
@@ -37,7 +37,7 @@ def in_threads(
 
     def answer(place: int) -> None:
         try:
-            with torch.inference_mode(inference):  # a thread's own, and no writing to tensors of the other mode
+            with torch.inference_mode(inference):  # per thread; tensors of the other mode cannot be written to
                 answers.put((place, work(tasks[place])))
         except BaseException as error:
             answers.put((place, error))
@@ -65,7 +65,7 @@ def in_threads(
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Torch's operations on one core: on networks as small as these, several wait for each other most of the time."""
+    """Run torch's operations on one core: for such small networks, several cores mostly wait for each other."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,4 +1,4 @@
-"""All networks of a stack, ready to run under drawn states: what `network.Executable` is for one network."""
+"""Run all networks of a stack under sampled states, as `network.Executable` does for one network."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .stack import Stack
 
 
 class StackedExecutable:
-    """E networks that are asked as one; outputs have an axis of networks after that of samples.
+    """E networks that are run together; outputs have an axis of networks after that of samples.
 
     Args:
         stack: The networks.
-        scale: What each network's outputs are multiplied by, (E, outputs); None: by 1.
-        shift: What is then added, (E, outputs); None: 0. Both bring outputs into the targets' own units.
-        consistent: Whether all rows of a draw share its dropout masks.
+        scale: Factor of each network's outputs, (E, outputs); None: 1.
+        shift: Added afterwards, (E, outputs); None: 0. Both convert outputs to the targets' units.
+        consistent: Whether all rows of a sample share its dropout masks.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class StackedExecutable:
 
     @classmethod
     def of(cls, stack: Stack, rows: StackedRows | None = None, *, consistent: bool = True) -> StackedExecutable:
-        """Ask a stack for outputs in the units of the targets of some rows, which its networks were trained on."""
+        """Return a stack whose outputs are in the units of the targets that its networks were trained on."""
         if rows is not None:
             stack.require_rows(rows, "rows")
         if rows is None or rows.scales is None:
@@ -46,11 +46,11 @@ class StackedExecutable:
 
     @property
     def device(self) -> torch.device:
-        """Where the networks are."""
+        """Return the device of the networks."""
         return self.stack.device
 
     def input(self, x: Any, name: str = "x") -> Any:
-        """Bring rows to the networks' device and dtype, or refuse them under this name."""
+        """Return rows on the networks' device and in their dtype, or refuse them; `name` is their name in messages."""
         return self.stack.placed(x, name) if isinstance(x, StackedRows) else self.stack.inputs(x, name)
 
     def point(self, x: Any) -> Tensor:
@@ -61,10 +61,10 @@ class StackedExecutable:
         """Return outputs under each state, (samples, E, n, outputs), in the targets' units.
 
         Args:
-            states: Statistics of batch norm, `name.running_mean` and `name.running_var`, (samples, E, channels), or seeds
-                of dropout, `name.seed`, (samples, E).
+            states: Statistics of batch norm, `name.running_mean` and `name.running_var`, (samples, E, channels), or
+                seeds of dropout, `name.seed`, (samples, E).
             x: `StackedRows`, (n, inputs) for all networks, or (E, n, inputs).
-            _: What `Executable.run` takes besides: networks of a stack choose the sizes of their pieces themselves.
+            _: Other arguments of `Executable.run`, which are ignored: a stack chooses its block sizes itself.
         """
         masks, values = self._prepared(states), self.stack.inputs(x)
         count = len(next(iter(states.values())))
@@ -77,7 +77,7 @@ class StackedExecutable:
         return self._in_units(found)
 
     def moments(self, states: State, x: Any) -> tuple[Tensor, Tensor]:
-        """Return mean and variance (ddof 0) over states of the outputs, (E, n, outputs) each, without holding all."""
+        """Return mean and variance (ddof 0) of the outputs over states, (E, n, outputs) each, without storing all."""
         masks, values = self._prepared(states), self.stack.inputs(x)
         found = fused_moments(self.stack, states, masks, values)
         if found is None:
@@ -94,7 +94,7 @@ class StackedExecutable:
         return self._in_units(mean), var if self.scale is None else var.double() * self.scale.square()
 
     def _prepared(self, states: State) -> Masks | None:
-        """Check that states belong to the stack's networks, and make the dropout masks that they ask for."""
+        """Check that states belong to the stack's networks, and make the dropout masks for them."""
         shapes: dict[str, tuple[int, ...]] = {f"{drop.name}.seed": (len(self.stack),) for drop in self.stack.drops}
         seeds = set(shapes)
         for norm in self.stack.norms:
@@ -103,8 +103,8 @@ class StackedExecutable:
         if wrong or not states:
             found = f"{wrong[0]!r} of shape {tuple(states[wrong[0]].shape)} does not fit" if wrong else "none are for"
             raise InputError(
-                f"states: {found} a stack of {len(self.stack)} networks; those that a posterior fitted on this stack "
-                "samples would work."
+                f"states: {found} a stack of {len(self.stack)} networks. Pass samples of a posterior that was fitted "
+                "on this stack."
             )
         return Masks(self.stack, states, self.consistent) if seeds & states.keys() else None
 
@@ -115,12 +115,13 @@ class StackedExecutable:
 
 
 class OwnRowsExecutable:
-    """Asks every row of its own network, such as that of the fold which did not learn from it.
+    """Runs every row through its own network, such as that of the fold without this row.
 
-    So the networks of a cross-validation are one predictor of all rows, and rows of different networks score together.
+    The networks of a cross-validation are then one predictor of all rows, and rows of different networks are scored
+    together.
 
     Args:
-        networks: The networks, which are asked about `StackedRows`.
+        networks: The networks, which are run on `StackedRows`.
     """
 
     def __init__(self, networks: StackedExecutable) -> None:
@@ -128,11 +129,11 @@ class OwnRowsExecutable:
 
     @property
     def device(self) -> torch.device:
-        """Where the networks are."""
+        """Return the device of the networks."""
         return self.networks.device
 
     def input(self, x: Any, name: str = "x") -> StackedRows:
-        """Bring rows to the networks' device and dtype, or refuse them under this name."""
+        """Return rows on the networks' device and in their dtype, or refuse them; `name` is their name in messages."""
         return self.networks.stack.placed(x, name)
 
     def point(self, x: StackedRows) -> Tensor:
@@ -145,5 +146,5 @@ class OwnRowsExecutable:
 
 
 def _joined(f: Tensor, rows: StackedRows) -> Tensor:
-    """Outputs (samples, E, padded rows, outputs) of every network's own rows, one after the other."""
+    """Return outputs (samples, E, padded rows, outputs) of every network's own rows, one after the other."""
     return f.flatten(1, 2)[:, rows.mask.flatten().to(f.device)]

@@ -1,4 +1,4 @@
-"""A step recorded once and replayed: on a GPU, starting its kernels one by one takes longer than running them."""
+"""Record a training step once and replay it: on a GPU, starting kernels one by one takes longer than running them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..errors import BayesNormWarning
 from ..network import record
 from .training_block import Block
 
-# Steps before recording, in which libraries choose their kernels and take their memory.
+# Steps before recording, in which libraries choose their kernels and allocate memory.
 WARM_UP = 3
 
 
 class GraphedBlock(Block):
-    """A block on a GPU whose step is a CUDA graph; a step that cannot be recorded runs as it is.
+    """A block on a GPU whose step is a CUDA graph; a step that cannot be recorded runs normally.
 
     Nothing waits for the device within an epoch: its row numbers are uploaded once, and the graph counts its own steps.
     """
@@ -41,16 +41,16 @@ class GraphedBlock(Block):
         return self.total / self.steps
 
     def _numbered_step(self) -> None:
-        """Take the step whose rows `at` points to, and move `at` on to the next."""
+        """Take the step whose rows `at` points to, and advance `at`."""
         rows = self.numbers.index_select(0, self.at).squeeze(0)
         self.total += self.step(self.rows.inputs(rows), self.rows.targets(rows))
         self.at += 1
 
     def _record(self) -> None:
-        """Record a step, and leave networks and moments as they were before."""
+        """Record a step, and leave networks and moments unchanged."""
         table = self.rows.table
         shape = self.steps, len(self.members), self.settings.batch_size
-        # Any rows will do until an epoch's own are there.
+        # Any rows are fine until those of an epoch are there.
         self.numbers = table[:, :1].expand(shape[1:]).expand(shape).contiguous()
         self.at = torch.zeros(1, dtype=torch.long, device=table.device)
         self.total = self.stack.weights.flat.new_zeros(len(self.members))
@@ -69,6 +69,8 @@ class GraphedBlock(Block):
         except RuntimeError as error:
             self.failed = True
             torch.cuda.synchronize()
-            warnings.warn(f"a step could not be recorded and runs slower: {error}", BayesNormWarning, stacklevel=2)
+            warnings.warn(
+                f"A training step could not be recorded, so training is slower: {error}", BayesNormWarning, stacklevel=2
+            )
         for tensor, value in zip(changed, before, strict=True):
             tensor.copy_(value)

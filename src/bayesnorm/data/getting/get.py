@@ -1,4 +1,4 @@
-"""`get`: a data set into a data folder, whole and checked, or a line that says what to fetch by hand."""
+"""Download a data set into a data folder and check it, or say which files to download by hand."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from .files import SourceUnreachable, Tell
 from .formats import Pair
 from .sources import SETS, Origin, Target
 
-# Names that `get` takes.
+# Names that `get` accepts.
 OBTAINABLE: tuple[str, ...] = tuple(SETS)
 
-# What reading a file that is broken, or not what it should be, may raise.
+# Errors of reading a broken or unexpected file.
 _UNREADABLE = (
     EOFError,
     KeyError,
@@ -42,11 +42,11 @@ _UNREADABLE = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a set.
+    """The result of getting a data set.
 
     Args:
-        written: Files that are there now, those that were there before too.
-        missing: For each file that cannot be had from here, a line that says what to put where.
+        written: Files that now exist, including those that existed before.
+        missing: For each file that cannot be downloaded, a sentence that says which file to put where.
     """
 
     written: tuple[Path, ...]
@@ -54,22 +54,22 @@ class Outcome:
 
 
 def get(name: str, folder: Path | None = None, *, force: bool = False, tell: Tell | None = None) -> Outcome:
-    """Fetch a data set and write it where the loaders look.
+    """Download a data set and write it where the loaders find it.
 
-    Files that are there already stay. Downloads lie in the folder `downloads` until all that could be had is written,
-    so that a call after an error goes on where that one was; a file that was put there by hand is used as well.
+    Existing files are kept. Downloads stay in the folder `downloads` until all available files are written, so a call
+    after an error continues there. Files that you put there by hand are used too.
 
     Args:
         name: One of `OBTAINABLE`.
         folder: A data folder; None means the user's cache folder, which is searched last.
-        force: Whether to write files anew that are there.
-        tell: Told how far a download is.
+        force: Whether to overwrite existing files.
+        tell: Called with the progress of a download.
 
     Raises:
-        FileFormatError: A download is broken or not whole; the message names the file.
+        FileFormatError: A download is broken or incomplete; the message names the file.
     """
     if name not in SETS:
-        raise BayesNormError(f"name must be one of {', '.join(OBTAINABLE)}, got {name!r}")
+        raise BayesNormError(f"name must be one of {', '.join(OBTAINABLE)}, got {name!r}.")
     folder = cache_folder() if folder is None else folder
     downloads = folder / "downloads"
     before = {path.name for path in downloads.glob("*")}
@@ -94,11 +94,11 @@ def get(name: str, folder: Path | None = None, *, force: bool = False, tell: Tel
 
 
 def _silent(_name: str, _done: int, _total: int | None) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 def _fetch(target: Target, folder: Path, downloads: Path, tell: Tell) -> list[Path]:
-    """Write a target's files from the first origin that can be had, and return what was fetched."""
+    """Write a target's files from the first available origin, and return the downloads."""
     reasons = []
     for origin in target.origins:
         try:
@@ -108,7 +108,10 @@ def _fetch(target: Target, folder: Path, downloads: Path, tell: Tell) -> list[Pa
             reasons.append(str(error))
             continue
         except OSError as error:
-            raise FileFormatError(f"{downloads} cannot be written to ({error.strerror or error}).") from error
+            raise FileFormatError(
+                f"{downloads} cannot be written to ({error.strerror or error}). Fix the permissions, or choose "
+                "another folder."
+            ) from error
         try:
             contents = _read(origin, paths)
             for (file, digest), content in zip(target.files.items(), contents, strict=True):
@@ -117,7 +120,7 @@ def _fetch(target: Target, folder: Path, downloads: Path, tell: Tell) -> list[Pa
             unsure = [path for path, file in zip(paths, origin.files, strict=True) if file.checksum is None]
             if not unsure:
                 raise
-            for path in unsure:  # such as a page in place of a file that has moved
+            for path in unsure:  # for example an HTML page instead of a moved file
                 path.unlink(missing_ok=True)
             reasons.append(str(error))
             continue
@@ -128,7 +131,7 @@ def _fetch(target: Target, folder: Path, downloads: Path, tell: Tell) -> list[Pa
 
 
 def _read(origin: Origin, paths: list[Path]) -> list[Pair]:
-    """Return what the fetched files hold."""
+    """Return the content of the downloaded files."""
     try:
         return origin.read(paths)
     except MissingExtraError:
@@ -138,7 +141,7 @@ def _read(origin: Origin, paths: list[Path]) -> list[Pair]:
 
 
 def _require_content(paths: list[Path], file: str, digest: str | None, content: Pair) -> None:
-    """Refuse arrays that are not those which everybody means by the set's name."""
+    """Refuse arrays that differ from the data set's known content."""
     name, split = Path(file).parent.name, Path(file).stem
     if name in WHOLE_SETS:
         try:
@@ -147,7 +150,7 @@ def _require_content(paths: list[Path], file: str, digest: str | None, content: 
             raise _broken(paths, str(error)) from error
     if digest is not None and content_digest(content) != digest:
         shapes = " and ".join(str(array.shape) for array in content)
-        raise _broken(paths, f"hold other content than is meant by {file} (arrays {shapes})")
+        raise _broken(paths, f"the content is not that of {file} (arrays {shapes})")
 
 
 def content_digest(arrays: Iterable[np.ndarray]) -> str:
@@ -164,10 +167,12 @@ def _broken(paths: list[Path], why: str) -> FileFormatError:
 
 
 def _write(path: Path, keys: tuple[str, str], content: Pair) -> None:
-    """Write an archive, whole or not at all."""
+    """Write an archive atomically."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
             np.savez(file, **dict(zip(keys, content, strict=True)))  # type: ignore[arg-type]
     except OSError as error:
-        raise FileFormatError(f"{path} could not be written ({error.strerror or error}).") from error
+        raise FileFormatError(
+            f"Could not write {path}: {error.strerror or error}. Free up disk space, or choose another folder."
+        ) from error

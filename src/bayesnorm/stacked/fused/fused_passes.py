@@ -1,4 +1,4 @@
-"""Batch statistics, and outputs under many samples, without holding what lies between."""
+"""Compute batch statistics, and outputs under many samples, without storing activations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..rows import Scales, StackedRows
 from ..stack import Stack
 from .shape import block_rows, precision, shape_of
 
-# Numbers of scales and shifts that are held at once.
+# Largest number of scales and shifts that are held at once.
 DRAWN = 2**29
 
 # Most programs along the second axis of a launch.
@@ -22,12 +22,11 @@ PROGRAMS = 2**16 - 1
 def statistics(
     stack: Stack, rows: StackedRows, picked: Tensor, which: Tensor, batch_size: int
 ) -> tuple[Tensor, Tensor] | None:
-    """Means and biased variances of batches of rows, (E, S, C) each; None where the kernels are for other
-    networks, or the GPU has no room for them.
+    """Return means and biased variances of batches, (E, S, C) each; None if the kernels cannot run these networks.
 
     Args:
         picked: Different choices of batches among a network's rows, (U, S, M).
-        which: Which of them each network has, (E,).
+        which: The choice of each network, (E,).
     """
     shape = shape_of(stack)
     block = block_rows(batch_size) if shape is not None and shape.norms else None
@@ -70,11 +69,11 @@ def statistics(
 
 
 def moments(stack: Stack, states: State, masks: Masks | None, x: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Mean and variance over drawn states of the outputs, (E, n, 1) each; None as for `statistics`.
+    """Return mean and variance of the outputs over sampled states, (E, n, 1) each; None as for `statistics`.
 
     Args:
         states: Statistics of batch norm, or seeds of dropout.
-        masks: The masks that belong to the seeds.
+        masks: The masks of the seeds.
     """
     shape = shape_of(stack)
     if shape is None or (masks is not None and (not masks.consistent or bool(stack.norms))):
@@ -118,8 +117,10 @@ def moments(stack: Stack, states: State, masks: Masks | None, x: Tensor) -> tupl
 
 
 def _scales(stack: Stack, members: slice, states: State, masks: Masks | None) -> tuple[Tensor | None, list[Tensor]]:
-    """All samples as factors of the inputs, (networks, samples, inputs) or None where there are none, and as scale and
-    shift of what each ReLU of some networks gets, (networks, samples, channels)."""
+    """Return all samples as factors of the inputs, and as scale and shift before each ReLU of some networks.
+
+    The factors are (networks, samples, inputs), or None without any; scale and shift are (networks, samples, channels).
+    """
     found: list[Tensor] = []
     if masks is None:
         for layer in stack.norms:
@@ -136,7 +137,7 @@ def _scales(stack: Stack, members: slice, states: State, masks: Masks | None) ->
 
 
 def units_of(scales: Scales | None, networks: int, like: Tensor, inputs: int) -> tuple[Tensor, ...]:
-    """What networks standardise with: (E, inputs) twice, (E,) twice."""
+    """Return what networks standardise with: (E, inputs) twice, (E,) twice."""
     if scales is None:
         return (
             like.new_zeros(networks, inputs),

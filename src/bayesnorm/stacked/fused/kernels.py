@@ -1,10 +1,10 @@
-"""Triton kernels: a whole network with two hidden layers in each program, its weights on the chip.
+"""Triton kernels: each program runs a whole network with two hidden layers, with its weights on the chip.
 
-Names: e the network, D inputs and H hidden units (padded to powers of two; padded weights are 0 and stay 0), R rows
-that are held at once, w1 (D, H), w2 (H, H) and w3 (H,) weights, a pre-activations, z standardised ones, h what ReLU
-gives, d gradients before it. Tensors in memory are those of a `Stack`: weights (E, out, in), one behind the other in
-one buffer, at offsets `at_*`; Adam's moments lie at the same offsets of their own buffers. Numbers of networks, of
-their orders and batches, and of rows are 64-bit where an offset is counted from them.
+Names: e is the network, D the inputs and H the hidden units (padded to powers of two; padded weights are 0 and stay 0),
+R the rows that are held at once. Weights are w1 (D, H), w2 (H, H) and w3 (H,). Pre-activations are a, standardised ones
+z, outputs of ReLU h, gradients before it d. Tensors in memory are those of a `Stack`: weights (E, out, in), one behind
+the other in one buffer, at offsets `at_*`. Adam's moments have the same offsets in their own buffers. Indices that
+offsets are computed from are 64-bit.
 
 The file is long because all kernels share the functions at its top, and training repeats what `statistics` does: side
 by side, their arithmetic can be compared.
@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from triton.runtime.errors import OutOfResources as OutOfResources
 
-# Numbers that differ from call to call must not make a kernel of their own.
+# Numbers that differ between calls must not cause a new compilation.
 VARYING = ["inputs", "longest", "epochs", "steps", "per_epoch", "blocks", "done", "states", "rows", "samples"]
 VARYING += [f"at_{name}" for name in ("w1", "g1", "b1", "w2", "g2", "b2", "w3", "b3", "mean1", "var1", "mean2", "var2")]
 
@@ -28,7 +28,7 @@ def _dot(a, b, PRECISION: tl.constexpr):
 
 @triton.jit
 def _rows(table, numbers, x, y, x_mean, x_std, y_mean, y_std, d, inputs, D: tl.constexpr):
-    """Load standardised inputs (R, D) and targets (R,) of rows at places `numbers` in a network's table."""
+    """Load standardised inputs (R, D) and targets (R,) of the rows `numbers` of a network's table."""
     row = tl.load(table + numbers).to(tl.int64)
     xb = tl.load(x + row[:, None] * inputs + d[None, :], mask=d[None, :] < inputs, other=0.0)
     xb = (xb - x_mean[None, :]) / x_std[None, :]
@@ -37,7 +37,7 @@ def _rows(table, numbers, x, y, x_mean, x_std, y_mean, y_std, d, inputs, D: tl.c
 
 @triton.jit
 def _scales(x_mean, x_std, y_mean, y_std, e, d, inputs):
-    """Load a network's units: means and standard deviations of its inputs and of its target."""
+    """Load a network's scales: means and standard deviations of its inputs and of its target."""
     inside = d < inputs
     return (
         tl.load(x_mean + e * inputs + d, mask=inside, other=0.0),
@@ -49,14 +49,14 @@ def _scales(x_mean, x_std, y_mean, y_std, e, d, inputs):
 
 @triton.jit
 def _first(base, e, d, h, inputs, width: tl.constexpr):
-    """Return where w1 lies, and which entries are real."""
+    """Return the offsets of w1, and which entries are real."""
     at = base + e * width * inputs + h[None, :] * inputs + d[:, None]
     return at, (d[:, None] < inputs) & (h[None, :] < width)
 
 
 @triton.jit
 def _second(base, e, i, h, width: tl.constexpr):
-    """Return where w2 lies, from unit i to unit h, and which entries are real."""
+    """Return the offsets of w2, from unit i to unit h, and which entries are real."""
     return base + e * width * width + h[None, :] * width + i[:, None], (i[:, None] < width) & (h[None, :] < width)
 
 
@@ -81,13 +81,13 @@ def _step(first, second, at, real, w, g, rate, root):
 
 @triton.jit
 def _transposed(base, e, i, h, width: tl.constexpr):
-    """Return where the transpose of w2 lies, and which entries are real."""
+    """Return the offsets of the transpose of w2, and which entries are real."""
     return base + e * width * width + i[:, None] * width + h[None, :], (i[:, None] < width) & (h[None, :] < width)
 
 
 @triton.jit
 def _large_step(weights, first, second, at, real, g, decay, rate, root):
-    """Take a step with weights that stay in memory themselves: registers do not hold them beside their gradient."""
+    """Take a step with weights that stay in memory, because registers cannot hold them and their gradient."""
     w = tl.load(weights + at, mask=real, other=0.0)
     m, v = tl.load(first + at, mask=real, other=0.0), tl.load(second + at, mask=real, other=0.0)
     w, m, v = _adam(w, m, v, g + w * decay, rate, root)
@@ -98,7 +98,7 @@ def _large_step(weights, first, second, at, real, g, decay, rate, root):
 
 @triton.jit
 def _merge(mean, squares, count, a, R: tl.constexpr):
-    """Return mean and sum of squared deviations of `count` rows and R more together."""
+    """Return the mean and the sum of squared deviations of `count` rows and R more rows together."""
     part = tl.sum(a, 0) / R
     centred = a - part[None, :]
     shift = part - mean
@@ -213,7 +213,7 @@ def train_batchnorm(
             b2 = _step(first, second, at_b2 + each, unit, b2, db2, rate, root)
             w3 = _step(first, second, at_w3 + each, unit, w3, dw3, rate, root)
             b3, m3, v3 = _adam(b3, m3, v3, db3, rate, root)
-            tl.debug_barrier()  # what one thread stored may be another's to load
+            tl.debug_barrier()  # one thread may load what another has stored
         tl.store(losses + e * epochs + epoch, total / steps)
     tl.store(weights + p1, w1, mask=in1)
     tl.store(weights + at_g1 + each, g1, mask=unit)
@@ -264,11 +264,11 @@ def train_dropout(
         total = 0.0
         for s in range(steps):
             w2 = tl.load(weights + p2, mask=in2, other=0.0)
-            # The next batch is fetched while this one is computed.
+            # The next batch is loaded while this one is computed.
             after = tl.minimum(epoch * per_epoch + (s + 1) * R, (epochs - 1) * per_epoch + (steps - 1) * R)
             after = tl.where((s + 1 == steps) & (epoch + 1 < epochs), (epoch + 1) * per_epoch, after)
             next_x, next_y = _rows(own, tl.load(order + after + r), x, y, xm, xs, ym, ys, d, inputs, D)
-            key = seed * 4294967296 + done + epoch * steps + s  # a network and a step have numbers of their own
+            key = seed * 4294967296 + done + epoch * steps + s  # every pair of network and step has its own number
             f0 = (tl.rand(key, 2 * H + r[:, None] * (2 * H + D) + d[None, :]) < keep0) / keep0
             f1 = (tl.rand(key, cells) < keep1) / keep1
             f2 = (tl.rand(key, H + cells) < keep2) / keep2
@@ -353,7 +353,7 @@ def moments(
     at_w1, at_w2, at_w3, at_b3,
     width: tl.constexpr, D: tl.constexpr, H: tl.constexpr, R: tl.constexpr, THIN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Store mean and variance over samples of the output; a draw makes h = max(a * scale + shift, 0) of both layers.
+    """Store mean and variance over samples of the output; a sample gives h = max(a * scale + shift, 0) in both layers.
 
     x is (E, rows, inputs); scales and shifts are (E, samples, width); `thin`, (E, samples, inputs), multiplies inputs.
     """

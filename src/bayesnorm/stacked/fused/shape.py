@@ -1,4 +1,4 @@
-"""Which stacks the kernels are for, and where a stack's tensors lie."""
+"""Describe which stacks the kernels support, and where the tensors of a stack are in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..stack import Stack
 NORMALISED = (Dense, Norm, Activation, Dense, Norm, Activation, Dense)
 DROPPED = (Drop, Dense, Activation, Drop, Dense, Activation, Drop, Dense)
 
-# Units of a hidden layer, and inputs, that a multiprocessor has room for.
+# Largest number of hidden units, and of inputs, that fit on a multiprocessor.
 WIDEST = 128
 
 
@@ -26,11 +26,11 @@ class Shape:
     """Two hidden layers of one width with ReLU, one output.
 
     Args:
-        inputs, width: Numbers that go in, and units of each hidden layer.
+        inputs, width: Number of inputs, and units of each hidden layer.
         dense: Names of the three linear layers.
-        norms: Names of the two batch-norm layers; empty where there is dropout instead.
-        drops: Names of the three dropout layers; empty where there is batch norm instead.
-        eps, momentum: Batch norm's constants.
+        norms: Names of the two batch-norm layers; empty with dropout.
+        drops: Names of the three dropout layers; empty with batch norm.
+        eps, momentum: Constants of batch norm.
     """
 
     inputs: int
@@ -42,20 +42,20 @@ class Shape:
     momentum: float = 0.0
 
     warps: ClassVar[int] = 8
-    """Groups of 32 threads that each program has."""
+    "Groups of 32 threads per program."
 
     @property
     def D(self) -> int:
-        """The number of inputs, padded."""
+        """Return the number of inputs, padded."""
         return max(16, _power_of_two(self.inputs))
 
     @property
     def H(self) -> int:
-        """The width, padded."""
+        """Return the width, padded."""
         return max(16, _power_of_two(self.width))
 
     def places(self, weights: Bundle) -> dict[str, int]:
-        """Return where the kernels' weights begin in a bundle's buffer."""
+        """Return the offsets of the kernels' weights in a bundle's buffer."""
         first, second, last = self.dense
         named = {"w1": f"{first}.weight", "w2": f"{second}.weight", "w3": f"{last}.weight", "b3": f"{last}.bias"}
         if self.norms:
@@ -66,7 +66,7 @@ class Shape:
         return {f"at_{short}": _offset(weights, name) for short, name in named.items()}
 
     def running_places(self, buffers: Bundle) -> dict[str, int]:
-        """Return where running statistics begin in theirs."""
+        """Return the offsets of running statistics in their buffer."""
         return {
             f"at_{part}{i}": _offset(buffers, f"{norm}.running_{part}")
             for i, norm in enumerate(self.norms, 1)
@@ -75,16 +75,16 @@ class Shape:
 
 
 def shape_of(stack: Stack) -> Shape | None:
-    """Return the shape of a stack on a GPU whose networks the kernels can run; None for others."""
+    """Return the shape of a stack on a GPU that the kernels support, or None."""
     if stack.device.type != "cuda" or stack.dtype != torch.float32 or not _has_triton():
         return None
     shape = fitting(stack.layers)
-    # In three parts, products of wider layers need more memory than a multiprocessor has.
+    # Split into three parts, products of wider layers need more memory than a multiprocessor has.
     return shape if shape is None or shape.H <= 64 or precision() == "tf32" else None
 
 
 def fitting(layers: tuple[Layer, ...]) -> Shape | None:
-    """Return the shape of networks with these layers; None if the kernels are for others."""
+    """Return the shape of networks with these layers, or None if the kernels do not support it."""
     kinds = tuple(type(layer) for layer in layers)
     dense = [layer for layer in layers if isinstance(layer, Dense)]
     norms = [layer for layer in layers if isinstance(layer, Norm)]
@@ -109,12 +109,12 @@ def fitting(layers: tuple[Layer, ...]) -> Shape | None:
 
 
 def block_rows(batch_size: int) -> int | None:
-    """Return how many rows of a batch a program holds at once: 32 or 16, which must divide it; None for neither."""
+    """Return how many rows a program holds at once: 32 or 16, a divisor of the batch size, or None."""
     return next((rows for rows in (32, 16) if batch_size % rows == 0), None)
 
 
 def precision() -> str:
-    """Return how exact products on the tensor cores are, as torch has been told.
+    """Return the precision of products on the tensor cores, as set in torch.
 
     In three parts ("tf32x3") they are nearly as exact as single precision.
     """
