@@ -1,4 +1,4 @@
-"""One file = one method; `fit(...)` returns a posterior."""
+"""Methods: one file per method. `fit(...)` returns a posterior."""
 
 from .batchnorm_method import BatchNormMethod as BatchNormMethod, Collected as Collected
 from .bayes_by_backprop import BayesByBackprop as BayesByBackprop

@@ -1,4 +1,4 @@
-"""What the batch-norm methods share: their arguments, and collecting batch statistics."""
+"""The base class of batch-norm methods: their arguments, and the collection of batch statistics."""
 
 from __future__ import annotations
 
@@ -28,19 +28,22 @@ from ..posterior import BatchNormPosterior, Center, Fluctuations, TrainingBatche
 from .looking import fitting_likelihood
 
 Collected = BatchStatistics | UnitMoments
-"""What a method learns from: statistics of batches, or moments of single rows."""
+"""The data of a method: statistics of batches, or moments of single examples."""
 
 
 @dataclass(frozen=True)
 class BatchNormMethod(ABC):
-    """A posterior over batch-norm statistics from those of training batches.
+    """Fit a posterior over batch-norm statistics to the statistics of training batches.
 
     Args:
-        batch_size: M, rows per batch; None takes a `DataLoader`'s own.
-        states: S, how many batches' statistics are collected.
-        layers: Which batch-norm layers are drawn: names, a predicate `(name, module) -> bool`, the last k as they run,
-            or None for all. What comes before the first of them is computed once, not once per draw.
-        center: "running" (samples about the network's own running statistics) or "batch" (as published).
+        batch_size: Examples per batch, M. Use the batch size of training. Default: None, the batch size of a
+            `DataLoader`.
+        states: Number of batches whose statistics are collected. Default: 256.
+        layers: Batch-norm layers to sample: names, a predicate `(name, module) -> bool`, or a number k for the last k
+            layers in running order. What comes before the first of them runs once, not once per sample. Default: None,
+            all layers.
+        center: Sample around the network's running statistics ("running") or around the mean batch statistics
+            ("batch", as published). Default: "running".
     """
 
     batch_size: int | None = None
@@ -52,14 +55,14 @@ class BatchNormMethod(ABC):
         hold_plain_numbers(self)
         if self.center not in ("running", "batch"):
             raise BayesNormError(
-                f'center: {self.center!r} was given; "running" (about the network\'s own statistics) or "batch" (as '
-                "published) would work."
+                'center must be "running" (the network\'s running statistics) or "batch" (as published), got '
+                f"{self.center!r}."
             )
         require_whole("states", self.states, 1 if self.center == "batch" else 2)
 
     @abstractmethod
     def distribution(self, deviations: Tensor) -> Fluctuations:
-        """The distribution of a batch's deviation from the mean statistics, from those of S batches, (S, 2C)."""
+        """Return the distribution of a batch's deviation from the mean statistics, given S deviations, (S, 2C)."""
 
     def fit(
         self,
@@ -71,16 +74,17 @@ class BatchNormMethod(ABC):
         seed: int = 0,
         progress: Progress | None = None,
     ) -> BatchNormPosterior:
-        """Collect the statistics of `states` training batches.
+        """Collect the statistics of `states` random training batches and return the posterior.
 
         Args:
-            model: The trained network; never modified.
-            train_data: The rows that it was trained on: a `DataLoader`, a `Dataset`, a tensor, an array or a pair.
-            likelihood: How outputs become distributions of targets; None means `Gaussian()` for a network with one
-                real output, and classification wants `Categorical()`.
-            output: Which entry to use where the network returns a dict or a tuple.
-            seed: Same seed, same batches.
-            progress: Called with (done, total) after every batch.
+            model: The trained network. It is never modified.
+            train_data: The training data: a `DataLoader`, a `Dataset`, a tensor, an array or a pair (x, y). Targets
+                are not used.
+            likelihood: How outputs become distributions of targets. Pass `Categorical()` for classification. Default:
+                None, `Gaussian()` for a network with one real output.
+            output: The entry to use if the network returns a dict or a tuple. Default: None.
+            seed: Seed of the random batches. Default: 0.
+            progress: Called with (done, total) after every batch. Default: None.
         """
         if likelihood is not None:
             require_likelihood(likelihood)
@@ -102,19 +106,19 @@ class BatchNormMethod(ABC):
         )
 
     def require_fitting(self, model: nn.Module, train_data: TrainData, seed: int = 0) -> None:
-        """Refuse a network, or rows, that no statistics can be taken of; two rows are run."""
+        """Raise an error if no statistics can be collected from this network or data. It runs two examples."""
         require_layers(model, mini_batches(train_data, self.batch_size, self.states, require_seed(seed)), self.layers)
 
     @property
     def from_batches(self) -> bool:
-        """Whether the method starts from the statistics of whole batches; else from the moments of single rows."""
+        """Whether the method uses statistics of whole batches, rather than moments of single examples."""
         return True
 
     def learned(self, collected: Collected) -> dict[str, Any]:
-        """Return what `BatchNormPosterior` holds of the layers and their statistics.
+        """Return the arguments of `BatchNormPosterior` that describe the layers and their statistics.
 
         Args:
-            collected: What was collected, (S, C) or, for the networks of a stack, (S, E, C).
+            collected: The collected statistics, (S, C) or, for the networks of a stack, (S, E, C).
         """
         statistics = collected.statistics
         batch_mean, fluctuations = self.summarised(collected)
@@ -131,7 +135,7 @@ class BatchNormMethod(ABC):
         }
 
     def summarised(self, collected: Collected) -> tuple[Tensor, Fluctuations]:
-        """Return the mean of the statistics in coordinates, (2C,), and the distribution of deviations from it."""
+        """Return the mean statistics in coordinates, (2C,), and the distribution of deviations from it."""
         statistics = collected.statistics
         found = coordinates(statistics.mean, statistics.var, statistics.layers)
         batch_mean = found.double().mean(0).to(found.dtype)
@@ -139,7 +143,7 @@ class BatchNormMethod(ABC):
 
 
 def _training_batches(collected: Collected) -> TrainingBatches | None:
-    """Return how the batches varied that a posterior was learned from, and the smaller ones beside them."""
+    """Return how the collected batches, and smaller ones, varied."""
     statistics = collected.batches if isinstance(collected, UnitMoments) else collected
     assert statistics is not None
     found = {size: coordinates(small[0], small[1], statistics.layers) for size, small in statistics.small.items()}

@@ -1,15 +1,15 @@
 """Deep ensembles (Lakshminarayanan, Pritzel and Blundell, NeurIPS 2017).
 
-K networks of one architecture, trained on the same rows from different initial weights and in different orders, are
-taken for K equal samples from a posterior:
+K networks of one architecture are trained on the same data, from different initial weights and in different order. They
+are treated as K equally weighted samples from a posterior:
 
     p(y | x)  ~  1/K  sum_k  p(y | f_k(x)).
 
-Gotchas:
-- The cost is K trainings and K passes per prediction; nothing is had post hoc from one trained network.
-- There are only K samples: a prediction takes each of them once, and asking for more repeats them.
-- `method=` makes every member Bayesian in its turn (Atanov et al. 2018: stochastic batch norm on top of an ensemble);
-  samples then go round the members.
+Notes:
+- The cost is K trainings, and K forward passes per prediction. It cannot be derived from one trained network.
+- There are only K samples. A prediction uses each of them once; more samples repeat them.
+- `method=` makes every member Bayesian as well (Atanov et al., 2018: stochastic batch norm on top of an ensemble).
+  Samples then cycle through the members.
 """
 
 from __future__ import annotations
@@ -43,20 +43,26 @@ from .batchnorm_method import BatchNormMethod
 from .looking import fitting_likelihood, require_targets
 
 Factory = Callable[[int], nn.Module]
-"""Gives a network with fresh weights for a seed."""
+"""A function that returns a network with fresh weights for a seed."""
 
 
 @dataclass(frozen=True)
 class DeepEnsemble:
-    """Networks of one architecture from different initial weights, with equal weight.
+    """Deep ensemble: train several networks from different initial weights and average their predictions.
+
+    Use it if you can afford several trainings; it is a strong baseline. `fit(model, train_data, likelihood)` trains
+    new members and returns an `EnsemblePosterior`. For networks that are already trained, use `bn.ensemble(networks)`.
+
+    Reference: Lakshminarayanan et al., "Simple and scalable predictive uncertainty estimation using deep ensembles",
+    NeurIPS 2017.
 
     Args:
-        members: K, how many networks.
-        method: A method that makes each trained member Bayesian, e.g. `MCBN(batch_size=32)`; None leaves it as it is.
-        epochs: How many epochs every member is trained.
-        batch_size: Rows per training step; None takes a `DataLoader`'s own, or 32.
-        learning_rate: The step size of Adam.
-        weight_decay: lambda of loss + lambda / 2 |W|^2 over the weight matrices.
+        members: Number of networks. Default: 5.
+        method: A method that makes each trained member Bayesian, such as `MCBN(batch_size=32)`. Default: None.
+        epochs: Number of training epochs of every member. Default: 100.
+        batch_size: Examples per training step. Default: None, the batch size of a `DataLoader`, or 32.
+        learning_rate: Learning rate of Adam. Default: 0.001.
+        weight_decay: lambda in loss + lambda / 2 |W|^2 over the weight matrices. Default: 0.
     """
 
     members: int = 5
@@ -84,16 +90,16 @@ class DeepEnsemble:
         seed: int = 0,
         progress: Progress | None = None,
     ) -> EnsemblePosterior:
-        """Train the members.
+        """Train the members and return their ensemble.
 
         Args:
-            model: A network, of which only the architecture is used (each member starts from fresh weights); or a
-                callable that gives a fresh network for a seed, for members that differ in more than weights.
-            train_data: Rows with their targets.
-            likelihood: Its `loss` is what members are trained on; None means `Gaussian()` for one real output.
-            output: Which entry to use where the network returns a dict or a tuple.
-            seed: Same seed, same members.
-            progress: Called with (done, total) after every member.
+            model: A network, of which only the architecture is used: each member starts from fresh weights. Or a
+                function that returns a fresh network for a seed, for members that differ in more than weights.
+            train_data: Training data with targets.
+            likelihood: Members are trained on its `loss`. Default: None, `Gaussian()` for one real output.
+            output: The entry to use if the network returns a dict or a tuple. Default: None.
+            seed: Seed of initial weights and training. Default: 0.
+            progress: Called with (done, total) after every member. Default: None.
         """
         seed = require_seed(seed)
         require_function("progress", progress)
@@ -105,7 +111,9 @@ class DeepEnsemble:
         for number, own_seed in enumerate(derived_seeds(seed, self.members)):
             network = _fresh(model, own_seed)
             if any(network is other for other in networks):
-                raise NetworkError("model: gave the same network for two seeds; a new one for each would work.")
+                raise NetworkError(
+                    "model returned the same network for two seeds. Return a new network for every seed."
+                )
             if number == 0:
                 likelihood = self._look(network, train_data, likelihood, output, seed)
             assert likelihood is not None
@@ -124,7 +132,7 @@ class DeepEnsemble:
     def _look(
         self, network: nn.Module, train_data: Any, likelihood: Likelihood | None, output: str | int | None, seed: int
     ) -> Likelihood:
-        """Return the likelihood to train on; refuse what two rows show to be wrong before anything is trained."""
+        """Return the likelihood to train on. Raise an error before training if two examples show a problem."""
         executable, example = Executable(network, output), example_rows(train_data, seed)
         found = fitting_likelihood(executable, example, likelihood)
         require_targets(executable, example, train_data, found)
@@ -153,12 +161,13 @@ class DeepEnsemble:
 
 
 def ensemble(members: Iterable[nn.Module | Posterior], likelihood: Likelihood | None = None) -> EnsemblePosterior:
-    """Trained networks, or posteriors over them, with equal weight.
+    """Combine trained networks, or posteriors over them, into an ensemble with equal weights.
 
     Args:
-        members: Two or more; architectures may differ, outputs must agree in shape. The networks are not modified.
-        likelihood: How outputs become distributions of targets, for plain networks; posteriors bring their own, and the
-            first one's is taken.
+        members: Two or more networks or posteriors. Architectures may differ, but outputs must have the same shape. The
+            networks are not modified.
+        likelihood: How outputs become distributions of targets. Required for plain networks. Default: None, the
+            likelihood of the first posterior.
     """
     if isinstance(members, nn.Module | Posterior):
         raise BayesNormError(f"members must be a list of networks or posteriors, got {type(members).__name__}.")
@@ -166,18 +175,18 @@ def ensemble(members: Iterable[nn.Module | Posterior], likelihood: Likelihood | 
     if likelihood is None:
         likelihood = next((member.likelihood for member in members if isinstance(member, Posterior)), None)
     if likelihood is None:
-        raise BayesNormError("likelihood: none was given for plain networks; Gaussian() or Categorical() would work.")
+        raise BayesNormError("likelihood is needed for plain networks. Pass Gaussian() or Categorical().")
     made = tuple(
         member.with_likelihood(likelihood) if isinstance(member, Posterior) else deterministic(member, likelihood)
         for member in members
     )
     if len(made) < 2:
-        raise BayesNormError(f"members: {len(made)} was given; two or more would make an ensemble.")
+        raise BayesNormError(f"members must be a list of two or more networks or posteriors, got {len(made)}.")
     return EnsemblePosterior(made[0].executable, likelihood, made)
 
 
 def _fresh(model: nn.Module | Factory, seed: int) -> nn.Module:
-    """A network with initial weights of its own; torch's own initialisation, without touching the global generator."""
+    """Return a network with its own initial weights, by torch's initialisation, without the global random generator."""
     device = device_of(unwrap(model)) if isinstance(model, nn.Module) else None
     with isolated_torch_randomness(seed, device):
         if not isinstance(model, nn.Module):

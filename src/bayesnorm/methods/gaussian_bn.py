@@ -1,23 +1,23 @@
-"""Gaussian posteriors over batch-norm statistics: no training data is needed, or kept, after the fit.
+"""Gaussian posteriors over batch-norm statistics, which need no training data after the fit.
 
-Factorised (`rank=None`), from appendix 1.3 of Teye et al. (2018). The statistics of a unit with pre-activation mean mu,
-variance s^2 and fourth central moment m4 obey, by the central limit theorem,
+Factorised (`rank=None`), from appendix 1.3 of Teye et al. (2018). By the central limit theorem, the batch statistics of
+a unit with pre-activation mean mu, variance s^2 and fourth central moment m4 are distributed as
 
     mean_B ~ N(mu, s^2 / M),     std_B ~ N(s, (m4 - s^4) / (4 s^2 M)).
 
-One pass over the data, in batches as in training, gives the moments, and any M follows without another. For a
-convolution a batch holds M independent images, not M x pixels independent values, so the variances taken are those of
-the images' own averages of h and of (h - mu)^2; for a fully connected layer that is the formula above. The standard
-deviation is carried in log space, where it stays positive: to first order in 1/sqrt(M) the two are the same.
+One pass over the data, in batches as in training, gives the moments for any M. For a convolution, a batch contains M
+independent images, not M x pixels independent values. Therefore the variances are those of the per-image averages of h
+and of (h - mu)^2. For a fully connected layer that is the formula above. The standard deviation is modelled in log
+space, where it stays positive; to first order in 1/sqrt(M) the two are the same.
 
 Correlated (`rank=R`): mean and covariance of *all* layers' statistics over `states` real batches, as R principal
-directions plus what they leave of each coordinate's own variance.
+directions plus the remaining variance of each coordinate.
 
-Gotchas:
-- Channels and layers of one batch move together, and factorised samples lose that: with each coordinate's true variance
-  (as in `StochasticBN`) about two thirds of the logits' variance of a ResNet-32 are gone; the README has the table.
-- The central-limit variances of later layers are too large: in a training pass the layers before them normalise by the
-  batch, which takes part of its chance away. The two errors pull against each other, and neither is under control.
+Notes:
+- Channels and layers of one batch vary together. Factorised samples lose that: with each coordinate's true variance (as
+  in `StochasticBN`), a ResNet-32 loses about two thirds of the logits' variance.
+- The central-limit variances of later layers are too large: in a training pass, earlier layers normalise by the batch,
+  which removes part of the variation. The two errors have opposite signs, and their sizes are not known in advance.
 """
 
 from __future__ import annotations
@@ -35,14 +35,22 @@ from .batchnorm_method import BatchNormMethod, Collected
 
 @dataclass(frozen=True)
 class GaussianBN(BatchNormMethod):
-    """A Gaussian over batch-norm statistics, factorised or with low-rank correlations.
+    """Fit a Gaussian over batch-norm statistics, with independent units or with low-rank correlations.
+
+    Use `rank=64` or so for a compact posterior that behaves like MCBN, with an unlimited number of distinct samples.
+    `fit(model, train_data, likelihood)` returns a `BatchNormPosterior`; the model is not modified.
+
+    Reference: Teye, Azizpour and Smith, "Bayesian uncertainty estimation for batch normalized deep networks",
+    ICML 2018, appendix 1.3.
 
     Args:
-        batch_size: M, rows per batch; None takes a `DataLoader`'s own.
-        states: S, how many batches the correlations are taken over; unused where `rank` is None.
-        layers: Which batch-norm layers are drawn; see `MCBN`.
-        center: "running" (samples about the network's own running statistics) or "batch" (about the data's own moments).
-        rank: None for independent units, or how many directions of the joint covariance to keep.
+        batch_size: Examples per batch, M. Use the batch size of training. Default: None, the batch size of a
+            `DataLoader`.
+        states: Number of batches that the correlations are computed from. Unused if `rank` is None. Default: 256.
+        layers: Batch-norm layers to sample; see `MCBN`. Default: None, all layers.
+        center: Sample around the network's running statistics ("running") or around the moments of the data ("batch").
+            Default: "running".
+        rank: Number of directions of the joint covariance to keep. Default: None, independent units.
     """
 
     rank: int | None = None

@@ -1,4 +1,4 @@
-"""What methods with group priors share: which weights get them, and the arguments that do not go with them."""
+"""The base class of methods with group priors: which weights have them, and arguments that they do not support."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .variational import VariationalMethod
 
 @dataclass(frozen=True)
 class GroupMethod(VariationalMethod):
-    """A posterior under which whole units and filters can turn out to be noise; arguments as in `VariationalMethod`."""
+    """A posterior under which whole units and filters can become noise; arguments as in `VariationalMethod`."""
 
     initial_std: float = 0.01
 
@@ -23,11 +23,11 @@ class GroupMethod(VariationalMethod):
         super().__post_init__()
         if isinstance(self.prior, tuple | list):
             raise BayesNormError(
-                f"prior: {self.prior!r} was given, and a group's weights have a Gaussian given its scale; its standard "
-                "deviation would work."
+                f"prior must be one standard deviation, got {self.prior!r}. Given the scale of a group, its weights "
+                "have a Gaussian prior."
             )
         if self.prior_center != "zero":
-            raise BayesNormError('prior_center: "trained" was given, and groups are drawn to zero; "zero" would work.')
+            raise BayesNormError('prior_center must be "zero" for group priors, got "trained".')
 
     def distribution(self, tensor: WeightTensor, std: Tensor, center: Tensor | None) -> WeightDistribution:
         if tensor.is_bias:
@@ -37,4 +37,4 @@ class GroupMethod(VariationalMethod):
 
     @abstractmethod
     def groups(self, tensor: WeightTensor, std: Tensor, unit: float) -> GroupWeights:
-        """The initial distribution of a weight tensor, whose entries are about as large as `unit`."""
+        """Return the initial distribution of a weight tensor whose entries have magnitude `unit`."""

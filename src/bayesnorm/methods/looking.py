@@ -1,4 +1,4 @@
-"""Look before the work of a fit: two training rows tell what outputs are, and targets are there to be seen."""
+"""Checks before a fit: two training examples show the shape of the outputs, and targets are compared with them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ..errors import BayesNormError, InputError
 from ..likelihoods import Gaussian, Likelihood, require_likelihood
 from ..network import Executable, as_tensor, renamed_argument
 
-# How many numbers of outputs targets are held against at a time.
+# Count of output values that are compared with targets at once.
 LOOKED_AT = 2**22
 
 
 def fitting_likelihood(executable: Executable, rows: Tensor, given: Likelihood | None) -> Likelihood:
-    """Return the likelihood that was given, or a Gaussian for one real output; refuse one that outputs do not fit.
+    """Return the given likelihood, or `Gaussian()` for one real output. Raise an error if the outputs do not fit it.
 
-    With more outputs than one, only the user knows what they mean.
+    With several outputs there is no default, because their meaning is unknown.
 
     Args:
         executable: The network.
-        rows: Some training rows; two of them are run.
+        rows: Some training inputs; two of them are run.
         given: The likelihood, or None.
     """
     with renamed_argument("x", "train_data"):
@@ -32,24 +32,24 @@ def fitting_likelihood(executable: Executable, rows: Tensor, given: Likelihood |
         shape = f[0].shape
         if shape.numel() != 1:
             raise BayesNormError(
-                f"likelihood: none was given and the network has outputs of shape {tuple(shape)} per row; pass "
+                f"likelihood is needed, because the network has outputs of shape {tuple(shape)} per example. Pass "
                 "Categorical() for classes, or Gaussian() for several real targets."
             )
         given = Gaussian()
     require_likelihood(given, networks=False)
-    given.predictive(f[None])  # which refuses outputs that it does not fit
+    given.predictive(f[None])  # raises an error if the outputs do not fit
     return given
 
 
 @torch.no_grad()
 def require_targets(executable: Executable, rows: Tensor, train_data: Any, likelihood: Likelihood) -> None:
-    """Refuse targets in memory that a likelihood cannot be trained on: other shapes, no classes, NaN.
+    """Raise an error if targets in memory do not fit a likelihood: wrong shape, invalid classes, NaN.
 
     Args:
         executable: The network.
-        rows: Some training rows; one of them is run, and its output stands for those of all others.
-        train_data: What training is given; targets that a loader gives are seen when it gives them.
-        likelihood: What is trained on.
+        rows: Some training inputs. One of them is run, and its output is used for all.
+        train_data: The training data. Targets of a loader are only checked in training.
+        likelihood: The likelihood to train on.
     """
     if isinstance(train_data, TensorDataset):
         train_data = train_data.tensors
@@ -57,7 +57,9 @@ def require_targets(executable: Executable, rows: Tensor, train_data: Any, likel
         return
     y = as_tensor(train_data[1], "y").cpu()
     if len(y) != len(train_data[0]):
-        raise InputError(f"train_data: x has {len(train_data[0])} rows and y {len(y)}; they must agree.")
+        raise InputError(
+            f"train_data: x has {len(train_data[0])} rows, but y has {len(y)}. Pass one target per row of x."
+        )
     f = executable.point(rows[:1]).cpu()
     y = y.to(f.dtype) if y.is_floating_point() else y
     for part in y.split(max(1, LOOKED_AT // max(1, f.numel()))):

@@ -1,26 +1,26 @@
 """Monte Carlo Dropout (Gal and Ghahramani, ICML 2016).
 
-Training with dropout samples a mask m of units at every step. MC dropout takes a network under a random mask for a draw
-from an approximate posterior, keeps dropping out when it predicts, and averages:
+Training with dropout samples a mask m of units at every step. MC dropout treats a network under a random mask as a
+sample from an approximate posterior. It keeps dropout on for predictions, and averages:
 
     p(y | x)  ~  1/T  sum_t  p(y | f(x; m_t)),     m_t ~ Bernoulli(1 - p) for every unit.
 
-The predictive variance is the spread of f plus 1/precision. For a loss 1/N sum 1/2 (y - f)^2 + lambda |W|^2, a keep
-rate q = 1 - p and a prior length-scale l, the paper ties them together: precision = l^2 q / (2 N lambda).
+The predictive variance is the variance of f plus 1/precision. For the loss 1/N sum 1/2 (y - f)^2 + lambda |W|^2, a keep
+rate q = 1 - p and a prior length-scale l, the paper gives precision = l^2 q / (2 N lambda).
 
-A draw holds one seed per dropout layer; the mask is a function of it (see `network/seeded_dropout.py`).
+A sample contains one seed per dropout layer, which determines the mask (see `network/running/seeded_dropout.py`).
 
-Gotchas:
-- Everything but dropout is in evaluation mode, batch norm too.
-- `consistent=True` gives all rows of a draw the same masks: a draw is then one function, smooth in x, and a row's
-  prediction does not depend on the rows beside it. `consistent=False` gives every row masks of its own, as training
-  does; a single row's samples have the same distribution either way, but those of two rows are then uncorrelated, and a
-  row's masks go with its position in the batch.
-- A layer that runs several times in a pass gets another mask each time.
-- Rates are those that the network was trained with, unless you mean to change the uncertainty; `p` overrides them.
-- Dropout that a forward calls itself (`F.dropout`, the `dropout` argument of an LSTM or of attention) has no layer to
-  draw the mask of and is refused; `p={"module": 0}` says that it may stay off.
-- The network must have been trained with dropout for any of this to mean much. `add_dropout` puts some in.
+Notes:
+- Everything except dropout is in evaluation mode, including batch norm.
+- `consistent=True` uses the same masks for all examples of a sample. A sample is then one smooth function of x, and a
+  prediction does not depend on the other examples in the batch. `consistent=False` uses different masks for every
+  example, as in training. Samples for a single example have the same distribution either way, but samples for two
+  examples are then uncorrelated, and the masks depend on the position in the batch.
+- A layer that runs several times in a forward pass gets a different mask each time.
+- Keep the dropout rates of training, unless you want to change the uncertainty; `p` overrides them.
+- Dropout inside a forward (`F.dropout`, the `dropout` argument of an LSTM or of attention) has no layer whose mask
+  could be sampled, and raises an error. `p={"module": 0}` allows such dropout and keeps it off.
+- The network must have been trained with dropout. `add_dropout` adds dropout layers.
 """
 
 from __future__ import annotations
@@ -39,12 +39,17 @@ from .looking import fitting_likelihood
 
 @dataclass(frozen=True)
 class MCDropout:
-    """Monte Carlo dropout: samples are networks under random dropout masks.
+    """Monte Carlo dropout: sample networks under random dropout masks.
+
+    Use it for networks that were trained with dropout layers. `fit(model, train_data, likelihood)` trains nothing and
+    returns a `DropoutPosterior`; the model is not modified.
+
+    Reference: Gal and Ghahramani, "Dropout as a Bayesian approximation", ICML 2016.
 
     Args:
-        p: The rate of all dropout layers, rates by layer name (the others keep their own; 0 leaves one off), or None
-            for the layers' own.
-        consistent: Whether all rows of a draw share its masks.
+        p: Dropout rate of all layers, or a dict of rates by layer name (0 turns a layer off; others keep their rates).
+            Default: None, the layers' own rates.
+        consistent: Whether all examples of a sample share its masks. Default: True.
     """
 
     p: RateChoice = None
@@ -64,17 +69,17 @@ class MCDropout:
         seed: int = 0,
         progress: Progress | None = None,
     ) -> DropoutPosterior:
-        """Find the network's dropout layers; nothing is learned.
+        """Return the posterior over masks of the network's dropout layers. Nothing is trained.
 
         Args:
-            model: The trained network; never modified.
-            train_data: Two of its rows are looked at, to find the default likelihood and dropout that cannot be drawn;
-                None leaves the second to the first prediction.
-            likelihood: How outputs become distributions of targets; None means `Gaussian()` for a network with one
-                real output, and classification wants `Categorical()`.
-            output: Which entry to use where the network returns a dict or a tuple.
-            seed: Decides the random transforms that the rows may go through. Masks come from the seed of a prediction.
-            progress: Called with (1, 1) when done.
+            model: The trained network. It is never modified.
+            train_data: Two of its examples determine the default likelihood and reveal dropout that cannot be sampled.
+                Default: None, such dropout is found at the first prediction.
+            likelihood: How outputs become distributions of targets. Pass `Categorical()` for classification. Default:
+                None, `Gaussian()` for a network with one real output; this needs `train_data`.
+            output: The entry to use if the network returns a dict or a tuple. Default: None.
+            seed: Seed of random transforms in `train_data`. Masks depend on the seed of a prediction. Default: 0.
+            progress: Called with (1, 1) at the end. Default: None.
         """
         seed = require_seed(seed)
         require_function("progress", progress)
@@ -89,8 +94,8 @@ class MCDropout:
             likelihood = fitting_likelihood(executable, example, likelihood)
         if likelihood is None:
             raise BayesNormError(
-                "likelihood: none was given, and no train_data to look at the outputs for; pass Gaussian() for real "
-                "targets or Categorical() for classes."
+                "likelihood is needed if train_data is not given. Pass Gaussian() for real targets, or Categorical() "
+                "for classes."
             )
         if progress is not None:
             progress(1, 1)
@@ -98,16 +103,16 @@ class MCDropout:
 
 
 def dropout_precision(length_scale: float, keep: float, rows: int, weight_decay: float) -> float:
-    """The precision that weight decay stands for: l^2 q / (2 N lambda).
+    """Return the precision that corresponds to weight decay: l^2 q / (2 N lambda).
 
-    It is in the units that the network was trained in: for targets divided by s, divide it by s^2.
+    It is in the units of training: for targets that were divided by s, divide it by s^2.
 
     Args:
-        length_scale: l, the prior length-scale of the functions; larger for smoother ones.
-        keep: q = 1 - p, the probability of a unit to be kept.
-        rows: N, how many rows the network was trained on.
-        weight_decay: lambda of the loss 1/N sum 1/2 (y - f)^2 + lambda |W|^2. A torch optimiser's `weight_decay` is
-            2 lambda where the loss is half the mean squared error, and 4 lambda where it is the whole.
+        length_scale: Prior length-scale l of the functions; larger values mean smoother functions.
+        keep: Probability q = 1 - p of keeping a unit.
+        rows: Number of training examples N.
+        weight_decay: lambda in the loss 1/N sum 1/2 (y - f)^2 + lambda |W|^2. The `weight_decay` of a torch optimiser
+            is 2 lambda if the loss is half the mean squared error, and 4 lambda if it is the mean squared error.
     """
     length_scale = require_positive("length_scale", length_scale)
     weight_decay = require_positive("weight_decay", weight_decay)

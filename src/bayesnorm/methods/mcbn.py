@@ -1,19 +1,20 @@
 """Monte Carlo Batch Normalization (Teye, Azizpour and Smith, ICML 2018).
 
-Training with batch norm samples, at every step, the statistics w = (mean_B, var_B) of a random mini-batch B. MCBN takes
-that for a draw from an approximate posterior q(w) and predicts with
+Training with batch norm samples the statistics w = (mean_B, var_B) of a random mini-batch B at every step. MCBN treats
+them as samples from an approximate posterior q(w) and predicts with
 
-    p(y | x)  ~  1/T  sum_t  p(y | f(x; w_t)),     w_t = statistics of the t-th random training mini-batch,
+    p(y | x)  ~  1/T  sum_t  p(y | f(x; w_t)),     w_t = statistics of the t-th random training mini-batch.
 
-all layers of a draw from one pass over one batch. The predictive covariance is the spread of f plus 1/precision.
+All layers of a sample use statistics from one forward pass of one batch. The predictive covariance is the covariance of
+f plus 1/precision.
 
-Gotchas:
-- `batch_size` is the batch size that the network was trained with, unless you mean to change the uncertainty: the spread
-  falls as 1/M. `posterior.at_batch_size` changes it afterwards.
-- As published (`center="batch"`) samples lie about the mean *batch* statistics, which are not the running statistics that
-  the deployed network uses: the mean prediction moves and accuracy can fall. `center="running"`, the default, keeps the
-  network's own statistics as the centre and adds only the batches' deviations from their mean.
-- `states` bounds how many distinct samples there are.
+Notes:
+- Set `batch_size` to the batch size M of training, unless you want to change the uncertainty: the epistemic variance is
+  proportional to 1/M. `posterior.at_batch_size` changes it afterwards.
+- As published (`center="batch"`), samples lie around the mean *batch* statistics, which differ from the running
+  statistics of the deployed network. The mean prediction changes, and accuracy can fall. `center="running"`, the
+  default, keeps the running statistics as the centre and only adds the batches' deviations from their mean.
+- There are at most `states` distinct samples.
 """
 
 from __future__ import annotations
@@ -28,14 +29,23 @@ from .batchnorm_method import BatchNormMethod
 
 @dataclass(frozen=True)
 class MCBN(BatchNormMethod):
-    """Monte Carlo Batch Normalization: samples are the statistics of real training batches, all layers together.
+    """Monte Carlo Batch Normalization: sample the batch-norm statistics of real training batches, all layers together.
+
+    Use it for any trained network with batch norm; it needs no retraining. `fit(model, train_data, likelihood)` runs
+    `states` training batches once and returns a `BatchNormPosterior`; the model is not modified.
+
+    Reference: Teye, Azizpour and Smith, "Bayesian uncertainty estimation for batch normalized deep networks",
+    ICML 2018.
 
     Args:
-        batch_size: M, rows per batch; None takes a `DataLoader`'s own.
-        states: S, how many batches' statistics are kept.
-        layers: Which batch-norm layers are drawn: names, a predicate `(name, module) -> bool`, the last k as they run,
-            or None for all. What comes before the first of them is computed once, not once per draw.
-        center: "running" (samples about the network's own running statistics) or "batch" (as published).
+        batch_size: Examples per batch, M. Use the batch size of training. Default: None, the batch size of a
+            `DataLoader`.
+        states: Number of batches whose statistics are kept. Default: 256.
+        layers: Batch-norm layers to sample: names, a predicate `(name, module) -> bool`, or a number k for the last k
+            layers in running order. What comes before the first of them runs once, not once per sample. Default: None,
+            all layers.
+        center: Sample around the network's running statistics ("running") or around the mean batch statistics
+            ("batch", as published). Default: "running".
     """
 
     def distribution(self, deviations: Tensor) -> Empirical:

@@ -1,19 +1,19 @@
 """Stochastic Batch Normalization (Atanov, Ashukha, Molchanov, Neklyudov and Vetrov, 2018).
 
-The joint distribution of a batch's statistics is replaced by independent ones per channel,
+The joint distribution of a batch's statistics is replaced by independent distributions per channel,
 
     mean_B ~ N(m, s^2),     sigma_B ~ LogNormal(l, r^2),
 
-with moments matched over many training batches (in log space for sigma). Samples then need no training data.
+whose moments are matched over many training batches (in log space for sigma). Sampling then needs no training data.
 
-In the coordinates of the posterior, log(variance + eps), a log-normal sigma is a normal coordinate: twice log sigma, so
-r is half of that coordinate's standard deviation.
+The posterior's coordinate log(variance + eps) is twice log sigma. So a log-normal sigma is a normal coordinate, and r
+is half of that coordinate's standard deviation.
 
-Gotchas:
-- Channels and layers of one batch are strongly correlated, and the samples here are not: on a ResNet-32 two thirds of the
-  logits' variance are lost (see the README's table). `GaussianBN(rank=...)` keeps it, and needs no data either.
-- Moments are accumulated over all `states` batches alike; an exponential average with momentum 0.1, as in running
-  statistics, would see about 19 of them.
+Notes:
+- Channels and layers of one batch are strongly correlated, but the samples here are independent. On a ResNet-32, two
+  thirds of the logits' variance are lost. `GaussianBN(rank=...)` keeps it, and needs no data for sampling either.
+- All `states` batches have equal weight in the moments. An exponential average with momentum 0.1, as in running
+  statistics, would cover about 19 of them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,21 @@ from .batchnorm_method import BatchNormMethod
 
 @dataclass(frozen=True)
 class StochasticBN(BatchNormMethod):
-    """Stochastic batch normalization: independent normal means and log-normal standard deviations.
+    """Stochastic batch normalization: sample independent normal means and log-normal standard deviations.
+
+    Use it to compare with the paper. For uncertainty that keeps the correlations between layers, use `MCBN` or
+    `GaussianBN(rank=...)`. `fit(model, train_data, likelihood)` returns a `BatchNormPosterior`; the model is not
+    modified.
+
+    Reference: Atanov et al., "Uncertainty estimation via stochastic batch normalization", 2018.
 
     Args:
-        batch_size: M, rows per batch; None takes a `DataLoader`'s own.
-        states: S, how many batches the moments are taken over.
-        layers: Which batch-norm layers are drawn; see `MCBN`.
-        center: "running" (samples about the network's own running statistics) or "batch" (as published).
+        batch_size: Examples per batch, M. Use the batch size of training. Default: None, the batch size of a
+            `DataLoader`.
+        states: Number of batches that the moments are computed from. Default: 256.
+        layers: Batch-norm layers to sample; see `MCBN`. Default: None, all layers.
+        center: Sample around the network's running statistics ("running") or around the mean batch statistics
+            ("batch", as published). Default: "running".
     """
 
     def distribution(self, deviations: Tensor) -> LowRankGaussian:

@@ -1,11 +1,11 @@
-"""What variational methods share: their arguments, and training weights that have a distribution.
+"""The base class of variational methods: their arguments, and the training of weights that have a distribution.
 
-The objective is minus the evidence lower bound per row,
+The objective is the negative evidence lower bound (ELBO) per example,
 
-    -1/N ELBO  =  E_q[ mean over rows of -log p(y | x, w) ]  +  KL(q(w) || p(w)) / N,
+    -1/N ELBO  =  E_q[ mean over examples of -log p(y | x, w) ]  +  KL(q(w) || p(w)) / N,
 
-with N the number of training rows: the divergence is divided by N, not by batches of a step nor by layers. Parameters
-that have no distribution (batch norm's scale and shift, embeddings, ...) are trained along as points.
+with N the number of training examples. The divergence is divided by N, not by the number of batches or layers.
+Parameters without a distribution (batch norm's scale and shift, embeddings, ...) are trained as points.
 """
 
 from __future__ import annotations
@@ -48,33 +48,34 @@ from ..posterior import VariationalPosterior, WeightDistribution, WeightPrior
 from ..training import train
 from .looking import fitting_likelihood, require_targets
 
-# Standard deviation that trained weights of zero start with.
+# Minimum initial standard deviation, for trained weights that are zero.
 LEAST_STD = 1e-4
 
 
 @dataclass(frozen=True)
 class VariationalMethod(ABC):
-    """A posterior over linear and convolutional weights, from training on the evidence lower bound.
+    """Learn a posterior over linear and convolutional weights by training on the evidence lower bound.
 
     Args:
-        epochs: Passes over the training data.
-        batch_size: Rows per step; None takes a `DataLoader`'s own, or 32.
-        learning_rate: The step size of Adam.
-        schedule: "cosine" lets the learning rate fall to zero along half a cosine; "constant" leaves it.
-        prior: The prior of every weight: a standard deviation, or a scale mixture (pi, std1, std2).
-        prior_center: What the prior lies about: "zero", or the "trained" weights.
-        estimator: How weights are drawn in training: "local", "flipout" or "weights"; see `network/variational.py`.
-        start: "fresh" weights, or the "trained" ones.
-        initial_std: Standard deviation that fresh weights start with.
-        delta: Standard deviation that trained weights start with, as a share of their size.
-        kl_warmup: Epochs in which the divergence's weight rises to `kl_weight`.
-        transform: What every batch's inputs go through in training, as in `training.train`: crops and mirror images.
-        compiled: Whether steps are compiled, or the mode, as in `training.train`. "graph" records them on a GPU: for
-            small networks by far the quickest.
-        mixed_precision: Whether to train in bfloat16 where the network is on a GPU that has it, as in `training.train`:
-            for large convolutions.
-        kl_weight: What the divergence counts by. Below 1 the data say more, as if there were more rows, and uncertainty is
-            less than that of a posterior.
+        epochs: Number of passes over the training data. Default: 100.
+        batch_size: Examples per step. Default: None, the batch size of a `DataLoader`, or 32.
+        learning_rate: Learning rate of Adam. Default: 0.001.
+        schedule: "cosine" lowers the learning rate to zero along half a cosine, "constant" keeps it. Default: "cosine".
+        prior: Prior of every weight: a standard deviation, or a scale mixture (pi, std1, std2). Default: 1.
+        prior_center: Centre of the prior: "zero", or the "trained" weights. Default: "zero".
+        estimator: How weights are sampled in training: "local", "flipout" or "weights"; see
+            `network/editing/variational.py`. Default: "local".
+        start: Start from "fresh" weights, or from the "trained" weights. Default: "fresh".
+        initial_std: Initial standard deviation of fresh weights. Default: 0.05.
+        delta: Initial standard deviation of trained weights, relative to their magnitude. Default: 0.1.
+        kl_warmup: Number of epochs in which the weight of the KL divergence rises to `kl_weight`. Default: 0.
+        transform: Augmentation of every training batch's inputs, as in `training.train`. Default: None.
+        compiled: Whether steps are compiled, or the mode, as in `training.train`. "graph" records a CUDA graph, which
+            is the fastest mode for small networks. Default: False.
+        mixed_precision: Whether to train in bfloat16 on GPUs that support it, as in `training.train`. It helps with
+            large convolutions. Default: False.
+        kl_weight: Weight of the KL divergence. Below 1 the data count more, as if there were more examples, and the
+            epistemic uncertainty is smaller than the posterior's. Default: 1.
     """
 
     epochs: int = 100
@@ -109,20 +110,20 @@ class VariationalMethod(ABC):
         WeightPrior.of(self.prior)
         if self.kl_warmup >= self.epochs:
             raise BayesNormError(
-                f"kl_warmup: {self.kl_warmup} of {self.epochs} epochs, and the divergence would never count in full; "
-                f"at most {self.epochs - 1} would work."
+                f"kl_warmup is {self.kl_warmup}, but with epochs={self.epochs} it must be at most {self.epochs - 1}. "
+                "Otherwise the KL divergence never reaches its full weight."
             )
         if self.prior_center == "trained" and self.start == "fresh":
-            raise BayesNormError('prior_center: "trained" goes with start="trained", and start is "fresh".')
+            raise BayesNormError('prior_center="trained" needs start="trained", but start is "fresh".')
 
     @abstractmethod
     def distribution(self, tensor: WeightTensor, std: Tensor, center: Tensor | None) -> WeightDistribution:
-        """The initial distribution of a weight or bias; may draw from the global generator.
+        """Return the initial distribution of a weight or bias. It may use the global random generator.
 
         Args:
-            tensor: The network's own parameter, which becomes the distribution's mean.
+            tensor: The network's parameter, which becomes the distribution's mean.
             std: Its initial standard deviations.
-            center: The prior's centre; None for zero.
+            center: Centre of the prior; None for zero.
         """
 
     @torch.inference_mode(False)
@@ -137,16 +138,16 @@ class VariationalMethod(ABC):
         seed: int = 0,
         progress: Progress | None = None,
     ) -> VariationalPosterior:
-        """Train a copy of the network whose linear and convolutional weights have a distribution.
+        """Train a copy of the network whose linear and convolutional weights have a distribution; return the posterior.
 
         Args:
-            model: The network; never modified. Parameters that require no gradient stay points with their values.
-            train_data: Rows with their targets: a pair (x, y), a `DataLoader` or a `Dataset` of such pairs.
-            likelihood: Its `loss` is trained on; None means `Gaussian()` for a network with one real output, and
-                classification wants `Categorical()`.
-            output: Which entry to use where the network returns a dict or a tuple.
-            seed: Same seed, same posterior.
-            progress: Called with (done, total) after every epoch.
+            model: The network. It is never modified. Parameters that require no gradient keep their values.
+            train_data: Training data with targets: a pair (x, y), a `DataLoader` or a `Dataset` of such pairs.
+            likelihood: The network is trained on its `loss`. Pass `Categorical()` for classification. Default: None,
+                `Gaussian()` for a network with one real output.
+            output: The entry to use if the network returns a dict or a tuple. Default: None.
+            seed: Seed of initial weights and training. Default: 0.
+            progress: Called with (done, total) after every epoch. Default: None.
         """
         require_function("progress", progress)
         if likelihood is not None:
@@ -185,7 +186,7 @@ class VariationalMethod(ABC):
                 penalties=[divergence],
                 epochs=self.epochs,
                 batch_size=self.batch_size or (None if isinstance(train_data, DataLoader) else 32),
-                optimiser=partial(Adam, lr=self.learning_rate, fused=True),  # many small tensors: a fifth of the time
+                optimiser=partial(Adam, lr=self.learning_rate, fused=True),  # five times faster for many small tensors
                 schedule=partial(CosineAnnealingLR, T_max=self.epochs) if self.schedule == "cosine" else None,
                 transform=self.transform,
                 compiled=self.compiled,
@@ -198,7 +199,7 @@ class VariationalMethod(ABC):
         return VariationalPosterior(executable, given, type(self).__name__, fitted, points, prior, rows)
 
     def _weights(self, network: nn.Module) -> dict[str, WeightDistribution]:
-        """Distributions by parameter name, their means the network's own parameters."""
+        """Return distributions by parameter name. Their means are the network's parameters."""
         fresh, made = self.start == "fresh", {}
         found = weight_tensors(network)
         if fresh:
@@ -212,17 +213,17 @@ class VariationalMethod(ABC):
 
 
 def _rows(data: Any) -> int:
-    """N, the number of training rows."""
+    """Return the number of training examples."""
     if isinstance(data, Tensor | np.ndarray) or hasattr(data, "to_numpy"):
-        raise InputError(f"train_data: {type(data).__name__} was given without targets; a pair (x, y) would work.")
+        raise InputError(f"train_data must be a pair (x, y) with targets, got {type(data).__name__}.")
     try:
         if isinstance(data, tuple | list):
             return len(data[0])
         return len(data.sampler if isinstance(data, DataLoader) else data)  # type: ignore[arg-type]
     except (TypeError, IndexError) as error:
         raise InputError(
-            f"train_data: {type(data).__name__} does not tell how many rows there are, by which the prior is weighed; "
-            "a pair (x, y), or a data set with a length, would work."
+            f"train_data of type {type(data).__name__} has no length, but the number of training examples is needed to "
+            "weight the prior. Pass a pair (x, y), or a data set with a length."
         ) from error
 
 

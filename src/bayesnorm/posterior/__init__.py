@@ -1,4 +1,4 @@
-"""Distributions over part of a network's state; one file = one kind."""
+"""Posteriors: distributions over part of a network's state, one file per kind."""
 
 from .adapted import Adaptation as Adaptation, AdaptedPosterior as AdaptedPosterior
 from .base import (

@@ -1,13 +1,13 @@
-"""A posterior over batch-norm statistics that new rows have moved.
+"""A posterior over batch-norm statistics that was adapted to new data.
 
-The model. For a coordinate (a mean or a log-variance of one channel) n new rows show a shift delta from what as many
-training rows show on average, with delta ~ N(theta, s^2) and s^2 known from training batches. The true shifts theta of
-one layer's means, and of its log-variances, have a scale t of their own: theta ~ N(0, t^2 s^2). Given delta,
+The model. A coordinate is a mean or a log-variance of one channel. n new examples show a shift delta from the average
+of n training examples, with delta ~ N(theta, s^2) and s^2 known from training batches. The true shifts theta of one
+layer's means, and those of its log-variances, share a scale t: theta ~ N(0, t^2 s^2). Given delta,
 
     theta ~ N(w delta, w s^2),     w = t^2 / (1 + t^2).
 
-The location of the posterior moves by w delta; w s^2, what n rows leave uncertain about the new statistics, is added to
-the variance of its fluctuations. `shift.adapt` says how w is found.
+The location of the posterior moves by w delta. The remaining uncertainty about the new statistics, w s^2, is added to
+the variance of its fluctuations. `shift.adapt` describes how w is estimated.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from .training_batches import TrainingBatches
 
 @dataclass(frozen=True)
 class Adaptation:
-    """What new rows say about the statistics of all watched layers; 2C coordinates, 2L parts, see `TrainingBatches`.
+    """The shift that new examples show in all recorded layers; 2C coordinates, 2L parts, see `TrainingBatches`.
 
     Args:
-        rows: n, how many rows it comes from.
-        shift: By how much their statistics lie off those of as many training rows, (2C,), double.
-        noise: The variance that this has for training rows, (2C,), double.
-        strength: w, which share of the shift is believed, (2L,), double.
+        rows: Number of new examples, n.
+        shift: Difference of their statistics from those of n training examples, (2C,), double.
+        noise: Variance of this difference for training examples, (2C,), double.
+        strength: The share w of the shift that is applied, (2L,), double.
     """
 
     rows: int
@@ -47,20 +47,19 @@ class Adaptation:
     strength: Tensor
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return what is saved as tensors."""
+        """Return the tensors to save."""
         return {"shift": self.shift, "noise": self.noise, "strength": self.strength}
 
 
 @dataclass(frozen=True)
 class LayerMove:
-    """How far one layer's statistics were moved.
+    """How far the statistics of one layer were moved.
 
     Args:
         name: The layer's name in the network.
-        mean_shift: How far its means moved, in standard deviations of what they are in training; root mean square over
-            channels.
-        spread_ratio: How much larger its standard deviations became; geometric mean over channels.
-        strength: Which share of the shift of its means, and of its log-variances, was believed.
+        mean_shift: Shift of its means in standard deviations of training; root mean square over channels.
+        spread_ratio: Factor of its standard deviations; geometric mean over channels.
+        strength: The share of the shift that was applied, for its means and for its log-variances.
     """
 
     name: str
@@ -71,14 +70,14 @@ class LayerMove:
 
 @dataclass(frozen=True, eq=False)
 class AdaptedPosterior(BatchNormPosterior):
-    """A posterior whose location was moved by new rows, and whose fluctuations hold what they leave uncertain.
+    """A posterior whose location was moved to new data, and whose fluctuations include the uncertainty of this move.
 
-    The statistics of all watched layers are overridden; those that the original does not draw have no fluctuations.
+    The statistics of all recorded layers are overridden. Layers that the original does not sample have no fluctuations.
 
     Args:
-        original: The posterior as it was.
-        adaptation: What moved it.
-        moved: By how much the location was moved, (2C,).
+        original: The posterior before adaptation.
+        adaptation: The shift that was applied.
+        moved: The change of the location, (2C,).
     """
 
     kind: ClassVar[str] = "adapted"
@@ -94,7 +93,7 @@ class AdaptedPosterior(BatchNormPosterior):
 
     @property
     def moves(self) -> tuple[LayerMove, ...]:
-        """How far every layer was moved, in running order."""
+        """The move of every layer, in running order."""
         sizes = [layer.channels for layer in self.layers]
         log_var = self.batch_mean.double().chunk(2)[1].split(sizes)
         by_mean, by_log_var = (part.double().split(sizes) for part in self.moved.chunk(2))
@@ -110,11 +109,11 @@ class AdaptedPosterior(BatchNormPosterior):
         )
 
     def at_batch_size(self, batch_size: float) -> Self:
-        """Return the posterior whose original has another effective batch size, moved by the same rows."""
+        """Return the adapted posterior with another effective batch size of the original."""
         return self._with_original(self.original.at_batch_size(batch_size))
 
     def at_layers(self, layers: LayerChoice) -> Self:
-        """Return the posterior that samples only some layers; the others keep the statistics that they were moved to."""
+        """Return the posterior that samples only some layers. The others keep their adapted statistics."""
         return self._with_original(self.original.at_layers(layers))
 
     def with_likelihood(self, likelihood: Likelihood) -> Self:
@@ -131,7 +130,7 @@ class AdaptedPosterior(BatchNormPosterior):
     def arrays(cls, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
         batches = config["original"].get("training_batches")
         if batches is None:
-            refuse("posterior.original.training_batches", None, "what the fit saw of training batches")
+            refuse("posterior.original.training_batches", None, "the description of the training batches")
         original = BatchNormPosterior.arrays(model, config["original"], under("original.", tensors))
         width, double = 2 * sum(layer["channels"] for layer in batches["layers"]), (torch.float64,)
         own = {"shift": Array((width,), double), "noise": Array((width,), double, 0.0)}
@@ -152,7 +151,7 @@ class AdaptedPosterior(BatchNormPosterior):
 
     @classmethod
     def of(cls, original: BatchNormPosterior, adaptation: Adaptation) -> Self:
-        """Return the posterior that an adaptation makes of another."""
+        """Return the original posterior after an adaptation."""
         batches = original.training_batches
         assert batches is not None
         running, batch_mean, fluctuations = _of_all_layers(original, batches)
@@ -189,7 +188,7 @@ def coordinates_of(layers: tuple[BatchNormLayer, ...], names: set[str]) -> Tenso
 
 
 def _of_all_layers(original: BatchNormPosterior, batches: TrainingBatches) -> tuple[Tensor, Tensor, Fluctuations]:
-    """Return running statistics, batch means and fluctuations of all watched layers, also of those not drawn."""
+    """Return running statistics, batch means and fluctuations of all recorded layers, including those not sampled."""
     if original.layers == batches.layers:
         return original.running, original.batch_mean, original.fluctuations
     inside = coordinates_of(batches.layers, {layer.name for layer in original.layers})

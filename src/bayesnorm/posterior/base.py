@@ -1,4 +1,4 @@
-"""A posterior: a distribution over part of a network's state, ready to predict, save and load."""
+"""The base class of posteriors: a distribution over part of a network's state that can predict, save and load."""
 
 from __future__ import annotations
 
@@ -43,27 +43,27 @@ _FILE = record(
     output=optional(either(str, text, whole(-1000, 1000))),
     network=mapping(listed(whole())),
 )
-"""What the JSON of a file consists of; its posterior and its likelihood say themselves what they consist of."""
+"""The schema of a file's JSON. Posterior and likelihood have their own schemas."""
 
 
 @dataclass(frozen=True, eq=False)
 class Posterior(ABC):
-    """A distribution over part of a network's state. Immutable: every change gives a new posterior.
+    """A distribution over part of a network's state. It is immutable: every change returns a new posterior.
 
     Args:
-        executable: The network, seen through a private copy that shares its weights.
+        executable: The network, as a private copy that shares its weights.
         likelihood: Turns network outputs into distributions of targets.
     """
 
     kind: ClassVar[str]
     schema: ClassVar[Check] = record()
-    """What `config()` consists of."""
+    """The schema of `config()`."""
 
     executable: Executable = dataclasses.field(repr=False)
     likelihood: Likelihood
 
     def __init_subclass__(cls) -> None:
-        if "kind" in vars(cls):  # the others are not written to files
+        if "kind" in vars(cls):  # classes without a kind are not written to files
             _KINDS[cls.kind] = cls
 
     def __post_init__(self) -> None:
@@ -76,50 +76,50 @@ class Posterior(ABC):
 
     @property
     def network(self) -> nn.Module:
-        """The network whose state a draw overrides: `functional_call(posterior.network, draw, x)` is its meaning.
+        """The network whose state a sample overrides. A sample means `functional_call(posterior.network, sample, x)`.
 
-        The user's own wherever it has that state; else a private copy, e.g. one whose dropout layers take a seed.
+        It is the user's network if that has the state; otherwise a private copy, e.g. with seeded dropout layers.
         """
         return self.executable.network
 
     @property
     def default_samples(self) -> int:
-        """How many samples a prediction takes where no engine is given."""
+        """The number of samples of a prediction without an engine."""
         return MonteCarlo.samples
 
     @abstractmethod
     def sample(self, n: int, seed: int = 0) -> State:
-        """Draw n states: overrides by parameter or buffer name, each (n, *shape)."""
+        """Sample n states: overrides by parameter or buffer name, each (n, *shape)."""
 
     def passes(self, n: int, seed: int) -> Sequence[Passes]:
-        """Say which passes of which network give n samples; an engine runs them."""
+        """Return the forward passes for n samples, which an engine runs."""
         return [Passes(self.executable, self.drawn(n, seed))]
 
     def outputs(self, n: int, x: Any, seed: int = 0) -> Tensor:
-        """Run the network under n samples: outputs (n, batch, *out)."""
+        """Run the network under n samples and return the outputs, (n, batch, *out)."""
         return MonteCarlo(require_samples(n)).outputs(self, x, seed)
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """What `save` writes as tensors."""
+        """Return the tensors that `save` writes."""
 
     @abstractmethod
     def config(self) -> dict[str, Any]:
-        """What `save` writes as JSON."""
+        """Return the JSON values that `save` writes."""
 
     @classmethod
     def require_network(cls, model: nn.Module, expected: dict[str, list[int]]) -> None:
-        """Refuse a network of another architecture than the one that a file was written for."""
+        """Raise an error if the architecture differs from the one that a file was written for."""
         require_architecture(model, expected)
 
     @classmethod
     def arrays(cls, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
-        """Describe what `tensors()` consists of for a network, or refuse a `config()` that does not fit it.
+        """Describe the tensors of `tensors()` for a network, or raise an error if `config()` does not fit it.
 
         Args:
             model: The network.
-            config: What has passed `schema`.
-            tensors: What is there, for sizes that neither of them tells.
+            config: A `config()` that fits `schema`.
+            tensors: The tensors of the file, for sizes that depend on neither.
         """
         return {}
 
@@ -132,7 +132,7 @@ class Posterior(ABC):
         tensors: dict[str, Tensor],
         config: dict[str, Any],
     ) -> Self:
-        """Return the posterior that `tensors()` and `config()` described; both have passed `schema` and `arrays`."""
+        """Return the posterior that `tensors()` and `config()` described, both checked by `schema` and `arrays`."""
 
     def predict(
         self,
@@ -144,50 +144,51 @@ class Posterior(ABC):
         tile: int | tuple[int, int] | None = None,
         overlap: int | None = None,
     ) -> Predictive:
-        """Predict the distribution of the targets at `x`.
+        """Return the predicted distribution of the targets at `x`.
 
         Args:
-            x: Inputs, (batch, ...): a tensor or array; brought to the network's device and dtype.
-            engine: How to push the posterior through the network; None means `MonteCarlo()` with 64 samples, or as many
-                as there are.
-            seed: Same seed, same result.
-            keep: "samples" keeps the outputs of all samples. "summary" adds them up as they come, for outputs as large as
-                images: of classes everything is there but the samples, of regression the mean and both variances.
-            tile: Predict images in tiles of so many pixels, one number or (height, width), where whole ones do not fit
-                the memory; with keep="summary". See `bayesnorm.engines.tiling` for when maps are those of the whole.
-            overlap: How many pixels neighbouring tiles share; None for a quarter of the tile's shorter side.
+            x: Inputs, (batch, ...): a tensor or array. They are moved to the network's device and dtype.
+            engine: How to propagate the posterior through the network. Default: None, `MonteCarlo()` with 64 samples,
+                or with one per network for deterministic networks and ensembles of them.
+            seed: Seed of the samples; the same seed gives the same result. Default: 0.
+            keep: "samples" keeps the outputs of all samples. "summary" only accumulates results, which saves memory for
+                outputs as large as images. A classification summary has everything except the samples; a regression
+                summary has mean, epistemic and aleatoric variance. Default: "samples".
+            tile: Size of tiles in pixels, one number or (height, width), for images that are too large for the memory.
+                It needs keep="summary". `bayesnorm.engines.tiling` says when the result equals that of whole images.
+                Default: None, whole images.
+            overlap: Number of pixels that neighbouring tiles share. Default: None, a quarter of the shorter side.
         """
         if engine is not None and not isinstance(engine, Engine):
-            raise BayesNormError(f"engine must be MonteCarlo(samples=256), got {engine!r}.")
+            raise BayesNormError(f"engine must be an engine such as MonteCarlo(samples=256), got {engine!r}.")
         if keep not in ("samples", "summary"):
-            raise BayesNormError(f'keep: {keep!r} was given; "samples" or "summary" would work.')
+            raise BayesNormError(f'keep must be "samples" or "summary", got {keep!r}.')
         engine, seed = engine or MonteCarlo(self.default_samples), require_seed(seed)
         if tile is not None or overlap is not None:
             if tile is None or keep == "samples":
-                given = "overlap without tile" if tile is None else 'keep="samples"'
-                raise BayesNormError(f'tile: {given} was given; keep="summary" with tile=256 would work.')
+                given = "overlap is given without tile" if tile is None else 'tile is given with keep="samples"'
+                raise BayesNormError(f'{given}. Use tile=256 together with keep="summary".')
             return predict_tiles(lambda part: engine.summary(self, part, seed), self.executable.input(x), tile, overlap)
         return engine.predict(self, x, seed) if keep == "samples" else engine.summary(self, x, seed)
 
     def compile(self, *, dtype: torch.dtype | None = None, tf32: bool = True, mode: str = "reduce-overhead") -> Self:
         """Return the same posterior over a compiled copy of the network: `torch.compile`, with CUDA graphs on a GPU.
 
-        The first prediction of every shape (samples and batch) compiles for some seconds; further ones of that shape
-        only run. Weights are frozen at this point. Where a network cannot be compiled, it runs as before and that is
-        said once.
+        The first prediction of every shape (samples and batch) takes some seconds to compile; later ones are faster.
+        The copy keeps the current weights. If a network cannot be compiled, it runs uncompiled, with one warning.
 
         Args:
-            dtype: Precision of the copy, e.g. torch.bfloat16; None keeps the network's own.
-            tf32: Let convolutions on a GPU use TF32.
-            mode: Passed to `torch.compile`.
+            dtype: Precision of the copy, e.g. torch.bfloat16. Default: None, the network's precision.
+            tf32: Whether convolutions on a GPU may use TF32. Default: True.
+            mode: Mode of `torch.compile`. Default: "reduce-overhead".
         """
         raise BayesNormError(
-            f"compile: is for posteriors over batch-norm statistics, and this is {type(self).__name__}; it predicts "
-            "without compiling."
+            f"compile supports posteriors over batch-norm statistics, but this is a {type(self).__name__}. Call "
+            "predict without compile."
         )
 
     def drawn(self, n: int, seed: int) -> State:
-        """Draw as `sample` does, and keep the samples: predicting again with the same seed then costs no drawing."""
+        """Return `sample(n, seed)`, stored so that another prediction with the same seed need not sample again."""
         key = n, seed, self.executable.device
         kept: tuple[Any, State] | None = self.__dict__.get("_drawn")
         if kept is None or kept[0] != key:
@@ -196,15 +197,18 @@ class Posterior(ABC):
         return kept[1]
 
     def with_likelihood(self, likelihood: Likelihood) -> Self:
-        """Return the same posterior under another likelihood."""
+        """Return the same posterior with another likelihood."""
         changed = dataclasses.replace(self, likelihood=likelihood)
         shape = getattr(self.executable, "output_shape", None)
-        if shape is not None:  # a likelihood that outputs do not fit is refused here, not after a prediction's passes
+        if shape is not None:  # check now that outputs fit the likelihood, not after a prediction's forward passes
             likelihood.predictive(torch.zeros(1, 1, *shape, dtype=self.executable.dtype))
         return changed
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the posterior (not the network's weights, and no training data) as one safetensors file."""
+        """Write the posterior as one safetensors file, without training data and without the network's weights.
+
+        Posteriors of methods that train networks (ensembles, distributions over weights) include these weights.
+        """
         files.write(
             files.as_path(path),
             tensors=self.tensors(),
@@ -223,15 +227,15 @@ def load(path: str | os.PathLike[str], model: nn.Module) -> Posterior:
 
     Args:
         path: The file.
-        model: The network with its weights; the file holds only the posterior. Where a method trained networks of its
-            own (an ensemble, weights with a distribution), the file holds their weights and only the architecture of
-            `model` counts; for members of several architectures it is an `nn.ModuleList` of them.
+        model: The network with its weights, which the file does not contain. For methods that train networks (an
+            ensemble, distributions over weights) the file contains the weights, and only the architecture of `model` is
+            used. For members of different architectures, pass an `nn.ModuleList` of networks.
     """
     if isinstance(path, nn.Module):
-        raise BayesNormError(f"path: a network ({type(path).__name__}) was given first; load(path, model) would work.")
+        raise BayesNormError(f"path is a network ({type(path).__name__}). Pass the file first: load(path, model).")
     tensors, config = files.read(files.as_path(path))
-    if "kind" not in config or "likelihood" not in config:  # such as a tabular model
-        raise FileFormatError(f"path: {path} holds no posterior alone; one that posterior.save wrote would work.")
+    if "kind" not in config or "likelihood" not in config:  # e.g. a tabular model
+        raise FileFormatError(f"path: {path} is not the file of a posterior. Pass a file that posterior.save wrote.")
     try:
         _FILE(config, "config")
         likelihood = likelihood_from(config["likelihood"])
@@ -243,13 +247,13 @@ def load(path: str | os.PathLike[str], model: nn.Module) -> Posterior:
         raise
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         told = str(error).removeprefix("path: ") if isinstance(error, BayesNormError) else repr(error)
-        raise FileFormatError(f"path: {path} does not hold a whole posterior ({told}); save it again.") from error
+        raise FileFormatError(f"path: {path} does not contain a valid posterior ({told}). Save it again.") from error
 
 
 def restored_posterior(
     kind: str, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
 ) -> Posterior:
-    """Return a posterior of any kind from what its `tensors()` and `config()` gave, or refuse it before it is built."""
+    """Return a posterior of any kind from its `tensors()` and `config()`, or raise an error if they are invalid."""
     require_tensors(tensors, posterior_arrays(kind, executable.model, config, tensors))
     return kind_named(kind).restored(executable, likelihood, tensors, config)
 
@@ -257,43 +261,43 @@ def restored_posterior(
 def posterior_arrays(
     kind: str, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]
 ) -> dict[str, Array]:
-    """Describe the tensors of a posterior of any kind, from a `config()` that is checked first."""
+    """Describe the tensors of a posterior of any kind, given its `config()`, which is checked first."""
     named = kind_named(kind)
     named.schema(config, "posterior")
     return named.arrays(model, config, tensors)
 
 
 def kind_named(kind: str) -> type[Posterior]:
-    """Return the class of posteriors that files call `kind`."""
+    """Return the class of posteriors that is called `kind` in files."""
     one_of(*sorted(_KINDS))(kind, "kind")
     return _KINDS[kind]
 
 
 def architecture(model: nn.Module) -> dict[str, list[int]]:
-    """Names and shapes of a network's parameters and buffers: what a posterior must find again."""
+    """Return names and shapes of a network's parameters and buffers, which must agree when a posterior is loaded."""
     named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     return {name: list(tensor.shape) for name, tensor in named.items()}
 
 
 def require_architecture(model: nn.Module, expected: dict[str, list[int]]) -> None:
-    """Refuse a network, naming the first difference between a network and the one a posterior was fitted on."""
+    """Raise an error that names the first difference between a network and the one that a posterior was fitted on."""
     found = architecture(model)
     for name in [*expected, *found]:
         there, here = expected.get(name), found.get(name)
         if there != here:
             raise FileFormatError(
-                f"model: does not match the network that the posterior was fitted on: {name} is "
-                f"{'absent' if there is None else tuple(there)} there and {'absent' if here is None else tuple(here)} "
-                "here. Load it for a network of the same architecture."
+                f"model does not match the network that the posterior was fitted on: {name} has shape "
+                f"{'(absent)' if there is None else tuple(there)} there and "
+                f"{'(absent)' if here is None else tuple(here)} here. Load it for a network of the same architecture."
             )
 
 
 def require_samples(n: Any) -> int:
-    """Return a number of samples, or refuse what is none."""
+    """Return a number of samples as a plain number, or raise an error."""
     return require_whole("n", n)
 
 
 def derived_seeds(seed: int, count: int) -> list[int]:
-    """Seeds for the parts of a posterior, all different and all from one."""
+    """Return different seeds for the parts of a posterior, all derived from one seed."""
     generator = torch.Generator().manual_seed(require_seed(seed))
     return torch.randint(2**62, (count,), generator=generator).tolist()

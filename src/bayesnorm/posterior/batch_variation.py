@@ -1,4 +1,4 @@
-"""Learn from the statistics of training batches of several sizes how such batches vary."""
+"""Estimate from statistics of training batches of several sizes how such batches vary."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from torch import Tensor
 
 from .parts import Parts, tempered, with_their_mean
 
-# Batches below which nothing can be said about how they vary.
+# Minimum number of batches to estimate their variation.
 LEAST_BATCHES = 8
-# Batches of a smaller size that are needed for a centre of their own.
+# Minimum number of batches of a smaller size to estimate a centre for it.
 LEAST_SMALL = 8
-# Variances below this share of their part's median are taken to be that: dead channels have none.
+# Variances are raised to this share of their part's median, because dead channels have no variance.
 LEAST_SHARE = 1e-4
-# Widths at or below this are those of parts that do not vary, such as variances of single rows.
+# Parts with at most this width do not vary, such as variances of single examples.
 NO_WIDTH = 1e-6
-# Pairs of a batch and its halves that a share of 1 counts for, beside those that were seen.
+# Prior weight of a share of 1, in pairs of a batch and its halves.
 PRIOR_PAIRS = 2
-# Most batches whose products with one another are taken: memory grows with their square, time with their cube.
+# Maximum number of batches whose inner products are computed: memory grows with the square, time with the cube.
 MOST_PAIRED = 512
-# Rows up to which batches behave as no larger ones do.
+# Batches of at most this size behave unlike larger ones.
 ALONE = 2
-# Batches that the skewness of a gamma distribution counts for, beside those that were seen.
+# Prior weight of the skewness of a gamma distribution, in batches.
 PRIOR_BATCHES = 64
 
 
 def variation(parts: Parts, found: Mapping[int, Tensor], halved: Sequence[int]) -> dict[str, Any] | None:
-    """Return what `TrainingBatches` holds of batches, or None where there are too few of the largest.
+    """Return the fields of `TrainingBatches` that describe batches, or None if there are too few of the largest size.
 
     Args:
         parts: The parts of their coordinates.
         found: Coordinates of batches, (batches, 2C), by size.
-        halved: Numbers of the largest batches whose halves are those of half the size.
+        halved: Indices of the largest batches whose halves are the batches of half the size.
     """
     largest = max(found)
     if len(found[largest]) < LEAST_BATCHES:
         return None
-    # Without an eps, the logarithm of a single row's variance is none.
+    # Without an eps, the log-variance of a single example is -inf.
     found = {size: batches for size, batches in found.items() if bool(torch.isfinite(batches).all())}
-    # A few batches would not tell a centre; halves of batches are there for what they share with the whole, and where
-    # there are fewer of them than of the next smaller size, that one and the whole tell their centre better.
+    # A few batches are not enough to estimate a centre. Halves of batches are only there to be compared with the whole.
+    # If there are fewer halves than batches of the next smaller size, their centre is interpolated instead.
     half = largest // 2
     smaller = max((size for size in found if size < half), default=None)
     least = dict.fromkeys(found, LEAST_SMALL) | {largest: 0}
@@ -74,17 +74,17 @@ def variation(parts: Parts, found: Mapping[int, Tensor], halved: Sequence[int]) 
         "moments": torch.cat([own, limits], -1).nan_to_num(0, 0, 0),
         "shares": torch.stack([part.share for part in seen]),
     }
-    # Comparing takes some dozen operations on few numbers: a GPU would be waited for at each of them.
+    # Comparisons are a few dozen operations on few numbers, which are slower on a GPU.
     return {"sizes": tuple(sizes), "counts": tuple(counts)} | {name: part.cpu() for name, part in tensors.items()}
 
 
 class _PartSeen:
-    """What batches show of one part, whose channels alone are held at a time.
+    """Statistics of one part over batches. Only the channels of this part are in memory.
 
     Args:
         found: Coordinates of batches, (batches, channels), by size.
-        sizes: The sizes to learn of, ascending.
-        halved: Numbers of the largest batches whose halves are those of half the size.
+        sizes: The sizes to describe, ascending.
+        halved: Indices of the largest batches whose halves are the batches of half the size.
     """
 
     def __init__(self, found: dict[int, Tensor], sizes: Sequence[int], halved: Sequence[int]) -> None:
@@ -100,7 +100,7 @@ class _PartSeen:
             own = (found[size] - center).square() * (count / (count - 1))
             scaled = self.variance * (largest / size)
             width = own.new_ones(()) if size == largest else (own.mean(0) / scaled).mean()
-            if size == largest:  # the variance that a batch is measured by is that of the others
+            if size == largest:  # each batch is compared with the variance of the other batches
                 others = _floored((self.variance * (count - 1) - own) / (count - 2))
             else:
                 others = scaled * width.clamp_min(NO_WIDTH)
@@ -115,12 +115,12 @@ class _PartSeen:
 
 
 def gamma_shape(std: Any) -> Any:
-    """Return the shape of a gamma variable whose logarithm has this standard deviation, nearly."""
-    return (1 + (1 + 2 * std**2) ** 0.5) / (2 * std**2)  # where 1/k + 1/(2 k^2), about trigamma(k), is the variance
+    """Return the approximate shape of a gamma variable whose logarithm has this standard deviation."""
+    return (1 + (1 + 2 * std**2) ** 0.5) / (2 * std**2)  # solves 1/k + 1/(2 k^2) = variance, about trigamma(k)
 
 
 def _floored(variance: Tensor) -> Tensor:
-    """Return the variances of a part's channels, (..., channels), none of them far below the others."""
+    """Return the variances of a part's channels, (..., channels), with a lower limit relative to their median."""
     least = variance.median(-1, keepdim=True).values
     return torch.maximum(variance, least * LEAST_SHARE).clamp_min(1e-30)
 
@@ -151,14 +151,14 @@ def _log_moments(distances: Tensor) -> Tensor:
     gamma_skew = -(shape**-2 + shape**-3) / std**3
     seen = ((logs - mean) / std).pow(3).mean(0)
     skew = (count * seen + PRIOR_BATCHES * gamma_skew) / (count + PRIOR_BATCHES)
-    # Parts that do not vary have no distances; zeros stand for them, which files may hold.
+    # Parts that do not vary have no distances. They get zeros, which can be saved to files.
     return torch.stack([mean, std, skew], -1).nan_to_num(0, 0, 0)
 
 
 def _smoothed(logs: Tensor, sizes: Sequence[int], counts: Sequence[int]) -> Tensor:
-    """Return what distances at a size are like, helped by the sizes beside it, which have more or as many batches.
+    """Return moments of log distances per size, smoothed with neighbouring sizes that have at least as many batches.
 
-    One or two rows neither help nor are helped: two rows of a dense layer, normalised by themselves, are 1 and -1.
+    Sizes of one or two examples are left out: two examples of a dense layer, normalised by themselves, are 1 and -1.
     """
     smooth = logs.clone()
     for i in range(1, len(sizes) - 1):
@@ -176,7 +176,7 @@ def _smoothed(logs: Tensor, sizes: Sequence[int], counts: Sequence[int]) -> Tens
 def _limits(gram: Tensor) -> Tensor:
     """Return variance and third cumulant of the quadratic form in normal variables with these inner products.
 
-    Products of different batches alone: those with themselves would count the batches' own kurtosis.
+    Only products of different batches count. Products of a batch with itself would add the batches' kurtosis.
     """
     count = len(gram)
     off = gram - gram.diag().diag()

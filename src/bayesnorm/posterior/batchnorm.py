@@ -1,9 +1,9 @@
-"""The posterior that all batch-norm methods share: a location, and fluctuations about it.
+"""The posterior of all batch-norm methods: a location, and fluctuations around it.
 
-A draw overrides the running statistics of the chosen layers. It is written in coordinates in which every
-real number is allowed: the means as they are, and log(variance + eps) for the variances, which is what the layer
-divides by. Batch statistics fluctuate as 1/M about their mean, so the posterior of another batch size M' has
-the same fluctuations times sqrt(M / M').
+A sample overrides the running statistics of the chosen layers. Its coordinates may be any real numbers: the means, and
+log(variance + eps) for the variances, because a layer divides by sqrt(variance + eps). The variance of batch statistics
+is proportional to 1/M, where M is the batch size. So the posterior with effective batch size M' has the same
+fluctuations times sqrt(M / M').
 """
 
 from __future__ import annotations
@@ -38,27 +38,28 @@ from .training_batches import LAYERS, SCHEMA, TrainingBatches
 
 Center = Literal["running", "batch"]
 
-# Samples that are looked at when a posterior is loaded.
+# Number of samples that are checked when a posterior is loaded.
 DRAWS_LOOKED_AT = 64
 
 
 @dataclass(frozen=True, eq=False)
 class BatchNormPosterior(Posterior):
-    """A distribution over batch-norm statistics; C channels in all layers together, 2C coordinates.
+    """A distribution over batch-norm statistics. All layers together have C channels, hence 2C coordinates.
 
     Args:
-        method: The method that made it, for the record.
-        layers: The layers whose statistics are drawn, in running order.
-        center: "running": samples lie about the network's own running statistics, so that the deployed network is
-            the centre of its own posterior; "batch": about the mean of the batch statistics, as published.
+        method: Name of the method that made it.
+        layers: The layers whose statistics are sampled, in running order.
+        center: "running": samples lie around the network's running statistics, so the deployed network is the centre
+            of its posterior. "batch": samples lie around the mean batch statistics, as published.
         running: The network's running statistics in coordinates, (2C,).
         batch_mean: The mean of the batch statistics in coordinates, (2C,).
         fluctuations: Distribution of a batch's deviation from that mean, at `fitted_batch_size`.
-        fitted_batch_size: M, the batch size that the fluctuations belong to.
-        batch_size: M', the effective batch size of the samples.
-        rows: N, the training rows.
-        output_directions: What `SigmaPoints` finds when it first needs it; shared by all that have these fluctuations.
-        training_batches: How training batches of several sizes vary, for comparing new rows with them.
+        fitted_batch_size: The batch size M that the fluctuations were measured at.
+        batch_size: The effective batch size M' of the samples.
+        rows: Number of training examples.
+        output_directions: Directions for `SigmaPoints`, computed at first use and shared by posteriors with the same
+            fluctuations.
+        training_batches: How training batches of several sizes vary, to compare new data with them.
     """
 
     kind: ClassVar[str] = "batchnorm"
@@ -87,12 +88,12 @@ class BatchNormPosterior(Posterior):
 
     @property
     def location(self) -> Tensor:
-        """The coordinates that samples lie about, (2C,)."""
+        """The centre of the samples in coordinates, (2C,)."""
         return self.running if self.center == "running" else self.batch_mean
 
     @property
     def spread(self) -> float:
-        """What fluctuations are multiplied with for the effective batch size."""
+        """The factor of the fluctuations for the effective batch size, sqrt(M / M')."""
         return math.sqrt(self.fitted_batch_size / self.batch_size)
 
     def sample(self, n: int, seed: int = 0) -> State:
@@ -104,7 +105,7 @@ class BatchNormPosterior(Posterior):
         return dataclasses.replace(self, executable=executable)
 
     def state(self, coordinates: Tensor) -> State:
-        """Running statistics by buffer name, from coordinates (..., 2C)."""
+        """Return running statistics by buffer name, given coordinates (..., 2C)."""
         mean, log_var = coordinates.to(self.executable.device).chunk(2, dim=-1)
         sizes = [layer.channels for layer in self.layers]
         state: State = {}
@@ -114,24 +115,27 @@ class BatchNormPosterior(Posterior):
         return state
 
     def directions(self, rank: int) -> Tensor:
-        """Choose `rank` deviations whose covariance stands for that of all fluctuations, (rank, 2C)."""
+        """Return `rank` deviations that approximate the covariance of all fluctuations, (rank, 2C)."""
         return self.output_directions.of(self, rank)
 
     def with_directions(self, rows: Any) -> Self:
-        """Find the directions of `SigmaPoints` anew, from some dozen rows such as the network was trained on."""
+        """Return the posterior with new directions for `SigmaPoints`, computed from a few dozen training inputs."""
         found = dataclasses.replace(self, output_directions=OutputDirections(self.executable.input(rows, "rows")))
         found.output_directions.find(found)
         return found
 
     def at_batch_size(self, batch_size: float) -> Self:
-        """Return the posterior of another effective batch size: the same fluctuations times sqrt(M / M')."""
+        """Return the posterior with another effective batch size M': the same fluctuations times sqrt(M / M').
+
+        A smaller M' means more epistemic uncertainty.
+        """
         return dataclasses.replace(self, batch_size=require_positive("batch_size", batch_size))
 
     def at_layers(self, layers: LayerChoice) -> Self:
         """Return the posterior that samples only some of its layers; the others keep the network's running statistics.
 
-        The statistics stay those of batches that all layers normalised. Fitting with `layers=` instead collects them
-        with the other layers in evaluation mode, where more of a batch's chance reaches the later layers.
+        The sampled statistics are still those of batches that all layers normalised. Fitting with `layers=` instead
+        collects them with the other layers in evaluation mode, where more of the batch variation reaches later layers.
         """
         chosen = set(choose_layers(self.model, [layer.name for layer in self.layers], layers))
         kept = torch.cat(
@@ -217,12 +221,12 @@ class BatchNormPosterior(Posterior):
         return posterior
 
     def _require_finite_samples(self) -> None:
-        """Refuse statistics that no network can normalise with, in its own precision or, if that is half, in single."""
+        """Raise an error if sampled statistics are not finite in the network's precision, or in single precision."""
         drawn = self.location + self.spread * self.fluctuations.sample(DRAWS_LOOKED_AT, torch.Generator())
         dtype = torch.promote_types(self.executable.dtype, torch.float32)
         finite = all(torch.isfinite(part.to(dtype)).all() for part in self.state(drawn).values())
         if not finite or not bool((drawn.chunk(2, -1)[1].exp() > 0).all()):
-            refuse("a draw of the statistics", "no number", "statistics and a batch size with finite samples")
+            refuse("a sample of the statistics", "not finite", "finite")
 
     def _warn_of_other_weights(self) -> None:
         buffers = dict(self.model.named_buffers())
@@ -234,24 +238,24 @@ class BatchNormPosterior(Posterior):
         off = torch.cat([(own - self.running).chunk(2)[0] / scale, (own - self.running).chunk(2)[1]]).abs().max()
         if off > 0.05:
             warnings.warn(
-                "model: its running statistics differ from those of the network that the posterior was fitted on, so "
-                "its weights are probably others; fit again for this network.",
+                "The running statistics of model differ from those of the network that the posterior was fitted on, so "
+                "its weights are probably different. Fit the method again for this network.",
                 BayesNormWarning,
                 stacklevel=5,
             )
 
 
 def _require_layers(model: nn.Module, layers: list[dict[str, Any]], where: str) -> None:
-    """Refuse layers of a file that are not the network's."""
+    """Raise an error if the layers of a file are not layers of the network."""
     known = find_batchnorm(model)
     own = {name: {"name": name, "channels": layer.num_features, "eps": layer.eps} for name, layer in known.items()}
     names = [layer["name"] for layer in layers]
     if len(set(names)) < len(names) or any(own.get(layer["name"]) != layer for layer in layers):
-        refuse(where, layers, "layers of the network with their eps, each once,")
+        refuse(where, layers, "batch-norm layers of the network with the same eps, each once,")
 
 
 def coordinates(mean: Tensor, var: Tensor, layers: tuple[BatchNormLayer, ...]) -> Tensor:
-    """(means, log(variances + eps)) of statistics (..., C), as (..., 2C)."""
+    """Return coordinates (means, log(variances + eps)), (..., 2C), of statistics (..., C)."""
     each, channels = zip(*((layer.eps, layer.channels) for layer in layers), strict=True)
     eps = torch.tensor(each, dtype=torch.float64).repeat_interleave(torch.tensor(channels))
     log_var = torch.log(var.double() + eps.to(var.device))

@@ -1,4 +1,4 @@
-"""Several kinds of randomness in one network: a draw is a draw of each part, e.g. of batch statistics and masks."""
+"""Several kinds of randomness in one network: a sample combines one sample of each part, e.g. statistics and masks."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class CombinedPosterior(Posterior):
         return sizes[0] if sizes else None
 
     def at_batch_size(self, batch_size: float) -> Self:
-        """Return the posterior with its part over batch-norm statistics at another effective batch size."""
+        """Return the posterior with another effective batch size of its part over batch-norm statistics."""
         if self.batch_size is None:
-            resized(self.parts[0], batch_size)  # which says that there is none
+            resized(self.parts[0], batch_size)  # raises the error that there is none
         parts = [part if effective_batch_size(part) is None else resized(part, batch_size) for part in self.parts]
         return dataclasses.replace(self, parts=tuple(parts))
 
@@ -60,8 +60,10 @@ class CombinedPosterior(Posterior):
     def arrays(cls, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
         parts = grouped(tensors)
         found: dict[str, Array] = {}
-        if len(config["parts"]) > len(list(model.modules())):  # each of which has some module's state to draw
-            raise FileFormatError(f"path: holds {len(config['parts'])} parts, more than the network has modules.")
+        if len(config["parts"]) > len(list(model.modules())):  # each part samples the state of at least one module
+            raise FileFormatError(
+                f"path: the file has {len(config['parts'])} parts, more than the network has modules. Save it again."
+            )
         for i, part in enumerate(config["parts"]):
             own = posterior_arrays(part["kind"], model, part["posterior"], parts.get(str(i), {}))
             found |= {f"{i}.{name}": array for name, array in own.items()}
@@ -81,34 +83,37 @@ class CombinedPosterior(Posterior):
 
 
 def combine(*posteriors: Posterior) -> CombinedPosterior:
-    """One posterior whose samples carry the randomness of all: e.g. MC dropout and MCBN of the same network.
+    """Return one posterior whose samples have the randomness of all, e.g. MC dropout and MCBN of the same network.
 
     Args:
-        posteriors: Fitted on one network, over different parts of its state; the first one's likelihood is taken.
+        posteriors: Two or more posteriors of one network, over different parts of its state. The likelihood of the
+            first one is used.
     """
     if len(posteriors) < 2:
-        raise BayesNormError(f"posteriors must be two or more, got {len(posteriors)}.")
+        raise BayesNormError(f"combine needs two or more posteriors, got {len(posteriors)}.")
     if any(part.model is not posteriors[0].model for part in posteriors):
-        raise BayesNormError("posteriors: belong to different networks; fit all of them on one network object.")
+        raise BayesNormError("The posteriors belong to different networks. Fit all of them on one network object.")
     _require_disjoint(posteriors)
     return CombinedPosterior(_widest(posteriors), posteriors[0].likelihood, tuple(posteriors))
 
 
 def _require_disjoint(parts: Sequence[Posterior]) -> None:
-    """Refuse parts that draw the same state, or that no one copy of the network has the state of."""
+    """Raise an error if two parts sample the same state, or if no copy of the network has the state of all parts."""
     seen: set[str] = set()
     for part in parts:
         names = set(part.sample(1))
         if twice := seen & names:
             raise BayesNormError(
-                f"posteriors: {sorted(twice)[0]!r} is drawn by two of them; each may draw its own part."
+                f"Two of the posteriors sample {sorted(twice)[0]!r}. Each must sample a different part of the network."
             )
         seen |= names
     if unknown := seen - _widest(parts).names:
-        raise BayesNormError(f"posteriors: no one copy of the network has the state of all ({sorted(unknown)[0]!r}).")
+        raise BayesNormError(
+            f"These posteriors cannot be combined: no copy of the network has all of their state ({sorted(unknown)[0]!r})."
+        )
 
 
 def _widest(parts: Sequence[Posterior]) -> Executable:
-    """The executable that knows the state of all parts: the one that knows most."""
+    """Return the executable whose network has the state of all parts: the one with the most names."""
     widest: Executable = max((part.executable for part in parts), key=lambda executable: len(executable.names))
     return widest

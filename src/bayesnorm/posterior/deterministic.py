@@ -1,7 +1,7 @@
-"""The posterior that has no uncertainty about the network: one point, its weights as they are.
+"""The posterior of a deterministic network: one point, its weights.
 
-It makes the deterministic network one method among others: its predictive holds the likelihood's noise alone,
-`calibrate` gives it a constant variance or a temperature (softmax with temperature), and ensembles are made of it.
+It makes the deterministic network one method among others. Its predictive only has the likelihood's noise, so
+`calibrate` fits a constant noise level, or a temperature (temperature scaling). It is also a member of deep ensembles.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .base import Posterior, require_samples
 
 @dataclass(frozen=True, eq=False)
 class DeterministicPosterior(Posterior):
-    """All mass on the network as it is."""
+    """A posterior with all probability on one network, without epistemic uncertainty."""
 
     kind: ClassVar[str] = "deterministic"
 
@@ -54,11 +54,13 @@ class DeterministicPosterior(Posterior):
 def deterministic(
     model: nn.Module, likelihood: Likelihood, *, output: str | int | None = None
 ) -> DeterministicPosterior:
-    """The network as it is, behind the face of a posterior.
+    """Wrap a deterministic network in the posterior interface, as a baseline without epistemic uncertainty.
+
+    Returns a posterior that predicts with one forward pass. `calibrate` fits its noise level or its temperature.
 
     Args:
-        model: The trained network; never modified.
+        model: The trained network. It is never modified.
         likelihood: How outputs become distributions of targets.
-        output: Which entry to use where the network returns a dict or a tuple.
+        output: The entry to use if the network returns a dict or a tuple. Default: None.
     """
     return DeterministicPosterior(Executable(model, output), likelihood)

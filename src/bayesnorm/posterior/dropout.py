@@ -1,4 +1,4 @@
-"""The posterior of MC dropout: a draw holds a seed for every dropout layer, and masks are functions of seeds."""
+"""The posterior of MC dropout: a sample has one seed per dropout layer, which determines the masks."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class DropoutPosterior(Posterior):
     """Independent random masks in the dropout layers of a network.
 
     Args:
-        rates: The rate of each layer by name; 0 for what stays off.
-        consistent: Whether all rows of a draw share its masks.
+        rates: Dropout rate of each layer by name; 0 if it stays off.
+        consistent: Whether all examples of a sample share its masks.
     """
 
     kind: ClassVar[str] = "dropout"
@@ -45,7 +45,7 @@ class DropoutPosterior(Posterior):
     def arrays(cls, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
         unknown = config["rates"].keys() - {name for name, _ in model.named_modules()}
         if unknown or not any(config["rates"].values()):
-            refuse("posterior.rates", config["rates"], "rates of the network's dropout layers, some above 0,")
+            refuse("posterior.rates", config["rates"], "rates of the network's dropout layers, at least one above 0,")
         return {}
 
     @classmethod
@@ -58,7 +58,7 @@ class DropoutPosterior(Posterior):
 
 
 def mask_seeds(rates: Mapping[str, float], n: int, seed: int) -> dict[str, Tensor]:
-    """Draw the seeds of n masks, (n,), for every dropout layer whose rate is not 0."""
+    """Sample the seeds of n masks, (n,), for every dropout layer whose rate is not 0."""
     names = [name for name, rate in rates.items() if rate > 0]
     generator = torch.Generator().manual_seed(require_seed(seed))
     seeds = torch.randint(SEEDS, (require_samples(n), len(names)), generator=generator)

@@ -1,7 +1,7 @@
-"""A posterior made of others with equal weight: a deep ensemble, or an ensemble of Bayesian networks.
+"""A posterior made of others with equal weights: a deep ensemble, or an ensemble of Bayesian networks.
 
-Samples go round the members in a random order, so that any n of them are as balanced as n allows. Members whose
-networks have one architecture are one state to be overridden; members of several architectures run one by one.
+Samples cycle through the members in random order, so that every member has nearly the same number of them. Members of
+one architecture are one state to be overridden. Members of different architectures run one by one.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from .resizable import effective_batch_size, resized
 
 @dataclass(frozen=True, eq=False)
 class EnsemblePosterior(Posterior):
-    """Equal parts of several posteriors, each with a network of its own.
+    """A mixture of several posteriors with equal weights, each with its own network.
 
     Args:
-        executable: A network of the members' architecture; only its shape counts. For members of several architectures,
-            the first one's.
-        members: At least two posteriors that share the likelihood.
+        executable: A network of the members' architecture; its weights are not used. If architectures differ, that of
+            the first member.
+        members: At least two posteriors with the same likelihood.
     """
 
     kind: ClassVar[str] = "ensemble"
@@ -43,16 +43,16 @@ class EnsemblePosterior(Posterior):
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(self.members) < 2:
-            raise BayesNormError(f"members: {len(self.members)} was given; two or more would make an ensemble.")
+            raise BayesNormError(f"members must be two or more posteriors, got {len(self.members)}.")
 
     @property
     def network(self) -> nn.Module:
-        """A network with all the state that a member samples; its own weights do not count, samples override them all."""
+        """A network with all the state that a member samples. Its own weights are not used: samples override them."""
         return self.members[0].network
 
     @property
     def alike(self) -> bool:
-        """Whether all members' networks have one architecture."""
+        """Whether all members' networks have the same architecture."""
         first = architecture(self.model)
         return all(architecture(member.model) == first for member in self.members)
 
@@ -69,7 +69,7 @@ class EnsemblePosterior(Posterior):
 
     @property
     def batch_size(self) -> float | None:
-        """The members' effective batch size, where all of them have the same."""
+        """The members' effective batch size, or None if they differ."""
         sizes = {effective_batch_size(member) for member in self.members}
         return sizes.pop() if len(sizes) == 1 else None
 
@@ -87,8 +87,8 @@ class EnsemblePosterior(Posterior):
     def sample(self, n: int, seed: int = 0) -> State:
         if not self.alike:
             raise BayesNormError(
-                "sample: the members have several architectures, so that no one network's state is drawn; "
-                "posterior.members[i].sample works, and so does predict."
+                "sample needs members of one architecture, but these members have different ones. Use "
+                "posterior.members[i].sample, or predict."
             )
         first: State | None = None
         for member, rows, own_seed in self._shares(n, seed):
@@ -118,18 +118,18 @@ class EnsemblePosterior(Posterior):
 
     @property
     def _stackable(self) -> bool:
-        """Whether running members side by side beats running them one by one: not for convolutions."""
+        """Whether running members together is faster than one by one, which is not so for convolutions."""
         convolves = any(isinstance(module, nn.modules.conv._ConvNd) for _, module in self.model.named_modules())
         return self.alike and not convolves
 
     @property
     def _stacked(self) -> State:
-        """All members' tensors, each with a leading axis of members; follows their networks when those change."""
+        """All members' current tensors, each with a leading axis of members."""
         parts = [_tensors(member) for member in self.members]
         return {name: torch.stack([part[name].detach() for part in parts]) for name in parts[0]}
 
     def _shares(self, n: int, seed: int) -> list[tuple[Posterior, Tensor, int]]:
-        """Members with the positions of their samples and the seeds to draw them from."""
+        """Return members with the positions of their samples and the seeds of these samples."""
         chosen, seeds = shuffled_rounds(len(self.members), n, seed), derived_seeds(seed, len(self.members))
         shares = [(member, (chosen == i).nonzero()[:, 0], seeds[i]) for i, member in enumerate(self.members)]
         return [share for share in shares if len(share[1])]
@@ -149,7 +149,7 @@ class EnsemblePosterior(Posterior):
 
     @classmethod
     def require_network(cls, model: nn.Module, expected: dict[str, list[int]]) -> None:
-        if not isinstance(model, nn.ModuleList):  # one network each, which `restored` compares with its member
+        if not isinstance(model, nn.ModuleList):  # `restored` compares the networks of a list with their members
             super().require_network(model, expected)
 
     @classmethod
@@ -157,7 +157,9 @@ class EnsemblePosterior(Posterior):
         found: dict[str, Array] = {}
         members, parts = config["members"], grouped(tensors)
         if parts.keys() != {str(i) for i in range(len(members))}:
-            raise FileFormatError(f"path: holds tensors of {len(parts)} members and describes {len(members)}.")
+            raise FileFormatError(
+                f"path: the file has tensors of {len(parts)} members, but describes {len(members)}. Save it again."
+            )
         for i, (member, network) in enumerate(zip(members, _networks(model, len(members)), strict=True)):
             own = under("posterior.", parts[str(i)])
             drawn = posterior_arrays(member["kind"], network, member["posterior"], own)
@@ -179,10 +181,12 @@ class EnsemblePosterior(Posterior):
 
 
 def _networks(model: nn.Module, count: int) -> list[nn.Module]:
-    """Return the network of each member: the one for all, or those of an `nn.ModuleList`."""
+    """Return the network of each member: one for all, or those of an `nn.ModuleList`."""
     networks = list(model) if isinstance(model, nn.ModuleList) else [model] * count
     if len(networks) != count:
-        raise FileFormatError(f"model: {len(networks)} networks for {count} members; one each would work.")
+        raise FileFormatError(
+            f"model has {len(networks)} networks, but the file has {count} members. Pass one for each."
+        )
     return networks
 
 
@@ -191,7 +195,7 @@ def _tensors(member: Posterior) -> dict[str, Tensor]:
 
 
 def _with_tensors(network: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
-    """Return a copy of a network that holds the given parameters and buffers."""
+    """Return a copy of a network with the given parameters and buffers."""
     own = copy.deepcopy(network)
     with torch.no_grad():
         for name, value in tensors_of(own).items():
@@ -200,7 +204,7 @@ def _with_tensors(network: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
 
 
 def shuffled_rounds(count: int, n: int, seed: int) -> Tensor:
-    """Say whose each of n samples is among `count` members: rounds over all of them, each in a random order."""
+    """Return the member of each of n samples, among `count` members: rounds over all of them, each in random order."""
     generator = torch.Generator().manual_seed(derived_seeds(seed, 1)[0])
     rounds = [torch.randperm(count, generator=generator) for _ in range(-(-require_samples(n) // count))]
     return torch.cat(rounds)[:n]

@@ -1,4 +1,4 @@
-"""Weights of a multiplicative normalising flow (Louizos and Welling 2017); `methods/mnf.py` has the formulas."""
+"""Weights of a multiplicative normalising flow (Louizos and Welling, 2017); `methods/mnf.py` has the formulas."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from ..schema import Array, flag, record, text, whole
 from .flows import Flow
 from .weight_distributions import WeightDistribution, WeightPrior
 
-# Standard deviation that z_0 starts with, about 1.
+# Initial standard deviation of z_0 around 1.
 Z_STD = 0.1
 
 
 class FlowWeights(WeightDistribution):
-    """W = z M + softplus(rho) eps with z from a flow.
+    """W = z M + softplus(rho) eps, with z from a flow.
 
     Args:
-        mean: M, the network's own parameter.
-        std: The initial standard deviations of W given z.
-        axis: Which axis of M z goes along.
-        center: The prior's centre; None for zero.
-        flows: Steps of z's flow.
-        auxiliary_flows: Steps of r's flow.
-        hidden: Units in the hidden layer of each step.
-        squash: Whether r sees tanh(c^T W), or c^T W itself.
+        mean: M, the network's parameter.
+        std: Initial standard deviations of W given z.
+        axis: The axis of M that z belongs to.
+        center: Centre of the prior; None for zero.
+        flows: Number of steps of z's flow.
+        auxiliary_flows: Number of steps of r's flow.
+        hidden: Number of hidden units of each step.
+        squash: Whether r depends on tanh(c^T W), or on c^T W itself.
     """
 
     kind = "flow"
@@ -79,7 +79,7 @@ class FlowWeights(WeightDistribution):
         return self._latest[0]
 
     def draw_z(self, n: int) -> tuple[Tensor, Tensor]:
-        """n samples of z, (n, channels), and ln q(z) of each, (n,)."""
+        """Return n samples of z, (n, channels), and ln q(z) of each, (n,)."""
         eps = torch.randn(n, len(self.z_mean), dtype=self.z_mean.dtype, device=self.z_mean.device)
         z, log_det = self.flow(self.z_mean + self.z_log_std.exp() * eps)
         return z, _log_normal(eps).sum(1) - self.z_log_std.sum() - log_det
@@ -90,7 +90,7 @@ class FlowWeights(WeightDistribution):
         return (self.kl_given(z, prior) + log_q - self.log_r(z, self.draw_a(z))).mean()
 
     def kl_given(self, z: Tensor, prior: WeightPrior) -> Tensor:
-        """KL(q(W | z) || p(W)) for every z, (n,)."""
+        """Return KL(q(W | z) || p(W)) for every z, (n,)."""
         std = self.std
         mean = self._rows(self.mean)
         quadratic = z.square() @ mean.square().sum(1) + std.square().sum()
@@ -100,21 +100,21 @@ class FlowWeights(WeightDistribution):
         return quadratic / (2 * prior.std**2) - std.log().sum() + std.numel() * (math.log(prior.std) - 0.5)
 
     def draw_a(self, z: Tensor) -> Tensor:
-        """What r sees of W, one draw of it given every z, (n, 1)."""
+        """Return one sample of r's input from W for every z, (n, 1)."""
         projected = (z * self.c) @ self._rows(self.mean)
         std = (self.c.square() @ self._rows(self.std).square()).sqrt()
         projected = projected + std * torch.randn_like(projected)
         return (torch.tanh(projected) if self.squash else projected).mean(1, keepdim=True)
 
     def log_r(self, z: Tensor, a: Tensor) -> Tensor:
-        """ln r(z | W) of every z, (n,)."""
+        """Return ln r(z | W) for every z, (n,)."""
         moved, log_det = self.auxiliary(z)
         log_std = self.r_log_std + 0.5 * a * self.b_2
         standard = (moved - self.r_mean - a * self.b_1) / log_std.exp()
         return (_log_normal(standard) - log_std).sum(1) + log_det
 
     def _rows(self, values: Tensor) -> Tensor:
-        """A tensor of the weights' shape as a matrix with z's axis first."""
+        """Return a tensor of the weights' shape as a matrix with z's axis first."""
         return values.movedim(self.axis, 0).flatten(1)
 
 

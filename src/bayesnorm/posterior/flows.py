@@ -1,12 +1,12 @@
-"""Masked RealNVP flows (Dinh et al. 2017, in the numerically stable form of Louizos and Welling 2017).
+"""Masked RealNVP flows (Dinh et al., 2017, in the numerically stable form of Louizos and Welling, 2017).
 
 One step transforms the entries outside its mask m, given those inside:
 
     h = tanh(A (m z) + a),   mu = B h + b,   g = sigmoid(C h + c),
     z' = m z + (1 - m) (g z + (1 - g) mu),   ln |det dz'/dz| = sum (1 - m) ln g.
 
-Masks are drawn once, each entry with chance 1/2, and every second step has the complement of the one before, so that
-two steps transform every entry. c starts at 2, so that g is about .88 and a step is near the identity.
+Masks are sampled once, each entry with probability 1/2. Every second step has the complement of the previous mask, so
+two steps transform every entry. c starts at 2, so g is about 0.88 and a step is near the identity.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 GATE_BIAS = 2.0
-# Standard deviation of the weights that mu and g start with.
+# Initial standard deviation of the weights for mu and g.
 SMALL = 0.01
 
 
@@ -24,9 +24,9 @@ class MaskedStep(nn.Module):
     """One step; see the module's docstring.
 
     Args:
-        mask: 1 where entries stay, 0 where they are transformed, (size,).
-        hidden: Units in h.
-        shift: Where mu starts.
+        mask: 1 for entries that stay, 0 for those that are transformed, (size,).
+        hidden: Number of entries of h.
+        shift: Initial value of mu.
     """
 
     mask: Tensor
@@ -43,7 +43,7 @@ class MaskedStep(nn.Module):
             self.outer.bias[size:] = GATE_BIAS
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Transformed z, (n, size), and ln |det| of each row, (n,)."""
+        """Return the transformed z, (n, size), and ln |det| of each row, (n,)."""
         mu, gate = self.outer(torch.tanh(self.inner(self.mask * z))).chunk(2, dim=-1)
         log_g = functional.logsigmoid(gate) * (1 - self.mask)  # inside the mask g = 1
         return torch.lerp(mu, z, log_g.exp()), log_g.sum(-1)
@@ -54,9 +54,9 @@ class Flow(nn.Module):
 
     Args:
         like: A tensor in the dtype and on the device of the flow, (size,).
-        steps: How many.
-        hidden: Units in the hidden layer of each.
-        shift: Where mu starts.
+        steps: Number of steps.
+        hidden: Number of hidden units of each step.
+        shift: Initial value of mu.
     """
 
     def __init__(self, like: Tensor, steps: int, hidden: int, shift: float = 0.0) -> None:
@@ -68,7 +68,7 @@ class Flow(nn.Module):
         self.steps = nn.ModuleList(made)
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Transformed z, (n, size), and ln |det| of each row, (n,)."""
+        """Return the transformed z, (n, size), and ln |det| of each row, (n,)."""
         total = torch.zeros_like(z[:, 0])
         for step in self.steps:
             z, log_det = step(z)

@@ -1,6 +1,6 @@
 """Distributions of a batch's deviation from the mean statistics, in the coordinates of `BatchNormPosterior`.
 
-For the E networks of a stack every tensor has an axis of networks before its last one: deviations (S, E, P).
+For a stack of E networks, every tensor has an axis of networks before the last one: deviations (S, E, P).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..engines import rounded_for_files
 from ..schema import Array
 
 FLUCTUATIONS: dict[str, type[Any]] = {}
-"""All distributions by the names that files have for them."""
+"""All distributions by their names in files."""
 
 
 class Fluctuations(ABC):
@@ -30,16 +30,16 @@ class Fluctuations(ABC):
 
     @abstractmethod
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Draw n deviations, (n, P)."""
+        """Sample n deviations, (n, P)."""
 
     @abstractmethod
     def root(self) -> tuple[Tensor, Tensor | None]:
-        """A factor F (R, P) and standard deviations d (P,) or None, with covariance F^T F + diag(d^2)."""
+        """Return a factor F (R, P) and standard deviations d (P,) or None, with covariance F^T F + diag(d^2)."""
 
     def principal(self, rank: int) -> tuple[Tensor, Tensor]:
-        """Leading principal components (R, P), one standard deviation long, and the share that the first r explain."""
+        """Return leading principal components (R, P), one standard deviation long, and cumulative variance shares."""
         factor, independent = self.root()
-        if len(factor) == 0 and independent is not None:  # then the axes themselves, those of the largest first
+        if len(factor) == 0 and independent is not None:  # the components are then the axes, the largest first
             factor, independent = independent.diag()[independent.argsort(descending=True)], None
         gram = factor.double() @ factor.double().T
         values, vectors = torch.linalg.eigh(gram)
@@ -50,29 +50,29 @@ class Fluctuations(ABC):
 
     @abstractmethod
     def columns(self, chosen: Tensor) -> Self:
-        """Return the marginal distribution of some coordinates, by their numbers."""
+        """Return the marginal distribution of the coordinates with these indices."""
 
     @abstractmethod
     def scaled(self, factor: Tensor) -> Self:
-        """Return the distribution with every coordinate multiplied by a factor of its own, (P,)."""
+        """Return the distribution with every coordinate multiplied by its factor, (P,)."""
 
     @abstractmethod
     def placed(self, columns: Tensor, width: int) -> Self:
-        """Return a distribution over more coordinates, of which only those with these numbers vary."""
+        """Return a distribution over more coordinates, of which only those with these indices vary."""
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """Return what is saved: the constructor's arguments by name."""
+        """Return the tensors to save: the constructor's arguments by name."""
 
     @staticmethod
     @abstractmethod
     def arrays(width: int, dtypes: Collection[torch.dtype]) -> dict[str, Array]:
-        """Describe what `tensors()` consists of, given P and the dtype of the statistics."""
+        """Describe the tensors of `tensors()`, given P and the dtype of the statistics."""
 
 
 @dataclass(frozen=True)
 class Empirical(Fluctuations):
-    """The deviations of S real batches, each drawn whole: what is correlated stays correlated.
+    """The deviations of S real batches. Each is sampled as a whole, so correlations are kept.
 
     Args:
         deviations: (S, P), mean 0 over S.
@@ -83,7 +83,7 @@ class Empirical(Fluctuations):
     deviations: Tensor
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Draw every batch once before any is drawn again."""
+        """Sample every batch once before any is sampled again."""
         states = len(self.deviations)
         rounds = [torch.randperm(states, generator=generator) for _ in range(-(-n // states))]
         chosen = torch.cat(rounds)[:n].to(self.deviations.device)
@@ -115,7 +115,7 @@ class LowRankGaussian(Fluctuations):
 
     Args:
         factor: (R, P); R may be 0.
-        independent_std: Standard deviation of what each coordinate does on its own, (P,).
+        independent_std: Standard deviation of the independent part of each coordinate, (P,).
     """
 
     kind: ClassVar[str] = "low_rank_gaussian"
@@ -125,10 +125,10 @@ class LowRankGaussian(Fluctuations):
 
     @classmethod
     def of(cls, deviations: Tensor, rank: int) -> Self:
-        """Keep the leading `rank` principal directions of deviations (S, P), and what they leave of each variance."""
+        """Return the leading `rank` principal directions of deviations (S, P), and the remaining variances."""
         scaled = (deviations / len(deviations) ** 0.5).double().movedim(0, -2)
         states, width = scaled.shape[-2:]
-        # The (S, S) Gram matrix and the (P, P) covariance have the same eigenvalues; the smaller one is solved.
+        # The (S, S) Gram matrix and the (P, P) covariance have the same eigenvalues. The smaller one is decomposed.
         if width >= states or width < rank:
             _, vectors = torch.linalg.eigh(scaled @ scaled.mT)
             directions = vectors[..., -rank:].flip(-1).mT @ scaled
@@ -141,15 +141,15 @@ class LowRankGaussian(Fluctuations):
 
     @classmethod
     def independent(cls, std: Tensor) -> Self:
-        """Let every coordinate vary on its own."""
+        """Return a distribution in which all coordinates are independent."""
         return cls(std.new_zeros(0, *std.shape), std)
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         like, width = self.factor, self.factor.shape[-1]
         shared = torch.randn(n, len(like), generator=generator, dtype=torch.float32).to(like)
         own = torch.randn(n, width, generator=generator, dtype=torch.float32).to(like)
-        own = own.view(n, *[1] * (like.dim() - 2), width) * self.independent_std  # networks of a stack draw alike
-        with torch.autocast(like.device.type, enabled=False):  # which the network may run under, and samples are kept
+        own = own.view(n, *[1] * (like.dim() - 2), width) * self.independent_std  # the same noise for all networks
+        with torch.autocast(like.device.type, enabled=False):  # stored samples need full precision
             return torch.addmm(own.flatten(1), shared, like.flatten(1)).view_as(own)
 
     def root(self) -> tuple[Tensor, Tensor | None]:

@@ -1,9 +1,9 @@
-"""Weights that share a random scale by groups (Louizos, Ullrich and Welling 2017); formulas are those of the methods.
+"""Weights that share one random scale per group (Louizos, Ullrich and Welling, 2017); the methods have the formulas.
 
 W = z V with V = M + sigma eps, and one z for every group: all weights from an input unit of a linear layer, or to an
-output filter of a convolution. V's prior does not depend on z, so that the divergence is one of z plus one of V. The
-size of V is a matter of units, because z has no preferred size: V is measured by the size that weights start with, and
-z can begin at 1 without a prior that pulls it elsewhere.
+output filter of a convolution. V's prior does not depend on z, so the KL divergence is the sum of one for z and one for
+V. z has no preferred size, so the unit of V is arbitrary. V is measured relative to the magnitude of the initial
+weights. Then z can start at 1, and no prior pulls it elsewhere.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from torch.nn import functional
 from ..schema import Array, number, record, text, whole
 from .weight_distributions import WeightDistribution, WeightPrior
 
-# Standard deviation that a group's scale starts with, about 1: of itself, or of each logarithm that it consists of.
+# Initial standard deviation of a group's scale around 1, or of each logarithm that it consists of.
 Z_STD = 0.1
 
-# Logarithms are held as multiples of this number: an optimiser's step then moves a scale by some percent and not by
-# some thousandths, and those of unneeded groups, which have far to go, arrive within some thousands of steps.
+# Logarithms are stored as multiples of this number. An optimiser step then changes a scale by some percent instead of
+# some thousandths, and the scales of unneeded groups, which must change a lot, converge within some thousand steps.
 LOG_UNIT = 5.0
 
 
 class GroupWeights(WeightDistribution):
-    """W = z (M + softplus(rho) eps), where z has an entry for every group along `axis`.
+    """W = z (M + softplus(rho) eps), where z has one entry per group along `axis`.
 
     Args:
-        mean: M, the network's own parameter.
-        std: The initial standard deviations of V.
-        axis: Which axis of M the groups go along.
-        center: None; the prior of V lies about zero.
-        unit: What V's prior is measured in: its standard deviation is `prior.std` of it.
+        mean: M, the network's parameter.
+        std: Initial standard deviations of V.
+        axis: The axis of M that the groups lie along.
+        center: None, because the prior of V is centred at zero.
+        unit: Unit of V's prior, whose standard deviation is `prior.std` times `unit`.
     """
 
     multiplies_noise = True
     threshold: ClassVar[float]
-    """Groups whose `log_noise` is above it are taken for noise where nothing else tells."""
+    """Default threshold: groups with a larger `log_noise` are treated as noise."""
 
     def __init__(
         self, mean: nn.Parameter, std: Tensor, axis: int = 0, center: Tensor | None = None, *, unit: float = 1.0
@@ -56,25 +56,25 @@ class GroupWeights(WeightDistribution):
 
     @abstractmethod
     def kl_scales(self) -> Tensor:
-        """The divergence of z's distribution from its prior, with derivatives."""
+        """Return the KL divergence of z's distribution from its prior, with derivatives."""
 
     @abstractmethod
     def scale_moments(self) -> tuple[Tensor, Tensor]:
-        """Mean and variance of every z."""
+        """Return mean and variance of every z."""
 
     @abstractmethod
     def log_noise(self) -> Tensor:
-        """How much of every group is noise, in logarithms: groups above a threshold are pruned."""
+        """Return the noise level of every group, as a logarithm. Groups above a threshold are pruned."""
 
     def moments(self) -> tuple[Tensor, Tensor]:
-        """Mean and variance of every weight."""
+        """Return mean and variance of every weight."""
         z_mean, z_var = map(self.along, self.scale_moments())
         var = self.std.square()
         return z_mean * self.mean, z_var * (var + self.mean.square()) + z_mean.square() * var
 
 
 class NormalJeffreysWeights(GroupWeights):
-    """Group normal-Jeffreys: z ~ N(mu_z, s_z^2); `z_log_std` is held in `LOG_UNIT`s."""
+    """Group normal-Jeffreys: z ~ N(mu_z, s_z^2). `z_log_std` is stored in units of `LOG_UNIT`."""
 
     kind = "normal-jeffreys"
     threshold = 0.0
@@ -99,29 +99,29 @@ class NormalJeffreysWeights(GroupWeights):
         return self.z_mean, (2 * LOG_UNIT * self.z_log_std).exp()
 
     def log_noise(self) -> Tensor:
-        """ln alpha = ln s_z^2 - ln mu_z^2."""
+        """Return ln alpha = ln s_z^2 - ln mu_z^2."""
         tiny = torch.finfo(self.z_mean.dtype).tiny
         return 2 * LOG_UNIT * self.z_log_std - self.z_mean.square().clamp_min(tiny).log()
 
     def kl_scales(self) -> Tensor:
-        """The approximation of Molchanov et al. (2017), up to a constant so that it goes to 0 with pure noise."""
+        """Return the approximation of Molchanov et al. (2017), with the constant that makes it 0 for pure noise."""
         log_alpha = self.log_noise()
         near = 0.63576 * torch.sigmoid(1.87320 + 1.48695 * log_alpha)
         return (0.63576 - near + 0.5 * functional.softplus(-log_alpha)).sum()
 
 
 class HorseshoeWeights(GroupWeights):
-    """Group horseshoe: z_i^2 = s_a s_b a_i b_i, log-normal all four; s_a and s_b are the tensor's own.
+    """Group horseshoe: z_i^2 = s_a s_b a_i b_i, all four log-normal; s_a and s_b are shared by the tensor.
 
-    For each of them there are mean and logarithm of the standard deviation of its logarithm, held in `LOG_UNIT`s.
+    Each factor stores the mean and the log standard deviation of its logarithm, in units of `LOG_UNIT`.
 
     Args:
-        mean: M, the network's own parameter.
-        std: The initial standard deviations of V.
-        axis: Which axis of M the groups go along.
-        center: None; the prior of V lies about zero.
-        unit: What V's prior is measured in.
-        global_scale: t_0, the scale of the half-Cauchy prior of the tensor's own factor.
+        mean: M, the network's parameter.
+        std: Initial standard deviations of V.
+        axis: The axis of M that the groups lie along.
+        center: None, because the prior of V is centred at zero.
+        unit: Unit of V's prior.
+        global_scale: t_0, the scale of the half-Cauchy prior of the tensor's factor.
     """
 
     a: Tensor
@@ -145,7 +145,7 @@ class HorseshoeWeights(GroupWeights):
     ) -> None:
         super().__init__(mean, std, axis, center, unit=unit)
         self.global_scale = global_scale
-        # s_a starts at its prior's mean and s_b, whose tail is heavy, makes up for it: z starts about 1.
+        # s_a starts at its prior's mean. s_b, whose tail is heavy, compensates for that, so z starts around 1.
         s_a = 2 * math.log(global_scale) - math.log(2)
         ones = _one_per_group(mean, axis)
         starts = {"a": 0 * ones, "b": 0 * ones, "s_a": s_a * ones[0], "s_b": -s_a * ones[0]}
@@ -174,22 +174,22 @@ class HorseshoeWeights(GroupWeights):
         return expected, expected.square() * torch.expm1(var)
 
     def log_noise(self) -> Tensor:
-        """Minus the logarithm of z's mode."""
+        """Return minus the logarithm of z's mode."""
         mean, var = self._log_z()
         return var - mean
 
     def kl_scales(self) -> Tensor:
         a, b, s_a, s_b = self._factors()
         gammas = _gamma_kl(a[0], a[1]).sum() + _gamma_kl(s_a[0], s_a[1], self.global_scale)
-        # b ~ inverse Gamma(1/2, 1) says 1 / b ~ Gamma(1/2, 1), and a log-normal's inverse is one too.
+        # b ~ inverse Gamma(1/2, 1) means 1 / b ~ Gamma(1/2, 1), and the inverse of a log-normal variable is log-normal.
         return gammas + _gamma_kl(-b[0], b[1]).sum() + _gamma_kl(-s_b[0], s_b[1])
 
     def _factors(self) -> list[Tensor]:
-        """Mean and logarithm of the standard deviation of the logarithms of a, b, s_a and s_b."""
+        """Return mean and log standard deviation of the logarithms of a, b, s_a and s_b."""
         return [LOG_UNIT * held for held in (self.a, self.b, self.s_a, self.s_b)]
 
     def _log_z(self) -> tuple[Tensor, Tensor]:
-        """Mean and variance of ln z."""
+        """Return mean and variance of ln z."""
         factors = self._factors()
         mean = sum((held[0] for held in factors), torch.zeros_like(factors[0][0]))
         var = sum(((2 * held[1]).exp() for held in factors), torch.zeros_like(mean))
@@ -197,7 +197,7 @@ class HorseshoeWeights(GroupWeights):
 
 
 def _gamma_kl(mean: Tensor, log_std: Tensor, scale: float = 1.0) -> Tensor:
-    """The divergence of a log-normal from Gamma(1/2, scale^2), entry by entry; the mean is the logarithm's."""
+    """Return the KL divergence of a log-normal from Gamma(1/2, scale^2), per entry; `mean` is that of the logarithm."""
     relative = mean - 2 * math.log(scale)
     return (relative + (2 * log_std).exp() / 2).exp() - 0.5 * (relative + 2 * log_std + 1 + math.log(2))
 

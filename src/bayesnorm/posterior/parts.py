@@ -1,4 +1,4 @@
-"""The parts of batch statistics that are compared as wholes, and how far off a part is."""
+"""The parts of batch statistics that are compared as a whole, and the distance of a part."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..network import BatchNormLayer
 
-# Beyond this, a channel's squared deviation counts by its logarithm: one that hardly ever fires would decide alone.
+# Larger squared deviations only count by their logarithm. Otherwise a channel that rarely fires could decide alone.
 PLAIN_UP_TO = 100.0
 
 
@@ -16,7 +16,7 @@ class Parts:
 
     Args:
         layers: The layers, in running order.
-        device: Where the coordinates are.
+        device: Device of the coordinates.
     """
 
     def __init__(self, layers: tuple[BatchNormLayer, ...], device: torch.device) -> None:
@@ -35,16 +35,16 @@ class Parts:
         return values[..., self.part]
 
     def distances(self, standardised: Tensor, known: Tensor) -> Tensor:
-        """Return the distance of every part and then their mean, (..., 2L + 1), from squared deviations (..., 2C)."""
+        """Return the distance of every part, followed by their mean, (..., 2L + 1), of squared deviations (..., 2C)."""
         return with_their_mean(self.means(tempered(standardised)), known)
 
 
 def tempered(squares: Tensor) -> Tensor:
-    """Return squared deviations as they count in a distance."""
+    """Return squared deviations with large ones damped, as distances use them."""
     return squares.clamp_max(PLAIN_UP_TO) + PLAIN_UP_TO * (squares / PLAIN_UP_TO).clamp_min(1).log()
 
 
 def with_their_mean(distances: Tensor, known: Tensor) -> Tensor:
-    """Return distances of parts, NaN where a part does not vary, and their mean after them, (..., 2L + 1)."""
+    """Return distances of parts, NaN for parts that do not vary, followed by their mean, (..., 2L + 1)."""
     parts = torch.where(known, distances, torch.nan)
     return torch.cat([parts, parts.nanmean(-1, keepdim=True)], -1)

@@ -1,4 +1,4 @@
-"""The effective batch size, which posteriors over batch statistics have and others do not."""
+"""The effective batch size, which only posteriors over batch statistics have."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from ..errors import BayesNormError
 
 @runtime_checkable
 class Resizable(Protocol):
-    """What has an effective batch size, or is made of parts that may have one."""
+    """An object with an effective batch size, or with parts that may have one."""
 
     @property
     def batch_size(self) -> float | None:
-        """M', or None where no part has one, or parts differ."""
+        """The effective batch size M', or None if no part has one, or if parts differ."""
 
     def at_batch_size(self, batch_size: float) -> Self:
         """Return the same with another effective batch size."""
 
 
 def effective_batch_size(posterior: Any) -> float | None:
-    """Return a posterior's effective batch size, or None where it has none."""
+    """Return a posterior's effective batch size, or None if it has none."""
     return posterior.batch_size if isinstance(posterior, Resizable) else None
 
 
 def resized(posterior: Any, batch_size: float) -> Any:
-    """Return the posterior at another effective batch size, or say that it has none."""
+    """Return the posterior at another effective batch size, or raise an error if it has none."""
     if not isinstance(posterior, Resizable):
         raise BayesNormError(
-            f"batch_size: {type(posterior).__name__} has no effective batch size; those over batch statistics do."
+            f"{type(posterior).__name__} has no effective batch size; only posteriors over batch-norm statistics do. "
+            "Fit MCBN, GaussianBN or StochasticBN, or leave the batch size out."
         )
     return posterior.at_batch_size(batch_size)

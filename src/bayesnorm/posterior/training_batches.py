@@ -1,16 +1,16 @@
-"""How the statistics of training batches vary: what new rows are compared with.
+"""How the statistics of training batches vary, as a reference for new data.
 
-The statistics of n rows are not those of M rows with wider fluctuations. Few rows have smaller variances (a batch's own
-is biased), skewed logarithms, and every layer normalises what the next one sees; the deeper the network, the further
-from a mere factor M / n. So batches of several sizes are looked at when a posterior is fitted, and more rows than a
-batch are compared in groups of about a batch each, whose mean is exact.
+Statistics of n examples do not simply fluctuate more than those of M examples. With few examples, variances are smaller
+(batch variance is biased) and their logarithms are skewed. Also, every layer normalises the input of the next one, so
+the deeper the network, the less M / n describes the difference. Therefore a fit records batches of several sizes. More
+examples than a batch are compared in groups of about one batch each, whose mean is exact.
 
 A *part* is the means, or the log-variances, of one layer. Its distance is the mean over channels of the squared
-deviation from the centre, each divided by its variance: 1 for training rows. Channels and layers move together, so a
-distance has no textbook distribution. Its own is taken from training batches, each held against all others: of its
-logarithm a mean, a standard deviation and a skewness (a Pearson III distribution). For the mean of G groups it tends to
-that of a quadratic form in normal variables, whose variance and third cumulant are those of the batches' inner
-products; what a single batch has beyond falls as 1/G and 1/G^2.
+deviation from the centre, each divided by its variance; it is 1 for training examples. Channels and layers vary
+together, so a distance has no standard distribution. Its distribution is estimated from training batches, each compared
+with all others: mean, standard deviation and skewness of its logarithm (a Pearson III distribution). The mean over G
+groups approaches the distribution of a quadratic form in normal variables, whose variance and third cumulant come from
+the inner products of batches. The excess of a single batch falls as 1/G and 1/G^2.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from .parts import Parts
 
 LAYERS = listed(record(name=text, channels=whole(1), eps=number(0)), 1, 100_000)
 SCHEMA = record(layers=LAYERS, rows=whole(2), sizes=listed(whole(1), 1, 64), counts=listed(whole(2), 1, 64))
-# Skewness below which a distribution is taken for a normal one.
+# Distributions with a smaller skewness are treated as normal.
 LEAST_SKEW = 1e-5
 TENSORS = ("centers", "variance", "widths", "logs", "moments", "shares")
 
 
 class Expected(NamedTuple):
-    """What training rows would show.
+    """The expected statistics of training examples.
 
     Args:
-        center: Its coordinates on average, (2C,).
-        variance: Their variance about that for fresh rows, (2C,).
+        center: Mean coordinates, (2C,).
+        variance: Variance of new examples around the centre, (2C,).
         known: Which parts vary at all at this size, (2L,).
     """
 
@@ -55,22 +55,21 @@ class Expected(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingBatches:
-    """Training batches of J sizes at L layers with C channels together; 2C coordinates, 2L parts. Tensors on the CPU.
+    """Training batches of J sizes at L layers with C channels in total; 2C coordinates, 2L parts. Tensors on the CPU.
 
     Args:
         layers: The layers, in running order.
-        rows: N, how many training rows the batches were drawn from.
-        sizes: Rows in a batch, ascending, (J,); the last is the batch size of the fit.
-        counts: How many batches of each size there were, (J,).
-        centers: The mean of their coordinates, (J, 2C).
-        variance: The variance of coordinates between batches of the last size, (2C,).
-        widths: How much wider than that variance times (last size / size) a part is, (J, 2L).
-        logs: Mean, standard deviation and skewness of the logarithm of distances, of all parts and then of their mean,
-            (J, 2L + 1, 3).
-        moments: At the last size, mean, variance and third cumulant of these distances, and the variance and third
-            cumulant that many groups tend to, (2L + 1, 5).
-        shares: How much of a part's variance is the sum of what single rows contribute, (2L,). The rest is chance that
-            every batch makes anew, so that the training rows as a whole have no part in it.
+        rows: Number of training examples, N.
+        sizes: Examples per batch, ascending, (J,); the last is the batch size of the fit.
+        counts: Number of batches of each size, (J,).
+        centers: Mean of their coordinates, (J, 2C).
+        variance: Variance of coordinates between batches of the last size, (2C,).
+        widths: Variance of a part relative to that variance times (last size / size), (J, 2L).
+        logs: Mean, standard deviation and skewness of log distances, for all parts and for their mean, (J, 2L + 1, 3).
+        moments: Mean, variance and third cumulant of the distances at the last size, and the limits of variance and
+            third cumulant for many groups, (2L + 1, 5).
+        shares: Share of a part's variance that is a sum of contributions of single examples, (2L,). The rest is
+            randomness of each batch, which averages out over the whole training data.
     """
 
     layers: tuple[BatchNormLayer, ...]
@@ -88,23 +87,23 @@ class TrainingBatches:
     def of(
         cls, layers: tuple[BatchNormLayer, ...], rows: int, found: Mapping[int, Tensor], halved: Sequence[int] = ()
     ) -> Self | None:
-        """Learn from the coordinates of batches; None where there are too few of the largest.
+        """Estimate the variation from coordinates of batches. Return None if there are too few of the largest size.
 
         Args:
             layers: The layers, in running order.
-            rows: N, how many training rows the batches were drawn from.
+            rows: Number of training examples, N.
             found: Coordinates of batches, (batches, 2C), by size.
-            halved: Numbers of the largest batches whose halves are those of half the size.
+            halved: Indices of the largest batches whose halves are the batches of half the size.
         """
         learned = variation(Parts(layers, next(iter(found.values())).device), found, halved)
         return None if learned is None else cls(layers, rows, **learned)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return what is saved as tensors."""
+        """Return the tensors to save."""
         return {name: getattr(self, name) for name in TENSORS}
 
     def config(self) -> dict[str, Any]:
-        """Return what is saved as JSON."""
+        """Return the JSON values to save."""
         return {
             "layers": [asdict(layer) for layer in self.layers],
             "rows": self.rows,
@@ -114,11 +113,11 @@ class TrainingBatches:
 
     @staticmethod
     def arrays(config: dict[str, Any], dtypes: Collection[torch.dtype]) -> dict[str, Array]:
-        """Describe what `tensors()` consists of, given a `config()` that was checked."""
+        """Describe the tensors of `tensors()`, given a checked `config()`."""
         sizes, parts = len(config["sizes"]), 2 * len(config["layers"])
         rising = all(a < b for a, b in pairwise(config["sizes"]))
         if not rising or len(config["counts"]) != sizes or config["rows"] <= config["sizes"][-1]:
-            refuse("training_batches", config["sizes"], "rising sizes below the rows, and as many counts")
+            refuse("training_batches", config["sizes"], "ascending sizes below the number of rows, one per count")
         width, double = 2 * sum(layer["channels"] for layer in config["layers"]), (torch.float64,)
         return {
             "centers": Array((sizes, width), dtypes),
@@ -131,7 +130,7 @@ class TrainingBatches:
 
     @classmethod
     def restored(cls, tensors: dict[str, Tensor], config: dict[str, Any]) -> Self:
-        """Return what `tensors()` and `config()` described."""
+        """Return the object that `tensors()` and `config()` described."""
         layers = tuple(BatchNormLayer(**layer) for layer in config["layers"])
         own = {name: tensor.cpu() for name, tensor in tensors.items()}
         return cls(layers, config["rows"], tuple(config["sizes"]), tuple(config["counts"]), **own)
@@ -143,24 +142,24 @@ class TrainingBatches:
 
     @property
     def batch_size(self) -> int:
-        """M, the batch size of the fit."""
+        """The batch size M of the fit."""
         return self.sizes[-1]
 
     def expected(self, size: float, groups: int) -> Expected:
-        """Return what the mean of some groups of rows shows; between the sizes that were looked at, interpolated.
+        """Return the expected mean statistics of some groups of examples, interpolated between the recorded sizes.
 
-        The centre has an error of its own: from the rows that there were to train on, and the batches looked at.
+        The variance includes the errors of the centre, from the finite training data and the number of batches.
         """
         below, above, share = self._between(size)
         parts = self.parts
-        # Of a part that does not vary in fewer rows, such as the variances of one, only more rows tell anything.
+        # If a part does not vary in smaller batches, as variances of one example, only the larger size is used.
         varies = (self.widths[below] > NO_WIDTH) | (share <= 0)
         shares = parts.spread(torch.where(varies, share, 1.0).double())
         center = torch.lerp(self.centers[below].double(), self.centers[above].double(), shares)
         widths = self.widths.clamp_min(NO_WIDTH).log()
         width = torch.lerp(widths[below], widths[above], torch.where(varies, self._log_share(size), 1.0).double()).exp()
         known = width > 2 * NO_WIDTH
-        # Batches are drawn without replacement, which takes a share of the variance away.
+        # Batches are sampled without replacement, which reduces the variance.
         finite = (self.rows - 1) / max(1, self.rows - self.batch_size)
         looked = above if share > 0.5 else below
         fresh = width * (1 / (size * groups) + 1 / (self.sizes[looked] * self.counts[looked]))
@@ -170,7 +169,7 @@ class TrainingBatches:
     def effective_channels(self, size: float, groups: int) -> np.ndarray:
         """Return how many independent channels would give distances that vary as much, (2L + 1,).
 
-        A distance over k independent normal channels is a chi-squared variable of k degrees, divided by k.
+        The distance over k independent normal channels is a chi-squared variable of k degrees of freedom, over k.
         """
         with np.errstate(divide="ignore"):
             if groups == 1:
@@ -179,7 +178,7 @@ class TrainingBatches:
             return np.clip(2 * mean**2 / (limit + np.maximum(variance - limit, 0) / groups), 1, 1e6)
 
     def tail(self, distances: Tensor, size: float, groups: int) -> np.ndarray:
-        """Return the chance that training rows are at least as far, (2L + 1,); NaN for parts that do not vary."""
+        """Return the probability that training examples are as far or farther, (2L + 1,); NaN without variation."""
         found = distances.numpy()
         if groups == 1:
             logs = self._logs(size)
@@ -193,28 +192,28 @@ class TrainingBatches:
             return _pearson_tail((found - mean) / np.sqrt(variance), third / variance**1.5)
 
     def _between(self, size: float) -> tuple[int, int, float]:
-        """Return the places of two sizes that a size lies between, and how near the second it is in 1 / size."""
+        """Return the indices of the two neighbouring sizes, and the relative position between them in 1 / size."""
         if len(self.sizes) == 1:
             return 0, 0, 1.0
         above = next((i for i, known in enumerate(self.sizes) if known >= size), len(self.sizes) - 1)
         above = max(above, 1)
         low, high = 1 / self.sizes[above - 1], 1 / self.sizes[above]
         share = (1 / size - low) / (high - low)
-        return above - 1, above, max(share, 0.0)  # fewer rows than were ever looked at are taken for the fewest
+        return above - 1, above, max(share, 0.0)  # sizes below the smallest recorded one are treated like it
 
     def _logs(self, size: float) -> Tensor:
-        """Return mean, standard deviation and skewness of the logarithm of distances at a size, (2L + 1, 3)."""
+        """Return mean, standard deviation and skewness of log distances at a size, (2L + 1, 3)."""
         below, above, share = self._between(size)
         varies = (self.logs[below, :, 1:2] > 0) | (share <= 0)
         return torch.lerp(self.logs[below], self.logs[above], torch.where(varies, self._log_share(size), 1.0).double())
 
     def looked_at(self, size: float) -> int:
-        """Return how many batches of about a size there were."""
+        """Return the number of recorded batches of about this size."""
         below, above, _ = self._between(size)
         return self.counts[above if self._log_share(size) > 0.5 else below]
 
     def _log_share(self, size: float) -> float:
-        """Return how near the second of the sizes that a size lies between it is in log size."""
+        """Return the relative position between the two neighbouring sizes in log size."""
         below, above, _ = self._between(size)
         if below == above:
             return 1.0
@@ -223,11 +222,12 @@ class TrainingBatches:
 
 
 def _log_tail(logs: np.ndarray, mean: np.ndarray, std: np.ndarray, skew: np.ndarray, count: int) -> np.ndarray:
-    """Return tails of distributions of logarithms with these moments, which so many batches told.
+    """Return tail probabilities of distributions of logarithms, with moments estimated from `count` batches.
 
-    To the left skewed is the logarithm of a gamma variable; a Pearson III distribution would end on the right.
+    For negative skewness the logarithm of a gamma variable is used, because a Pearson III distribution would be bounded
+    on the right.
     """
-    # Moments of few batches are uncertain: as with Student's t, deviations then count for less.
+    # Moments of few batches are uncertain, so deviations count less, as with Student's t.
     standard = (logs - mean) / std
     tail = np.maximum(scipy.special.stdtr(count - 1, -standard / math.sqrt(1 + 1 / count)), 1e-300)
     standard = np.where(standard > 0, -scipy.special.ndtri(tail), standard)
@@ -238,11 +238,11 @@ def _log_tail(logs: np.ndarray, mean: np.ndarray, std: np.ndarray, skew: np.ndar
 
 
 def _pearson_tail(standard: np.ndarray, skew: np.ndarray) -> np.ndarray:
-    """Return tails of Pearson III distributions with mean 0, standard deviation 1 and these skewnesses.
+    """Return tail probabilities of Pearson III distributions with mean 0, standard deviation 1 and these skewnesses.
 
-    By the functions that `scipy.stats` would call in a hundred times their time.
+    It calls the functions behind `scipy.stats` directly, which is a hundred times faster.
     """
-    most = 2 * math.sqrt(2)  # beyond, half of all mass would lie at the lower end
+    most = 2 * math.sqrt(2)  # beyond, half of the probability would lie at the lower end
     skew = np.clip(skew, -most, most)
     some = np.where(np.abs(skew) < LEAST_SKEW, LEAST_SKEW, skew)
     shape = 4 / some**2

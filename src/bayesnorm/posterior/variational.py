@@ -1,4 +1,4 @@
-"""The posterior that variational methods share: weight tensors with a distribution each, all other tensors points."""
+"""The posterior of variational methods: weight tensors with a distribution each, and all other tensors as points."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from .weight_distributions import WeightDistribution, WeightPrior, weight_arrays
 
 @dataclass(frozen=True, eq=False)
 class VariationalPosterior(Posterior):
-    """A distribution over a network's weights; a draw overrides *all* of the network's tensors.
+    """A distribution over a network's weights. A sample overrides *all* of the network's tensors.
 
     Args:
-        executable: The network; only its architecture counts.
-        method: The method that made it, for the record.
+        executable: The network; only its architecture is used.
+        method: Name of the method that made it.
         weights: Distributions of weight tensors, by parameter name.
-        points: All other parameters and buffers, as they were after training.
+        points: All other parameters and buffers after training.
         prior: The prior of the weights.
-        rows: N, the training rows.
+        rows: Number of training examples.
     """
 
     kind: ClassVar[str] = "variational"
     schema = record(
         method=text,
-        weights=mapping(anything, 1),  # each distribution says itself what it consists of
+        weights=mapping(anything, 1),  # each distribution has its own schema
         prior=record(std=number(above=0), share=number(above=0, most=1), other_std=number(above=0)),
         rows=whole(1),
     )
@@ -60,24 +60,24 @@ class VariationalPosterior(Posterior):
 
     @torch.no_grad()
     def kl(self, samples: int = 64, seed: int = 0) -> float:
-        """The divergence of the weights' distribution from the prior; where it is not closed, from `samples` samples."""
+        """Return the KL divergence of the weights from the prior, estimated from samples if it has no closed form."""
         with _drawing(require_seed(seed), self._device):
             parts = [self.weights[name].kl(self.prior, require_samples(samples)) for name in sorted(self.weights)]
         return float(torch.stack(parts).double().sum())
 
     def elbo(self, x: Any, y: Any, samples: int = 64, seed: int = 0) -> float:
-        """sum_i E_q[log p(y_i | x_i, w)] - KL(q || p), a lower bound of log p(y | x), from `samples` samples.
+        """Return sum_i E_q[log p(y_i | x_i, w)] - KL(q || p), a lower bound of log p(y | x), estimated from samples.
 
         Args:
-            x: The training rows.
+            x: The training inputs.
             y: Their targets.
-            samples: How many samples.
-            seed: Same seed, same samples.
+            samples: Number of samples. Default: 64.
+            seed: Seed of the samples. Default: 0.
         """
         outputs = MonteCarlo(samples).outputs(self, x, seed)
         y = as_tensor(y, "y").to(outputs.device)
         if len(y) != outputs.shape[1]:
-            raise InputError(f"y: has {len(y)} rows and x {outputs.shape[1]}; they must agree.")
+            raise InputError(f"y has {len(y)} rows, but x has {outputs.shape[1]}. Pass one target per row of x.")
         y = y.to(outputs.dtype) if y.is_floating_point() else y
         losses = torch.stack([self.likelihood.loss(f, y) for f in outputs])
         return -float(losses.double().mean()) * len(y) - self.kl(samples, seed)
@@ -102,7 +102,7 @@ class VariationalPosterior(Posterior):
         found: dict[str, Array] = {}
         for name, own in config["weights"].items():
             if name not in points or not points[name].is_floating_point():
-                refuse("posterior.weights", name, "weights of the network")
+                refuse("posterior.weights", name, "the name of a weight of the network")
             arrays = weight_arrays(own, points.pop(name), under(f"weights/{name}/", tensors))
             found |= {f"weights/{name}/{key}": array for key, array in arrays.items()}
         return found | {f"points/{name}": array for name, array in arrays_like(points).items()}
@@ -119,20 +119,20 @@ class VariationalPosterior(Posterior):
         found = cls(executable, likelihood, config["method"], weights, points, prior, config["rows"])
         for name, drawn in found.sample(1).items():
             if name in weights and not bool(torch.isfinite(drawn.to(executable.dtype)).all()):
-                refuse(f"a draw of {name}", "NaN or infinite", "weights with finite samples")
+                refuse(f"a sample of {name}", "NaN or infinite", "finite")
         return found
 
     @property
     def _device(self) -> torch.device:
-        """The device that samples are made on."""
+        """The device of the samples."""
         return next(iter(self.weights.values())).mean.device
 
 
 @contextlib.contextmanager
 def _drawing(seed: int, device: torch.device) -> Iterator[None]:
-    """Draw from torch's generators, which are everyone's: threads take turns, at this and at passes.
+    """Sample from torch's global generators, one thread at a time, together with forward passes.
 
-    Samples and divergences keep their digits also where the network is to run under autocast.
+    Samples and divergences keep full precision, even if the network runs under autocast.
     """
     with undisturbed((), device), isolated_torch_randomness(seed, device), torch.autocast(device.type, enabled=False):
         yield

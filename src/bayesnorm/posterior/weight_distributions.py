@@ -1,11 +1,12 @@
-"""Distributions of weight tensors, their prior, and the divergence of one from the other.
+"""Distributions of weight tensors, their prior, and the KL divergence between them.
 
-The prior is the same for every weight w, about a centre c (zero, or the trained weight):
+The prior is the same for every weight w, around a centre c (zero, or the trained weight):
 
     p(w) = N(w; c, s^2),   or the scale mixture   p(w) = pi N(w; c, s1^2) + (1 - pi) N(w; c, s2^2).
 
-For a Gaussian q and a Gaussian p the divergence is closed: ln(s / sigma) + (sigma^2 + (mu - c)^2) / (2 s^2) - 1/2 per
-weight. For the mixture E_q[ln q] is, and E_q[ln p] is estimated with samples.
+For a Gaussian q and a Gaussian p the divergence has a closed form per weight:
+ln(s / sigma) + (sigma^2 + (mu - c)^2) / (2 s^2) - 1/2. For the mixture, E_q[ln q] has a closed form, and E_q[ln p] is
+estimated from samples.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ _KINDS: dict[str, type[WeightDistribution]] = {}
 
 @dataclass(frozen=True)
 class WeightPrior:
-    """Every weight's prior about its centre: N(0, std^2), or with a share below 1 a mixture of two.
+    """The prior of every weight around its centre: N(0, std^2), or a mixture of two Gaussians if `share` is below 1.
 
     Args:
-        std: The standard deviation of the Gaussian, or of the mixture's first part.
-        share: pi, how much of the mass the first part has.
-        other_std: The standard deviation of the mixture's second part.
+        std: Standard deviation of the Gaussian, or of the mixture's first component.
+        share: Weight pi of the first component. Default: 1.
+        other_std: Standard deviation of the mixture's second component. Default: 1.
     """
 
     std: float
@@ -42,7 +43,7 @@ class WeightPrior:
 
     @classmethod
     def of(cls, prior: Any) -> WeightPrior:
-        """From what the argument `prior` may be: a standard deviation, or (pi, std1, std2)."""
+        """Return the prior for the argument `prior`: a standard deviation, or (pi, std1, std2)."""
         given = (1.0, prior, 1.0) if not isinstance(prior, tuple | list) else prior
         numbers = [number for number in map(as_number, given) if number is not None and 0 < number < math.inf]
         if not len(given) == len(numbers) == 3 or numbers[0] > 1:
@@ -58,7 +59,7 @@ class WeightPrior:
         return self.share == 1
 
     def log_prob(self, deviation: Tensor) -> Tensor:
-        """ln p at deviations from the centre, one by one."""
+        """Return ln p for each deviation from the centre."""
         if self.gaussian:
             return _log_normal(deviation, self.std)
         return torch.logaddexp(
@@ -67,7 +68,7 @@ class WeightPrior:
         )
 
     def kl(self, deviation: Tensor, std: Tensor, samples: int = 1) -> Tensor:
-        """KL(N(deviation, std^2) || p), summed; for a mixture, an unbiased estimate from `samples` samples."""
+        """Return the sum of KL(N(deviation, std^2) || p); for a mixture, an unbiased estimate from samples."""
         if self.gaussian:
             quadratic = (std.square() + deviation.square()).sum() / (2 * self.std**2)
             return quadratic - std.log().sum() + std.numel() * (math.log(self.std) - 0.5)
@@ -77,23 +78,23 @@ class WeightPrior:
 
 
 class WeightDistribution(RandomWeights):
-    """A distribution of one weight tensor that knows its divergence from a prior and can be written to a file.
+    """A distribution of one weight tensor, with its KL divergence from a prior, which can be written to a file.
 
     Args:
-        mean: M, the network's own parameter.
-        std: The initial standard deviations, in its shape.
-        axis: Which axis of the tensor a multiplier goes along.
-        center: The prior's centre, in the tensor's shape; None for zero.
+        mean: M, the network's parameter.
+        std: Initial standard deviations, in its shape.
+        axis: The axis of the tensor that a multiplier belongs to.
+        center: Centre of the prior, in the tensor's shape; None for zero.
     """
 
     kind: ClassVar[str]
     schema: ClassVar[Check]
-    """What `config()` consists of."""
+    """The schema of `config()`."""
 
     center: Tensor | None
 
     def __init_subclass__(cls) -> None:
-        if "kind" in vars(cls):  # the others are bases
+        if "kind" in vars(cls):  # classes without a kind are bases
             _KINDS[cls.kind] = cls
 
     def __init__(self, mean: nn.Parameter, std: Tensor, axis: int = 0, center: Tensor | None = None) -> None:
@@ -102,23 +103,23 @@ class WeightDistribution(RandomWeights):
 
     @abstractmethod
     def kl(self, prior: WeightPrior, samples: int | None = None) -> Tensor:
-        """The divergence from the prior, with derivatives; where it has to be estimated, from `samples` samples.
+        """Return the KL divergence from the prior, with derivatives; without a closed form, from `samples` samples.
 
-        None takes what the latest pass drew, or one draw.
+        None uses the samples of the latest forward pass, or one new sample.
         """
 
     def config(self) -> dict[str, Any]:
-        """Return what makes an empty distribution, to be filled with tensors, as JSON."""
+        """Return JSON values to create an empty distribution, whose tensors are then loaded."""
         return {"kind": self.kind, "axis": self.axis}
 
     @classmethod
     def arrays(cls, shape: tuple[int, ...], config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
-        """Describe what `state_dict()` consists of for weights of some shape, given what has passed `schema`."""
+        """Describe the tensors of `state_dict()` for weights of this shape, given a config that fits `schema`."""
         return {name: Array(shape) for name in ("mean", "rho", *(["center"] if "center" in tensors else []))}
 
 
 class GaussianWeights(WeightDistribution):
-    """w = mu + softplus(rho) eps, all entries independent."""
+    """w = mu + softplus(rho) eps, with all entries independent."""
 
     kind = "gaussian"
     schema = record(kind=text, axis=whole())
@@ -129,7 +130,7 @@ class GaussianWeights(WeightDistribution):
 
 
 def weight_arrays(config: Any, weight: Tensor, tensors: dict[str, Tensor]) -> dict[str, Array]:
-    """Describe the tensors of a distribution of any kind over a weight, from a `config()` that is checked first."""
+    """Describe the tensors of a distribution of any kind over a weight, given its `config()`, which is checked."""
     kind = config.get("kind") if isinstance(config, dict) else None
     one_of(*sorted(_KINDS))(kind, "posterior.weights' kind")
     named = _KINDS[str(kind)]
@@ -139,7 +140,7 @@ def weight_arrays(config: Any, weight: Tensor, tensors: dict[str, Tensor]) -> di
 
 
 def weights_from(config: dict[str, Any], tensors: dict[str, Tensor]) -> WeightDistribution:
-    """Return the distribution that `config()` and `state_dict()` described. May draw from the global generator."""
+    """Return the distribution that `config()` and `state_dict()` described. It may use the global random generator."""
     options = dict(config)
     mean = tensors["mean"]
     kind, center = _KINDS[options.pop("kind")], tensors.get("center")
