@@ -1,10 +1,10 @@
-"""HTML pages: whether a model can be trusted, whether new rows are like its training rows, which pixels to check.
+"""HTML pages about a model, about new rows, and about uncertainty maps of images.
 
 write_report(Report(...), "report.html")
 write_report(DriftReport(...), "drift.html")
 write_report(MapsReport(...), "maps.html")
 
-Each is one file that needs nothing but itself.
+Each page is one file, without links to other files.
 """
 
 from . import drift_words as drift_words

@@ -1,4 +1,4 @@
-"""Class probabilities for held-out rows, with their scores and the scores of a guess."""
+"""Class probabilities for held-out rows, with their scores and the scores of a simple baseline."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class ClassificationTest:
         y: Class numbers, (N,).
         probs: Predictive probabilities, (N, C).
         entropy: Entropy of the predictive in nats, (N,).
-        mutual_information: The part of it that is the samples' disagreement, (N,); None where there are no samples.
+        mutual_information: Its epistemic part, the disagreement of the samples, (N,); None without samples.
         classes: Names of the classes.
-        class_shares: Shares of the classes in the training rows, (C,): all that a guess needs.
-        unlike: Mask of the rows that are unlike the training data, (N,); None where nobody looked.
+        class_shares: Shares of the classes in the training rows, (C,), for the baseline.
+        unlike: Mask of the rows that are unusual compared with the training data, (N,); None if unknown.
     """
 
     y: NDArray[np.int64]
@@ -61,11 +61,13 @@ class ClassificationTest:
         rows, classes = len(y), len(self.classes)
         if rows == 0 or probs.shape != (rows, classes) or np.abs(probs.sum(1) - 1).max() > 1e-3 or (probs < 0).any():
             raise InputError(
-                f"probs: has shape {probs.shape}, or rows that do not add up to 1; probabilities of shape "
-                f"({max(rows, 1)}, {classes}), a column per name in classes, would work."
+                f"probs must have shape ({max(rows, 1)}, {classes}), one column for each name in classes, with rows "
+                f"of probabilities that add up to 1. Got shape {probs.shape}."
             )
         if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer) or y.min() < 0 or y.max() >= classes:
-            raise InputError(f"y: {y.dtype} of shape {y.shape}; whole numbers from 0 to {classes - 1} would work.")
+            raise InputError(
+                f"y must contain whole numbers from 0 to {classes - 1}, one per row, got {y.dtype} of shape {y.shape}."
+            )
         object.__setattr__(self, "y", y.astype(np.int64))
         object.__setattr__(self, "probs", probs)
         object.__setattr__(self, "entropy", per_row("entropy", self.entropy, rows))
@@ -83,20 +85,20 @@ class ClassificationTest:
     def of(
         cls, predictive: ClassificationPredictive, y: Any, *, classes: Sequence[str], train_y: Any, unlike: Any = None
     ) -> Self:
-        """Take predictions on test rows.
+        """Make a test from predictions for held-out rows.
 
         Args:
             predictive: One distribution over classes per row.
             y: Test classes, as numbers.
-            classes: The classes' names.
+            classes: Names of the classes.
             train_y: Training classes, as numbers.
-            unlike: Mask of the rows that are unlike the training data, (N,), if somebody looked.
+            unlike: Mask of the rows that are unusual compared with the training data, (N,); None if unknown.
         """
         target, scored = classification_targets(predictive, y, None)
         if not bool(scored.all()):
             raise InputError(
-                f"y: {int((~scored).sum())} of {len(target)} labels stand for no class (ignore_index); "
-                "rows with a class would work."
+                f"y has {int((~scored).sum())} labels of {len(target)} that stand for no class (ignore_index). Pass "
+                "only rows with a class."
             )
         counts = np.bincount(np.asarray(train_y, dtype=np.int64).reshape(-1), minlength=len(classes))
         return cls(
@@ -126,28 +128,28 @@ class ClassificationTest:
 
     @property
     def majority(self) -> int:
-        """The class that a guess would name."""
+        """The most common class in training."""
         return int(self.class_shares.argmax())
 
     @property
     def uncertainty(self) -> Array:
-        """The uncertainty that rows are ordered by: the predictive entropy."""
+        """The uncertainty by which rows are ranked: the predictive entropy."""
         return self.entropy
 
     def predictive(self) -> ClassificationPredictive:
-        """Return the probabilities as a predictive of one draw."""
+        """Return the probabilities as a predictive with one sample."""
         return one_draw(self.probs)
 
     def scores(self) -> dict[str, ClassificationScores]:
-        """Return scores of the "model", and of the "class_shares" in training as probabilities for every row."""
-        # A class that training never saw would make the guess infinitely wrong.
+        """Return scores of the "model", and of the "class_shares" in training used as probabilities for every row."""
+        # A class without training rows would give the baseline an infinite NLL.
         shares = np.clip(self.class_shares, 1e-6, None)
         guess = np.tile(shares / shares.sum(), (len(self), 1))
         return {"model": _scores(self.predictive(), self.y), "class_shares": _scores(one_draw(guess), self.y)}
 
 
 def one_draw(probs: Array) -> ClassificationPredictive:
-    """Return class probabilities (N, C) as a predictive of one draw."""
+    """Return class probabilities (N, C) as a predictive with one sample."""
     return ClassificationPredictive(torch.from_numpy(np.log(np.clip(probs, 1e-300, None)))[None])
 
 

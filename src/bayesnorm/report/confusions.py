@@ -1,4 +1,4 @@
-"""Counts of which classes are taken for which."""
+"""Counts of true and predicted classes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from .classification import ClassificationTest
 
-# Most classes in a table of all pairs; of more, a list of the worst says more.
+# Most classes in a table of all pairs. With more classes, the page lists the most frequent mistakes.
 MOST_CLASSES = 12
 
 # Length of that list.
@@ -22,7 +22,7 @@ class Confusions:
 
     Args:
         classes: Names of the classes.
-        matrix: Rows of counts by true class, then predicted class; None where there are too many classes.
+        matrix: Counts by true class, then by predicted class; None if there are too many classes.
         most_frequent: Mistakes as (true, predicted, rows), the most frequent first.
     """
 
@@ -32,7 +32,7 @@ class Confusions:
 
     @classmethod
     def of(cls, test: ClassificationTest) -> Self:
-        """Count over the test rows."""
+        """Count the test rows."""
         counts = np.zeros((len(test.classes), len(test.classes)), dtype=int)
         np.add.at(counts, (test.y, test.label), 1)
         names = test.classes

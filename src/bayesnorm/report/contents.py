@@ -1,4 +1,4 @@
-"""The contents of a report: plain values, as whoever trained the model knows them."""
+"""The contents of a report, as plain values."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Value = float | int | str
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the table, as its training rows have it.
+    """One column of the table, described by its training rows.
 
     Args:
         name: Name of the column in the file's first line.
-        kind: "number", "category", or "date", whose numbers are days since 1970.
-        low, median, high: Least, median and greatest value of a column of numbers or dates.
-        categories: The categories of a column of these.
-        missing: Number of the file's rows that lack it.
+        kind: "number", "category" or "date". Dates are numbers of days since 1970.
+        low, median, high: Smallest, median and largest value of a column of numbers or dates.
+        categories: The categories of a column of categories.
+        missing: Number of rows in the file without a value.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Column:
     def __post_init__(self) -> None:
         if self.kind not in ("number", "category", "date"):
             raise InputError(
-                f'kind: {self.kind!r} was given for {self.name!r}; "number", "category" or "date" would work.'
+                f'kind of the column {self.name!r} must be "number", "category" or "date", got {self.kind!r}.'
             )
 
 
@@ -47,12 +47,12 @@ class Table:
 
     Args:
         file: Name of the file.
-        rows: Number of all rows that were used, test rows too.
+        rows: Number of all rows that were used, including test rows.
         train_rows: Number of rows that the network was trained on.
-        validation_rows: Number of rows kept for choosing alone; 0 where choices were made by cross-validation.
-        columns: The inputs, in the file's order.
+        validation_rows: Number of rows used only to choose settings; 0 if cross-validation chose them.
+        columns: The inputs, in the order of the file.
         target: The column that is predicted.
-        cross_validated: Whether all rows judge it, each predicted by networks that were trained on the others.
+        cross_validated: Whether every row is tested, each with networks that were trained on other rows.
     """
 
     file: str
@@ -66,15 +66,15 @@ class Table:
 
 @dataclass(frozen=True)
 class HeldOutRows:
-    """The inputs of all test rows, in the order of the test's arrays.
+    """The inputs of all test rows, in the same order as the arrays of the test.
 
     Args:
         names: Names of the columns.
-        values: One sequence per row, which holds for every column a number (of a date its days since 1970), a text, or
-            None where it is missing.
-        numbers: Number of each row in the file; the first after the header is 1.
-        why: Why each row is unlike those of training, in parts with "; " between them that begin with the name of a
-            column where one is the reason, or ""; empty where nobody said.
+        values: One sequence per row, with one value per column: a number (for dates, days since 1970), a text, or None
+            if it is missing.
+        numbers: Number of each row in the file; the first row after the header is 1.
+        why: For each row, the reasons why it is unusual compared with the training rows, separated by "; ", or "". A
+            reason that is about one column begins with its name. Empty if no reasons are known.
     """
 
     names: tuple[str, ...]
@@ -84,23 +84,25 @@ class HeldOutRows:
 
     def __post_init__(self) -> None:
         if len(self.values) != len(self.numbers):
-            raise InputError(f"numbers: {len(self.numbers)} for {len(self.values)} rows; one per row would work.")
+            raise InputError(
+                f"numbers must have one entry per row, got {len(self.numbers)} for {len(self.values)} rows."
+            )
         wrong = [len(row) for row in self.values if len(row) != len(self.names)]
         if wrong:
-            raise InputError(f"values: a row of {wrong[0]} values; {len(self.names)}, one per column, would work.")
+            raise InputError(f"values must have one value per column ({len(self.names)}), got a row of {wrong[0]}.")
 
 
 @dataclass(frozen=True)
 class RowReasons:
-    """What the columns of a uncertain row add to its epistemic part.
+    """How much each column of an uncertain row adds to its epistemic uncertainty.
 
     Args:
-        row: Place of the row among the test rows.
-        total: Its epistemic part: a variance, or nats.
-        baseline: That of a usual row, which it is held against.
-        shares: For each column, in the table's order, its part of all that makes for uncertainty: what a usual row has, and
-            what columns add to it. Below 0 where a column takes uncertainty away.
-        words: The columns that add most, such as "area 64 %, town 20 %"; "" where none adds much.
+        row: Index of the row among the test rows.
+        total: Its epistemic uncertainty: a variance, or mutual information in nats.
+        baseline: The epistemic uncertainty of a typical row, for comparison.
+        shares: Contribution of each column, in the order of the table, as a share of the sum of the baseline and all
+            positive contributions. It is negative if a column reduces the uncertainty.
+        words: The columns that add most, such as "area 64 %, town 20 %"; "" if none adds much.
     """
 
     row: int
@@ -112,12 +114,12 @@ class RowReasons:
 
 @dataclass(frozen=True)
 class UncertaintyReasons:
-    """Why the model doubts the rows with the largest epistemic part.
+    """Which columns cause the epistemic uncertainty of the rows where it is largest.
 
     Args:
-        explained: Number of rows that were looked at.
-        first: For each column that adds most to some of them, the share of rows; the most common first.
-        rows: The most uncertain of them, the most uncertain first.
+        explained: Number of rows that were explained.
+        first: For each column, the share of these rows in which it adds most; the most frequent first.
+        rows: The most uncertain of these rows, the most uncertain first.
     """
 
     explained: int
@@ -127,12 +129,12 @@ class UncertaintyReasons:
 
 @dataclass(frozen=True)
 class TriedSetting:
-    """One way of training that was tried, with its score.
+    """One configuration that was tried, with its score.
 
     Args:
         values: Values by name, such as {"weight decay": 0.01}.
         score: Its score.
-        error: Standard error of the score over folds, if there is one.
+        error: Standard error of the score over folds; None if unknown.
     """
 
     values: Mapping[str, Value]
@@ -142,16 +144,16 @@ class TriedSetting:
 
 @dataclass(frozen=True)
 class Choice:
-    """The choice of the model among the settings that were tried.
+    """The settings that were tried, and the one that was chosen.
 
     Args:
-        settings: All settings that were tried; none where nothing was to choose.
-        chosen: Place of the chosen one among them.
+        settings: All settings that were tried; empty if there was only one.
+        chosen: Index of the chosen setting.
         score: Name of the score that was compared, such as "mean CRPS".
         better: Whether "lower" or "higher" scores are better.
         folds: Number of folds of the cross-validation.
-        seconds: Time that it took.
-        also: Values that were settled afterwards, by name.
+        seconds: Time that the comparison took.
+        also: Values that were chosen afterwards, by name.
     """
 
     settings: tuple[TriedSetting, ...]
@@ -164,9 +166,9 @@ class Choice:
 
     def __post_init__(self) -> None:
         if self.settings and not 0 <= self.chosen < len(self.settings):
-            raise InputError(f"chosen: {self.chosen} was given for {len(self.settings)} settings; a place among them.")
+            raise InputError(f"chosen must be a whole number from 0 to {len(self.settings) - 1}, got {self.chosen}.")
         if self.better not in ("lower", "higher"):
-            raise InputError(f'better: {self.better!r} was given; "lower" or "higher" would work.')
+            raise InputError(f'better must be "lower" or "higher", got {self.better!r}.')
 
 
 @dataclass(frozen=True)
@@ -175,10 +177,10 @@ class Provenance:
 
     Args:
         versions: Versions of the software, by name.
-        hardware: The machine that it was trained on.
+        hardware: The machine on which it was trained.
         date: Date of the training.
-        command: Command that makes it again.
-        seconds: Time that everything took.
+        command: Command that repeats it.
+        seconds: Total time.
     """
 
     versions: Mapping[str, str]
@@ -190,20 +192,20 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that the page shows.
+    """The contents of the page about a model.
 
     Args:
         table: The table that the model was trained on.
         rows: Inputs of the test rows.
-        test: Predictions for the test rows; its class says whether this is regression or classification.
-        choice: The choice of the model among the settings that were tried.
+        test: Predictions for the test rows, of regression or of classification.
+        choice: The settings that were tried, and the one that was chosen.
         provenance: Versions, machine and date.
-        method: A sentence or two about how it predicts.
+        method: One or two sentences about how the model predicts.
         title: Title of the page; None for "<target> from <file>".
-        warnings: Sentences that the reader must see.
-        leaks: Columns that alone give the target away, and how, as the rest of a sentence "It ...".
-        reasons: Why it doubts the rows that it doubts most; None where nobody asked.
-        curve: How the error falls with the number of rows; None where nobody looked.
+        warnings: Sentences that the page shows near the top.
+        leaks: Columns that alone reveal the target, and how, as the rest of a sentence "It ...".
+        reasons: Which columns cause the uncertainty of the most uncertain rows; None if unknown.
+        curve: How the error falls with the number of rows; None if unknown.
     """
 
     table: Table
@@ -220,13 +222,15 @@ class Report:
 
     def __post_init__(self) -> None:
         if len(self.rows.numbers) != len(self.test):
-            raise InputError(f"rows: {len(self.rows.numbers)} of them for {len(self.test)} predictions; one each.")
+            raise InputError(
+                f"rows must have one row per prediction, got {len(self.rows.numbers)} for {len(self.test)} predictions."
+            )
         names = tuple(column.name for column in self.table.columns)
         if names != self.rows.names:
-            raise InputError(f"rows: have the columns {self.rows.names}; those of the table, {names}, would work.")
+            raise InputError(f"rows must have the columns of the table, {names}, got {self.rows.names}.")
         for each in self.reasons.rows if self.reasons else ():
             if len(each.shares) != len(names) or not 0 <= each.row < len(self.test):
                 raise InputError(
-                    f"reasons: {len(each.shares)} shares for row {each.row}; one for each of {len(names)} columns of a "
-                    f"row from 0 to {len(self.test) - 1} would work."
+                    f"reasons must have {len(names)} shares, one per column, for rows from 0 to {len(self.test) - 1}, "
+                    f"got {len(each.shares)} shares for row {each.row}."
                 )

@@ -1,4 +1,4 @@
-"""The page about new rows: whether they are like the training rows, which columns moved, and where in the network."""
+"""The page about new rows: whether they differ from the training rows, in which columns, and where in the network."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
     from ..tabular import ColumnDrift, TableDrift
 
-# Columns that are drawn, and those that are listed.
+# Columns with a picture, and columns in the list, at most.
 MOST_PICTURES, MOST_COLUMNS = 12, 200
 
-# Categories in a picture, and characters of a name there.
+# Categories in a picture, and characters of a name, at most.
 MOST_BARS, LONGEST = 10, 18
 
 
 @dataclass(frozen=True)
 class DriftReport:
-    """What the page shows.
+    """The contents of the page.
 
     Args:
-        file: Name of the new rows' file.
-        target: Name of what the model predicts.
-        drift: What was found.
+        file: Name of the file with the new rows.
+        target: Name of the column that the model predicts.
+        drift: The result of the comparison.
         provenance: How the page was made.
-        why: Reasons why single rows are unlike those of training, and how many rows have each.
+        why: Reasons why single rows are unusual compared with the training rows, with the number of rows for each.
     """
 
     file: str
@@ -48,10 +48,10 @@ class DriftReport:
 
 @dataclass(frozen=True)
 class ColumnPlot:
-    """A column's values in training and in new rows.
+    """The values of a column in the training rows and in the new rows.
 
     Args:
-        column: What has become of it.
+        column: The comparison of the column.
     """
 
     column: ColumnDrift
@@ -61,10 +61,10 @@ class ColumnPlot:
         return self.column.name
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax`, or into a new figure."""
+        """Draw into `ax` or a new figure."""
         ax, now = style.axes(ax), style.current()
         column = self.column
-        # A dollar sign would begin a formula.
+        # A dollar sign would start a formula.
         plain = column.name[: 2 * LONGEST].replace("$", r"\$")
         if column.shares:
             order = sorted(column.shares, key=lambda each: -abs(each[2] - each[1]))[:MOST_BARS]
@@ -101,7 +101,7 @@ class ColumnPlot:
 
 
 def drift_context(report: DriftReport) -> dict[str, Any]:
-    """Return all that the template uses, by name."""
+    """Return the values that the template uses, by name."""
     drift = report.drift
     grade: Grade = "poor" if drift.drifted else "good"
     order = sorted(drift.columns, key=lambda column: (not column.moved, column.p_value))
@@ -118,18 +118,23 @@ def drift_context(report: DriftReport) -> dict[str, Any]:
         "unlike": unlike_words(drift, report.why),
         "columns": [(column, column_words(column)) for column in order[:MOST_COLUMNS]],
         "pictures": [
-            page_picture("drift", ColumnPlot(column), f"{column_words(column)}.", f"Column{i}")
+            page_picture("drift", ColumnPlot(column), _sentence(column_words(column)), f"Column{i}")
             for i, column in enumerate(drift.moved[:MOST_PICTURES])
         ],
         "layers": _layers(drift),
     }
 
 
+def _sentence(words: str) -> str:
+    """Return words with a capital letter and a full stop."""
+    return f"{words[0].upper()}{words[1:]}."
+
+
 def _layers(drift: TableDrift) -> PagePicture | None:
     if drift.network is None:
         return None
     caption = (
-        "One bar for each batch-norm layer, as the rows run through them: the longer, the rarer such a difference is "
-        "among as many training rows. A layer sees what the ones before it make of the rows."
+        "One bar for each batch-norm layer, from input to output. The longer the bar, the less likely is such a "
+        "difference for the same number of training rows. A change in one layer also affects the layers after it."
     )
     return page_picture("drift", DriftLayers.from_drift(drift.network), caption, "DriftLayers")

@@ -1,4 +1,4 @@
-"""What has become of new rows, in sentences for the terminal and the page."""
+"""Sentences about drift, for the terminal and the page."""
 
 from __future__ import annotations
 
@@ -11,95 +11,102 @@ from .words import count, date, number, percent
 if TYPE_CHECKING:
     from ..tabular import ColumnDrift, TableDrift
 
-# Columns that are named in one line, and categories in one sentence.
+# Columns that one line names at most, and categories that one sentence names at most.
 MOST_NAMED, MOST_SHARES = 5, 4
 
-# Reasons for calling rows unlike that are told in one line.
+# Reasons why rows are unusual that one line names at most.
 MOST_REASONS = 3
 
-# Changes of a share below this are not told.
+# Smaller changes of a share are not mentioned.
 LEAST_CHANGE = 0.01
 
-# Chances below this are only called that.
+# Smaller p-values are not written out.
 TINY = 1e-4
 
 
 def headline(drift: TableDrift) -> str:
-    """Say in one sentence whether the rows are like those of training."""
-    these = "This row is" if drift.rows == 1 else f"These {count(drift.rows, 'row')} are"
+    """Say in one sentence whether the new rows differ from the training rows."""
+    one = drift.rows == 1
+    these = "This row" if one else f"These {count(drift.rows, 'row')}"
     if drift.drifted:
-        return f"{these} unlike the training rows."
-    return f"{these} like the training rows, as far as so {'few' if drift.rows < 30 else 'many'} can tell."
+        return f"{these} {'differs' if one else 'differ'} from the training rows."
+    text = f"{these} {'does' if one else 'do'} not differ significantly from the training rows"
+    return f"{text}, but so few rows can show only large changes." if drift.rows < 30 else f"{text}."
 
 
 def chance_words(drift: TableDrift) -> str:
-    """Say how likely it is that training rows differ as much."""
+    """Say how likely such a difference is for training rows."""
+    sample = f"A random sample of {count(drift.rows, 'training row')} would"
     if drift.p_value < TINY:
-        return f"As many training rows would differ so much in less than one of {1 / TINY:,.0f} cases."
+        return f"{sample} differ this much less than once in {round(1 / TINY):,} samples (p < {TINY:f})."
     if drift.p_value >= 1:
-        return "As many training rows would usually differ as much."
-    return f"As many training rows would differ so much in {percent(drift.p_value, 1)} of cases."
+        return f"{sample} usually differ this much (p = 1)."
+    return f"{sample} differ this much in {percent(drift.p_value, 1)} of samples (p = {number(drift.p_value, 2)})."
 
 
 def moved_words(drift: TableDrift) -> str:
-    """Name the columns that moved."""
+    """Name the columns that changed."""
     names = [column.name for column in drift.moved]
     if not names:
-        return f"no column by itself ({len(drift.columns)} looked at)"
+        return f"no single column ({len(drift.columns)} tested)"
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more
 
 
 def column_words(column: ColumnDrift) -> str:
-    """Say how far a column moved, in its own units."""
+    """Say how far a column changed, in its own units."""
     parts = []
     if column.shares:
         parts += _changed(column)
     elif column.median is not None:
         before, now = map(date if column.kind == "date" else number, column.median)
         if column.kind == "date" and before[:10] != now[:10]:
-            before, now = before[:10], now[:10]  # the time of a median date is no help
+            before, now = before[:10], now[:10]  # the time of a median date does not help
         parts.append(f"median {before} in training, {now} now")
         if column.shift is not None:
-            parts[-1] += f" ({'+' if column.shift >= 0 else '−'}{number(abs(column.shift), 2)} times the usual spread)"
+            parts[-1] += (
+                f" ({'+' if column.shift >= 0 else '−'}{number(abs(column.shift), 2)} times the spread in training)"
+            )
         if column.spread_ratio is not None:
-            parts.append(f"spread × {number(column.spread_ratio, 2)}")
+            parts.append(f"spread {number(column.spread_ratio, 2)} times as large")
     if column.kind != "category" and column.missing[0] != column.missing[1]:
         parts.append(f"missing in {percent(column.missing[0])} of training rows, {percent(column.missing[1])} now")
     if column.new_categories:
-        parts.append(f"{percent(column.new_share)} of rows hold a category that training did not have")
-    return "; ".join(parts) or "nothing to compare"
+        parts.append(f"{percent(column.new_share)} of rows have a category that is not in the training rows")
+    return "; ".join(parts) or "no values to compare"
 
 
 def network_words(drift: TableDrift) -> str:
-    """Say what the network sees, and where first."""
+    """Say whether the layers of the network differ, and which one first."""
     found = drift.network
     if found is None:
-        return f"Only columns were compared: {drift.without_network.rstrip('.')}."
+        return f"Only the columns were compared, not the network: {drift.without_network.rstrip('.')}."
     if found.first_layer is None:
         if found.p_value < LEVEL:
-            return f"The layers together differ somewhat (p = {found.p_value:.2g}), no single one beyond chance."
-        return f"No layer of the network sees a difference (p = {found.p_value:.2g})."
+            chance = number(found.p_value, 2)
+            return f"All layers of the network together differ (p = {chance}), but no single layer does significantly."
+        return f"No layer of the network differs significantly (p = {number(found.p_value, 2)})."
     names = [layer.name for layer in found.layers]
     layer = found.layers[names.index(found.first_layer)]
     return (
-        f"In the network they differ first at layer {layer.name} ({names.index(layer.name) + 1} of {len(names)}): "
-        f"means moved by {number(layer.mean_shift, 2)} standard deviations, spread × {number(layer.spread_ratio, 2)}."
+        f"In the network, the rows first differ at layer {layer.name} ({names.index(layer.name) + 1} of {len(names)}): "
+        f"means shifted by {number(layer.mean_shift, 2)} standard deviations, spread {number(layer.spread_ratio, 2)} "
+        "times as large."
     )
 
 
 def unlike_words(drift: TableDrift, why: Mapping[str, int]) -> str:
-    """Say how many rows are unlike those of training each by itself, and in what."""
+    """Say how many single rows are unusual compared with the training rows, and why."""
     rows = round(drift.unusual * drift.rows)
     if not rows:
-        return "No row is unlike the training rows by itself."
+        return "No single row is unusual compared with the training rows."
     share = f"{rows:,} of {count(drift.rows, 'row')} ({percent(drift.unusual)})"
     reasons = f": {reason_words(why)}." if why else "."
-    return f"{share} {'is' if rows == 1 else 'are'} unlike the training rows, each by itself{reasons}"
+    return f"{share} {'is' if rows == 1 else 'are'} unusual compared with the training rows{reasons}"
 
 
 def reason_words(why: Mapping[str, int]) -> str:
-    """Name the reasons why single rows are unlike those of training, the most frequent first, with their rows."""
+    """Name the reasons why single rows are unusual, the most frequent first, with the number of rows."""
     order = sorted(why.items(), key=lambda each: -each[1])
     more = f" and {count(len(order) - MOST_REASONS, 'more reason')}" if len(order) > MOST_REASONS else ""
     return "; ".join(f"{reason} ({number_of:,})" for reason, number_of in order[:MOST_REASONS]) + more
@@ -110,4 +117,4 @@ def _changed(column: ColumnDrift) -> list[str]:
     order = sorted(column.shares, key=lambda each: -abs(each[2] - each[1]))
     clear = [each for each in order[:MOST_SHARES] if abs(each[2] - each[1]) >= LEAST_CHANGE]
     named = [f"{name}: {percent(a)} in training, {percent(b)} now" for name, a, b in clear]
-    return named or ["shares as in training"]
+    return named or ["about the same shares as in training"]

@@ -1,4 +1,4 @@
-"""The advice on what to do with the model, and the three verdicts behind it."""
+"""The three verdicts on a model, and one sentence of advice that sums them up."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ from .contents import Report
 from .next_steps import next_step
 from .regression import RegressionTest
 from .verdict import Grade, Verdict
-from .words import listed
+from .words import TOO_FEW, listed
 
 # Columns that a sentence names at most.
 MOST_NAMED = 4
 
+# Words that are not repeated in one sentence.
+ERROR_BARS = "its error bars "
+
 
 def verdicts(report: Report) -> tuple[Verdict, ...]:
-    """Judge whether it predicts, whether its uncertainty is honest, and whether that is useful."""
+    """Return the verdicts: whether it predicts well, whether its uncertainty is honest, and whether it is useful."""
     test = report.test
     if isinstance(test, RegressionTest):
-        asked = regression_verdicts
-        found = asked.prediction(test), asked.honesty(test), asked.usefulness(test)
+        judge = regression_verdicts
+        found = judge.prediction(test), judge.honesty(test), judge.usefulness(test)
     else:
         found = class_verdicts.prediction(test), class_verdicts.honesty(test), class_verdicts.usefulness(test)
     return tuple(replace(verdict, next_step=next_step(verdict, report)) for verdict in found)
 
 
 def leak_words(leaks: Mapping[str, str], target: str) -> str:
-    """Say what to do about columns that alone give the target away.
+    """Say what to do about columns that reveal the target.
 
     Args:
         leaks: How each of them does, as the rest of a sentence "It ...", by name.
@@ -37,28 +40,47 @@ def leak_words(leaks: Mapping[str, str], target: str) -> str:
     names = list(leaks)
     if len(names) == 1:
         return (
-            f"Look at {names[0]} first: it {leaks[names[0]]}. If it is made from {target}, or known only once {target} "
-            "is, everything below is too good to be true: train again without it."
+            f"Check the column {names[0]} first: it {leaks[names[0]]}. If it is computed from {target}, or known only "
+            f"after {target}, all results below are too good to be true. Then train again without it."
         )
     shown = names if len(names) <= MOST_NAMED else [*names[: MOST_NAMED - 1], f"{len(names) - MOST_NAMED + 1} others"]
     return (
-        f"Look at {listed(shown)} first: each of them alone gives {target} away. If they are made from {target}, or "
-        f"known only once {target} is, everything below is too good to be true: train again without them."
+        f"Check the columns {listed(shown)} first: each of them alone reveals {target}. If they are computed from "
+        f"{target}, or known only after {target}, all results below are too good to be true. Then train again without "
+        "them."
     )
 
 
 def advice(found: Sequence[Verdict]) -> tuple[Grade, str]:
-    """Return how well the model did over all, and one sentence on what to do with it."""
-    poor = {verdict.topic for verdict in found if verdict.grade == "poor"}
-    if "prediction" in poor:
-        return "poor", "Do not rely on this model: it is not clearly better than a guess."
-    if "honesty" in poor:
-        return "poor", "Use its predictions if they are good enough for you, but do not believe its uncertainty."
-    cautions = [verdict.caution for verdict in found if verdict.grade == "fair"]
-    if "usefulness" in poor:
-        alike = "uncertainty every row alike: what it says of single rows is no help"
-        care = f"with care, because {listed(cautions)}, and" if cautions else "but"
-        return "fair", f"Use its predictions{' ' if cautions else ', '}{care} {alike}."
-    if not cautions:
-        return "good", "You can lean on this model: it predicts well, and it knows when it does not."
-    return "fair", f"Use this model with care: {listed(cautions)}."
+    """Return a grade for the whole model, and one or two sentences on what to do with it.
+
+    Args:
+        found: The verdicts on prediction, honesty and usefulness, in this order.
+    """
+    prediction, honesty, usefulness = found
+    if prediction.grade == "poor":
+        return "poor", f"Do not rely on this model: {prediction.clause}."
+    if honesty.grade == "poor":
+        rest = _joined((prediction, usefulness))
+        return "poor", f"Do not trust this model’s uncertainty: {honesty.clause}. {rest[0].upper()}{rest[1:]}."
+    if all(verdict.grade == "good" for verdict in found):
+        return "good", f"You can rely on this model: {_joined(found)}."
+    return "fair", f"Use this model with care: {_joined(found)}."
+
+
+def _joined(found: Sequence[Verdict]) -> str:
+    """Join the clauses of verdicts: first what is good, then what is not."""
+    good = [verdict.clause for verdict in found if verdict.grade == "good"]
+    other = [verdict.clause for verdict in found if verdict.grade != "good"]
+    text = ", but ".join(listed(_merged(clauses)) for clauses in (good, other) if clauses)
+    first, *rest = text.split(ERROR_BARS)
+    return f"{first}{ERROR_BARS}{'they '.join(rest)}" if rest else text
+
+
+def _merged(clauses: Sequence[str]) -> list[str]:
+    """Merge clauses that say that the rows are too few."""
+    few = [clause for clause in clauses if TOO_FEW in clause]
+    if len(few) < 2:
+        return list(clauses)
+    merged = f" or {TOO_FEW.split()[-1]} ".join([few[0], *(clause.split(f"{TOO_FEW} ")[1] for clause in few[1:])])
+    return [merged, *(clause for clause in clauses if clause not in few)]

@@ -1,4 +1,4 @@
-"""How the error falls with the number of rows: as measured, with more rows than there are, and down to the noise."""
+"""How the error falls with the number of rows: measured, extrapolated to more rows, and limited by noise."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ from .words import number
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Share of the squared error that more rows must be able to take away before they are worth a word.
+# More rows help if they could remove more than this share of the squared error.
 CLEAR_SHARE = 0.1
 
-# Share of a guess's squared error that is noise, above which the columns tell hardly anything.
+# If noise is more than this share of the squared error of the baseline, the columns explain hardly anything.
 ALL_NOISE = 0.9
 
-# How many times as many rows the curve is drawn for.
+# The curve is extrapolated to these multiples of the number of rows.
 TIMES = (2, 4)
 
 
 @dataclass(frozen=True)
 class LearningCurve:
-    """Errors on rows that were not learned from, by the number of rows that were: mean squares, in the target's units
-    squared, or of class probabilities (Brier).
+    """Errors on held-out rows, by the number of training rows.
+
+    Errors are mean squared errors, in the squared units of the target, or Brier scores of class probabilities.
 
     Args:
-        rows: Numbers of rows that single networks learned from, the fewest first; two or more.
-        errors: Error of single networks for each of these.
-        error: Error of the model on the report's rows; its networks each learned from the last number of rows.
-        share: Share of it that more rows could take away.
-        exponent: The power of the number of rows with which that falls.
-        guess: Error of always answering the average, or the shares of classes.
-        measure: What readers see of an error: "RMSE", its root, or "Brier" as it is.
+        rows: Numbers of training rows of single networks, ascending; two or more.
+        errors: Error of single networks for each of these numbers.
+        error: Error of the model on the held-out rows. Its networks are trained on the last number of rows.
+        share: Share of this error that more rows could remove.
+        exponent: That share falls with the number of rows to the power of minus `exponent`.
+        guess: Error of always answering the average, or the class frequencies.
+        measure: How errors are shown: "RMSE" for the root, or "Brier" as they are.
     """
 
     rows: tuple[int, ...]
@@ -52,20 +53,20 @@ class LearningCurve:
         ascending = sorted(set(self.rows)) == list(self.rows) and min(self.rows, default=0) > 0
         if len(self.rows) < 2 or len(self.rows) != len(self.errors) or not ascending:
             raise InputError(
-                f"rows: {list(self.rows)} with {len(self.errors)} errors; two numbers or more, the fewest first, with "
-                "an error for each would work."
+                f"rows must be two or more ascending numbers with one error each, got {list(self.rows)} with "
+                f"{len(self.errors)} errors."
             )
         if not 0 <= self.share <= 1:
-            raise InputError(f"share must be 0 to 1, got {self.share:g}.")
+            raise InputError(f"share must be between 0 and 1, got {self.share:g}.")
 
     @property
     def floor(self) -> float:
-        """The error that no number of rows could take away: noise that the columns do not explain."""
+        """The error that no number of rows could remove: noise that the columns do not explain."""
         return self.error * (1 - self.share)
 
     @property
     def explains_little(self) -> bool:
-        """Whether what the columns could tell at all is hardly anything."""
+        """Whether the columns explain hardly anything, however many rows there are."""
         return self.floor > ALL_NOISE * self.guess
 
     @property
@@ -74,11 +75,11 @@ class LearningCurve:
         return self.share > CLEAR_SHARE and not self.explains_little
 
     def at(self, times: float) -> float:
-        """Return the model's error, as readers see it, with so many times as many rows."""
+        """Return the expected error of the model, as shown, with `times` as many rows."""
         return self.shown(self.floor + (self.error - self.floor) * times**-self.exponent)
 
     def shown(self, error: float) -> float:
-        """Return an error as readers see it."""
+        """Return an error as the report shows it."""
         return math.sqrt(error) if self.measure == "RMSE" else error
 
     @property
@@ -86,7 +87,7 @@ class LearningCurve:
         return f"More rows would {'lower' if self.helps else 'hardly lower'} the error"
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax`, or into a new figure: single networks, the model with more rows, and the floor of noise."""
+        """Draw into `ax` or a new figure: single networks, the model with more rows, and the noise."""
         ax, now = style.axes(ax), style.current()
         single = [self.shown(error) for error in self.errors]
         ax.set_xscale("log")
@@ -104,7 +105,7 @@ class LearningCurve:
         ax.minorticks_off()
         ax.set_xlim(places[0] / 1.25, places[-1] * 1.4)
         ax.set_ylim(0, 1.15 * max(*single, self.at(1)) or 1.0)
-        ax.set_xlabel("rows that each network learns from")
+        ax.set_xlabel("training rows of each network")
         ax.set_ylabel("typical error (RMSE)" if self.measure == "RMSE" else "squared error (Brier)")
         style.legend(ax, loc="best")
         style.headline(ax, self.title)

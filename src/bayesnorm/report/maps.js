@@ -48,8 +48,8 @@
       target.data[i + 3] = 255;
     }
     context.putImageData(target, 0, 0);
-    map.own.textContent = "; to check " + percent(above, uncertainty.length / 4) +
-      (wrong === undefined ? "" : ", " + percent(found, mistakes) + " of its mistakes");
+    map.own.textContent = ". Pixels to check: " + percent(above, uncertainty.length / 4) +
+      (wrong === undefined ? "" : ", with " + percent(found, mistakes) + " of its mistakes");
   }
 
   let waiting = false;
@@ -58,14 +58,14 @@
     const threshold = Number(slider.value);
     const show = document.querySelector("input[name=show]:checked").value;
     const above = sum(counts, threshold + 1), all = sum(counts, 0);
-    let text = percent((threshold + 1), levels) + " of the most: " + percent(above, all) + " of all pixels to check";
+    let text = "Threshold " + percent((threshold + 1), levels) + ": check " + percent(above, all) + " of all pixels";
     if (right.length) {
       const rest = sum(right, 0, threshold + 1), of = sum(known, 0, threshold + 1);
       const wrong = sum(known, 0) - sum(right, 0), found = wrong - (of - rest);
-      text += ", " + percent(found, wrong) + " of the mistakes among them; of the rest " + percent(rest, of) + " are right";
+      text += " and find " + percent(found, wrong) + " of the mistakes. Of the remaining pixels, " + percent(rest, of) + " are right";
     }
     maps.forEach((map) => draw(map, threshold, show));
-    told.textContent = text;
+    told.textContent = text + ".";
     told.dataset.level = threshold;
   }
   function soon() {

@@ -1,4 +1,4 @@
-"""The page about maps of uncertainty: drag a threshold, and see what a person would be asked to check."""
+"""The page of uncertainty maps: the reader moves a threshold and sees which pixels to check."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from .contents import Provenance
 from .verdict import SYMBOLS, Grade
 from .words import percent
 
-# The share of pixels that a person might be asked to check: where the slider stands at first.
+# Largest share of pixels to check at the first position of the slider.
 AT_FIRST = 0.1
 
 
 @dataclass(frozen=True)
 class MappedImage:
-    """An image as the page shows it; pictures of one size, as data URIs.
+    """An image of the page. All pictures have one size and are data URIs.
 
     Args:
-        name: What it is called.
+        name: Name of the image.
         photo: The image.
         labels: Its predicted classes in their colours.
-        uncertainty: Its uncertainty, grey, white for the most that there can be.
-        wrong: Pixels that are wrong, white; "" where truth is not known.
+        uncertainty: Its entropy in grey; white is the largest possible entropy.
+        wrong: Wrong pixels in white; "" if the true classes are unknown.
         size: Width and height of the pictures.
-        mean_entropy: Its mean uncertainty, as a share of the most.
-        accuracy: The share of right pixels, if known.
+        mean_entropy: Its mean entropy, as a share of the largest possible one.
+        accuracy: Share of right pixels; None if unknown.
     """
 
     name: str
@@ -44,14 +44,14 @@ class MappedImage:
 
 @dataclass(frozen=True)
 class MapsReport:
-    """What the page shows.
+    """The contents of the page.
 
     Args:
-        title: What the images are.
-        images: Those that are shown, most uncertainty first.
-        all_images: How many were mapped.
-        counts: Pixels of all images by level of uncertainty.
-        right, known: Of these, how many are right, and of how many that is known; None without true classes.
+        title: Title of the page.
+        images: The images that are shown, the most uncertain first.
+        all_images: Number of all images.
+        counts: Number of pixels of all images at each level of entropy.
+        right, known: Number of these pixels that are right, and that have a true class; None without true classes.
         classes: Names and colours of the classes.
         provenance: How the page was made.
     """
@@ -67,7 +67,7 @@ class MapsReport:
 
 
 def maps_context(report: MapsReport) -> dict[str, Any]:
-    """Return all that the template uses, by name."""
+    """Return the values that the template uses, by name."""
     level = first_level(report.counts)
     grade, headline = _verdict(report, level)
     return {
@@ -85,7 +85,7 @@ def maps_context(report: MapsReport) -> dict[str, Any]:
 
 
 def first_level(counts: NDArray[np.int64]) -> int:
-    """Return the level of uncertainty above which a tenth of the pixels, at most, lie."""
+    """Return the lowest level of entropy with at most a tenth of the pixels above it."""
     above = counts.sum() - np.cumsum(counts)
     return int(np.argmax(above <= AT_FIRST * counts.sum()))
 
@@ -95,15 +95,15 @@ def _verdict(report: MapsReport, level: int) -> tuple[Grade, str]:
     if report.right is None or report.known is None:
         return (
             "fair",
-            f"How right the labels are is not known; {percent(share)} of the pixels lie above the first threshold.",
+            f"The true classes are unknown. {percent(share)} of the pixels are above the first threshold.",
         )
     rest = report.right[: level + 1].sum() / max(1, report.known[: level + 1].sum())
     whole = report.right.sum() / max(1, report.known.sum())
     wrong = report.known.sum() - report.right.sum()
     found = (report.known - report.right)[level + 1 :].sum() / max(1, wrong)
-    # Pixels that were chosen by chance would hold as large a share of the mistakes as of all pixels.
+    # Pixels chosen at random would contain the same share of the mistakes as of all pixels.
     grade: Grade = "good" if found >= 3 * share else "fair" if found >= 1.5 * share else "poor"
     return grade, (
-        f"{percent(whole)} of the pixels are right. Checking the {percent(share)} with most uncertainty would show "
-        f"{percent(found)} of the mistakes, and of the rest {percent(rest)} are right."
+        f"{percent(whole)} of the pixels are right. If you check the most uncertain {percent(share)} of the pixels, "
+        f"you find {percent(found)} of the mistakes. Of the remaining pixels, {percent(rest)} are right."
     )

@@ -1,4 +1,4 @@
-"""What to do next, for every verdict: more rows, other columns, rows of one class, rows to check first, or nothing."""
+"""What to do next, for every verdict: collect rows, add columns, check some rows first, or nothing."""
 
 from __future__ import annotations
 
@@ -14,33 +14,37 @@ from .words import count, listed
 # Rows that are named to be checked first.
 MOST_ROWS = 5
 
-# Share of held-out rows unlike those of training above which that is what is wrong.
+# If more than this share of the held-out rows is unusual, that is the main problem.
 MOST = 0.5
 
-NOTHING = "nothing."
+NOTHING = "Nothing is needed."
 
 
 def next_step(verdict: Verdict, report: Report) -> str:
-    """Return the rest of a sentence "Next: ..."."""
-    return {"prediction": _prediction, "honesty": _honesty, "usefulness": _usefulness}[verdict.topic](verdict, report)
+    """Return what to do next, in whole sentences."""
+    steps = {"prediction": _prediction, "honesty": _honesty, "usefulness": _usefulness}
+    return verdict.next_step or steps[verdict.topic](verdict, report)
 
 
 def _prediction(verdict: Verdict, report: Report) -> str:
     test, target = report.test, report.table.target.name
     missed = never_found(test) if isinstance(test, ClassificationTest) else {}
     if missed:
-        return f"more rows of {listed([f'“{name}”' for name in missed])}, or columns that tell them from the rest."
+        rows = f"Collect more rows of {listed([f'“{name}”' for name in missed])}"
+        return f"{rows}, or add columns that separate them from the other rows."
     curve = report.curve
     if verdict.grade == "good":
-        return NOTHING if curve is None or not curve.helps else f"nothing; but {_lower(twice_words(curve))}."
+        more = "" if curve is None or not curve.helps else f" But {_lower(twice_words(curve))}."
+        return f"{NOTHING}{more}"
     if len(test) < FEW:
-        return f"more rows with a known {target}, before anything else."
+        return f"First collect more rows with a known {target}."
     if curve is not None:
         if curve.helps:
-            return f"more rows: {_lower(twice_words(curve))}. Columns that have to do with {target} may help, too."
-        return f"columns that have to do with {target}; more rows like these would hardly help."
-    more = "more rows may help, too" if verdict.grade == "poor" else "or more rows"
-    return f"columns that have to do with {target}; {more}."
+            return f"Collect more rows. {twice_words(curve)}. Columns that are related to {target} may also help."
+        return f"Add columns that are related to {target}. More rows like these would hardly help."
+    if verdict.grade == "poor":
+        return f"Add columns that are related to {target}. More rows may also help."
+    return f"Add columns that are related to {target}, or collect more rows."
 
 
 def _honesty(verdict: Verdict, report: Report) -> str:
@@ -49,28 +53,33 @@ def _honesty(verdict: Verdict, report: Report) -> str:
         return NOTHING
     if verdict.grade == "poor" and test.unlike is not None and test.unlike.mean() > MOST:
         return (
-            f"{int(test.unlike.sum()):,} of {count(len(test), 'held-out row')} are unlike the training rows, which no "
-            "uncertainty foresees: fit again as rows come in, and trust none that `predict` flags."
+            f"{int(test.unlike.sum()):,} of {count(len(test), 'held-out row')} are unusual compared with the training "
+            "rows, which no model can foresee. Fit again when new rows come in, and do not trust rows that `bayesnorm "
+            "predict` marks as unusual."
         )
     if verdict.grade == "poor":
-        return "more rows like those that you want predicted, and another fit; until then leave its uncertainty aside."
-    if len(test) < FEW:
-        return f"hold it against {FEW} rows or more with a known {target}."
-    return "nothing, if you allow for that."
+        named = "probabilities" if isinstance(test, ClassificationTest) else "error bars"
+        return f"Do not use its {named}. Collect more rows like those that you want to predict, and fit again."
+    return f"Check it on {FEW} or more rows with a known {target}."
 
 
 def _usefulness(verdict: Verdict, report: Report) -> str:
+    classes = isinstance(report.test, ClassificationTest)
     if verdict.grade == "good":
         order = np.argsort(-report.test.uncertainty, kind="stable")[:MOST_ROWS]
         rows = [str(report.rows.numbers[at]) for at in order]
-        return f"check {'row' if len(rows) == 1 else 'rows'} {listed(rows)} first, which it doubts most."
+        named = f"row {rows[0]} first: its prediction is" if len(rows) == 1 else f"rows {listed(rows)} first: they are"
+        return f"Check {named} the most uncertain."
     if len(report.test) < FEW:
-        return f"more rows: {count(len(report.test), 'row')} cannot show it."
+        return f"Collect more rows: {count(len(report.test), 'held-out row')} cannot show it."
     if verdict.grade == "poor":
-        return "do not sort rows by its uncertainty; columns that tell easy rows from hard ones might help."
-    return "uncertainty all rows about alike, until more rows show otherwise."
+        by = "uncertainty" if classes else "error bars"
+        return f"Do not sort rows by their {by}. Columns that separate easy rows from hard ones might help."
+    if verdict.short == "A little":
+        return f"Use the {'uncertainty' if classes else 'error bars'} of single rows only as a rough guide."
+    return "Treat all predictions as about equally uncertain until you have more data."
 
 
 def _lower(sentence: str) -> str:
-    """Return a sentence as it goes on after another's beginning."""
+    """Return a sentence with a small first letter."""
     return sentence[0].lower() + sentence[1:]

@@ -1,4 +1,4 @@
-"""The page about a model: what it learnt from, how well it predicts, and what its uncertainty is worth."""
+"""The page about a model: its training data, how well it predicts, and how good its uncertainty is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .uncertainty_words import more_rows_words, uncertainty_words, unlike_words
 from .verdict import SYMBOLS
 from .words import count, date, number
 
-# Most categories that are named in the list of columns.
+# Categories that the list of columns names at most.
 MOST_CATEGORIES = 6
 
 # Most columns in that list.
@@ -30,11 +30,11 @@ MOST_COLUMNS = 200
 
 
 def write_report(report: Report | DriftReport | MapsReport, path: str | os.PathLike[str]) -> None:
-    """Write the page, whole or not at all.
+    """Write the page to a file. If that fails, an earlier file stays as it was.
 
     Args:
-        report: What the page shows, of a model, of new rows or of maps.
-        path: The HTML file; its folder must exist.
+        report: The contents of the page: of a model, of new rows, or of uncertainty maps.
+        path: The HTML file. Its folder must exist.
     """
     write_bytes(Path(path), render(report).encode())
 
@@ -49,7 +49,7 @@ def render(report: Report | DriftReport | MapsReport) -> str:
 
 
 def _context(report: Report) -> dict[str, Any]:
-    """Return all that the template uses, by name."""
+    """Return the values that the template uses, by name."""
     test, table = report.test, report.table
     found = verdicts(report)
     grade, headline = advice(found)
@@ -83,7 +83,7 @@ def _context(report: Report) -> dict[str, Any]:
 
 
 def _summary(column: Column) -> str:
-    """Say in words what a column holds."""
+    """Describe the values of a column."""
     if column.kind == "category":
         named = ", ".join(name if len(name) <= 30 else name[:29] + "…" for name in column.categories[:MOST_CATEGORIES])
         more = ", …" if len(column.categories) > MOST_CATEGORIES else ""

@@ -1,4 +1,4 @@
-"""The pictures of a report, each with its title and caption."""
+"""The pictures of a report, each with a title and a caption."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 
 from ..plots import (
     CalibrationPlot,
-    CoveragePlot,
     EntropyPlot,
     Plot,
-    ReliabilityDiagram,
     RetentionPlot,
     UncertaintyErrorPlot,
     style,
 )
 from .classification import ClassificationTest, one_draw
+from .groups import confidence_groups, coverage_groups, group_words
 from .learning_curve import TIMES, LearningCurve
 from .predicted_true import MOST_POINTS, PredictedTruePlot, ResidualPlot
 from .regression import RegressionTest
 from .themed_svg import themed_svg
-from .words import percent
+from .verdict import LITTLE
+from .words import fraction, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,18 +30,14 @@ if TYPE_CHECKING:
 # Width and height in inches: small enough that words stay legible on a phone.
 SIZE = (4.7, 3.9)
 
-# Number of rows from which the confidence of classes is parted into ten bins rather than five.
-MANY = 500
-
-# Fewest rows in a group of uncertainty.
-GROUP = 25
-
+# Names of what rows are ranked by.
+BY_STD, BY_ENTROPY = "error bar", "entropy"
 
 Group = Literal["prediction", "uncertainty", "rows", "reasons", "drift"]
 
 
 class TitledPlot(Plot, Protocol):
-    """A plot that says what one should see in it."""
+    """A plot with a title that says what to look for."""
 
     @property
     def title(self) -> str: ...
@@ -53,9 +49,9 @@ class PagePicture:
 
     Args:
         group: The section that it belongs to.
-        title: Title, which says what one should see.
+        title: Title, which says what to look for.
         svg: The picture as an `<svg>` element.
-        caption: Text that says what it shows, and what was measured.
+        caption: Text that explains the picture and gives its main number.
     """
 
     group: Group
@@ -71,109 +67,126 @@ def pictures(test: RegressionTest | ClassificationTest) -> tuple[PagePicture, ..
 
 def _regression(test: RegressionTest) -> tuple[PagePicture, ...]:
     level = percent(test.level)
-    shown = f" {MOST_POINTS} of {len(test):,} rows are drawn." if len(test) > MOST_POINTS else ""
+    shown = f" The picture shows {MOST_POINTS} of {len(test):,} rows." if len(test) > MOST_POINTS else ""
     error = test.y - test.mean
     calibration = CalibrationPlot.of_pit(test.pit)
-    groups = max(2, min(6, len(test) // GROUP))
-    coverage = CoveragePlot.of_arrays(test.std, test.inside, level=test.level, groups=groups)
+    coverage = coverage_groups(test)
     uncertainty = UncertaintyErrorPlot.of_arrays(error, test.std, test.constant_std)
-    retention = RetentionPlot.of_arrays({"uncertainty": test.std}, np.abs(error), score="mean absolute error")
+    retention = RetentionPlot.of_arrays({BY_STD: test.std}, np.abs(error), score="mean absolute error")
     return (
         page_picture(
             "prediction",
             PredictedTruePlot.from_test(test),
-            f"Each point is a held-out row, the line through it its {level} interval; crosses lie outside.{shown}",
+            f"Each point is a held-out row. The line through it is its {level} interval. Crosses mark targets outside "
+            f"their interval.{shown}",
         ),
         page_picture(
             "prediction",
             ResidualPlot.from_test(test),
             "Points above the line were predicted too low, points below it too high. A bend or a slope would mean that "
-            "the model misses something that its inputs could tell.",
+            "the model misses a pattern in the inputs.",
         ),
         page_picture(
             "uncertainty",
             calibration,
-            f"Below the diagonal the model is too sure, above it too cautious. Now: {calibration.summary}.",
+            "The line shows how many targets are inside intervals of every probability. Below the diagonal the error "
+            "bars are too narrow, above it too wide. The mean distance from the diagonal is "
+            f"{fraction(100 * calibration.mean_gap, 1)} percentage points.",
         ),
         page_picture(
             "uncertainty",
             coverage,
-            f"Rows in groups, from the least uncertainty to the most. Now: {coverage.summary}.",
+            "Rows are grouped from small to large error bars. In the grey range, deviations are explained by chance: "
+            f"honest error bars keep all groups within it in 95 % of reports. Overall, {percent(coverage.overall, 1)} "
+            f"of the targets are inside. {group_words(coverage)}",
         ),
         page_picture(
             "uncertainty",
             uncertainty,
-            "Rows from the least uncertainty to the most. The bands are what the model expects of its errors, the dashed "
-            f"lines what one error bar for all would. Now: {uncertainty.summary}.",
+            "Rows are ordered from small to large error bars. The bands show the errors that the model expects; the "
+            f"dashed lines show them for one constant error bar. {_correlation(uncertainty)}",
         ),
         page_picture(
             "uncertainty",
             retention,
-            "Hand the most uncertain rows to an expert, and this is the error of the rest. The closer to the dotted "
-            f"line, the better the uncertainty knows where errors are. {_gain(retention)}",
+            "If an expert handles the rows with the largest error bars, this is the error of the remaining rows. The "
+            f"closer to the dotted line, the better the error bars find large errors. {_gain(retention, BY_STD)}",
         ),
     )
 
 
 def _classification(test: ClassificationTest) -> tuple[PagePicture, ...]:
-    predictive = test.predictive()
     wrong = ~test.right
-    reliability = ReliabilityDiagram.of(predictive, test.y, bins=10 if len(test) >= MANY else 5)
-    retention = RetentionPlot.of_arrays(
-        {"uncertainty": test.entropy}, wrong.astype(float), score="error rate", unit="%"
-    )
+    reliability = confidence_groups(test)
+    retention = RetentionPlot.of_arrays({BY_ENTROPY: test.entropy}, wrong.astype(float), score="error rate", unit="%")
     parts = {
         name: one_draw(test.probs[which]) for name, which in (("right", test.right), ("wrong", wrong)) if which.any()
     }
-    entropy = EntropyPlot.of(parts, title="Mistakes should be uncertain more")
+    entropy = EntropyPlot.of(parts, title="Mistakes should have more uncertainty")
     return (
         page_picture(
             "uncertainty",
             reliability,
-            "Rows grouped by how sure the model is. Below the diagonal it is too sure, above it too modest. "
-            f"Now: right {percent(float(test.right.mean()), 1)}, sure {percent(float(test.confidence.mean()), 1)}.",
+            "Rows are grouped by the probability of the predicted class. Below the diagonal the probabilities are too "
+            "high, above it too low. The vertical lines show what chance explains: honest probabilities keep all "
+            f"groups within them in 95 % of reports. Overall, {percent(float(test.right.mean()), 1)} of the rows are "
+            f"right, and the mean probability is {percent(float(test.confidence.mean()), 1)}. "
+            f"{group_words(reliability)}",
         ),
         page_picture(
             "uncertainty",
             entropy,
-            "Share of rows with at most so much uncertainty. The farther the mistakes’ line lies to the right, the better.",
+            "Each line shows the share of rows with at most this much uncertainty (entropy). The farther the line of "
+            "the mistakes lies to the right, the better.",
         ),
         page_picture(
             "uncertainty",
             retention,
-            "Hand the most uncertain rows to an expert, and this is the error rate of the rest. The closer to the dotted "
-            f"line, the better the uncertainty knows where errors are. {_gain(retention)}",
+            "If an expert handles the most uncertain rows, this is the error rate of the remaining rows. The closer to "
+            f"the dotted line, the better the uncertainty finds mistakes. {_gain(retention, BY_ENTROPY)}",
         ),
     )
 
 
 def curve_picture(curve: LearningCurve | None) -> tuple[PagePicture, ...]:
-    """Draw how the error falls with the number of rows; nothing where nobody looked."""
+    """Draw how the error falls with the number of rows; nothing without a learning curve."""
     if curve is None:
         return ()
     caption = (
-        "Squares are single networks in cross-validation, with fewer rows and with all; the full circle is the "
-        f"model on the rows that judge it. Dashed is what {TIMES[0]} and {TIMES[1]} times as many rows would bring."
+        "Squares show single networks in cross-validation, trained on fewer rows and on all. The full circle is the "
+        f"model on the held-out rows. The dashed line shows what to expect from {TIMES[0]} and {TIMES[1]} times as "
+        "many rows."
     )
     if curve.floor > 0:
         caption += " The dotted line is noise that these columns do not explain, however many rows there are."
     return (page_picture("rows", curve, caption),)
 
 
-def _gain(curve: RetentionPlot) -> str:
-    """Say how much of the possible gain the uncertainty has."""
-    ratio = curve.ratio["uncertainty"]
-    return "" if ratio is None else f"Now: {percent(ratio)} of what a perfect order would gain."
+def _correlation(plot: UncertaintyErrorPlot) -> str:
+    """Say how clearly errors grow with the error bars."""
+    correlation = plot.rank_correlation
+    if correlation is None:
+        return ""
+    return f"The rank correlation of error bar and error is {fraction(correlation, 2)} (1: perfect, 0: no relation)."
+
+
+def _gain(curve: RetentionPlot, name: str) -> str:
+    """Say how good the ranking is."""
+    ratio = curve.ratio[name]
+    if ratio is None:
+        return ""
+    small = ", which is little" if ratio < LITTLE else ""
+    return f"This ranking achieves {percent(ratio)} of a perfect ranking{small}."
 
 
 def page_picture(group: Group, plot: TitledPlot, caption: str, prefix: str = "") -> PagePicture:
-    """Draw a plot for a page; a prefix of its ids has to be given where the page has several of its kind."""
+    """Draw a plot for a page. If the page has several plots of one kind, each needs another prefix for its ids."""
     svg = themed_svg(lambda: _draw(plot), f"{plot.title}. {caption}", prefix or type(plot).__name__)
     return PagePicture(group, plot.title, svg, caption)
 
 
 def _draw(plot: Plot) -> Axes:
-    """Draw the plot without its own headline, which the page says in words that wrap, and with its legend below."""
+    """Draw the plot with its legend below, and without its headline, which the page prints as text that wraps."""
     figure = style.matplotlib().figure.Figure(figsize=SIZE, layout="constrained")
     ax = plot.draw(figure.add_subplot())
     ax.set_title("")

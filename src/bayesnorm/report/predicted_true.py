@@ -1,4 +1,4 @@
-"""Plots of predictions against targets, and of what was left over."""
+"""Plots of predictions against targets, and of the remaining errors."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .regression import RegressionTest
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Most points and intervals that a picture can show before it is a blot.
+# Most points and intervals that a picture shows.
 MOST_POINTS, MOST_INTERVALS = 600, 150
 
 
 @dataclass(frozen=True)
 class PredictedRows:
-    """Targets and predictions of test rows, (points,), evenly spaced over the predictions' order.
+    """Targets and predictions of test rows, (points,), evenly spaced in the order of the predictions.
 
     Args:
         mean, lower, upper: Means and intervals of the predictives.
@@ -35,17 +35,17 @@ class PredictedRows:
 
     @classmethod
     def from_test(cls, test: RegressionTest) -> Self:
-        """Take a selection of the test rows."""
+        """Select some of the test rows."""
         order = np.argsort(test.mean, kind="stable")[spread_out(len(test), MOST_POINTS)]
         return cls(test.mean[order], test.lower[order], test.upper[order], test.y[order])
 
     def draw_points(self, ax: Axes, height: Array) -> None:
-        """Draw points over their predictions, and crosses where an interval does not hold its target."""
+        """Draw points, and crosses for targets outside their intervals."""
         now = style.current()
         inside = (self.lower <= self.y) & (self.y <= self.upper)
-        held: dict[str, Any] = {"ms": 4, "mew": 0, "alpha": 0.75, "color": now.model, "label": "held by its interval"}
+        held: dict[str, Any] = {"ms": 4, "mew": 0, "alpha": 0.75, "color": now.model, "label": "inside its interval"}
         ax.plot(self.mean[inside], height[inside], "o", **held)
-        ax.plot(self.mean[~inside], height[~inside], "x", ms=5, mew=1.4, color=now.rival, label="not held")
+        ax.plot(self.mean[~inside], height[~inside], "x", ms=5, mew=1.4, color=now.rival, label="outside")
 
 
 class PredictedTruePlot(PredictedRows):
@@ -54,12 +54,12 @@ class PredictedTruePlot(PredictedRows):
     title = "Predictions should lie on the diagonal"
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax`, or into a new figure: a point for every row, its interval drawn sideways."""
+        """Draw into `ax` or a new figure: a point for every row, with its interval as a horizontal line."""
         now = style.current()
         ax = style.axes(ax, style.SQUARE)
         ends = [min(self.y.min(), self.mean.min()), max(self.y.max(), self.mean.max())]
         some = spread_out(len(self.y), MOST_INTERVALS)
-        # One broken line for all intervals: a small file. Those without an end run to the picture's.
+        # One broken line for all intervals keeps the file small. Infinite intervals run to the edge of the picture.
         seen = np.concatenate([ends, self.lower[np.isfinite(self.lower)], self.upper[np.isfinite(self.upper)]])
         room = 0.05 * (seen.max() - seen.min())
         edges = seen.min() - room, seen.max() + room
@@ -79,7 +79,7 @@ class PredictedTruePlot(PredictedRows):
 class ResidualPlot(PredictedRows):
     """Errors against predictions."""
 
-    title = "What is left over should have no pattern"
+    title = "The errors should have no pattern"
 
     def draw(self, ax: Axes | None = None) -> Axes:
         """Draw into `ax`, or into a new figure."""
@@ -89,6 +89,6 @@ class ResidualPlot(PredictedRows):
         reach = 1.05 * float(np.abs(error).max()) or 1.0
         ax.set_ylim(-reach, reach)
         ax.set_xlabel("predicted")
-        ax.set_ylabel("true less predicted")
+        ax.set_ylabel("true minus predicted")
         style.legend(ax, loc="best")
         return ax

@@ -1,4 +1,4 @@
-"""Predictions of a number for held-out rows, with their scores and the scores of guesses."""
+"""Predictions of a number for held-out rows, with their scores and the scores of simple baselines."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class RegressionScores:
 
     Args:
         rmse: Root mean squared error; lower is better.
-        r2: Share of the test targets' variance that is explained; 1 is best, 0 their mean.
+        r2: Share of the variance of the test targets that is explained; 1 is best, 0 is their mean.
         crps: Continuous ranked probability score of the Gaussian with the same moments; lower is better.
-        normalised_crps: 100 is the best Gaussian for every row, 0 the one error bar; None where these are equal, and
-            for predictions that have means of their own.
+        normalised_crps: 100 is the ideal error bar for every row, 0 is one constant error bar. None if these two are
+            equal, and for predictions with other means.
         pll: Predictive log likelihood, in nats; higher is better.
-        coverage: Share of the targets within the intervals.
+        coverage: Share of the targets inside their intervals.
     """
 
     rmse: float
@@ -55,20 +55,19 @@ class RegressionScores:
 
 @dataclass(frozen=True)
 class RegressionTest:
-    """Predictions for N held-out rows, and their targets; every array is (N,), in the target's units.
+    """Predictions for N held-out rows, and their targets. Every array is (N,), in the target's units.
 
     Args:
         y: The targets.
         mean, std: Means and standard deviations of the predictive distributions.
-        epistemic_std, aleatoric_std: The two parts of the latter: the samples' disagreement, and noise.
-        lower, upper: Ends of the central intervals, infinite where they have none.
-        pit: Predictive probability of a target at or below y; by the intervals, where these are not the predictive's
-            own.
+        epistemic_std, aleatoric_std: The two parts of `std`: disagreement of the samples, and noise.
+        lower, upper: Ends of the central intervals; they may be infinite.
+        pit: Predictive probability of a target at or below y. If other intervals are given, it belongs to these.
         log_density: Log of the predictive density at y.
-        train_mean, train_std: Mean and standard deviation of the training targets: all that a guess needs.
-        constant_std: The one error bar for all rows about the same means, from validation rows.
+        train_mean, train_std: Mean and standard deviation of the training targets, for the baseline.
+        constant_std: The constant error bar around the same means, from validation rows.
         level: Probability of the intervals.
-        unlike: Mask of the rows that are unlike the training data; None where nobody looked.
+        unlike: Mask of the rows that are unusual compared with the training data; None if unknown.
     """
 
     y: Array
@@ -89,7 +88,7 @@ class RegressionTest:
     def __post_init__(self) -> None:
         rows = len(np.asarray(self.y))
         if rows == 0:
-            raise InputError("y: is empty; at least one held-out row would work.")
+            raise InputError("y is empty. Pass at least one held-out row.")
         for name in VECTORS:
             object.__setattr__(self, name, per_row(name, getattr(self, name), rows))
         for name in ENDS:
@@ -100,7 +99,9 @@ class RegressionTest:
         for name in ("train_std", "constant_std"):
             require_positive(name, getattr(self, name), error=InputError)
         if (self.std < 0).any() or (self.lower > self.upper).any():
-            raise InputError("std or lower: negative, or above upper, in some rows; proper intervals would work.")
+            raise InputError(
+                "std must not be negative and lower must not be above upper, but some rows break this rule."
+            )
 
     def __len__(self) -> int:
         return len(self.y)
@@ -117,20 +118,22 @@ class RegressionTest:
         interval: tuple[Any, Any] | None = None,
         unlike: Any = None,
     ) -> Self:
-        """Take predictions on test rows.
+        """Make a test from predictions for held-out rows.
 
         Args:
-            predictive: Predictions of one output per row.
+            predictive: Predictions with one output per row.
             y: Test targets.
             train_y: Training targets.
-            constant_variance: What `metrics.constant_variance` found on validation rows.
+            constant_variance: Result of `metrics.constant_variance` on validation rows.
             level: Probability of the intervals.
-            interval: Lower and upper ends, each (N,); None for the predictive's own.
-            unlike: Mask of the rows that are unlike the training data, (N,), if somebody looked.
+            interval: Lower and upper ends, each (N,); None for those of the predictive.
+            unlike: Mask of the rows that are unusual compared with the training data, (N,); None if unknown.
         """
         target = regression_targets(predictive, y)
         if predictive.mean.numel() != len(predictive.mean):
-            raise InputError(f"predictive: means of shape {tuple(predictive.mean.shape)}; one per row would work.")
+            raise InputError(
+                f"predictive must have one output per row, got means of shape {tuple(predictive.mean.shape)}."
+            )
         lower, upper = interval or map(flat, predictive.interval(level))
         seen = np.asarray(train_y, dtype=np.float64).reshape(-1)
         return cls(
@@ -152,12 +155,12 @@ class RegressionTest:
 
     @property
     def inside(self) -> NDArray[np.bool_]:
-        """Mask of the targets that lie within their intervals."""
+        """Mask of the targets that are inside their intervals."""
         return (self.lower <= self.y) & (self.y <= self.upper)
 
     @property
     def uncertainty(self) -> Array:
-        """The uncertainty that rows are ordered by: the predictive standard deviation."""
+        """The uncertainty by which rows are ranked: the predictive standard deviation."""
         return self.std
 
     def crps_points(self) -> Array:
@@ -165,16 +168,16 @@ class RegressionTest:
         return flat(crps_points(_gaussians(self.mean, self.std), self.y))
 
     def constant_crps_points(self) -> Array:
-        """Return the CRPS of every row with the one error bar about the same means."""
+        """Return the CRPS of every row with the constant error bar around the same means."""
         return flat(crps_points(self._one_error_bar, self.y))
 
     def scores(self) -> dict[str, RegressionScores]:
-        """Return scores of the "model", of "one_error_bar" for all rows about its means, and of the "training_mean"."""
+        """Return scores of the "model", of "one_error_bar" around the same means, and of the "training_mean"."""
         model = _gaussians(self.mean, self.std)
         guess = _gaussians(np.full_like(self.y, self.train_mean), np.full_like(self.y, self.train_std))
         try:
             share = float(normalised_crps(model, self.y, self.constant_std**2))
-        except InputError:  # one error bar is as good as the best for every row
+        except InputError:  # a constant error bar is already ideal
             share = None
         return {
             "model": replace(
@@ -186,11 +189,11 @@ class RegressionTest:
 
     @property
     def _one_error_bar(self) -> RegressionPredictive:
-        """The same means with one error bar for all rows."""
+        """The same means with one constant error bar."""
         return _gaussians(self.mean, np.full_like(self.std, self.constant_std))
 
     def _scores(self, predictive: RegressionPredictive, share: float | None) -> RegressionScores:
-        """Compute all scores of Gaussians; `share` is their normalised CRPS."""
+        """Compute all scores of Gaussians. `share` is their normalised CRPS."""
         error, spread = float(rmse(predictive, self.y)), float(self.y.var())
         return RegressionScores(
             rmse=error,
@@ -203,6 +206,6 @@ class RegressionTest:
 
 
 def _gaussians(mean: Array, std: Array) -> RegressionPredictive:
-    """Return Gaussians of one output per row as a predictive."""
+    """Return Gaussians with one output per row as a predictive."""
     loc, scale = (torch.from_numpy(np.ascontiguousarray(part))[None] for part in (mean, std))
     return RegressionPredictive(loc, scale)

@@ -1,4 +1,4 @@
-"""A measure of how clearly a mean over a limited number of rows differs from zero."""
+"""How clearly the mean over a limited number of rows differs from zero."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import scipy
 
 from .arrays import Array
 
-# Standard errors from zero at which a difference is called clear.
+# Number of standard errors from which a difference is called statistically significant.
 CLEAR = 2.0
 
 
 def standard_errors_from_zero(differences: Array) -> float:
-    """Return the mean of the rows' differences over its standard error; 0 for fewer than two rows, or all of them 0.
+    """Return the mean of the differences divided by its standard error; 0 for fewer than two rows, or if all are 0.
 
-    Few rows do not know their standard error well either: the ratio, Student's t, is given as the normal deviate of
-    the same probability.
+    With few rows the standard error is uncertain as well. So the ratio, which is Student's t, is converted to the
+    normal deviate of the same probability.
     """
     peak = float(abs(differences).max(initial=0.0))
     if len(differences) < 2 or peak == 0:
         return 0.0
-    differences = differences / peak  # whose squares neither overflow nor vanish
+    differences = differences / peak  # so that squares neither overflow nor vanish
     error = float(differences.std(ddof=1)) / math.sqrt(len(differences))
     mean = float(differences.mean())
     ratio = abs(mean) / error if error else math.inf

@@ -1,4 +1,4 @@
-"""Templates that lie beside this file, filled in: pages that need nothing else, neither a network nor another file."""
+"""Fill in the templates of this folder. The pages load nothing from the network or from other files."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ def rendered(template: str, *, script: str = "", photos: bool = False, **context
     """Return a template as HTML, with the style sheet of all pages.
 
     Args:
-        template: Name of its file.
-        script: Name of the file of its script; "" for none.
-        photos: Whether it holds pictures as data.
-        **context: All else that it uses, by name.
+        template: File name of the template.
+        script: File name of its script; "" for none.
+        photos: Whether the page contains images as data.
+        **context: All other values that it uses, by name.
     """
     try:
         from jinja2 import Environment, FunctionLoader, StrictUndefined
     except ImportError as error:
-        raise MissingExtraError("reports need jinja2: pip install jinja2.") from error
+        raise MissingExtraError("HTML reports need jinja2. Install it with: pip install jinja2") from error
     environment = Environment(
         loader=FunctionLoader(_text), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {each.__name__: each for each in (number, percent, count, duration, unbroken)}
     code = _text(script) if script else ""
-    # Only this script may run: whatever a cell of the table may hold, the browser refuses it.
+    # The browser may run only this script, and no script from a cell of the table.
     script_hash = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     page = environment.get_template(template)
     return page.render(css=_css(), script=code, script_hash=script_hash, photos=photos, **context)
 
 
 def _css() -> str:
-    """Return the style sheet with the pictures' colours of both themes."""
+    """Return the style sheet with the colours of the pictures in both themes."""
     css = _text("page.css")
     for theme in ("light", "dark"):
         css = css.replace(f"/* {theme} pictures */", colour_variables(theme))
@@ -45,5 +45,5 @@ def _css() -> str:
 
 
 def _text(name: str) -> str:
-    """Read a file that lies beside this one."""
+    """Read a file of this folder."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")

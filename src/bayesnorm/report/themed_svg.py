@@ -1,4 +1,4 @@
-"""Pictures that follow the page from light to dark: drawn once, their colours left to the page's style sheet."""
+"""Pictures for light and dark pages: they are drawn once, and the style sheet sets their colours."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def themed_svg(draw: Callable[[], Axes], label: str, prefix: str) -> str:
     """Return the picture as an `<svg>` element whose colours are CSS variables, which `colour_variables` sets.
 
     Args:
-        draw: Function that samples it in the current theme.
-        label: Text that says what it shows, for those who cannot see it.
-        prefix: Text that its ids begin with.
+        draw: Function that draws the picture in the current theme.
+        label: Description of the picture for screen readers.
+        prefix: Text at the start of its ids.
     """
     with style.theme("light", transparent=True):
         text = figure_svg(draw(), prefix=prefix)

@@ -1,4 +1,4 @@
-"""The rows that the model doubts most, as a table for the page."""
+"""The rows with the most uncertain predictions, as a table for the page."""
 
 from __future__ import annotations
 
@@ -10,30 +10,33 @@ from .arrays import Array
 from .classification import ClassificationTest
 from .contents import Column, Report
 from .regression import RegressionTest
-from .words import column_of_numbers, date, number, percent
+from .words import column_of_numbers, date, fraction, number, percent
 
-# Most and fewest rows of the table, and how many cells it may have before it gets shorter.
+# Most and fewest rows of the table, and the number of cells above which it gets shorter.
 MOST_ROWS, FEWEST_ROWS, MOST_CELLS = 300, 50, 9000
 
-# Most input columns that are shown.
+# Input columns that are shown at most.
 MOST_COLUMNS = 60
 
 # Most characters in a cell.
 LONGEST = 60
 
-# Size up to which whole numbers are written in full.
+# Whole numbers below this are written in full.
 LARGEST_WHOLE = 1e15
+
+# Name of the column with the reasons why rows are unusual.
+UNUSUAL = "Unusual"
 
 
 @dataclass(frozen=True)
 class TableCell:
-    """One cell of the table: text, and perhaps a bar or a mark.
+    """One cell of the table: a text, and optionally a bar or a mark.
 
     Args:
         text: The text.
-        note: Reason why it is marked; "" where it is not.
+        note: Reason why it is marked; "" if it is not.
         bar: Length of a bar from 0 to 1, or None.
-        numeric: Whether the text stands on the right.
+        numeric: Whether the text is aligned to the right.
     """
 
     text: str
@@ -47,11 +50,11 @@ class UncertainRows:
     """The table of the most uncertain rows.
 
     Args:
-        answers: Names of the columns that the model fills.
-        inputs: Names of the columns from the file, which come after.
+        answers: Names of the columns with predictions.
+        inputs: Names of the input columns, which follow.
         rows: Cells of every row, the most uncertain row first.
         left_out_columns: Number of input columns that are not shown.
-        also_unlike: Number of the rows that are there only because they are unlike the training data.
+        also_unlike: Number of rows that are shown only because they are unusual compared with the training data.
     """
 
     answers: tuple[str, ...]
@@ -62,7 +65,7 @@ class UncertainRows:
 
     @classmethod
     def of(cls, report: Report) -> UncertainRows:
-        """Make the table of a report."""
+        """Return the table for a report."""
         test = report.test
         shown = report.table.columns[:MOST_COLUMNS]
         most = min(MOST_ROWS, max(FEWEST_ROWS, MOST_CELLS // (len(shown) + 8)))
@@ -70,8 +73,8 @@ class UncertainRows:
         answers = _regression(test, order) if isinstance(test, RegressionTest) else _classification(test, order)
         answers = {"Row": [TableCell(str(report.rows.numbers[at])) for at in order], **answers}
         if test.unlike is not None:
-            why = report.rows.why or ["unlike"] * len(test)
-            answers["Flag"] = [
+            why = report.rows.why or ["unusual"] * len(test)
+            answers[UNUSUAL] = [
                 TableCell(_short(f"⚠ {why[at]}") if test.unlike[at] else "", numeric=False) for at in order
             ]
         notes = [_notes(report, at) for at in order]
@@ -92,9 +95,9 @@ class UncertainRows:
 
 
 def _chosen(test: RegressionTest | ClassificationTest, most: int) -> tuple[list[int], int]:
-    """Choose the most uncertain rows, and for up to a third of the places strange rows that are uncertain less.
+    """Choose the most uncertain rows. Up to a third of the places go to unusual rows that are less uncertain.
 
-    Returns their numbers, the most uncertain first, and how many are there for their strangeness alone.
+    Returns their indices, the most uncertain first, and how many were chosen only because they are unusual.
     """
     order = np.argsort(-test.uncertainty, kind="stable")
     if test.unlike is None or len(order) <= most:
@@ -108,33 +111,35 @@ def _chosen(test: RegressionTest | ClassificationTest, most: int) -> tuple[list[
 
 
 def _regression(test: RegressionTest, order: list[int]) -> dict[str, list[TableCell]]:
-    """Make the columns of predicted numbers, by name."""
+    """Return the columns of predicted numbers, by name."""
 
     def cells(values: Array) -> list[TableCell]:
-        # The uncertainty says how many decimals of a prediction mean anything.
+        # The error bars set how many decimals of a prediction are meaningful.
         return [TableCell(text) for text in column_of_numbers(values[order].tolist(), 3, test.std.tolist())]
 
     greatest = float(test.std.max()) or 1.0
     bars = [float(test.std[at]) / greatest for at in order]
     return {
         "Predicted": cells(test.mean),
-        "Uncertainty (±)": [TableCell(cell.text, bar=bar) for cell, bar in zip(cells(test.std), bars, strict=True)],
+        "Standard deviation (±)": [
+            TableCell(cell.text, bar=bar) for cell, bar in zip(cells(test.std), bars, strict=True)
+        ],
         f"{percent(test.level)} from": cells(test.lower),
         "to": cells(test.upper),
         "True": cells(test.y),
         "Error": cells(test.y - test.mean),
-        "Held": [TableCell("yes" if test.inside[at] else "✗ no", numeric=False) for at in order],
+        "In interval": [TableCell("yes" if test.inside[at] else "✗ no", numeric=False) for at in order],
     }
 
 
 def _classification(test: ClassificationTest, order: list[int]) -> dict[str, list[TableCell]]:
-    """Make the columns of predicted classes, by name."""
+    """Return the columns of predicted classes, by name."""
     most = float(np.log(len(test.classes))) or 1.0
     uncertainty = column_of_numbers(test.entropy[order].tolist(), 3)
     return {
         "Predicted": [TableCell(_short(test.classes[test.label[at]]), numeric=False) for at in order],
-        "Probability": [TableCell(f"{100 * test.confidence[at]:.1f} %") for at in order],
-        "Uncertainty (entropy)": [
+        "Probability": [TableCell(f"{fraction(100 * test.confidence[at], 1)} %") for at in order],
+        "Entropy (nats)": [
             TableCell(text, bar=min(1.0, float(test.entropy[at]) / most))
             for text, at in zip(uncertainty, order, strict=True)
         ],
@@ -144,7 +149,7 @@ def _classification(test: ClassificationTest, order: list[int]) -> dict[str, lis
 
 
 def _notes(report: Report, at: int) -> dict[str, str]:
-    """Return the columns that make a row unlike those of training, and how."""
+    """Return the columns that make a row unusual, with the reasons."""
     if report.test.unlike is None or not report.test.unlike[at] or not report.rows.why:
         return {}
     found = {}
@@ -157,7 +162,7 @@ def _notes(report: Report, at: int) -> dict[str, str]:
 
 
 def _input(column: Column, value: object, note: str) -> TableCell:
-    """Make the cell of an input, marked where it makes its row unlike those of training."""
+    """Return the cell of an input, marked if it makes its row unusual."""
     return TableCell(_short(input_text(column, value)), note, numeric=column.kind == "number")
 
 
@@ -167,8 +172,8 @@ def input_text(column: Column, value: object) -> str:
         return date(value)
     shown = value
     if isinstance(value, float) and value.is_integer() and abs(value) < LARGEST_WHOLE:
-        shown = int(value)  # in full: it may be an id
-    # Without the thousands' marks: 2,019 is no year.
+        shown = int(value)  # in full, because it may be an id
+    # Without thousands separators, because 2019 may be a year.
     return shown if isinstance(shown, str) else number(shown, 6).replace(",", "")
 
 

@@ -1,4 +1,4 @@
-"""Why the model doubts: which columns make the epistemic part of the most uncertain rows large, as bars."""
+"""Bar charts of the columns that cause the epistemic uncertainty of the most uncertain rows."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from .words import count, number, percent
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Rows that are drawn; with the picture of all of them, a page of two or three columns is full.
+# Rows with a chart. With the chart of all rows, they fill a page of two or three columns.
 MOST_ROWS = 5
 
-# Bars of a picture, and characters of what stands beside one, and of a value in it.
+# Bars in a chart, and characters in the label of a bar and in its value.
 MOST_BARS, LONGEST, LONGEST_VALUE = 6, 24, 12
 
 
 @dataclass(frozen=True)
 class Bars:
-    """Named bars to either side of 0.
+    """Named bars on both sides of 0.
 
     Args:
-        title: Title, which says what one should see.
-        names: What each bar stands for, the first on top.
-        shares: Their lengths.
-        axis: What they are shares of.
-        usual: Whether the first bar is no reason, and stands back.
+        title: Title, which states the result.
+        names: Labels of the bars, from the top.
+        shares: Lengths of the bars.
+        axis: Label of the axis.
+        usual: Whether the first bar is the typical row, which gets a muted colour.
     """
 
     title: str
@@ -43,7 +43,7 @@ class Bars:
     usual: bool = False
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax`, or into a new figure."""
+        """Draw into `ax` or a new figure."""
         ax, now = style.axes(ax), style.current()
         place = np.arange(len(self.names))[::-1]
         colours = [now.rival if share >= 0 else now.model for share in self.shares]
@@ -55,14 +55,14 @@ class Bars:
         for at, share in zip(place, self.shares, strict=True):
             side = {"ha": "left" if share >= 0 else "right", "va": "center", "color": now.ink, "fontsize": "medium"}
             style.annotate(ax, percent(round(share, 2) + 0.0), (share, at), (4 if share >= 0 else -4, 0), **side)
-        # Room for what is written beside the longest bars.
+        # Space for the numbers beside the longest bars.
         low, high = min(0.0, *self.shares), max(0.0, *self.shares)
         room = high - low or 1.0
         ax.set_xlim(low - 0.28 * room * (low < 0), high + 0.2 * room)
-        # A dollar sign would begin a formula.
+        # A dollar sign would start a formula.
         ax.set_yticks(place, [name.replace("$", r"\$") for name in self.names])
         ax.tick_params(axis="y", length=0, labelsize="medium")
-        ax.set_xticks([])  # every bar has its number
+        ax.set_xticks([])  # every bar has a number
         ax.spines[["left", "bottom"]].set_visible(False)
         ax.set_xlabel(self.axis)
         style.headline(ax, self.title.replace("$", r"\$"))
@@ -70,7 +70,7 @@ class Bars:
 
 
 def reason_pictures(report: Report) -> tuple[PagePicture, ...]:
-    """Draw the most common reasons, and those of the most uncertain rows; nothing where nobody asked for reasons."""
+    """Draw the most common reasons, and those of the most uncertain rows; nothing if no reasons are known."""
     if report.reasons is None:
         return ()
     rows = [_row_picture(report, each, place) for place, each in enumerate(report.reasons.rows[:MOST_ROWS])]
@@ -78,29 +78,30 @@ def reason_pictures(report: Report) -> tuple[PagePicture, ...]:
 
 
 def _overall_picture(reasons: UncertaintyReasons) -> PagePicture:
-    """Draw to how many of the rows each column adds most."""
+    """Draw how often each column is the main cause."""
     names, shares = list(reasons.first), list(reasons.first.values())
     if not names:
         names, shares = ["no column"], [1.0]
-    title = f"Most often it is {names[0]}" if shares[0] > 0.5 else f"Most often it is {' or '.join(names[:2])}"
+    causes = names[:1] if shares[0] > 0.5 else names[:2]
+    title = f"The most frequent main cause is {' or '.join(causes)}"
     if len(names) > MOST_BARS:
         rest = sum(shares[MOST_BARS - 1 :])
         names, shares = [*names[: MOST_BARS - 1], "other columns"], [*shares[: MOST_BARS - 1], rest]
     caption = (
-        f"Which column adds most to the epistemic part of a row, for the {count(reasons.explained, 'row')} where that "
-        "part is largest."
+        f"The column that adds most to the epistemic uncertainty, for the {count(reasons.explained, 'row')} where it "
+        "is largest."
     )
     plot = Bars(title, tuple(_short(name, LONGEST) for name in names), tuple(shares), "share of rows")
     return page_picture("reasons", plot, caption, "Reasons")
 
 
 def _row_picture(report: Report, reasons: RowReasons, place: int) -> PagePicture:
-    """Draw what the columns of a row add to its uncertainty."""
+    """Draw how much the columns of a row add to its uncertainty."""
     names, shares, values = report.rows.names, np.array(reasons.shares), report.rows.values[reasons.row]
     order = np.argsort(-np.abs(shares), kind="stable")
     kept = order[: MOST_BARS - (len(order) > MOST_BARS)]
     kept = kept[np.argsort(-shares[kept], kind="stable")]
-    named, long = ["a usual row"], [1 - float(shares.clip(0).sum())]
+    named, long = ["a typical row"], [1 - float(shares.clip(0).sum())]
     for at in kept:
         value = _short(input_text(report.table.columns[at], values[at]), LONGEST_VALUE)
         named.append(f"{_short(names[at], LONGEST - 2 - len(value))}: {value}")
@@ -108,13 +109,15 @@ def _row_picture(report: Report, reasons: RowReasons, place: int) -> PagePicture
     if len(order) > len(kept):
         named.append("other columns")
         long.append(float(shares.sum() - shares[kept].sum()))
-    title = f"Row {report.rows.numbers[reasons.row]}: {reasons.words or 'no column by itself'}"
-    plot = Bars(title, tuple(named), tuple(long), "share of all that makes for uncertainty", usual=True)
+    title = f"Row {report.rows.numbers[reasons.row]}: {reasons.words or 'no single column'}"
+    plot = Bars(title, tuple(named), tuple(long), "share of the epistemic uncertainty", usual=True)
     total, usual = reasons.total, reasons.baseline
     if isinstance(report.test, RegressionTest):
-        caption = f"Epistemic deviation {number(total**0.5, 3)}; of a usual row {number(usual**0.5, 3)}."
+        caption = (
+            f"The epistemic standard deviation is {number(total**0.5, 3)}; for a typical row, {number(usual**0.5, 3)}."
+        )
     else:
-        caption = f"Mutual information {number(total, 3)} nats; of a usual row {number(usual, 3)}."
+        caption = f"The mutual information is {number(total, 3)} nats; for a typical row, {number(usual, 3)}."
     return page_picture("reasons", plot, caption, f"Reasons{place}")
 
 

@@ -10,27 +10,28 @@ from .learning_curve import LearningCurve
 from .regression import RegressionTest
 from .words import count, listed, number, percent
 
-# What held-out rows cannot tell, unless networks that learned from fewer rows were held against them.
+# The limit of this split unless networks that were trained on fewer rows were compared as well.
 SUM_ALONE = (
-    "Held-out rows bear out the sum of both, not how it is split: whether more rows would help, this does not say."
+    "Held-out rows confirm only the sum of the two parts, not the split. So this does not show whether more rows would "
+    "help."
 )
 
-# Rows that are named as those to have more of.
+# Rows that are named as examples of those to collect.
 MOST_ROWS = 3
 
 
 def uncertainty_words(report: Report) -> str:
-    """Say where the uncertainty comes from, in the mean over the test rows."""
+    """Say how large the uncertainty is and where it comes from, on average over the test rows."""
     test = report.test
-    told = f" {SUM_ALONE}" if report.curve is None else ""
+    limit = f" {SUM_ALONE}" if report.curve is None else ""
     if isinstance(test, RegressionTest):
         total = float((test.std**2).mean())
         share = float((test.epistemic_std**2).mean()) / total if total > 0 else 0.0
         least, middle, most = (number(float(value), 3) for value in np.quantile(test.std, (0, 0.5, 1)))
         return (
-            f"Its uncertainty is between ± {least} and ± {most} (one standard deviation), in the middle ± {middle}. Of its "
-            f"variance, it puts {percent(share)} down to not knowing the model, and the rest to scatter of the rows "
-            f"themselves.{told}"
+            f"The error bars (one standard deviation) are between ± {least} and ± {most}, with a median of ± {middle}. "
+            f"{percent(share)} of the predicted variance is epistemic: more data could reduce it. The rest is noise in "
+            f"the target.{limit}"
         )
     if test.mutual_information is None:
         return ""
@@ -38,36 +39,36 @@ def uncertainty_words(report: Report) -> str:
     share = float(test.mutual_information.mean()) / total if total > 0 else 0.0
     sure, unsure = float(np.median(test.confidence)), float(test.confidence.min())
     return (
-        f"It is {percent(sure, 1)} sure of its answer in the median row, and {percent(unsure, 1)} in the one it is "
-        f"least sure of. Of its uncertainty (entropy), it puts {percent(share)} down to not knowing the model, and the rest "
-        f"to overlap of the classes.{told}"
+        f"The probability of the predicted class is {percent(sure, 1)} in the median row and {percent(unsure, 1)} in "
+        f"the least certain row. {percent(share)} of the uncertainty (entropy) is epistemic: more data could reduce "
+        f"it. The rest is overlap between the classes.{limit}"
     )
 
 
 def more_rows_words(report: Report) -> str:
-    """Say whether more rows would help, and what else would; "" where nobody looked."""
+    """Say whether more rows would help, and what else would; "" without a learning curve."""
     curve, target = report.curve, report.table.target.name
     if curve is None:
         return ""
     if curve.explains_little:
         return (
-            "More rows like these would hardly help: what is left is noise, and however many there are, these columns "
-            f"tell hardly anything of {target}. Other columns might help."
+            f"More rows like these would hardly help. These columns say hardly anything about {target}, and the "
+            "remaining error is noise. Other columns might help."
         )
     if not curve.helps:
         return (
-            "More rows like these would hardly help: what is left is noise that these columns do not explain. Other "
-            "columns might help."
+            "More rows like these would hardly help. The remaining error is noise that these columns do not explain. "
+            "Other columns might help."
         )
     first, later = number(curve.at(4), 2), number(curve.shown(curve.floor), 2)
     floor = (
-        f"and no number of them below {later}: that is noise, which only other columns could explain"
+        f"No number of rows would bring it below {later}: that part is noise, which only other columns could explain."
         if curve.floor > 0
-        else "and no floor is in sight: all of it is for want of rows"
+        else "We see no lower limit yet: the error should keep falling with more rows."
     )
     return (
-        f"{twice_words(curve)}, four times as many to about {first}, {floor}. Rows like {_least_known(report)} are the "
-        "first to have more of: there it knows least."
+        f"{twice_words(curve)}, and four times as many to about {first}. {floor} Rows similar to "
+        f"{_least_known(report)} would help most, because the model is least certain there."
     )
 
 
@@ -89,20 +90,21 @@ def _least_known(report: Report) -> str:
 
 
 def unlike_words(test: RegressionTest | ClassificationTest) -> str:
-    """Say how many rows are unlike the training data, and how they fare; "" where nobody looked."""
+    """Say how many rows are unusual compared with the training data, and how well they are predicted; "" if unknown."""
     if test.unlike is None:
         return ""
     rows = int(test.unlike.sum())
     if rows == 0:
-        return "No held-out row is unlike the training data."
-    are = "is" if rows == 1 else "are"
+        return "No held-out row is unusual compared with the training data."
     if rows == len(test):
-        return f"All {count(rows, 'row')} {are} unlike the training data."
+        all_rows = "The only held-out row is" if rows == 1 else f"All {count(rows, 'held-out row')} are"
+        return f"{all_rows} unusual compared with the training data."
+    are = "is" if rows == 1 else "are"
     if isinstance(test, RegressionTest):
         error = np.abs(test.y - test.mean)
         here, others = (number(float(error[which].mean()), 3) for which in (test.unlike, ~test.unlike))
-        fare = f"mean absolute error {here}, against {others}"
+        compared = f"Their mean absolute error is {here}; for the other rows it is {others}."
     else:
         here, others = (percent(float(test.right[which].mean())) for which in (test.unlike, ~test.unlike))
-        fare = f"{here} right, against {others}"
-    return f"{count(rows, 'held-out row')} {are} unlike the training data ({fare} for the others)."
+        compared = f"{here} of them are right; of the other rows, {others} are."
+    return f"{count(rows, 'held-out row')} {are} unusual compared with the training data. {compared}"

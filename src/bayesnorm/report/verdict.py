@@ -1,6 +1,7 @@
-"""Verdicts in plain words, and how strict they are.
+"""The form of a verdict, and the limits that all verdicts share.
 
-Every judgement allows for chance: what few rows cannot show is called neither good nor poor.
+Every verdict allows for chance: what few rows cannot show is called neither good nor poor. It also looks at the size
+of a gain: a gain that is statistically significant but small is called small.
 """
 
 from __future__ import annotations
@@ -8,34 +9,41 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from .words import count
-
 Grade = Literal["good", "fair", "poor"]
 Topic = Literal["prediction", "honesty", "usefulness"]
-Words = tuple[str, str]
+Outcome = Literal["as promised", "too low", "slightly low", "too high", "group off", "few rows"]
 
-# Share of a guess's errors (variance, or wrong rows) that a good model has to take away.
+# Share of the baseline's errors (variance, or wrong rows) that a good model has to remove.
 HALF = 0.5
 
-# A share that is off by more than chance, but by no more than this, is only fairly wrong.
+# A model whose errors are smaller than the baseline's by less than this is only a little better.
+SMALL = 0.1
+
+# Uncertainty that achieves less than this share of the possible gain tells only little about single rows.
+LITTLE = 0.2
+
+# Error bars that lower the CRPS by less than this, against one constant error bar, tell only little either.
+LITTLE_CRPS = 0.03
+
+# A share below the promised one by more than chance, but by no more than this, is only slightly too low.
 NEAR = 0.03
 
-# A share this close to what was promised needs no further words.
+# A share this close to the promised one needs no further words.
 CLOSE = 0.02
 
-# Below so many rows no share is called honest: almost any would pass.
+# With fewer rows, no share is called honest: almost any share would pass.
 FEW = 30
 
-# Percent of the way to perfect uncertainty that are hardly worth the name, however clear they are.
-LITTLE = 5.0
-
-QUESTIONS: dict[Topic, str] = {
-    "prediction": "Does it predict?",
-    "honesty": "Is its uncertainty honest?",
-    "usefulness": "Is its uncertainty useful?",
-}
-WORDS: dict[Grade, str] = {"good": "Yes", "fair": "With care", "poor": "No"}
+WORDS: dict[Grade, str] = {"good": "Yes", "fair": "Partly", "poor": "No"}
 SYMBOLS: dict[Grade, str] = {"good": "✓", "fair": "!", "poor": "✗"}
+GRADES: dict[Outcome, Grade] = {
+    "as promised": "good",
+    "too low": "poor",
+    "slightly low": "fair",
+    "too high": "fair",
+    "group off": "fair",
+    "few rows": "fair",
+}
 
 
 @dataclass(frozen=True)
@@ -43,66 +51,61 @@ class Verdict:
     """One of the three verdicts on a model.
 
     Args:
-        topic: The question that it answers.
+        topic: What it is about.
+        question: The question that it answers.
         grade: "good", "fair" or "poor".
-        headline: A short sentence.
+        headline: One or two sentences with the number and its baseline.
         detail: The numbers behind it.
         place: Place of the model on a line from 0 to 1.
-        span: The part of that line where it should stand.
+        span: The part of that line where it should be.
         ends: Words for 0 and 1 on that line.
-        caution: Part of a sentence that says what to be careful about where it is "fair".
-        next_step: The rest of a sentence "Next: ...".
+        clause: The same as a part of a sentence, for the advice on the whole model.
+        short: A short answer; "" for that of the grade.
+        next_step: What to do next, in whole sentences.
     """
 
     topic: Topic
+    question: str
     grade: Grade
     headline: str
     detail: str
     place: float
     span: tuple[float, float]
     ends: tuple[str, str]
-    caution: str = ""
+    clause: str
+    short: str = ""
     next_step: str = ""
 
     @property
-    def question(self) -> str:
-        return QUESTIONS[self.topic]
-
-    @property
     def word(self) -> str:
-        return WORDS[self.grade]
+        """The short answer to the question."""
+        return self.short or WORDS[self.grade]
 
     @property
     def symbol(self) -> str:
+        """The sign that the page shows beside the answer."""
         return SYMBOLS[self.grade]
 
 
 def on_line(value: float) -> float:
-    """Return the value kept between 0 and 1."""
+    """Return the value, limited to the range from 0 to 1."""
     return min(1.0, max(0.0, float(value)))
 
 
-def judge_share(
-    held: int, least: int, most: int, rows: int, off: float, kept: str, too_few: Words, too_many: Words
-) -> tuple[Grade, str, str]:
-    """Judge whether as many rows hold as were promised; return the grade, words for it, and the caution.
+def judge_share(held: int, least: int, most: int, rows: int, off: float, group_off: bool) -> Outcome:
+    """Judge whether as many rows hold as were promised, on average and in groups.
 
     Args:
         held: Number of rows that hold.
         least, most: Fewest and most of them that chance alone explains.
         rows: Number of all rows.
-        off: Share that holds, less the share that was promised.
-        kept: Words for a promise kept.
-        too_few: Words for far too few rows, and for a little too few.
-        too_many: Words for more rows than promised, and the caution.
+        off: Share that holds minus the share that was promised.
+        group_off: Whether the share of a group is off by more than chance explains.
     """
-    if held < least and -off > NEAR:
-        return "poor", too_few[0], ""
     if held < least:
-        return "fair", too_few[1], "it is somewhat too sure of itself"
+        return "too low" if -off > NEAR else "slightly low"
     if held > most:
-        return "fair", *too_many
-    if rows < FEW:
-        caution = f"{count(rows, 'row')} cannot tell whether its uncertainty is honest"
-        return "fair", f"{kept}, but {count(rows, 'row')} cannot tell.", caution
-    return "good", kept + ("." if abs(off) <= CLOSE else ", as far as so many rows can tell."), ""
+        return "too high"
+    if group_off:
+        return "group off"
+    return "few rows" if rows < FEW else "as promised"
