@@ -109,7 +109,7 @@ def _require_disjoint(parts: Sequence[Posterior]) -> None:
         seen |= names
     if unknown := seen - _widest(parts).names:
         raise BayesNormError(
-            f"These posteriors cannot be combined: no copy of the network has all of their state ({sorted(unknown)[0]!r})."
+            f"These posteriors cannot be combined: no copy of the network has all state ({sorted(unknown)[0]!r})."
         )
 
 

@@ -1,4 +1,4 @@
-"""The choices that training left open: noise, effective batch size and layers."""
+"""Calibration and selection: noise level, temperature, effective batch size and layers."""
 
 from .batch_size import (
     BatchSizeChoice as BatchSizeChoice,

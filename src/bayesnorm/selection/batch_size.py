@@ -1,18 +1,17 @@
-"""Choose the batch size by the evidence lower bound (Mukhoti, Dokania, Torr and Gal, 2020).
+"""Choose the batch size by the evidence lower bound (ELBO; Mukhoti, Dokania, Torr and Gal, 2020).
 
-The batch size is a variational parameter of MCBN: q_M has the batch statistics' variances, which fall as 1/M. With N
-training rows,
+The batch size M is a variational parameter of MCBN: q_M has the variances of batch statistics, which are proportional
+to 1/M. With N training examples,
 
     ELBO(M) = sum_i E_q[log p(y_i | x_i, w)]  -  KL(q_M || p),
 
-where q_M is the central-limit Gaussian of every unit and p the prior that weight decay implies (flat on means, whose
-constant is left out: it is the same for all M). The first term is estimated on some training rows and scaled to all
-of them.
+where q_M is the central-limit Gaussian of every unit, and p is the prior that weight decay implies (flat on means; its
+constant is left out, because it is the same for all M). The first term is estimated on some training examples and
+scaled to all of them.
 
-Which criterion serves which purpose: the ELBO needs training data only and asks which q_M is nearest to the exact
-posterior over the statistics, given the network; it tends to the batch size that the network was trained with.
-Validation scores ask which uncertainty is most honest on new data, and may well want more of it: where validation rows are at
-hand, use `calibrate`. See docs/how_it_works.md for both on a real network.
+The ELBO only needs training data. It finds the q_M that is closest to the exact posterior over the statistics, given
+the network, and usually selects a size near the batch size of training. Validation scores find the uncertainty that is
+most accurate on new data, which may be larger. If you have validation data, use `calibrate`.
 """
 
 from __future__ import annotations
@@ -43,15 +42,15 @@ Source = BatchNormPosterior | Callable[[int], BatchNormPosterior]
 
 @dataclass(frozen=True)
 class BatchSizeRow:
-    """What one batch size gives.
+    """The results for one batch size.
 
     Args:
-        batch_size: M.
+        batch_size: The batch size M.
         elbo: `log_likelihood - kl`.
-        log_likelihood: Sum over all N training rows of E_q[log p(y | x, w)], in nats.
-        kl: KL(q_M || p) over all units, less the flat prior's constant, in nats.
-        uncertainty: Mean mutual information (classification, nats) or mean epistemic variance (regression) on those rows;
-            NaN for several tasks, which have no unit in common.
+        log_likelihood: Sum over all N training examples of E_q[log p(y | x, w)], in nats.
+        kl: KL(q_M || p) over all units, without the flat prior's constant, in nats.
+        uncertainty: Mean mutual information (classification, in nats) or mean epistemic variance (regression) on those
+            examples; NaN for several tasks, which have no common unit.
         validation: Mean validation NLL (classification) or CRPS (regression), or None.
     """
 
@@ -65,7 +64,7 @@ class BatchSizeRow:
 
 @dataclass(frozen=True)
 class BatchSizeChoice:
-    """The batch size with the greatest ELBO, and the curves it was chosen from."""
+    """The batch size with the highest ELBO, and the results for all batch sizes."""
 
     posterior: BatchNormPosterior
     rows: tuple[BatchSizeRow, ...]
@@ -76,22 +75,23 @@ class BatchSizeChoice:
 
     @property
     def batch_size(self) -> float:
-        """The batch size that was chosen."""
+        """The chosen batch size."""
         return self.best.batch_size
 
     @property
     def interior(self) -> bool:
-        """Whether the choice is neither the smallest nor the largest size that was looked at."""
+        """Whether the chosen size is neither the smallest nor the largest candidate."""
         sizes = sorted(row.batch_size for row in self.rows)
         return sizes[0] < self.batch_size < sizes[-1]
 
     def table(self) -> str:
-        """The curves as text, the choice marked."""
+        """Return the results as a text table, with the chosen size marked."""
         validated = self.rows[0].validation is not None
-        head = f"{'M':>8} {'ELBO':>14} {'log-likelihood':>15} {'KL':>12} {'uncertainty':>10}"
+        head = f"{'M':>8} {'ELBO':>14} {'log-likelihood':>15} {'KL':>12} {'epistemic':>10}"
         lines = [head + (f" {'validation':>11}" if validated else "")]
         for row in self.rows:
-            line = f"{row.batch_size:>8g} {row.elbo:>14.1f} {row.log_likelihood:>15.1f} {row.kl:>12.1f} {row.uncertainty:>10.3g}"
+            line = f"{row.batch_size:>8g} {row.elbo:>14.1f} {row.log_likelihood:>15.1f} {row.kl:>12.1f}"
+            line += f" {row.uncertainty:>10.3g}"
             line += f" {row.validation:>11.4f}" if row.validation is not None else ""
             lines.append(line + (" <- chosen" if row is self.best else ""))
         return "\n".join(lines)
@@ -111,27 +111,33 @@ def select_batch_size(
     samples: int = 40,
     seed: int = 0,
 ) -> BatchSizeChoice:
-    """Choose the batch size that maximises the ELBO, and show the curves.
+    """Choose the batch size with the highest evidence lower bound (ELBO); it only needs training data.
+
+    Returns a `BatchSizeChoice` with the posterior at the chosen batch size, and a table of all candidates. If you have
+    validation data, use `calibrate` instead.
+
+    Reference: Mukhoti, Dokania, Torr and Gal, "On batch normalisation for approximate Bayesian inference", 2020.
 
     Args:
-        source: A posterior, whose effective batch size is varied (post hoc, one trained network); or a callable that
-            gives the posterior of a batch size: one fitted with real batches of that size, or of a network retrained
-            with it.
-        data: Training rows (x, y) to estimate the bound on; a few thousand are enough.
-        batch_sizes: M to look at.
-        weight_decay: lambda that the network was trained with, for the prior: mean of (y - f)^2 / 2 (or cross entropy)
-            + lambda / 2 |W|^2, as torch's optimisers and `train` mean it. It moves the bound, and hardly its maximum
-            while N tau lambda times the units' variance is far below M.
-        prior: A prior to take instead of the one that weight decay implies.
-        train_rows: N of the bound; None takes how many rows the posterior was fitted on.
-        validation: Validation rows (x, y), scored beside the bound.
-        samples: Samples.
-        seed: Same seed, same result.
+        source: A posterior, whose effective batch size is varied (post hoc, with one trained network). Or a function
+            that returns the posterior for a batch size: one fitted with real batches of that size, or one of a network
+            that was retrained with it.
+        data: Training data (x, y) to estimate the bound on. A few thousand examples are enough.
+        batch_sizes: Candidates for M. Default: powers of two from 8 to 1024.
+        weight_decay: The lambda of training, for the prior: the loss is the mean of (y - f)^2 / 2 (or of the cross
+            entropy) + lambda / 2 |W|^2, as in torch's optimisers and in `train`. It changes the bound, but hardly its
+            maximum as long as N tau lambda times the units' variance is far below M. Default: 0.0001.
+        prior: A prior instead of the one that weight decay implies. Default: None.
+        train_rows: The number N of training examples in the bound. Default: None, as many as the posterior was fitted
+            on.
+        validation: Validation data (x, y), scored in addition to the bound. Default: None.
+        samples: Number of samples. Default: 40.
+        seed: Seed of the samples. Default: 0.
     """
     sizes = _require_sizes(batch_sizes, _require_source(source))
     x, y = _require_pair("data", data)
     if len(x) < 3:
-        raise InputError(f"data: holds {len(x)} rows; at least 3 are needed, and some hundred are better.")
+        raise InputError(f"data has {len(x)} rows, but at least 3 are needed. A few hundred are better.")
     if train_rows is not None:
         train_rows = require_whole("train_rows", train_rows)
     if prior is None:
@@ -144,12 +150,12 @@ def select_batch_size(
         posterior = source.at_batch_size(size) if isinstance(source, BatchNormPosterior) else source(int(size))
         if not isinstance(posterior, BatchNormPosterior):
             raise BayesNormError(
-                f"source: gave {type(posterior).__name__}; a posterior over batch-norm statistics, or a callable that "
-                "gives one per batch size, would work."
+                f"source returned a {type(posterior).__name__}. It must be a posterior over batch-norm statistics, or "
+                "a function that returns one per batch size."
             )
         if not found:
             _look(posterior, x, y, validated, seed)
-        if units is None or callable(source):  # effective sizes of one posterior share its moments
+        if units is None or callable(source):  # all effective sizes of one posterior share its moments
             rows = min(posterior.fitted_batch_size, len(x) - 1)
             with renamed_argument("train_data", "data"):
                 units = unit_gaussians(posterior.model, x, rows, layers=[layer.name for layer in posterior.layers])
@@ -174,7 +180,7 @@ def select_batch_size(
 
 
 def _look(posterior: BatchNormPosterior, x: Tensor, y: Tensor, validation: Any, seed: int) -> None:
-    """Refuse rows and targets that the bound, or the score beside it, cannot be had of; two rows of each are run."""
+    """Raise an error if the bound or the score cannot be computed for this data. It runs two examples of each."""
     inputs = posterior.executable.input(x, "data")
     with renamed_argument("x", "data"):
         f = at_least_single(MonteCarlo(1).outputs(posterior, inputs[:2], seed))[:, :1]
@@ -185,7 +191,7 @@ def _look(posterior: BatchNormPosterior, x: Tensor, y: Tensor, validation: Any, 
 
 
 def _expected_log_likelihood(likelihood: Likelihood, f: Tensor, y: Tensor) -> float:
-    """Mean over samples and rows of log p(y | f): each draw by itself, not their mixture."""
+    """Return the mean over samples and examples of log p(y | f), for each sample separately, not for their mixture."""
     target = y.to(device=f.device, dtype=f.dtype if y.is_floating_point() else y.dtype)
     repeated = target.expand(len(f), *target.shape).flatten(0, 1)
     return -float(likelihood.loss(f.flatten(0, 1), repeated))
@@ -207,7 +213,7 @@ def _validation(posterior: BatchNormPosterior, rows: Any, samples: int, seed: in
 
 
 def _precision(likelihood: Likelihood) -> float:
-    """tau of the prior; the loss of classes is in nats as it is."""
+    """Return the prior's tau. For classes it is 1, because their loss is already in nats."""
     if not isinstance(likelihood, Gaussian):
         return 1.0
     numbers = likelihood.precision if isinstance(likelihood.precision, tuple) else (likelihood.precision,)
@@ -215,12 +221,12 @@ def _precision(likelihood: Likelihood) -> float:
 
 
 def _require_source(source: Any) -> bool:
-    """Whether it is asked for every size, which are real ones then."""
+    """Return whether `source` is called for every size, which must then be whole numbers."""
     if isinstance(source, BatchNormPosterior):
         return False
     if isinstance(source, Posterior) or not callable(source):
         raise BayesNormError(
-            "source must be a posterior over batch-norm statistics, or a callable that gives one per batch size, "
+            "source must be a posterior over batch-norm statistics, or a function that returns one per batch size, "
             f"got {type(source).__name__}."
         )
     return True
@@ -234,7 +240,7 @@ def _require_sizes(batch_sizes: Sequence[float], real: bool) -> list[float]:
     for size in sizes:
         if real and size != int(size):
             raise BayesNormError(
-                f"batch_sizes: {size} was given for a source that makes real batches; whole numbers would work."
+                f"batch_sizes must be whole numbers if source is a function of real batch sizes, got {size}."
             )
     return sorted(sizes)
 
@@ -245,4 +251,4 @@ def _require_pair(name: str, data: Any) -> tuple[Tensor, Tensor]:
         y = as_targets(data[1], x.device)
         if y.shape[:1] == x.shape[:1]:
             return x, y
-    raise InputError(f"{name}: {type(data).__name__} was given; a pair (x, y) with as many targets as rows.")
+    raise InputError(f"{name} must be a pair (x, y) with one target per row of x, got {type(data).__name__}.")

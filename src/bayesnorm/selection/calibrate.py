@@ -1,14 +1,14 @@
-"""Choose the noise and the effective batch size of a posterior on validation data.
+"""Calibrate a posterior: choose its noise level or temperature and its effective batch size on validation data.
 
-Two numbers are left open when a network is trained: how noisy the targets are (the papers' tau, or a temperature), and
-how far batch statistics should be let fluctuate (the effective batch size M'). Both are found here by the same score,
-on rows that the network was not trained on: outputs are drawn once per candidate M', all from the same samples of the
-fluctuations, and for each the best noise is searched over the stored outputs. A network without any uncertainty of its own is
-`deterministic(model, likelihood)`: for it, this is softmax with temperature, or constant uncertainty.
+Training leaves two numbers open: the noise of the targets (tau in the papers, or a temperature), and how much batch
+statistics should vary (the effective batch size M'). Both are chosen by the same score, on examples that the network
+was not trained on. For each candidate M', outputs are sampled once, with the same random numbers, and the best noise is
+searched over the stored outputs. For `deterministic(model, likelihood)`, which has no epistemic uncertainty, this is
+temperature scaling, or one constant noise level.
 
-Of classes, single rows tell little: the M' with the least NLL on some hundred rows is often one that fits their chance,
-and then loses to the temperature alone on others. So the largest M', at which hardly anything fluctuates, is taken
-unless another is better by more than two standard errors of the rows' differences (`evidence`).
+Classification NLL is dominated by a few examples. The M' with the lowest NLL on a few hundred examples is often best
+only by chance, and then worse than temperature scaling on others. So the largest M', at which hardly anything varies, is
+chosen unless another is better by more than two standard errors of the difference per example (`evidence`).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from .scored_outputs import REFINEMENTS, Between, Case, Score, ScoredOutputs, re
 
 P = TypeVar("P", bound=Posterior)
 
-# Effective batch sizes from 1 to 4096 are looked at.
+# Candidates for the effective batch size range from 1 to 4096.
 LARGEST_LOG2_BATCH_SIZE = 12
 
-# One standard error would do for a size that was named beforehand; this is for the best of some ten.
+# One standard error would be enough for a single candidate; this is for the best of about ten.
 EVIDENCE = 2.0
 
-# Share of the evidence that is enough for a temperature that rises with uncertainty: one form, named beforehand.
+# The fraction of the evidence needed for an input-dependent temperature, which is a single candidate.
 SLOPE_SHARE = 0.5
 
 
@@ -62,42 +62,46 @@ def calibrate(
     refinements: int = REFINEMENTS,
     seed: int = 0,
 ) -> P:
-    """Return a new posterior whose noise and effective batch size score best on validation data.
+    """Return a new posterior whose noise and effective batch size M' score best on validation data.
 
-    Never worse on that data, at the same samples, than the posterior it started from, unless you say where to look. What
-    was chosen is in the posterior's `repr`. An effective batch size at the end of those that are looked at, 1 or 4096,
-    comes with a warning, unless it is a classifier's temperature alone, or was chosen by folds.
+    For regression it fits the noise level and M', and the result never scores worse on this data than `posterior`.
 
-    Validation rows tell how large uncertainty should be, not what it is made of: a score sees the sum of epistemic and
-    aleatoric variance, and where both are about the same in all rows, more noise and a smaller M' are the same to it.
-    So do not read `epistemic` of a calibrated posterior as what more data would take away; train on parts of the rows
-    for that, and see how far errors fall with more of them.
+    For classification it returns plain temperature scaling (M' = 4096, which practically switches sampling off) unless
+    another M' is significantly better. Mutual information is then almost zero. Pass `batch_size=False` to keep the
+    samples and to fit the temperature only. The temperature is the same for all examples, unless one that increases
+    with the samples' disagreement (`VarianceScaledCategorical`) is significantly better.
 
-    Of classes, where both numbers are open, uncertainty has to prove itself: the temperature alone is chosen (at M' = 4096)
-    unless another M' is better beyond the rows' chance; and that temperature is the same for all rows unless one that
-    rises with uncertainty (`VarianceScaledCategorical`) is.
+    The chosen values are in the posterior's `repr`. If regression selects the smallest or largest candidate (M' = 1 or
+    4096), a warning says so.
+
+    Validation data determine the total uncertainty, not its split. If epistemic and aleatoric variance are similar on
+    all examples, more noise and a smaller M' give the same score. So do not interpret `epistemic` of a calibrated
+    posterior as the part that more data would remove. To estimate that part, train on subsets of the data and compare
+    errors.
 
     Args:
-        posterior: Any posterior; one without an effective batch size only gets its noise chosen.
+        posterior: Any posterior. If it has no effective batch size, only the noise is fitted.
         x: Validation inputs, not used in training.
         y: Their targets.
-        folds: Instead of x and y, cross-validation: (posterior, x, y) of each fold, the posterior fitted without those
-            rows. One noise and one batch size are chosen for all folds together, every row counting once, and given to
-            `posterior`, which may then be that of a network trained on all rows.
-        batch_size: False leaves the effective batch size alone (the MCBN paper's way: noise only); several numbers are
-            the only ones that are looked at, and the best of them is taken.
-        noise: False leaves the noise alone; (low, high) says where to look for it: a variance, scale or temperature.
-        score: What to minimise: "crps" (default for regression), "pll" (negative log density) or "nll" (the same for
-            classes, their default).
-        samples: Samples per candidate; None takes what a prediction takes.
-        groups: For a posterior over stacked networks, a number for each network: those with the same number, such as
-            the folds of one data set, get one noise and one batch size between them, every network counting the same.
-            The likelihood is one with a noise for each network, `Gaussian(precision=[...], axis=0, missing=True)`.
-        evidence: For a classifier, by how many standard errors of the rows' differences uncertainty has to be better than a
-            temperature alone, half as many for a temperature that rises with it; 0 takes the M' that scores best, and
-            one temperature for all rows.
-        refinements: Golden-section steps in the search for the noise; 8 are enough to compare networks by their scores.
-        seed: Same seed, same choice.
+        folds: Cross-validation data instead of x and y: (posterior, x, y) of each fold, whose posterior was fitted
+            without these examples. One noise and one M' are chosen for all folds together, and applied to `posterior`,
+            which may belong to a network trained on all examples. Default: None.
+        batch_size: True searches M' from 1 to 4096. False keeps M' and only fits the noise, as in the MCBN paper. A
+            list of numbers is the set of candidates. Default: True.
+        noise: True fits the noise, False keeps it. (low, high) is the search range of the variance, scale or
+            temperature. Default: True.
+        score: The score to minimise: "crps", "pll" (negative log density) or "nll" (for classes). Default: None, "crps"
+            for regression and "nll" for classification.
+        samples: Samples per candidate. Default: None, as many as for a prediction.
+        groups: For a posterior over stacked networks, the group number of each network. Networks of one group, such as
+            the folds of one data set, share one noise and one M', and have equal weights. The likelihood must have one
+            noise per network: `Gaussian(precision=[...], axis=0, missing=True)`. Default: None.
+        evidence: For a classifier, by how many standard errors another M' must be better than temperature scaling. An
+            input-dependent temperature needs half as many. 0 chooses the M' with the best score, and one temperature
+            for all examples. Default: 2.
+        refinements: Number of golden-section steps in the search for the noise. 8 are enough to compare networks by
+            their scores. Default: 20.
+        seed: Seed of the samples. Default: 0.
     """
     noise, sizes = require_noise(noise), _batch_sizes(batch_size)
     refinements = require_whole("refinements", refinements, 0)
@@ -108,7 +112,7 @@ def calibrate(
         require_moderate("noise", noise, torch.promote_types(cases[0][1].dtype, torch.float32), power=power)
     MonteCarlo(posterior.default_samples if samples is None else samples)
     if noise is True and sizes is True and isinstance(posterior.likelihood, VarianceScaledCategorical):
-        posterior = posterior.with_likelihood(posterior.likelihood.plain)  # whether it should listen is asked anew
+        posterior = posterior.with_likelihood(posterior.likelihood.plain)  # the slope is fitted again below
     search = _Search(posterior, samples, score, noise, refinements, require_seed(seed), _groups(groups))
     search.require_groups()
     require_scorable(cases, posterior.likelihood, score, seed)
@@ -138,13 +142,13 @@ def calibrate(
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    """A way to set the posterior's open numbers, or one for each group of stacked networks.
+    """A candidate for the posterior's open numbers, or one for each group of stacked networks.
 
     Args:
-        batch_size: The effective batch size; None leaves it.
-        noise: The noise; None leaves it.
-        score: How good it is, lower is better.
-        rows: The score of every row, where they are compared.
+        batch_size: The effective batch size; None keeps it.
+        noise: The noise; None keeps it.
+        score: Its score; lower is better.
+        rows: The score of every example, if examples are compared.
     """
 
     batch_size: Tensor | None
@@ -155,7 +159,7 @@ class _Candidate:
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """What all candidates of a search share; see `calibrate`."""
+    """The settings that all candidates of a search share; see `calibrate`."""
 
     posterior: Any
     samples: int | None
@@ -167,36 +171,36 @@ class _Search:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of what is chosen: one number, or one for each group."""
+        """The shape of the chosen numbers: one number, or one per group."""
         return () if self.groups is None else (int(self.groups.max()) + 1,)
 
     @property
     def guarded(self) -> bool:
-        """Whether an effective batch size has to be better beyond chance than a temperature alone."""
+        """Whether an effective batch size must be significantly better than temperature scaling."""
         return self.noise is True and self.groups is None and isinstance(self.posterior.likelihood, ClassTargets)
 
     def require_groups(self) -> None:
-        """Refuse groups of what is no stack, or whose noise cannot be another for each."""
+        """Raise an error if groups are given without a stack, or if the noise cannot differ between networks."""
         if self.groups is None:
             return
         if isinstance(self.posterior.executable, Executable):
             raise BayesNormError(
-                f"groups: {len(self.groups)} were given for one network; they are for the networks of a stack."
+                f"groups is for a stack of networks, but posterior is over one network (got {len(self.groups)} groups)."
             )
         likelihood = self.posterior.likelihood
         if self.noise is not False and not (isinstance(likelihood, FixedScale) and likelihood.noise.dim()):
             raise BayesNormError(
-                "likelihood must be one with a noise for each network, such as Gaussian(precision=[1.0, 1.0], "
-                f"axis=0, missing=True) for two, got {likelihood}."
+                "groups needs a likelihood with one noise per network, such as Gaussian(precision=[1.0, 1.0], axis=0, "
+                f"missing=True) for two networks, got {likelihood}."
             )
 
     def as_it_stands(self, cases: Sequence[Case]) -> _Candidate:
-        """Score the noise and the batch sizes that the cases have."""
+        """Score the current noise and batch sizes."""
         scored, likelihood = self._scored(cases), self.posterior.likelihood
         return _Candidate(None, None, scored.score(likelihood).double(), self._rows(scored, likelihood))
 
     def with_best_noise(self, cases: Sequence[Case], batch_size: Tensor | None) -> _Candidate:
-        """Find the best noise for the batch sizes that the cases have."""
+        """Find the best noise for the current batch sizes."""
         between = None if isinstance(self.noise, bool) else self.noise
         scored = self._scored(cases)
         level, value = scored.best_noise(between, self.refinements)
@@ -204,14 +208,14 @@ class _Search:
         return _Candidate(batch_size, level, value if self.groups is not None else value.mean(), rows)
 
     def at(self, cases: Sequence[Case], batch_size: Tensor) -> _Candidate:
-        """Look at other effective batch sizes."""
+        """Score other effective batch sizes."""
         resized_cases = [(resized(case, self._spread(batch_size)), *rest) for case, *rest in cases]
         if self.noise is not False:
             return self.with_best_noise(resized_cases, batch_size)
         return dataclasses.replace(self.as_it_stands(resized_cases), batch_size=batch_size)
 
     def tried_at(self, cases: Sequence[Case], batch_size: Tensor) -> _Candidate:
-        """Look at effective batch sizes that nobody asked for: one so small that outputs are not finite is no good."""
+        """Score effective batch sizes of the search; if one is so small that outputs are not finite, the score is infinite."""
         try:
             found = self.at(cases, batch_size)
         except NotFiniteError:
@@ -219,7 +223,7 @@ class _Search:
         return dataclasses.replace(found, score=found.score.nan_to_num(math.inf, math.inf))
 
     def chosen(self, candidates: Sequence[_Candidate]) -> Any:
-        """Give the posterior what the best candidate has, group by group."""
+        """Return the posterior with the values of the best candidate, for each group."""
         best = torch.stack([candidate.score.cpu() for candidate in candidates]).argmin(0)
         found = self.posterior
         noise = self._taken([candidate.noise for candidate in candidates], best, found.likelihood.noise)
@@ -229,7 +233,7 @@ class _Search:
         return found if size is None else resized(found, float(size) if self.groups is None else size)
 
     def listening(self, cases: Sequence[Case], candidate: _Candidate, evidence: float) -> Any:
-        """Give the posterior what a candidate has, and a temperature that listens to uncertainty where that is proven."""
+        """Return the posterior with a candidate's values, and an input-dependent temperature if that is better."""
         found = self.chosen([candidate])
         if type(found.likelihood) is not Categorical:
             return found
@@ -238,12 +242,12 @@ class _Search:
         return found.with_likelihood(listening(self._scored(sized), found.likelihood, SLOPE_SHARE * evidence))
 
     def _taken(self, values: Sequence[Tensor | None], best: Tensor, start: Any) -> Tensor | None:
-        """The best candidate's number, or for each network that of its group's best; None where all is to stay.
+        """Return the best candidate's value, or for each network that of its group; None if nothing changes.
 
         Args:
-            values: One for each candidate; None leaves what the posterior started from.
-            best: Number of the best candidate, or of each group's.
-            start: What the networks of a stack started from, (E,).
+            values: One per candidate; None keeps the posterior's value.
+            best: Index of the best candidate, or of the best for each group.
+            start: Initial values of the networks of a stack, (E,).
         """
         if self.groups is None:
             return values[int(best)]
@@ -264,7 +268,7 @@ class _Search:
 
 
 def _over_batch_sizes(look: Callable[[Tensor], _Candidate], shape: tuple[int, ...]) -> list[_Candidate]:
-    """Look at every power of four; then, in steps of two and of the root of two, about the best so far."""
+    """Score every power of four, then candidates around the best, at factors of two and of the square root of two."""
     looked: list[tuple[Tensor, _Candidate]] = []
     for power in range(0, LARGEST_LOG2_BATCH_SIZE + 1, 2):
         log_size = torch.full(shape, float(power), dtype=torch.float64)
@@ -281,38 +285,41 @@ def _over_batch_sizes(look: Callable[[Tensor], _Candidate], shape: tuple[int, ..
 
 
 def _warn_at_an_end(chosen: float | Tensor | None, started: float | Tensor | None) -> None:
-    """Warn where the best effective batch size is the least or the largest that was looked at."""
+    """Warn if the best effective batch size is the smallest or the largest candidate."""
     if chosen is None or isinstance(chosen, Tensor) or chosen == started:
         return
     if chosen == 2**LARGEST_LOG2_BATCH_SIZE:
-        place, wanted = "largest", "next to no uncertainty from batch statistics, and what is left of it is noise"
+        place, wanted = (
+            "largest",
+            "sampling batch statistics does not help on this data, and the rest is fitted as noise",
+        )
     elif chosen == 1:
         place, wanted = (
-            "least",
-            "more uncertainty than batch statistics give: the network may know its own rows too well",
+            "smallest",
+            "this data needs more uncertainty than batch statistics give, perhaps because the network overfits",
         )
     else:
         return
     message = (
-        f"batch_size: {chosen:g} scored best, the {place} that is looked at: these rows want {wanted}. More of them, "
-        "or batch_size=False, would work."
+        f"Effective batch size {chosen:g}, the {place} candidate, scored best: {wanted}. Use more validation data, or "
+        "pass batch_size=False to keep the batch size."
     )
     warnings.warn(message, BayesNormWarning, stacklevel=3)
 
 
 def _guarded(candidates: Sequence[_Candidate], evidence: float) -> _Candidate:
-    """Return the best candidate where it is better beyond chance than the one that fluctuates least, else that one."""
+    """Return the best candidate if it is significantly better than the one with the least variation, else that one."""
     best = min(candidates, key=lambda candidate: float(candidate.score))
     calmest = max(
         candidates, key=lambda candidate: 0.0 if candidate.batch_size is None else float(candidate.batch_size)
     )
-    if best.rows is None or calmest.rows is None:  # of those without finite outputs there are no rows
+    if best.rows is None or calmest.rows is None:  # candidates without finite outputs have no scores per example
         return best
     return best if better_beyond_chance(calmest.rows, best.rows, evidence) else calmest
 
 
 def require_noise(noise: Any) -> bool | Between:
-    """Return whether, or between which ends, a noise is looked for; refuse what says neither."""
+    """Return whether, or in which range, the noise is fitted; raise an error for anything else."""
     if isinstance(noise, bool):
         return noise
     ends = [as_number(end) for end in noise] if isinstance(noise, tuple | list) else []
@@ -348,12 +355,12 @@ def _groups(groups: Sequence[int] | Tensor | None) -> Tensor | None:
 def _cases(posterior: Posterior, x: Any, y: Any, folds: Sequence[Case] | None) -> list[Case]:
     if not isinstance(posterior, Posterior):
         raise BayesNormError(
-            "posterior must be deterministic(model, likelihood), or what a method's fit gives, got "
+            "posterior must be the result of a method's fit, or deterministic(model, likelihood), got "
             f"{type(posterior).__name__}."
         )
     if (folds is None) == (x is None or y is None):
         raise BayesNormError(
-            "x, y, folds: validation rows are needed once; x and y, or folds=[(posterior, x, y), ...], would work."
+            "calibrate needs validation data exactly once. Pass x and y, or folds=[(posterior, x, y), ...]."
         )
     if folds is None:
         return [(posterior, posterior.executable.input(x), y)]
@@ -362,10 +369,10 @@ def _cases(posterior: Posterior, x: Any, y: Any, folds: Sequence[Case] | None) -
     cases = []
     for number, fold in enumerate(folds):
         if not isinstance(fold, tuple | list) or len(fold) != 3 or not isinstance(fold[0], Posterior):
-            raise BayesNormError(f"folds: entry {number} is {type(fold).__name__}; (posterior, x, y) would work.")
+            raise BayesNormError(f"folds[{number}] must be (posterior, x, y), got {type(fold).__name__}.")
         if (effective_batch_size(fold[0]) is None) != (effective_batch_size(posterior) is None):
-            raise BayesNormError(f"folds: entry {number} is another kind of posterior than the one to calibrate.")
+            raise BayesNormError(f"folds[{number}] has another kind of posterior than the one to calibrate.")
         cases.append((fold[0], fold[0].executable.input(fold[1]), fold[2]))
     if not cases:
-        raise BayesNormError("folds: is empty; one (posterior, x, y) per fold would work.")
+        raise BayesNormError("folds is empty. Pass one (posterior, x, y) per fold.")
     return cases

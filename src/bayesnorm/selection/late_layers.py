@@ -1,4 +1,4 @@
-"""Which layers to draw: only what follows the first of them runs once per draw, so late layers are cheap."""
+"""Choose the layers to sample: only what follows the first of them runs once per sample, so late layers are cheap."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class LayerOption:
     """One choice of layers.
 
     Args:
-        layers: How many of the last batch-norm layers are drawn.
+        layers: Number of last batch-norm layers that are sampled.
         posterior: The posterior over them at its best effective batch size.
         score: Its score on the validation data; lower is better.
-        cost: Time of a prediction, as a multiple of one deterministic pass on the same rows.
+        cost: Time of a prediction relative to one ordinary forward pass on the same examples.
     """
 
     layers: int
@@ -39,7 +39,7 @@ class LayerOption:
 
 @dataclass(frozen=True)
 class LayerSuggestion:
-    """The best option within the budget, and all that were looked at, cheapest layers first."""
+    """The best option within the budget, and all options that were measured, fewest layers first."""
 
     best: LayerOption
     options: tuple[LayerOption, ...]
@@ -61,25 +61,29 @@ def suggest_layers(
     score: Score | None = None,
     seed: int = 0,
 ) -> LayerSuggestion:
-    """Find the last layers that score best among those whose prediction costs at most `budget` deterministic passes.
+    """Return the choice of last layers with the best score among those that cost at most `budget`.
 
-    Looks at the last 1, 2, 4, ... and all layers of the posterior, each at the effective batch size that scores best on
-    the validation data. Scores do not depend on the machine; costs are measured on it.
+    Use it to make predictions faster: sampling only late layers is cheaper than sampling all. It compares the last 1,
+    2, 4, ... and all layers of the posterior, each at the effective batch size with the best validation score. Scores
+    do not depend on the machine, but costs are measured on it. Returns a `LayerSuggestion` with the best posterior and
+    all options.
 
     Args:
-        posterior: A posterior over all layers that may be drawn.
+        posterior: A posterior over all layers that may be sampled.
         x: Validation inputs.
         y: Their targets.
-        budget: Most cost, in deterministic passes.
-        samples: Samples per prediction.
-        noise: Whether the noise (precision or temperature) is chosen anew for each option as well.
-        score: What to minimise, as in `calibrate`.
-        seed: Same seed, same scores.
+        budget: Maximum time of a prediction, as a multiple of one ordinary forward pass. Default: 2.
+        samples: Samples per prediction. Default: 32.
+        noise: Whether the noise (precision or temperature) is also fitted for each option. Default: False.
+        score: The score to minimise, as in `calibrate`. Default: None.
+        seed: Seed of the samples. Default: 0.
     """
     if not isinstance(posterior, BatchNormPosterior):
-        raise BayesNormError(f"posterior: {type(posterior).__name__} has no layers to choose; MCBN's has.")
-    if not (as_number(budget) or 0) > 0:  # an infinite one is no limit
-        raise BayesNormError(f"budget must be a positive number of deterministic passes, got {budget!r}.")
+        raise BayesNormError(
+            f"posterior must be over batch-norm statistics, such as that of MCBN, got {type(posterior).__name__}."
+        )
+    if not (as_number(budget) or 0) > 0:  # infinity means no limit
+        raise BayesNormError(f"budget must be a positive number (times one forward pass), got {budget!r}.")
     MonteCarlo(samples)
     require_noise(noise)
     x = posterior.executable.input(x)
@@ -90,7 +94,7 @@ def suggest_layers(
         cost = prediction_cost(candidate, x[:TIMED_ROWS], samples)
         if options and cost > 2 * budget:
             break  # more layers cost more
-        # As a fold: of sizes at the end of their range nobody need be warned, other layers are looked at too.
+        # As a fold, so that `calibrate` does not warn about sizes at the end of the range.
         fold = (candidate, x, y)
         best = calibrate(candidate, folds=[fold], noise=noise, score=score, samples=samples, seed=seed)
         options.append(LayerOption(count, best, mean_score(best, x, y, score, samples, seed), cost))
@@ -98,14 +102,14 @@ def suggest_layers(
     if not within:
         cheapest = min(options, key=lambda option: option.cost)
         raise BayesNormError(
-            f"budget: {budget} deterministic passes with samples={samples}; the cheapest option costs "
-            f"{cheapest.cost:.2f}. A larger budget or fewer samples would work."
+            f"No choice of layers costs at most {budget} times one forward pass with samples={samples}; the cheapest "
+            f"costs {cheapest.cost:.2f} times. Use a larger budget or fewer samples."
         )
     return LayerSuggestion(min(within, key=lambda option: option.score), tuple(options))
 
 
 def prediction_cost(posterior: BatchNormPosterior, x: Tensor, samples: int) -> float:
-    """Median time of `samples` samples on `x` over that of one deterministic pass, measured alternately."""
+    """Return the median time of `samples` samples on `x` relative to one forward pass, measured alternately."""
     engine = MonteCarlo(samples)
     engine.outputs(posterior, x)
     posterior.executable.point(x)

@@ -1,7 +1,7 @@
-"""Let a classifier's temperature rise with the samples' disagreement, where validation rows prove that it should.
+"""Fit a temperature that increases with the samples' disagreement, if validation data show that it helps.
 
-Temperature and slope are those with the least score plus slope^2 / (2 PRIOR^2 rows): the slope is N(0, PRIOR^2)
-beforehand, so that few rows cannot make it a large one by chance.
+Temperature and slope minimise the score plus slope^2 / (2 PRIOR^2 examples). So the slope has the prior N(0, PRIOR^2),
+and a small data set cannot produce a large slope by chance.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from ..metrics.points import mean_over_points
 from ..predictive import ClassificationPredictive
 from .scored_outputs import ScoredOutputs, score_points
 
-# Standard deviation of the slope before any row is seen. Fitted slopes of CIFAR-10 networks are about as large.
+# Prior standard deviation of the slope. Fitted slopes of CIFAR-10 networks are about as large.
 PRIOR = 0.1
 
-# Steps of the search for temperature and slope, more than it takes.
+# Maximum steps of the search for temperature and slope; it needs fewer.
 ITERATIONS = 60
 
 
 def listening(scored: ScoredOutputs, likelihood: Categorical, evidence: float) -> Categorical:
-    """Return a likelihood whose temperature listens to uncertainty, or the given one if that is not better beyond chance.
+    """Return a likelihood with an input-dependent temperature, or the given one unless that is significantly better.
 
     Args:
-        scored: Outputs of the posterior at the effective batch size that it is to have.
-        likelihood: With the best temperature for all rows.
-        evidence: How many standard errors of the rows' differences it has to be better by.
+        scored: Outputs of the posterior at its final effective batch size.
+        likelihood: The likelihood with the best constant temperature.
+        evidence: By how many standard errors of the difference per example it must be better.
     """
     found = _fitted(scored, likelihood)
     if found is None:
@@ -39,7 +39,7 @@ def listening(scored: ScoredOutputs, likelihood: Categorical, evidence: float) -
 
 
 def better_beyond_chance(simple: Tensor, other: Tensor, evidence: float) -> bool:
-    """Tell whether the rows' mean score falls by more than so many standard errors of their differences."""
+    """Return whether the mean score is lower by more than `evidence` standard errors of the difference per example."""
     gain = simple - other
     return len(gain) > 1 and float(gain.mean()) > evidence * float(gain.std()) / math.sqrt(len(gain))
 
@@ -47,14 +47,14 @@ def better_beyond_chance(simple: Tensor, other: Tensor, evidence: float) -> bool
 @torch.inference_mode(False)
 @torch.enable_grad()
 def _fitted(scored: ScoredOutputs, likelihood: Categorical) -> VarianceScaledCategorical | None:
-    """Find temperature and slope with the least score; None where there is no uncertainty, or where it should not rise."""
-    outputs = [f if f.dim() > 2 else f.unsqueeze(-1) for f in scored.outputs]  # a binary classifier's may lack an axis
+    """Return temperature and slope with the lowest score; None if samples do not differ or the slope is negative."""
+    outputs = [f if f.dim() > 2 else f.unsqueeze(-1) for f in scored.outputs]  # binary classifiers may lack an axis
     doubts = [log_variance(f, f.new_full((len(f),), 1 / len(f))) for f in outputs]
     each = torch.cat([uncertainty.flatten() for uncertainty in doubts]).double()
     if len(each) < 2 or not bool(torch.isfinite(each).all()) or not float(each.std()) > 0:
         return None
     mean, std = float(each.mean()), float(each.std())
-    known = [standardised(uncertainty, mean, std)[:, None] for uncertainty in doubts]  # an axis for classes
+    known = [standardised(uncertainty, mean, std)[:, None] for uncertainty in doubts]  # with an axis for classes
     parameters = torch.tensor([math.log(likelihood.temperature), 0.0], dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.LBFGS([parameters], max_iter=ITERATIONS, line_search_fn="strong_wolfe")
 

@@ -1,4 +1,4 @@
-"""What posteriors say of validation rows, drawn once and then scored under any noise."""
+"""Outputs of posteriors on validation data, sampled once and then scored under any noise."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ from .search import minimise_on_log_scale
 Score = Literal["crps", "pll", "nll"]
 
 Case = tuple[Posterior, Any, Any]
-"""A posterior with validation rows that its network was not trained on: (posterior, x, y)."""
+"""A posterior with validation data that its network was not trained on: (posterior, x, y)."""
 
 Between = tuple[float, float]
 
-# Golden-section steps in the search for a noise: it is then known to some 1e-5 of itself, its score far better.
+# Golden-section steps in the search for a noise. Its relative error is then about 1e-5, and that of its score far less.
 REFINEMENTS = 20
 
 
-# Moments up to which a search is made on the CPU: at every look, it would wait for a GPU longer than that computes.
+# Up to this count of moments, the search runs on the CPU, because waiting for a GPU at every step takes longer.
 FEW_NUMBERS = 2**15
 
 
 class ScoredOutputs:
-    """Outputs of posteriors for rows with known targets.
+    """Outputs of posteriors for examples with known targets.
 
-    Where a score needs no more than the outputs' mean and variance, the outputs of all samples are not held.
+    If a score only needs mean and variance of the outputs, the outputs of all samples are not kept.
 
     Args:
-        cases: Posteriors with rows and their targets, one for each fold.
-        likelihood: What outputs mean; its noise may be changed afterwards.
-        score: What to take: "crps", "pll" (negative log density) or "nll"; None takes the likelihood's default.
-        samples: How many samples.
-        seed: Same seed, same samples.
-        groups: For posteriors over stacked networks, the group of each, (E,): every group has a noise and a score of
-            its own, in which its networks count the same. None: one score for all rows.
+        cases: Posteriors with inputs and targets, one for each fold.
+        likelihood: The meaning of the outputs; its noise may be changed afterwards.
+        score: "crps", "pll" (negative log density) or "nll"; None for the likelihood's default.
+        samples: Number of samples.
+        seed: Seed of the samples.
+        groups: For posteriors over stacked networks, the group of each network, (E,). Every group has its own noise
+            and score, in which its networks have equal weights. None for one score of all examples.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ScoredOutputs:
         self.targets = [y for _, _, y in cases]
         self._group_means: Tensor | None = None
         engine = MonteCarlo(samples)
-        self.moments: list[tuple[Tensor, Tensor]] | None = None  # where these are enough
+        self.moments: list[tuple[Tensor, Tensor]] | None = None  # set if they are enough
         self.outputs: list[Tensor] = []
         if score in (None, "crps") and isinstance(likelihood, Gaussian):
             self.moments = [engine.moments(posterior, x, seed) for posterior, x, _ in cases]
@@ -73,7 +73,7 @@ class ScoredOutputs:
                 self.moments = [(mean.cpu(), variance.cpu()) for mean, variance in self.moments]
         else:
             self.outputs = [at_least_single(engine.outputs(posterior, x, seed)) for posterior, x, _ in cases]
-        if groups is None:  # one of many networks may have outputs that are not finite
+        if groups is None:  # in a stack, some network may have outputs that are not finite
             looks = self.outputs if self.moments is None else [torch.stack(pair) for pair in self.moments]
             for (posterior, x, _), f, (made, _) in zip(cases, looks, self._predictives(likelihood), strict=True):
                 require_finite(posterior, x, f, made)
@@ -81,12 +81,12 @@ class ScoredOutputs:
             shape = tuple(self.outputs[0].shape[1:] if self.moments is None else self.moments[0][0].shape)
             if len(shape) < 3 or shape[0] != len(groups):
                 raise BayesNormError(
-                    f"groups: {len(groups)} were given for outputs of shape {shape}; one for each network of a stack, "
-                    "whose outputs are (networks, rows, targets), would work."
+                    f"groups has {len(groups)} entries, but the outputs have shape {shape}. Pass one entry per network "
+                    "of a stack, whose outputs are (networks, rows, targets)."
                 )
 
     def score(self, likelihood: Likelihood, noise: Tensor | None = None) -> Tensor:
-        """Score under a likelihood: one number, one for each group, or one for each entry of several noises, (D,)."""
+        """Return the score under a likelihood: one number, one per group, or one per entry of several noises, (D,)."""
         made = self._predictives(likelihood)
         parts = [score_points(predictive, y, self.score_name) for predictive, y in made]
         if self.groups is not None:
@@ -95,25 +95,25 @@ class ScoredOutputs:
         points = torch.cat([points for points, _ in parts])
         seen = None if parts[0][1] is None else torch.cat([seen for _, seen in parts if seen is not None])
         if noise is not None and noise.dim():
-            # The mean over outputs of what is returned is then the mean over the targets that are there.
+            # Scaled so that the mean over outputs of the result is the mean over the targets that are present.
             share = 1.0 if seen is None else float(seen.double().mean())
             points = points.movedim(likelihood.axis, -1) if isinstance(likelihood, RealTargets) else points
             return points.flatten(0, -2).mean(0) / share
         return mean_over_points(points, seen)
 
     def by_row(self, likelihood: Likelihood) -> Tensor:
-        """Score every row of every case, (rows,); their mean is the score, also where some have fewer targets."""
+        """Return the score of every example, (rows,). Their mean is the score, also if some targets are missing."""
         parts = [score_points(predictive, y, self.score_name) for predictive, y in self._predictives(likelihood)]
         rows = torch.cat([points.reshape(len(points), -1).double().sum(1) for points, _ in parts])
         targets = sum(points.numel() if seen is None else int(seen.sum()) for points, seen in parts)
         return rows * (len(rows) / targets)
 
     def best_noise(self, between: Between | None = None, refinements: int = REFINEMENTS) -> tuple[Tensor, Tensor]:
-        """Return the noise with the least score, and that score; both for each group where there are some.
+        """Return the noise with the lowest score, and that score, for each group if there are groups.
 
         Args:
-            between: Where to look; None asks the likelihood.
-            refinements: Golden-section steps after a first look at a grid.
+            between: The search range; None for the likelihood's range.
+            refinements: Number of golden-section steps after the grid search.
         """
         low, high = self._range() if between is None else self._given_range(between)
 
@@ -124,7 +124,7 @@ class ScoredOutputs:
         return level, value
 
     def with_noise(self, level: Tensor) -> Likelihood:
-        """Return the likelihood with this noise, one number or one for each group."""
+        """Return the likelihood with this noise, one number or one per group."""
         return self.likelihood.with_noise(level if self.groups is None else level[self.groups.to(level.device)])
 
     def _predictives(self, likelihood: Likelihood) -> list[tuple[Any, Any]]:
@@ -151,7 +151,7 @@ class ScoredOutputs:
         return low, high
 
     def _averaging(self, like: Tensor) -> Tensor:
-        """A matrix whose product with one number for each network is the mean of each group, (groups, E)."""
+        """Return a matrix that maps one number per network to the mean of each group, (groups, E)."""
         if self._group_means is None:
             assert self.groups is not None
             members = torch.nn.functional.one_hot(self.groups).T.to(like)
@@ -160,17 +160,17 @@ class ScoredOutputs:
 
 
 def score_points(predictive: Predictive, y: Any, score: Score | None) -> tuple[Tensor, Tensor | None]:
-    """Return the score of every target, lower is better, 0 for missing ones; and which are there (None: all)."""
+    """Return the score of every target (lower is better, 0 if missing), and a mask of those present (None: all)."""
     regression = isinstance(predictive, RegressionPredictive)
     score = score or ("crps" if regression else "nll")
     if score not in (("crps", "pll") if regression else ("nll",)):
         works = '"crps" or "pll"' if regression else '"nll"'
-        raise BayesNormError(f"score: {score!r} was given for {type(predictive).__name__}; {works} would work.")
+        raise BayesNormError(f"score must be {works} for a {type(predictive).__name__}, got {score!r}.")
     if isinstance(predictive, RegressionPredictive):
         _, seen = predictive.observed(y)
         if score == "pll":
             return -pll_points(predictive, y), seen
-        # The paper's matched Gaussian would pass over the shape of noise that is not normal.
+        # The CRPS of a Gaussian with the same moments would ignore the shape of other noise.
         normal = isinstance(predictive.noise, NormalNoise)
         return predictive.crps(y) if normal else crps_points(predictive, y, form="mixture"), seen
     points = -predictive.log_prob(y)
@@ -180,9 +180,9 @@ def score_points(predictive: Predictive, y: Any, score: Score | None) -> tuple[T
 
 
 def require_scorable(cases: Sequence[Case], likelihood: Likelihood, score: Score | None, seed: int) -> None:
-    """Refuse a score, or targets, that predictions cannot be scored by; two rows of each case are run.
+    """Raise an error if predictions cannot be scored with this score or these targets. It runs two examples per case.
 
-    One row's outputs stand for those of all others. Stacks of networks are not looked at.
+    The outputs of one example are used for all others. Stacks of networks are not checked.
     """
     for posterior, x, y in cases:
         if isinstance(posterior.executable, Executable):
@@ -193,6 +193,6 @@ def require_scorable(cases: Sequence[Case], likelihood: Likelihood, score: Score
 def mean_score(
     posterior: Posterior, x: Any, y: Any, score: Score | None = None, samples: int = 64, seed: int = 0
 ) -> float:
-    """Score a posterior as it stands by what `calibrate` minimises: the mean over targets that are there."""
+    """Return the score of a posterior that `calibrate` minimises: the mean over targets that are present."""
     scored = ScoredOutputs([(posterior, x, y)], posterior.likelihood, score, samples, seed)
     return float(scored.score(posterior.likelihood))

@@ -1,4 +1,4 @@
-"""Minimise functions of positive numbers, many at a time."""
+"""Minimise several functions of positive numbers at once."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ GOLDEN = (math.sqrt(5) - 1) / 2
 def minimise_on_log_scale(
     objective: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, grid: int = 25, refinements: int = 30
 ) -> tuple[Tensor, Tensor]:
-    """Find where in [low, high] each of several functions is smallest, and how small: a grid, then golden sections.
+    """Return where in [low, high] each of several functions is smallest, and its value there.
+
+    It searches a grid, and then refines by golden sections.
 
     Args:
-        objective: Values of the functions at one positive number each, both of the shape of `low`.
+        objective: Returns the values of the functions at one positive number each; both have the shape of `low`.
         low: Lower ends, positive.
         high: Upper ends.
-        grid: Points of the first look, evenly spaced in the logarithm.
-        refinements: Golden-section steps about the best grid point.
+        grid: Number of grid points, evenly spaced in the logarithm.
+        refinements: Number of golden-section steps around the best grid point.
     """
     low, high = low.double().log(), high.double().log()
     points = torch.linspace(0, 1, grid, dtype=torch.float64, device=low.device)

@@ -1,4 +1,4 @@
-"""One plain training loop for every network and method."""
+"""One training loop for every network and method, and distillation."""
 
 from .augmenting import CropAndFlip as CropAndFlip
 from .distilling import Teacher as Teacher, distill as distill

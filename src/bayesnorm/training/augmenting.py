@@ -1,4 +1,4 @@
-"""Random crops and mirror images, drawn on the device that the images are on."""
+"""Random crops and flips of images, on the images' device."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from ..errors import BayesNormError, InputError
 
 @dataclass(frozen=True)
 class CropAndFlip:
-    """Crop and mirror images at random, then scale them: a `transform` of `train` for uint8 images on the device.
+    """Crop and flip images at random, then scale them: a `transform` of `train` for uint8 images on the device.
 
-    Every image is padded with black, a window of its own size is cut out, and half of the images are mirrored. All
-    images of a batch are treated at once; each gets its own window. The result is channels-last in memory. Targets with
-    a value for every pixel move with their images: `train(..., transform_targets=True)`.
+    Every image is padded with black, a random window of the original size is cut out, and half of the images are
+    mirrored. A batch is processed at once, and each image gets its own window. The result is channels-last in memory.
+    To move targets with a value per pixel together with their images, use `train(..., transform_targets=True)`.
 
     Args:
-        padding: Black pixels on every side; 0 leaves images where they are.
-        flip: Whether to mirror half of the images.
-        mean, std: Per channel, or one for all: images, scaled to [0, 1], minus `mean`, divided by `std`.
-        void: What targets are where a window is outside of its image, such as the label that is ignored.
+        padding: Number of black pixels on every side; 0 for no crops. Default: 4.
+        flip: Whether to mirror half of the images. Default: True.
+        mean, std: Images are scaled to [0, 1], then `mean` is subtracted and they are divided by `std`. One number per
+            channel, or one for all. Default: 0 and 1.
+        void: Target value outside the image, such as the label to ignore. Default: -100.
     """
 
     padding: int = 4
     flip: bool = True
     mean: Sequence[float] = (0.0,)
     std: Sequence[float] = (1.0,)
-    void: float = field(default=-100, repr=False)  # checkpoints know a transform by its repr, also older ones
+    void: float = field(default=-100, repr=False)  # checkpoints compare reprs, and older ones do not have this field
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "padding", require_whole("padding", self.padding, 0))
@@ -55,20 +56,20 @@ class CropAndFlip:
     def __call__(self, images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]: ...
 
     def __call__(self, images: Tensor, targets: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
-        """Return uint8 images (batch, channels, height, width) as floats, cropped and mirrored.
+        """Return uint8 images (batch, channels, height, width) as floats, cropped and flipped.
 
-        Targets (batch, ..., height, width), where they are given, come back too, cropped and mirrored as their images.
+        Targets (batch, ..., height, width), if given, are cropped and flipped like their images and returned too.
         """
         if images.dtype != torch.uint8 or images.dim() != 4:
             raise InputError(
-                f"data: {tuple(images.shape)} of {images.dtype} came to CropAndFlip; uint8 images (batch, channels, "
-                "height, width) would work."
+                f"CropAndFlip needs uint8 images (batch, channels, height, width), got shape {tuple(images.shape)} of "
+                f"{images.dtype}. Pass such images as data."
             )
         count, _, height, width = images.shape
         if targets is not None and (targets.shape[0], *targets.shape[-2:]) != (count, height, width):
             raise InputError(
-                f"y: {tuple(targets.shape)} came to CropAndFlip beside images {tuple(images.shape)}; a value for every "
-                "pixel, (batch, height, width), would work."
+                f"CropAndFlip needs targets with a value per pixel, (batch, height, width), got y of shape "
+                f"{tuple(targets.shape)} for images of shape {tuple(images.shape)}. Leave transform_targets out."
             )
         device = images.device
         rows, columns = torch.arange(height, device=device), torch.arange(width, device=device).expand(count, width)
@@ -86,14 +87,14 @@ class CropAndFlip:
         return cropped, planes.permute(0, 2, 3, 1)[window].permute(0, 3, 1, 2).reshape(targets.shape)
 
     def scaled(self, images: Tensor) -> Tensor:
-        """Return uint8 images (batch, channels, height, width) as floats, scaled but otherwise as they are."""
+        """Return uint8 images (batch, channels, height, width) as scaled floats, without crops and flips."""
         scale, shift = _affine(self.mean, self.std, images.device)
         return images.to(torch.get_default_dtype()) * scale + shift
 
 
 @functools.lru_cache(maxsize=16)
 def _affine(mean: Any, std: Any, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the factor and the summand of every channel; kept, because a GPU waits for numbers of the host."""
-    with torch.inference_mode(False):  # they outlive the caller's
+    """Return factor and summand of every channel. They are cached, because copying them to a GPU makes it wait."""
+    with torch.inference_mode(False):  # the cached tensors are also used outside the caller's mode
         means, stds = (torch.tensor(values, device=device).view(1, -1, 1, 1) for values in (mean, std))
         return 1 / (255 * stds), -means / stds

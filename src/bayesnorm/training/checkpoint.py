@@ -1,4 +1,4 @@
-"""The file that an interrupted training goes on from: safetensors and JSON, written whole or not at all, no pickle."""
+"""The checkpoint of a training: safetensors and JSON, written completely or not at all, no pickle."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ..schema import anything, mapping, record, text
 FORMAT = "bayesnorm-training"
 
 _FILE = record(settings=mapping(text), state=anything)
-"""What the JSON of a file consists of; `Run.restore` knows what a state consists of."""
+"""The schema of a file's JSON. `Run.restore` checks the state."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The file of one run.
+    """The checkpoint file of one run.
 
     Args:
         path: The file's path; its folder exists.
-        settings: What makes a run this one, as text by name; a file of another run is refused.
+        settings: The settings that identify a run, as text by name. A file of another run raises an error.
     """
 
     path: Path
@@ -38,11 +38,11 @@ class Checkpoint:
         files.require_place(self.path, "checkpoint")
 
     def require_writable(self) -> None:
-        """Refuse a folder that takes no file, before there is anything to lose."""
+        """Raise an error if the folder is not writable, before time is spent on training."""
         files.require_writable(self.path, "checkpoint")
 
     def write(self, state: Any) -> None:
-        """Replace the file's content: another process, or a resumed one, sees the old state or this one, never a part.
+        """Replace the file's content atomically: other processes see the old state or the new one, never a part.
 
         Args:
             state: Dicts, lists and tuples of tensors and plain values, nested in any way.
@@ -52,17 +52,17 @@ class Checkpoint:
         files.write(self.path, tensors, content, FORMAT, "checkpoint")
 
     def read(self) -> Any:
-        """Return the state that `write` was given, its tensors on the CPU; None where there is no file yet."""
+        """Return the state that `write` stored, with tensors on the CPU; None if there is no file yet."""
         if not self.path.exists():
             return None
-        again = "delete it to train from the start, or give another path"
+        again = "delete it to train from the start, or use another path"
         tensors, content = files.read(self.path, FORMAT, "checkpoint", again)
         try:
             _FILE(content, "checkpoint")
             settings, state = content["settings"], _unpacked(content["state"], tensors)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise FileFormatError(
-                f"checkpoint: {self.path} holds no state that was written ({error!r}); {again}."
+                f"checkpoint: {self.path} does not contain a valid state ({error!r}). Please {again}."
             ) from error
         files.require_same_run(self.path, settings, self.settings, "the same call", "checkpoint", again)
         return state
@@ -76,7 +76,7 @@ def described(value: object, state: Any) -> str:
 
 
 def _packed(value: Any, tensors: dict[str, Tensor], name: str) -> Any:
-    """Return `value` as JSON that refers to its tensors by name; copies of these are added to `tensors`."""
+    """Return `value` as JSON that refers to tensors by name. Copies of the tensors are added to `tensors`."""
     if isinstance(value, Tensor):
         key = f"{len(tensors)} {name}"
         tensors[key] = value.detach().to("cpu", copy=True).contiguous()
@@ -92,13 +92,13 @@ def _packed(value: Any, tensors: dict[str, Tensor], name: str) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise BayesNormError(
-        f"checkpoint: {name} is {type(value).__name__}, which no file can hold; tensors, numbers, text, and dicts, "
-        "lists and tuples of them would work."
+        f"checkpoint: {name} is a {type(value).__name__}, which cannot be saved. Use tensors, numbers, text, and "
+        "dicts, lists and tuples of them."
     )
 
 
 def _unpacked(value: Any, tensors: dict[str, Tensor]) -> Any:
-    """Return what `_packed` made into JSON."""
+    """Return the value that `_packed` turned into JSON."""
     if not isinstance(value, dict):
         return value
     ((kind, content),) = value.items()

@@ -1,4 +1,4 @@
-"""Train a network to say what another one says: the larger one that it was made of, or any with the same outputs."""
+"""Distillation: train a student network to reproduce the outputs of a teacher network."""
 
 from __future__ import annotations
 
@@ -30,27 +30,33 @@ def distill(
     weight: float = 50.0,
     **options: Any,
 ) -> History:
-    """Train a classifier in place to say what another says (Hinton, Vinyals and Dean 2015); labels are not needed.
+    """Distil a teacher into a student: train the student, in place, to reproduce the teacher's class probabilities.
 
-    What a teacher says of all classes tells more than a label, and what its layers say more still: a few epochs do what
-    many would. Made for a network that lost channels (`compression.prune_channels`), whose whole is the teacher.
+    It needs no labels. The teacher's probabilities of all classes, and the outputs of its layers, contain more
+    information than labels, so a few epochs are enough. Use it to fine-tune a pruned network
+    (`compression.prune_channels`), with the original network as teacher. Returns the training history.
+
+    Reference: Hinton, Vinyals and Dean, "Distilling the knowledge in a neural network", 2015.
 
     Args:
-        student: The network that learns.
-        teacher: The network that it learns from, of which a copy is asked in evaluation mode. Its outputs are logits
+        student: The network to train.
+        teacher: The network to distil. A copy of it is used in evaluation mode. Its outputs are logits
             (batch, classes, ...).
         x: Inputs of shape (N, ...), a tensor or an array.
-        transform: What becomes of a batch's inputs first, as `train(transform=)` has it; both see the same.
-        temperature: Both networks' logits are divided by it: the higher, the more unlikely classes count.
-        layers: Names of layers whose outputs have the same shape in both networks, such as the stages of a residual
-            one: the student's are to be the teacher's.
-        weight: How much their squared difference counts, in terms of the teacher's mean square.
-        options: Further ones of `train`: `epochs`, `batch_size`, `optimiser`, `learning_rate`, `schedule`, ... but for
-            `validation`, whose rows the teacher is not asked about: `evaluate` scores the student. Without an
-            optimiser and a rate, steps are those of `relative_adam`, since a student mostly is trained already.
+        transform: Augmentation of a batch's inputs, as in `train(transform=)`. Student and teacher get the same
+            result. Default: None.
+        temperature: Divisor of both networks' logits. The higher it is, the more improbable classes count. Default: 4.
+        layers: Names of layers with outputs of the same shape in both networks, such as the stages of a residual
+            network. The student is also trained to reproduce the teacher's outputs there. Default: none.
+        weight: Weight of the squared difference of these outputs, relative to the teacher's mean square. Default: 50.
+        options: Further arguments of `train`: `epochs`, `batch_size`, `optimiser`, `learning_rate`, `schedule` and
+            others. Use `evaluate` instead of `validation`. Without an optimiser and a learning rate, `relative_adam` is
+            used, because a student is usually already trained.
     """
     if options.get("validation") is not None:
-        raise BayesNormError("validation: rows were given, but the teacher sees batches only; evaluate= would work.")
+        raise BayesNormError(
+            "distill does not support validation. Pass a function that scores the student as evaluate=."
+        )
     if options.get("optimiser") is None and options.get("learning_rate") is None:
         options["optimiser"] = relative_adam
     taught = Teacher(teacher, transform, temperature, layers, weight)
@@ -59,7 +65,7 @@ def distill(
 
 
 class Teacher:
-    """What makes a training one by a teacher; see `distill` for the arguments."""
+    """The loss and the transform of a training by distillation. `distill` describes the arguments."""
 
     def __init__(
         self,
@@ -70,30 +76,30 @@ class Teacher:
         weight: float = 50.0,
     ) -> None:
         if not isinstance(network, nn.Module):
-            raise BayesNormError(f"teacher must be the network that teaches, got {type(network).__name__}.")
+            raise BayesNormError(f"teacher must be a network (torch.nn.Module), got {type(network).__name__}.")
         require_function("transform", transform)
         self.network = copy.deepcopy(network).eval().requires_grad_(False)
         self.transform, self.temperature = transform, require_number("temperature", temperature, above=0)
         self.weight, self.layers = require_number("weight", weight, least=0), _names(layers, self.network, "teacher")
-        self._said: dict[str, Tensor] = {}  # by the teacher's layers, of the batch that is at hand
-        self._answered: dict[str, Tensor] = {}  # and by the student's
+        self._said: dict[str, Tensor] = {}  # outputs of the teacher's layers for the current batch
+        self._answered: dict[str, Tensor] = {}  # outputs of the student's layers
 
     @property
     def options(self) -> dict[str, Any]:
-        """The arguments of `train` that are the teacher's."""
+        """The arguments of `train` for distillation."""
         return {"loss": self.loss, "transform": self, "transform_targets": True}
 
     def __call__(self, x: Tensor, y: Tensor) -> Pair:
-        """Return inputs as the student sees them, and what the teacher says of them instead of targets."""
+        """Return the student's inputs, and the teacher's outputs for them as targets."""
         x = x if self.transform is None else self.transform(x)
         with torch.no_grad():
             return x, self.network(x)
 
     def loss(self, logits: Tensor, said: Tensor) -> Tensor:
-        """Return how far the student is from the teacher, in what it says and in what its layers do.
+        """Return the distance of the student from the teacher, in its outputs and in those of its layers.
 
-        The first is the Kullback-Leibler divergence times temperature squared, whose gradients are as large as those of
-        a cross-entropy.
+        The first is the Kullback-Leibler divergence times the squared temperature, so its gradients are as large as
+        those of a cross-entropy.
         """
         student, teacher = (values.float() / self.temperature for values in (logits, said))
         divergence = F.kl_div(student.log_softmax(1), teacher.log_softmax(1), reduction="none", log_target=True)
@@ -102,8 +108,8 @@ class Teacher:
             mine, its = self._answered[name].float(), self._said[name].float()
             if mine.shape != its.shape:
                 raise BayesNormError(
-                    f"layers: {name!r} gives {tuple(mine.shape)} in the student and {tuple(its.shape)} in the teacher; "
-                    "layers with outputs of one shape would work."
+                    f"layers: {name!r} has shape {tuple(mine.shape)} in the student and {tuple(its.shape)} in the "
+                    "teacher. Name layers whose outputs have the same shape."
                 )
             tiny = torch.finfo(its.dtype).tiny
             value = value + self.weight * F.mse_loss(mine, its) / its.square().mean().clamp_min(tiny)
@@ -111,7 +117,7 @@ class Teacher:
 
     @contextlib.contextmanager
     def watching(self, student: nn.Module) -> Iterator[None]:
-        """See what the layers of both networks say, as long as the context lasts."""
+        """Record the outputs of the chosen layers of both networks while the context lasts."""
         _names(self.layers, student, "student")
         hooks = []
         for network, seen in ((self.network, self._said), (student, self._answered)):
@@ -126,7 +132,7 @@ class Teacher:
             self._answered.clear()
 
     def __repr__(self) -> str:
-        """Tell settings, by which a checkpoint knows it."""
+        """Return the settings, by which a checkpoint recognises it."""
         watched = f", layers={self.layers!r}, weight={self.weight:g}" if self.layers else ""
         return f"Teacher({type(self.network).__name__}, {self.transform!r}, temperature={self.temperature:g}{watched})"
 
@@ -139,12 +145,12 @@ def _keep(seen: dict[str, Tensor], name: str) -> Callable[[nn.Module, Any, Tenso
 
 
 def _names(layers: Iterable[str], network: nn.Module, which: str) -> tuple[str, ...]:
-    """Return names of layers, which a network has to have."""
+    """Return the names of layers, or raise an error if the network does not have them."""
     names = (layers,) if isinstance(layers, str) else tuple(layers)
     known = dict(network.named_modules())
     for name in names:
         if name not in known or not name:
             raise BayesNormError(
-                f"layers: the {which} has no layer {name!r}; one of {', '.join(list(known)[1:6])} would work."
+                f"layers: the {which} has no layer {name!r}. Its layers include {', '.join(list(known)[1:6])}."
             )
     return names

@@ -1,4 +1,4 @@
-"""The gradients of one step: computed as they are, or on a GPU by replaying a recording of an earlier step."""
+"""The gradients of one step: computed directly, or on a GPU by replaying a recorded step."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from ..network import record
 from .batching import Pair
 from .objective import GRAPH, Objective
 
-# Steps before recording, in which libraries choose their kernels and take their memory.
+# Steps before recording, in which libraries choose kernels and allocate memory.
 WARM_UP = 3
 
 Mark = Callable[[str], None]
-"""Says that a part of a step is over."""
+"""Called when a part of a step is finished."""
 
 Transform = Callable[[Tensor, Tensor], Pair]
-"""Gives what the network gets, and the targets, of a batch's inputs and targets."""
+"""Returns the network's inputs and targets, given those of a batch."""
 
 
 class Gradients:
-    """Leave the objective's gradients of a batch in the trained tensors.
+    """Compute the gradients of the objective for a batch and store them in the trained tensors.
 
     Args:
-        objective: What is minimised.
-        transform: What becomes of a batch first, if anything does.
+        objective: The objective to minimise.
+        transform: Augmentation of a batch, or None.
         trained: The tensors that get gradients.
-        mark: Told when a part is over.
+        mark: Called when a part is finished.
     """
 
     def __init__(self, objective: Objective, transform: Transform | None, trained: list[Tensor], mark: Mark) -> None:
@@ -55,16 +55,16 @@ class Gradients:
 class _Recording:
     graph: torch.cuda.CUDAGraph
     epoch: int
-    batch: Pair  # where the graph reads
-    value: Tensor  # where it leaves the objective
+    batch: Pair  # the inputs of the graph
+    value: Tensor  # its result, the objective
     gradients: list[Tensor | None]  # and the gradients
 
 
 class RecordedGradients(Gradients):
-    """Gradients on a GPU whose kernels are recorded once and then started together.
+    """Gradients on a GPU, whose kernels are recorded once and then launched together.
 
-    Batches of another shape than the recorded one run as they are. Penalties may change from epoch to epoch, and with
-    them a step is recorded anew for every epoch.
+    Batches of another shape than the recorded one run directly. If there are penalties, a step is recorded again in
+    every epoch, because penalties may change between epochs.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -93,7 +93,7 @@ class RecordedGradients(Gradients):
     def _as_it_is(self, batch: Pair, epoch: int) -> Tensor:
         if self._steps_left:
             self._steps_left -= 1
-            # Not on the stream that all others wait for, which cannot be recorded.
+            # Not on the default stream, which cannot be recorded.
             self._side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self._side):
                 value = super().__call__(batch, epoch)
@@ -102,14 +102,14 @@ class RecordedGradients(Gradients):
         return super().__call__(batch, epoch)
 
     def _record(self, batch: Pair, epoch: int) -> None:
-        """Record the step; nothing is computed meanwhile."""
+        """Record the step. Nothing is computed during recording."""
         own = batch[0].clone(), batch[1].clone()
-        mark, self.mark = self.mark, _nothing  # which may wait for the device
+        mark, self.mark = self.mark, _nothing  # `mark` may wait for the device, which recording does not allow
         try:
             graph, value = record(lambda: Gradients.__call__(self, own, epoch))
         except (RuntimeError, BayesNormError) as error:
             why = str(error).strip().splitlines()[0]
-            raise BayesNormError(f"compiled: a step cannot be recorded ({why}); False would work.") from error
+            raise BayesNormError(f'compiled="graph" cannot record a step ({why}). Use compiled=False.') from error
         finally:
             self.mark = mark
         self._recording = _Recording(graph, epoch, own, value, [tensor.grad for tensor in self.trained])
@@ -127,6 +127,6 @@ def new_gradients(
     compiled: bool | str,
     device: torch.device,
 ) -> Gradients:
-    """Return what computes gradients: recorded where that was asked for and there is a GPU."""
+    """Return the object that computes gradients: a recording one if compiled="graph" and there is a GPU."""
     kind = RecordedGradients if compiled == GRAPH and device.type == "cuda" else Gradients
     return kind(objective, transform, trained, mark)

@@ -1,4 +1,4 @@
-"""One plain mini-batch training loop: deterministic from a seed, and a killed run goes on where it was."""
+"""The mini-batch training loop: deterministic given a seed, and resumable after an interruption."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .run import History, Run
 from .step_times import StepTimes
 
 Score = Callable[[nn.Module], float]
-"""`evaluate(model)`: how good a network is, lower is better."""
+"""`evaluate(model)`: the score of a network; lower is better."""
 
 
 @torch.inference_mode(False)
@@ -64,55 +64,61 @@ def train(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 60.0,
 ) -> History:
-    """Train `model` in place, on the device it is on, and leave it in evaluation mode.
+    """Train `model` in place on its device, leave it in evaluation mode, and return the history.
+
+    The result only depends on the arguments and the seed. With `checkpoint`, an interrupted call can be resumed.
 
     Args:
         model: The network. All of it is put into training mode.
-        data: x of shape (N, ...) with `y` beside it, or a pair (x, y): tensors or arrays, brought to the network's
-            device whole. Or a `DataLoader` or `Dataset` of such pairs, whose batches are brought there one by one.
-        y: Targets, (N, ...).
-        loss: `loss(model(x), y)`, a scalar: a mean over rows.
-        epochs: Most passes over the data.
-        batch_size: Rows per step, in random order; None takes a `DataLoader`'s own batches in its own order. Rows left
-            over at an epoch's end, fewer than a batch, are dropped; of data with fewer rows, all make one batch.
-        optimiser: Function that makes the optimiser of a list of parameters; None means Adam.
-        learning_rate: Adam's step size; None means 1e-3.
-        schedule: Function that makes the learning rate's schedule of an optimiser. `ReduceLROnPlateau` is told every
-            new score, or the loss of every epoch where nothing is scored.
-        schedule_every: When the schedule moves on: after every "epoch" or every "step".
-        weight_decay: lambda in the penalty lambda/2 |W|^2 over weight matrices and kernels (not biases or batch norm),
-            which is added to the loss under any optimiser.
-        penalties: Further terms of the loss: `penalty(model, epoch)`, a scalar. Epochs count from 1, for terms that
-            change as training goes on. Called at every step, in full precision.
-        parameters: Tensors to train; None means all of the network's parameters that require gradients. Others stay as
-            they are, except that batch norm follows its batches.
-        transform: Called with every batch's inputs on the network's device, for what changes from epoch to epoch, such
-            as `CropAndFlip`. It may draw from torch's generators; validation rows do not pass through it.
-        transform_targets: Whether `transform` is called with a batch's inputs and targets and returns both: labels of
-            pixels move with their images.
-        validation: A pair (x, y), whose loss in evaluation mode, without penalties, is the network's score; the network
-            with the lowest score is kept, also when training ends by an error or a key.
-        evaluate: As `validation`, with a score of your own: `evaluate(model)` in evaluation mode, lower is better.
-        evaluate_every: Epochs between scores; the last epoch gets one too.
-        patience: Scores without improvement before training stops; an equal score is an improvement. None: never.
-        mixed_precision: Whether to run the network in bfloat16 where it is on a GPU that has it; weights stay as they
-            are.
-        compiled: Whether steps run the network through `torch.compile`, which takes its time at first and pays on a
-            GPU; scores and looks run it as it is. A word is the mode to compile in; True means "reduce-overhead" there.
-            "graph" compiles nothing, but records a step as a CUDA graph and replays it, from the fourth step on: for
-            networks and transforms whose Python code does the same at every step, and penalties whose code does the
-            same at every step of an epoch.
-        seed: Decides the order of rows and what dropout, noise in the network and random transforms draw. The global
-            generators are left alone.
-        on_epoch: Called with (epoch, model) after each epoch, with the network in evaluation mode. It cannot change
-            what training samples.
-        progress: Called with (epoch, epochs) after each epoch; `progress_bar()` gives one that shows a bar.
-        times: Measures what the parts of some steps take.
-        checkpoint: A file that the whole state is written to as training goes on. The same call goes on from it, with
-            the same result as a run that was never interrupted (on a GPU as far as its own kernels repeat themselves);
-            if that run is over, its result comes back at once. More epochs than then may be asked for; a network of
-            other shapes, other data or other settings are refused, as far as they can be told: functions cannot.
-        checkpoint_every: Seconds between checkpoints, which are written at the end of an epoch; 0 means every epoch.
+        data: Inputs of shape (N, ...) with `y`, or a pair (x, y): tensors or arrays, which are moved to the network's
+            device as a whole. Or a `DataLoader` or `Dataset` of such pairs, whose batches are moved one by one.
+        y: Targets, (N, ...). Default: None, they are in `data`.
+        loss: `loss(model(x), y)`, a scalar: a mean over examples.
+        epochs: Maximum number of passes over the data.
+        batch_size: Examples per step, in random order. Examples left over at the end of an epoch, fewer than a batch,
+            are dropped. If there are fewer examples than a batch, all make one batch. Default: None, the batches of a
+            `DataLoader` in its order.
+        optimiser: A function that makes the optimiser, given a list of parameters. Default: None, Adam.
+        learning_rate: Learning rate of Adam. Default: None, 0.001.
+        schedule: A function that makes the learning-rate schedule, given the optimiser. `ReduceLROnPlateau` gets every
+            new score, or the loss of every epoch if there are no scores. Default: None.
+        schedule_every: Advance the schedule after every "epoch" or every "step". Default: "epoch".
+        weight_decay: lambda in the penalty lambda/2 |W|^2 over weight matrices and kernels (not biases or batch norm).
+            It is added to the loss with any optimiser. Default: 0.
+        penalties: Further terms of the loss: `penalty(model, epoch)`, a scalar. Epochs count from 1. They are computed
+            at every step, in full precision. Default: none.
+        parameters: Tensors to train. Others are not changed, except that batch norm updates its running statistics.
+            Default: None, all parameters of the network that require gradients.
+        transform: Augmentation: a function of every batch's inputs on the network's device, such as `CropAndFlip`. It
+            may use torch's random generators. Validation data are not transformed. Default: None.
+        transform_targets: Whether `transform` takes inputs and targets and returns both, so that pixel labels move with
+            their images. Default: False.
+        validation: A pair (x, y). Its loss in evaluation mode, without penalties, is the network's score. The network
+            with the lowest score is kept, also if training ends with an error or is interrupted. Default: None.
+        evaluate: Your own score instead of `validation`: `evaluate(model)` in evaluation mode; lower is better.
+            Default: None.
+        evaluate_every: Number of epochs between scores; the last epoch is always scored. Default: 1.
+        patience: Number of scores without improvement before training stops; an equal score counts as improvement.
+            Default: None, never stop early.
+        mixed_precision: Whether to run the network in bfloat16 on GPUs that support it; the weights keep their
+            precision. Default: False.
+        compiled: Whether steps use `torch.compile`, which takes time at the start and makes steps on a GPU faster.
+            Scores use the uncompiled network. A string is the compile mode; True means "reduce-overhead" on a GPU.
+            "graph" compiles nothing, but records a step as a CUDA graph and replays it from the fourth step on. It
+            needs networks and transforms whose Python code does the same at every step, and penalties whose code does
+            the same at every step of an epoch. Default: False.
+        seed: Seed of the order of examples, of dropout, and of random noise and transforms. The global generators are
+            not changed. Default: 0.
+        on_epoch: Called with (epoch, model) after each epoch, with the network in evaluation mode. It does not affect
+            the random numbers of training. Default: None.
+        progress: Called with (epoch, epochs) after each epoch. `progress_bar()` shows a bar. Default: None.
+        times: A `StepTimes` that measures the parts of some steps. Default: None.
+        checkpoint: A file to which the whole state is written during training. The same call resumes from it, with the
+            same result as an uninterrupted run (on a GPU, as far as its kernels are deterministic). If that run is
+            finished, its result is returned at once. You may ask for more epochs than before. Other shapes, data or
+            settings raise an error, but changed functions cannot be detected. Default: None.
+        checkpoint_every: Minimum seconds between checkpoints, which are written at the end of an epoch; 0 for every
+            epoch. Default: 60.
     """
     started = time.perf_counter()
     device, dtype, seed = device_of(unwrap(model)), dtype_of(unwrap(model)), require_seed(seed)
@@ -125,13 +131,13 @@ def train(
     for name, function in {"evaluate": evaluate, "on_epoch": on_epoch, "transform": transform}.items():
         require_function(name, function)
     if transform_targets and transform is None:
-        raise BayesNormError("transform_targets: was given without transform; CropAndFlip() would work.")
+        raise BayesNormError("transform_targets=True needs a transform. Pass transform=CropAndFlip(), for example.")
     if schedule_every not in ("epoch", "step"):
         raise BayesNormError(f"schedule_every must be 'epoch' or 'step', got {schedule_every!r}.")
     if validation is not None and evaluate is not None:
-        raise BayesNormError("evaluate: was given beside validation, but one score decides; choose one of them.")
+        raise BayesNormError("validation and evaluate are both given, but only one can score the network. Pass one.")
     if patience is not None and validation is None and evaluate is None:
-        raise BayesNormError("patience: was given, but nothing to score the network by; validation=(x, y) would work.")
+        raise BayesNormError("patience needs a score of the network. Pass validation=(x, y) or evaluate=.")
 
     batches = training_batches(data, y, batch_size, device, dtype, seed)
     trained = _trained(model, parameters)
@@ -149,7 +155,7 @@ def train(
         times=times,
     )
     if run.every_step and isinstance(run.schedule, ReduceLROnPlateau):
-        raise BayesNormError("schedule_every: 'step' was given, but a plateau is one of epochs; 'epoch' would work.")
+        raise BayesNormError("schedule_every='step' does not work with ReduceLROnPlateau. Use schedule_every='epoch'.")
     moved = transform if transform is None or transform_targets else partial(_transform_inputs, transform)
     gradients = new_gradients(objective, moved, trained, run.mark, compiled, device)
     rows = None if validation is None else validation_rows(validation, device, dtype)
@@ -167,7 +173,7 @@ def train(
             "patience": patience,
             "mixed_precision": objective.half,
             "validation": None if rows is None else described_rows(*rows),
-            # Only where they are given: files of a release that did not have them go on being read.
+            # Only if they are given, so that files of older releases without them can still be read.
             **({} if transform is None else {"transform": _described(transform)}),
             **({"transform_targets": True} if transform_targets else {}),
             **({"schedule_every": schedule_every} if run.every_step else {}),
@@ -181,7 +187,7 @@ def train(
             if progress is not None:
                 progress(run.history.stopped, epochs)
         history, written = run.history, started
-        started -= history.seconds  # those of interrupted runs count too
+        started -= history.seconds  # time of interrupted runs counts too
         if store and not run.over(patience):
             store.require_writable()
         try:
@@ -194,7 +200,7 @@ def train(
                         score = _number(evaluate(model))
                     if math.isnan(score) and run.best is None:
                         name = "evaluate" if validation is None else "validation"
-                        raise BayesNormError(f"{name}: the score is NaN in epoch {epoch}; numbers would work.")
+                        raise BayesNormError(f"{name}: the score is NaN in epoch {epoch}. It must be a number.")
                     run.see(score)
                 run.step_schedule(scored=evaluate is not None)
                 if on_epoch is not None:
@@ -218,29 +224,29 @@ def train(
 
 
 def _train_epoch(run: Run, gradients: Gradients, batches: Batches, epoch: int) -> float:
-    """Train for one pass over the data, and return the mean of what was minimised."""
+    """Train for one pass over the data, and return the mean of the objective."""
     with contextlib.closing(batches.epoch(epoch, run.order)) as pairs:
         waiting = [run.step(partial(gradients, batch, epoch)) for batch in _timed(pairs, run)]
     if not waiting:
-        raise InputError(f"data: gave no batch in epoch {epoch}; at least one is needed.")
-    # Losses are looked at together, because every look waits for the device.
+        raise InputError(f"data has no batch in epoch {epoch}. At least one batch is needed.")
+    # Losses are read together, because every read waits for the device.
     values: list[float] = torch.stack(waiting).tolist()
     for step, value in enumerate(values, 1):
         if not math.isfinite(value):
             raise BayesNormError(
-                f"loss: is {value} at step {step} of epoch {epoch}, {run.what_is_left()}; a smaller learning rate, "
-                "standardised inputs and targets, or a loss without logarithms of zero would help."
+                f"The loss is {value} at step {step} of epoch {epoch}, {run.what_is_left()}. Try a smaller learning "
+                "rate, standardised inputs and targets, or a loss without logarithms of zero."
             )
     return math.fsum(values) / len(values)
 
 
 def _transform_inputs(transform: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> Pair:
-    """Return a batch whose inputs alone are transformed."""
+    """Return a batch with transformed inputs and unchanged targets."""
     return transform(x), y
 
 
 def _timed(pairs: Iterator[Pair], run: Run) -> Iterator[Pair]:
-    """Yield batches, with a word to what measures, where something does, before and after each is fetched."""
+    """Yield batches, and measure the time to fetch each of them if times are measured."""
     while True:
         if run.times is not None:
             run.times.begin()
@@ -252,39 +258,39 @@ def _timed(pairs: Iterator[Pair], run: Run) -> Iterator[Pair]:
 
 
 def _described(transform: Any) -> str:
-    """Return a transform as text: all of a dataclass, such as `CropAndFlip`, and the type of anything else."""
+    """Return a transform as text: all fields of a dataclass, such as `CropAndFlip`, or the type of anything else."""
     return repr(transform) if dataclasses.is_dataclass(transform) else type(transform).__name__
 
 
 def _number(score: Any) -> float:
-    """Return what `evaluate` gave as a plain number, or refuse it."""
+    """Return the result of `evaluate` as a plain number, or raise an error."""
     try:
         return float(score)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise BayesNormError(f"evaluate: gave {type(score).__name__}; a number would work.") from error
+        raise BayesNormError(f"evaluate must return a number, got {type(score).__name__}.") from error
 
 
 def _trained(model: nn.Module, parameters: Iterable[Tensor] | None) -> list[Tensor]:
-    """Return the tensors to train, each once, or refuse those that cannot be trained."""
+    """Return the tensors to train, each once, or raise an error if one cannot be trained."""
     name = "model" if parameters is None else "parameters"
     given = parameters if parameters is not None else filter(lambda p: p.requires_grad, model.parameters())
     chosen = list({id(tensor): tensor for tensor in given}.values())
     if not chosen:
-        raise BayesNormError(f"{name}: holds no parameter that requires gradients; nothing could be trained.")
+        raise BayesNormError(f"{name} has no parameter that requires gradients, so there is nothing to train.")
     for i, tensor in enumerate(chosen):
         if not isinstance(tensor, Tensor) or not tensor.requires_grad or not tensor.is_leaf:
-            found = "no leaf that requires gradients" if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise BayesNormError(f"parameters: entry {i} is {found}; parameters of the network would work.")
+            found = "not a leaf that requires gradients" if isinstance(tensor, Tensor) else f"a {type(tensor).__name__}"
+            raise BayesNormError(f"parameters[{i}] is {found}. Pass parameters of the network.")
     return chosen
 
 
 def _store(checkpoint: str | os.PathLike[str], run: Run, settings: dict[str, Any]) -> Checkpoint:
-    """Return the checkpoint of a run, which is recognised by these settings and by what it trains."""
+    """Return the checkpoint of a run, which is recognised by its settings and its tensors."""
     tensors, chosen = run.tensors(), {id(tensor) for tensor in run.trained}
     known = {
         **{name: f"{tuple(tensor.shape)} {tensor.dtype}" for name, tensor in tensors.items()},
         "parameters": ", ".join(name for name, tensor in tensors.items() if id(tensor) in chosen),
-        # Before the optimiser, in which a schedule leaves its marks: the first difference is what a user is told.
+        # Before the optimiser, whose settings a schedule changes: the error names the first difference.
         "schedule": described(run.schedule, run.schedule.state_dict() if run.schedule else None),
         "optimiser": described(run.optimiser, run.optimiser.state_dict()["param_groups"]),
         **settings,
@@ -294,7 +300,7 @@ def _store(checkpoint: str | os.PathLike[str], run: Run, settings: dict[str, Any
 
 @contextlib.contextmanager
 def _frozen(model: nn.Module, trained: list[Tensor]) -> Iterator[None]:
-    """Spare parameters that are not trained their gradients while the block lasts."""
+    """Turn off gradients of parameters that are not trained, within the context."""
     chosen = {id(tensor) for tensor in trained}
     others = [p for p in model.parameters() if p.requires_grad and id(p) not in chosen]
     for parameter in others:
@@ -308,7 +314,7 @@ def _frozen(model: nn.Module, trained: list[Tensor]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _looking_at(model: nn.Module, seed: int, device: torch.device) -> Iterator[None]:
-    """Give a look its own mode, gradients and random numbers: training goes on as if nobody had looked."""
+    """Evaluate the network with its own mode, gradients and random numbers, without any effect on training."""
     modes = [(module, module.training) for _, module in model.named_modules()]
     model.eval()
     try:

@@ -1,4 +1,4 @@
-"""The objective that training minimises: a loss in the precision that was asked for, penalties and weight decay."""
+"""The objective of training: the loss in the chosen precision, penalties and weight decay."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..errors import BayesNormError, InputError
 from ..network import call_network
 from .batching import Pair
 
-# What `train(compiled=)` calls steps that are recorded, not compiled; see `gradients.py`.
+# The value of `train(compiled=)` for steps that are recorded, not compiled; see `gradients.py`.
 GRAPH = "graph"
 
-# Most input numbers of a validation batch, where that is more than a training batch.
+# Maximum count of input numbers of a validation batch, unless a training batch has more.
 VALIDATION_ELEMENTS = 2**20
 
 
 Loss = Callable[[Any, Tensor], Tensor]
-"""`loss(model(x), y)`, a scalar: a mean over rows."""
+"""`loss(model(x), y)`, a scalar: a mean over examples."""
 
 Penalty = Callable[[nn.Module, int], Tensor]
 """`penalty(model, epoch)`, a scalar; epochs count from 1."""
@@ -34,11 +34,11 @@ class Objective:
         model: The network.
         loss: The loss of its output.
         penalties: Further terms.
-        weight_decay: lambda in lambda/2 |W|^2 over those of `trained` that have two dimensions or more.
+        weight_decay: lambda in lambda/2 |W|^2 over tensors of `trained` with two or more dimensions.
         trained: The tensors that are trained.
-        mixed_precision: Whether the network and the loss run in bfloat16 on a GPU that has it.
-        device: Where the network is.
-        compiled: Whether steps run the network compiled, or the mode to compile it in; see `train`.
+        mixed_precision: Whether network and loss run in bfloat16 on a GPU that supports it.
+        device: The network's device.
+        compiled: Whether steps run the compiled network, or the compile mode; see `train`.
     """
 
     def __init__(
@@ -74,27 +74,29 @@ class Objective:
         if self.matrices:
             value = value + 0.5 * self.weight_decay * torch.stack([w.square().sum() for w in self.matrices]).sum()
         if not value.requires_grad:
-            raise BayesNormError("loss: depends on nothing that is trained; a function of the output would work.")
+            raise BayesNormError(
+                "loss does not depend on any trained tensor. Return a function of the network's output."
+            )
         return value
 
     def validation_loss(self, rows: Pair, batch_size: int, model: nn.Module) -> float:
-        """Return the network's loss over all rows, without penalties, in batches as large as is cheap."""
+        """Return the network's loss over all examples, without penalties, in large batches."""
         x, y = rows
         size = max(batch_size, VALIDATION_ELEMENTS // max(1, x[0].numel()))
         with self._precision():
-            parts = [  # of clones, because a network may write into its input
+            parts = [  # clones, because a network may write into its input
                 len(part) * self.loss(_outputs(model, part.clone(), "validation"), target).double()
                 for part, target in zip(x.split(size), y.split(size), strict=True)
             ]
         return float(torch.stack(parts).sum() / len(x))
 
     def _precision(self) -> contextlib.AbstractContextManager[Any]:
-        """Return the context that the network and its loss run in."""
+        """Return the precision context of the network and its loss."""
         return contextlib.nullcontext() if self.half is None else torch.autocast("cuda", self.half)
 
 
 def _compiled(model: nn.Module, compiled: bool | str, device: torch.device) -> Callable[[Tensor], Any]:
-    """Return what steps call: the network, or what torch.compile makes of it, for batches of one shape."""
+    """Return the function that steps call: the network, or the compiled network for batches of one shape."""
     if not isinstance(compiled, bool | str):
         raise BayesNormError(f"compiled must be True, False or a mode such as 'reduce-overhead', got {compiled!r}.")
     if not compiled or compiled == GRAPH:
@@ -103,15 +105,15 @@ def _compiled(model: nn.Module, compiled: bool | str, device: torch.device) -> C
     try:
         made: Callable[[Tensor], Any] = torch.compile(model, mode=mode, dynamic=False)
     except RuntimeError as error:
-        raise BayesNormError(f"compiled: {compiled!r} was given, but {error}.") from error
+        raise BayesNormError(f"compiled={compiled!r} failed: {error}. Use compiled=False.") from error
     return made
 
 
 def _half_precision(mixed_precision: bool, device: torch.device) -> torch.dtype | None:
-    """Return the dtype that autocast runs the network in; None leaves it its own."""
+    """Return the dtype of autocast, or None for the network's own precision."""
     if not isinstance(mixed_precision, bool):
         raise BayesNormError(
-            f"mixed_precision must be True (bfloat16 where a GPU has it) or False, got {mixed_precision!r}."
+            f"mixed_precision must be True (bfloat16 on GPUs that support it) or False, got {mixed_precision!r}."
         )
     if not mixed_precision or device.type != "cuda":
         return None
@@ -119,22 +121,22 @@ def _half_precision(mixed_precision: bool, device: torch.device) -> torch.dtype 
 
 
 def _outputs(model: Callable[[Tensor], Any], x: Tensor, argument: str) -> Any:
-    """Return `model(x)`; a failure is told in terms of the argument, unless it is the memory's or the compiler's."""
+    """Return `model(x)`. Errors name the argument, except errors of the memory or the compiler."""
     try:
         return call_network(model, x, argument)
     except InputError as error:
         cause = error.__cause__
         if isinstance(cause, torch.OutOfMemoryError):
             raise cause from None
-        # By name: torch takes more than a second to import the compiler, which a plain training does not need.
+        # By name, because importing torch's compiler takes more than a second, which plain training does not need.
         if "TorchDynamoException" in {kind.__name__ for kind in type(cause).__mro__}:
             why = str(cause).strip().splitlines()[0]
-            raise BayesNormError(f"compiled: the network cannot be compiled here ({why}); False would work.") from cause
+            raise BayesNormError(f"The network cannot be compiled here ({why}). Use compiled=False.") from cause
         raise
 
 
 def _require_scalar(value: Any, name: str) -> None:
-    """Refuse a term of the objective that is no tensor, or not one number."""
+    """Raise an error if a term of the objective is not a tensor with one number."""
     if not isinstance(value, Tensor) or value.dim():
         found = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-        raise BayesNormError(f"{name}: gave {found}; a tensor without dimensions would work, such as a mean over rows.")
+        raise BayesNormError(f"{name} must return a tensor without dimensions, such as a mean over rows, got {found}.")

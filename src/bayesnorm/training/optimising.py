@@ -1,4 +1,4 @@
-"""Optimisers and schedules: made by the caller's functions, and put back into a state that a checkpoint holds."""
+"""Optimisers and schedules, made by the caller's functions and restored from checkpoints."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from torch.optim.lr_scheduler import LRScheduler
 from ..arguments import require_number
 from ..errors import BayesNormError
 
-# Optimisers whose step needs nothing but gradients.
+# Optimisers whose step only needs gradients.
 _TRIED = (Adam, AdamW, SGD, RMSprop)
 
-# What biases, scales and shifts count as under `relative_adam`, whatever they are, and tensors of zeros.
+# The size of biases, scales, shifts and zero tensors in `relative_adam`.
 VECTOR_SIZE = 0.1
 
 
 def new_optimiser(
     optimiser: Callable[[list[Tensor]], Optimizer] | None, learning_rate: float | None, trained: list[Tensor]
 ) -> Optimizer:
-    """Make the optimiser of some tensors; see `train` for the arguments."""
+    """Return the optimiser of some tensors; `train` describes the arguments."""
     if optimiser is None:
         return Adam(
             trained, lr=1e-3 if learning_rate is None else require_number("learning_rate", learning_rate, least=0)
         )
     if learning_rate is not None:
-        raise BayesNormError("learning_rate: is Adam's, but an optimiser was given too; give that one its own.")
+        raise BayesNormError("learning_rate is for Adam, but optimiser is given too. Set its learning rate there.")
     made = optimiser(trained) if callable(optimiser) else None
     if not isinstance(made, Optimizer):
         raise BayesNormError(
-            f"optimiser: {_found(optimiser, made)}; a function that makes one would work, such as "
-            "lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9)."
+            f"optimiser must be a function that makes an optimiser, {_found(optimiser, made)}. Example: lambda "
+            "parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9)."
         )
     return made
 
 
 def relative_adam(parameters: Iterable[Tensor], share: float = 0.01, **options: Any) -> Adam:
-    """Return an Adam whose steps are a share of each tensor's size, for a network that is trained already.
+    """Return an Adam optimiser whose steps are relative to the size of each tensor, to fine-tune a trained network.
 
-    Weights in front of batch norm can be of any size, and a prior that wants them small makes them tiny: steps of the
-    usual .001 would undo all that they have learned. Biases, scales and shifts, whose size does matter, get that rate.
+    Weights before batch norm can have any size, and a sparsity prior makes them tiny. Steps of the usual 0.001 would
+    destroy what they have learned. Biases, scales and shifts, whose size matters, get that usual rate.
 
     Args:
-        parameters: The tensors.
-        share: A learning rate in terms of the root mean square of a tensor's values, as they are now; that of vectors
-            counts as .1.
-        options: Further ones of `torch.optim.Adam`.
+        parameters: The tensors to train.
+        share: Learning rate relative to the current root mean square of a tensor, which counts as 0.1 for vectors.
+            Default: 0.01.
+        options: Further arguments of `torch.optim.Adam`.
     """
     share = require_number("share", share, least=0)
     groups = []
@@ -61,20 +61,20 @@ def relative_adam(parameters: Iterable[Tensor], share: float = 0.01, **options: 
 
 
 def new_schedule(schedule: Callable[[Any], LRScheduler] | None, optimiser: Optimizer) -> LRScheduler | None:
-    """Make the schedule of an optimiser's learning rate, where one is wanted; see `train` for the argument."""
+    """Return the learning-rate schedule of an optimiser, or None; `train` describes the argument."""
     if schedule is None:
         return None
     made = schedule(optimiser) if callable(schedule) else None
     if not isinstance(made, LRScheduler) or made.optimizer is not optimiser:
         raise BayesNormError(
-            f"schedule: {_found(schedule, made)}; a function that makes one for the optimiser it is given would "
-            "work, such as lambda optimiser: torch.optim.lr_scheduler.StepLR(optimiser, 30)."
+            f"schedule must be a function that makes a schedule for the given optimiser, {_found(schedule, made)}. "
+            "Example: lambda optimiser: torch.optim.lr_scheduler.StepLR(optimiser, 30)."
         )
     return made
 
 
 def restore_optimiser(optimiser: Optimizer, state: dict[str, Any]) -> None:
-    """Put an optimiser into a state, after a step with it on copies of the weights: torch looks at little of it."""
+    """Restore an optimiser's state, after a trial step on copies of the weights, because torch checks little of it."""
     if type(optimiser) in _TRIED:
         groups: list[dict[str, Any]] = []
         for group in optimiser.param_groups:
@@ -89,7 +89,7 @@ def restore_optimiser(optimiser: Optimizer, state: dict[str, Any]) -> None:
 
 
 def _load(optimiser: Optimizer, state: dict[str, Any]) -> None:
-    """Load a state, laid out in memory as the weights are: files know no layout, and fused steps need the same one."""
+    """Load a state with the memory layout of the weights: files do not store it, and fused steps need it."""
     optimiser.load_state_dict(state)
     for weight, remembered in optimiser.state.items():
         for name, value in remembered.items():
@@ -98,5 +98,5 @@ def _load(optimiser: Optimizer, state: dict[str, Any]) -> None:
 
 
 def _found(given: object, made: object) -> str:
-    """Say what was given instead of a function, or what that function made."""
-    return f"made {type(made).__name__}" if callable(given) else f"{type(given).__name__} was given"
+    """Return what was given instead of a function, or what that function returned, for messages."""
+    return f"but it returned {type(made).__name__}" if callable(given) else f"got {type(given).__name__}"

@@ -1,4 +1,4 @@
-"""A bar with the time left for `progress=`: rich's where that is installed, else one line that is written over."""
+"""A progress bar with the remaining time for `progress=`, by rich if it is installed, otherwise as plain text."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..network import Progress
 
 @contextlib.contextmanager
 def progress_bar(label: str = "training") -> Iterator[Progress]:
-    """Show a bar on standard error, in a notebook below its cell, and give what tells it how far things are.
+    """Show a progress bar on standard error, or below the cell in a notebook; yield a function for `progress=`.
 
         with progress_bar("ensemble") as bar:
             train(model, x, y, ..., progress=bar)
 
     Args:
-        label: The words before the bar.
+        label: The text before the bar.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -27,7 +27,7 @@ def progress_bar(label: str = "training") -> Iterator[Progress]:
         except ImportError:
             yield stack.enter_context(_plain_line(label))
         else:
-            # Of a bar that is full, the time that it took.
+            # A full bar shows the elapsed time.
             left = TimeRemainingColumn(elapsed_when_finished=True)
             shown = (
                 TextColumn("{task.description}"),
@@ -47,14 +47,14 @@ def progress_bar(label: str = "training") -> Iterator[Progress]:
 
 @contextlib.contextmanager
 def _plain_line(label: str) -> Iterator[Progress]:
-    """Do the same with a line of text, where somebody could see it."""
+    """Show progress as a line of text, if standard error is a terminal."""
     shown, started, width = sys.stderr.isatty(), time.monotonic(), 0
 
     def tell(done: int, total: int) -> None:
         nonlocal width
         if shown:
             line = f"{label}: {done}/{total}{_time_left(time.monotonic() - started, done, total)}"
-            width = max(width, len(line))  # what a longer line left behind is written over
+            width = max(width, len(line))  # overwrites the rest of a longer line
             print(f"\r{line:<{width}}", end="", file=sys.stderr, flush=True)
 
     try:
@@ -65,7 +65,7 @@ def _plain_line(label: str) -> Iterator[Progress]:
 
 
 def _time_left(elapsed: float, done: int, total: int) -> str:
-    """Say how long the rest takes at the pace so far; "" before anything is done."""
+    """Return the remaining time at the average speed so far; "" before the first step is done."""
     if not 0 < done < total:
         return ""
     seconds = round(elapsed / done * (total - done))

@@ -1,4 +1,4 @@
-"""Everything that training changes, and so everything that a checkpoint holds."""
+"""The state of a training: everything that it changes, which is what a checkpoint contains."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from .step_times import StepTimes
 
 @dataclass
 class History:
-    """Record of what happened in training.
+    """The record of a training.
 
     Args:
-        epochs: Epochs that the network which is kept was trained for: all, or those up to the best score.
-        losses: Mean over an epoch's steps of what was minimised: loss, penalties and weight decay.
-        scores: (epoch, score) at every evaluation: the validation loss, or what `evaluate` gave.
-        seconds: Time spent, that of interrupted runs counted in.
+        epochs: Number of epochs of the network that was kept: all, or those up to the best score.
+        losses: Mean of the objective (loss, penalties and weight decay) over the steps of each epoch.
+        scores: (epoch, score) of every evaluation: the validation loss, or the result of `evaluate`.
+        seconds: Training time, including that of interrupted runs.
     """
 
     epochs: int = 0
@@ -50,27 +50,27 @@ _HISTORY = record(
     scores=listed(listed(either(float, anything, whole()), 2)),
     seconds=number(0),
 )
-"""What the record of a training consists of."""
+"""The schema of the record of a training."""
 
 
 @dataclass
 class Run:
-    """A training under way.
+    """A training in progress.
 
     Args:
         model: The network.
-        trained: The tensors that the optimiser changes, mostly the network's own.
-        optimiser: What changes them.
-        schedule: What changes the optimiser's learning rate, if anything does.
-        order: The generator that samples the order of rows.
-        device: The one that the network is on, whose generator it may draw from.
-        epochs: Most epochs.
-        history: What has happened so far.
-        every_step: Whether the schedule moves on after every step, not after every epoch.
-        times: What measures the steps' parts, if anything does.
+        trained: The tensors that the optimiser changes, usually parameters of the network.
+        optimiser: The optimiser.
+        schedule: The learning-rate schedule, or None.
+        order: The generator of the order of examples.
+        device: The network's device, whose generator it may use.
+        epochs: Maximum number of epochs.
+        history: The record so far.
+        every_step: Whether the schedule advances after every step, not after every epoch.
+        times: Measures the parts of steps, or None.
         best_score: The lowest score so far.
-        best: All tensors as they were at that score.
-        waited: Scores since then.
+        best: All tensors at that score.
+        waited: Number of scores since then.
     """
 
     model: nn.Module
@@ -89,28 +89,28 @@ class Run:
 
     @property
     def generators(self) -> list[torch.Generator]:
-        """All generators of torch's that training samples from."""
+        """All torch generators that training uses."""
         on_device = [torch.cuda.default_generators[self.device.index or 0]] if self.device.type == "cuda" else []
         return [self.order, torch.default_generator, *on_device]
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return everything that training changes in the network, and trained tensors that are not part of it."""
+        """Return everything that training changes in the network, and trained tensors outside it."""
         inside = tensors_of(unwrap(self.model))
         known = {id(tensor) for tensor in inside.values()}
         outside = {f"parameters.{i}": tensor for i, tensor in enumerate(self.trained) if id(tensor) not in known}
         return {**{f"model.{name}": tensor for name, tensor in inside.items()}, **outside}
 
     def over(self, patience: int | None) -> bool:
-        """Whether nothing is left to train, or `patience` scores in a row were no better than the best."""
+        """Return whether all epochs are done, or `patience` scores in a row were no better than the best."""
         return self.history.stopped == self.epochs or (patience is not None and self.waited >= patience)
 
     def step(self, gradients: Callable[[], Tensor]) -> Tensor:
-        """Take one step downhill, and return the objective before it, still on the device.
+        """Take one optimiser step, and return the objective before it, still on the device.
 
         Args:
-            gradients: Leaves gradients in the trained tensors, and returns the objective.
+            gradients: Stores gradients in the trained tensors, and returns the objective.
         """
-        if isinstance(self.optimiser, LBFGS):  # which asks for the objective several times
+        if isinstance(self.optimiser, LBFGS):  # evaluates the objective several times
             value: Any = self.optimiser.step(gradients)
         else:
             value = gradients()
@@ -122,16 +122,16 @@ class Run:
         return found
 
     def mark(self, part: str) -> None:
-        """Say that a part of a step is over, where somebody measures."""
+        """Record that a part of a step is finished, if times are measured."""
         if self.times is not None:
             self.times.mark(part)
 
     def step_schedule(self, scored: bool) -> None:
-        """Move the schedule on after an epoch.
+        """Advance the schedule after an epoch.
 
         Args:
-            scored: Whether there are scores. A schedule that waits for a plateau is told these when they are new, and
-                every epoch's loss where there are none.
+            scored: Whether there are scores. `ReduceLROnPlateau` gets new scores, or every epoch's loss if there are
+                no scores.
         """
         history = self.history
         if not isinstance(self.schedule, ReduceLROnPlateau):
@@ -143,7 +143,7 @@ class Run:
             self.schedule.step(history.scores[-1][1])
 
     def see(self, score: float) -> None:
-        """Note the score of the last epoch, and keep the network if it is the best, or as good as the best."""
+        """Record the score of the last epoch, and keep the network if it is at least as good as the best."""
         self.history.scores.append((self.history.stopped, score))
         if score <= self.best_score:
             self.best = {name: tensor.detach().clone() for name, tensor in self.tensors().items()}
@@ -152,34 +152,34 @@ class Run:
             self.waited += 1
 
     def finish(self) -> None:
-        """Go back to the best network, where there were scores."""
+        """Restore the best network, if there were scores."""
         self.history.epochs = self.best_epoch
         if self.best is not None:
             self._put(self.best)
 
     @property
     def best_epoch(self) -> int:
-        """The epoch of the best score, or the last one where there are no scores."""
+        """The epoch of the best score, or the last epoch if there are no scores."""
         if self.best is None:
             return self.history.stopped
         return max(epoch for epoch, score in self.history.scores if score == self.best_score)
 
     def what_is_left(self) -> str:
-        """Say in words what a training that broke has left."""
+        """Return a clause that says which network a failed training leaves."""
         if self.best is None:
-            return "and the network is of no use any more"
-        return f"and what is left is the best network so far, that of epoch {self.best_epoch}"
+            return "so the network is no longer usable"
+        return f"so the network is reset to its best state so far, that of epoch {self.best_epoch}"
 
     def require_finite(self) -> None:
-        """Refuse weights that the last step broke."""
+        """Raise an error if the last step made weights infinite or NaN."""
         if not all(torch.stack([tensor.isfinite().all() for tensor in self.trained]).tolist()):
             raise BayesNormError(
-                f"loss: was finite to the end of epoch {self.history.stopped}, but the weights are not any more, "
-                f"{self.what_is_left()}; a smaller learning rate would help."
+                f"The loss was finite until the end of epoch {self.history.stopped}, but the weights are not any more, "
+                f"{self.what_is_left()}. Use a smaller learning rate."
             )
 
     def state(self) -> dict[str, Any]:
-        """Return everything that a checkpoint has to hold."""
+        """Return everything that a checkpoint must contain."""
         return {
             "tensors": self.tensors(),
             "best": self.best,
@@ -194,14 +194,14 @@ class Run:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go back to what `state()` told; refuse more epochs than are wanted, and what is no whole state."""
+        """Restore the result of `state()`. Raise an error if it is incomplete or has more epochs than requested."""
         try:
             _HISTORY(_as_lists(state["history"]), "history")
             history = History(**state["history"])
             if history.stopped > self.epochs:
                 raise BayesNormError(
-                    f"epochs: {self.epochs} were asked for, but the checkpoint holds {history.stopped} already; as "
-                    "many or more would work, and so would another path."
+                    f"epochs is {self.epochs}, but the checkpoint already has {history.stopped}. Ask for at least as "
+                    "many epochs, or use another path."
                 )
             tensors = self._fitting(state["tensors"])
             self.best = None if state["best"] is None else self._fitting(state["best"])
@@ -226,17 +226,17 @@ class Run:
             if isinstance(error, BayesNormError) and not isinstance(error, FileFormatError):
                 raise
             told = error if isinstance(error, FileFormatError) else repr(error)
-            raise FileFormatError(f"checkpoint: does not hold a whole run ({told}); delete the file.") from error
+            raise FileFormatError(f"checkpoint does not contain a complete run ({told}). Delete the file.") from error
         self._put(tensors)
         self.history = history
 
     def _fitting(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return values for all tensors, on their devices, or refuse those that are not like them."""
+        """Return values for all tensors, on their devices, or raise an error if they do not fit."""
         found = {name: values[name].to(tensor.device) for name, tensor in self.tensors().items()}
         for name, tensor in self.tensors().items():
             alike = found[name].shape == tensor.shape and found[name].dtype == tensor.dtype
             if not alike or (tensor.is_floating_point() and bool((~found[name].isfinite() & tensor.isfinite()).any())):
-                raise ValueError(f"{name} is not finite, or {tuple(tensor.shape)} of {tensor.dtype}")
+                raise ValueError(f"{name} is not finite, or not of shape {tuple(tensor.shape)} and {tensor.dtype}")
         return found
 
     @torch.no_grad()
@@ -247,19 +247,19 @@ class Run:
 
 
 def _as_lists(value: Any) -> Any:
-    """Return values with lists for tuples, as the checks of JSON want them."""
+    """Return values with lists instead of tuples, as the JSON checks need them."""
     if isinstance(value, dict):
         return {name: _as_lists(entry) for name, entry in value.items()}
     return [_as_lists(entry) for entry in value] if isinstance(value, tuple | list) else value
 
 
 def _numpy_state() -> tuple[Any, ...]:
-    """Return the state of NumPy's global generator, its array as a tensor."""
+    """Return the state of NumPy's global generator, with its array as a tensor."""
     _, keys, *rest = np.random.get_state()  # noqa: NPY002
     return torch.from_numpy(np.asarray(keys).astype(np.int64)), *rest
 
 
 def _set_numpy_state(state: tuple[Any, ...]) -> None:
-    """Go back to what `_numpy_state()` told."""
+    """Restore the result of `_numpy_state()`."""
     keys, *rest = state
     np.random.set_state(("MT19937", keys.numpy(), *rest))  # noqa: NPY002

@@ -1,4 +1,4 @@
-"""What the parts of a training step take, measured in the loop itself."""
+"""The times of the parts of a training step, measured in the training loop."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..arguments import require_whole
 class StepTimes:
     """Measure the parts of some steps, for `train(..., times=)`: data, transform, forward, backward, optimiser.
 
-    Of a recorded step, forward and backward are one part, which the transform belongs to.
-    In the steps that are measured, the device is waited for after every part, so that these are slower than others.
+    In a recorded step (compiled="graph"), forward and backward are one part, which includes the transform. Measured
+    steps are slower than others, because they wait for the device after every part.
 
     Args:
-        after: Steps before the first one that is measured: compiling and warming up are no part of it.
-        steps: Steps that are measured.
-        seconds: Per part, the seconds of all measured steps; filled by `train`.
-        measured: Steps that were measured so far.
+        after: Number of steps before the first measured one, to leave out compilation and warm-up. Default: 10.
+        steps: Number of steps to measure. Default: 40.
+        seconds: Total seconds of the measured steps, by part; filled in by `train`.
+        measured: Number of steps measured so far.
     """
 
     after: int = 10
@@ -36,21 +36,21 @@ class StepTimes:
 
     @property
     def milliseconds(self) -> dict[str, float]:
-        """The mean milliseconds of each part; nothing where no step was measured."""
+        """The mean milliseconds of each part; empty if no step was measured."""
         return {part: 1000 * seconds / self.measured for part, seconds in self.seconds.items() if self.measured}
 
     def begin(self) -> None:
-        """Note that a step begins, unless the epoch is over."""
+        """Record that a step begins, unless the epoch is over."""
         if self._measuring:
             self._last = _now()
 
     def mark(self, part: str) -> None:
-        """Note that a part of the step is over."""
+        """Record that a part of the step is finished."""
         if self._measuring:
             now = _now()
             self.seconds[part] = self.seconds.get(part, 0.0) + now - self._last
             self._last = now
-        if part == "optimiser":  # the last one
+        if part == "optimiser":  # the last part
             self.measured += self._measuring
             self._seen += 1
 
@@ -60,7 +60,7 @@ class StepTimes:
 
 
 def _now() -> float:
-    """Return the time, after all that the device still has to do."""
+    """Return the time after the device has finished its work."""
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         torch.cuda.synchronize()
     return time.perf_counter()
