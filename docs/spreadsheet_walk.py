@@ -26,6 +26,7 @@ import numpy as np
 
 HERE = Path(__file__).parent
 PAGE = HERE / "tutorials" / "spreadsheet.md"
+README = HERE.parent / "README.md"
 
 # The columns of the predictions, and the number of rows, that the page shows.
 SHOWN = ("listing", "district", "area", "mean", "lower", "upper", "unusual", "reason")
@@ -40,6 +41,10 @@ COMMANDS = {
     "predict": "predict run new_flats.csv --id listing --with-inputs --out offers.csv",
     "drift": "drift run new_flats.csv",
 }
+
+# What `make quickstart` runs; README.md shows the output.
+QUICKSTART_TABLE = "data csv sklearn:breast_cancer --out breast_cancer.csv"
+QUICKSTART = "fit breast_cancer.csv --target target --out breast_cancer"
 
 DISTRICTS = {"Old Town": 15.0, "Mill Quarter": 12.5, "Hillside": 11.0, "Station": 10.0}
 
@@ -169,15 +174,15 @@ def take_pictures(folder: Path) -> None:
             page.screenshot(path=HERE / f"spreadsheet_{name}.png")
 
 
-def fill(made: dict[str, str]) -> None:
-    """Replace the generated parts of the page."""
-    text = PAGE.read_text(encoding="utf-8")
+def fill(page: Path, made: dict[str, str]) -> None:
+    """Replace the generated parts of a page."""
+    text = page.read_text(encoding="utf-8")
     for name, content in made.items():
         pattern = re.compile(rf"(<!-- made: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         if len(pattern.findall(text)) != 1:
-            raise SystemExit(f"{PAGE} must contain <!-- made: {name} --> exactly once.")
+            raise SystemExit(f"{page} must contain <!-- made: {name} --> exactly once.")
         text = pattern.sub(lambda found, content=content: f"{found[1]}{content}\n{found[2]}", text)
-    PAGE.write_text(text, encoding="utf-8")
+    page.write_text(text, encoding="utf-8")
 
 
 def terminal(text: str) -> str:
@@ -200,8 +205,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name, command in COMMANDS.items():
             made[name] = terminal(run(folder, command))
         made["offers"], made["outcome"] = outcome(folder)
+        run(folder, QUICKSTART_TABLE)
+        quickstart = terminal(run(folder, QUICKSTART))
         take_pictures(folder)
-    fill(made)
+    fill(PAGE, made)
+    fill(README, {"quickstart": quickstart})
 
 
 if __name__ == "__main__":
