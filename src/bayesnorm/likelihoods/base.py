@@ -105,7 +105,7 @@ def require_likelihood(given: Any, networks: bool = True) -> None:
         networks: Whether the likelihood may be for a stack of several networks.
     """
     if not isinstance(given, Likelihood):
-        raise BayesNormError(f"likelihood must be a likelihood such as Gaussian() or Categorical(), got {given!r}.")
+        raise BayesNormError(f"likelihood must be an object such as Gaussian() or Categorical(), got {given!r}.")
     if not networks and getattr(given, "axis", -1) == 0 and given.noise.dim():
         raise BayesNormError(
             f"likelihood: {type(given).__name__} has axis=0, which means one noise level per network of a stack, but "

@@ -32,9 +32,7 @@ class LearnedNoise(nn.Module):
     def __init__(self, likelihood: Likelihood) -> None:
         super().__init__()
         if not isinstance(likelihood, Likelihood):
-            raise BayesNormError(
-                f"likelihood must be a likelihood such as Gaussian(), got {type(likelihood).__name__}."
-            )
+            raise BayesNormError(f"likelihood must be an object such as Gaussian(), got {type(likelihood).__name__}.")
         self._start = likelihood
         self.log_noise = nn.Parameter(likelihood.noise.log().to(torch.get_default_dtype()))
 

@@ -160,7 +160,7 @@ class Posterior(ABC):
             overlap: Number of pixels that neighbouring tiles share. Default: None, a quarter of the shorter side.
         """
         if engine is not None and not isinstance(engine, Engine):
-            raise BayesNormError(f"engine must be an engine such as MonteCarlo(samples=256), got {engine!r}.")
+            raise BayesNormError(f"engine must be an object such as MonteCarlo(samples=256), got {engine!r}.")
         if keep not in ("samples", "summary"):
             raise BayesNormError(f'keep must be "samples" or "summary", got {keep!r}.')
         engine, seed = engine or MonteCarlo(self.default_samples), require_seed(seed)
@@ -286,9 +286,9 @@ def require_architecture(model: nn.Module, expected: dict[str, list[int]]) -> No
         there, here = expected.get(name), found.get(name)
         if there != here:
             raise FileFormatError(
-                f"model does not match the network that the posterior was fitted on: {name} has shape "
-                f"{'(absent)' if there is None else tuple(there)} there and "
-                f"{'(absent)' if here is None else tuple(here)} here. Load it for a network of the same architecture."
+                f"model does not match the network that the posterior was fitted on: {name} is "
+                f"{'absent' if there is None else tuple(there)} there and {'absent' if here is None else tuple(here)} "
+                "here. Load it for a network of the same architecture."
             )
 
 

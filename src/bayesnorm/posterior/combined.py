@@ -109,7 +109,8 @@ def _require_disjoint(parts: Sequence[Posterior]) -> None:
         seen |= names
     if unknown := seen - _widest(parts).names:
         raise BayesNormError(
-            f"These posteriors cannot be combined: no copy of the network has all state ({sorted(unknown)[0]!r})."
+            "These posteriors cannot be combined, because no copy of the network has the state of all of them "
+            f"({sorted(unknown)[0]!r})."
         )
 
 

@@ -7,8 +7,8 @@ searched over the stored outputs. For `deterministic(model, likelihood)`, which 
 temperature scaling, or one constant noise level.
 
 Classification NLL is dominated by a few examples. The M' with the lowest NLL on a few hundred examples is often best
-only by chance, and then worse than temperature scaling on others. So the largest M', at which hardly anything varies, is
-chosen unless another is better by more than two standard errors of the difference per example (`evidence`).
+only by chance, and then worse than temperature scaling on others. So the largest M', at which hardly anything varies,
+is chosen unless another is better by more than two standard errors of the difference per example (`evidence`).
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class _Search:
         return dataclasses.replace(self.as_it_stands(resized_cases), batch_size=batch_size)
 
     def tried_at(self, cases: Sequence[Case], batch_size: Tensor) -> _Candidate:
-        """Score effective batch sizes of the search; if one is so small that outputs are not finite, the score is infinite."""
+        """Score effective batch sizes of the search; the score is infinite if outputs are not finite."""
         try:
             found = self.at(cases, batch_size)
         except NotFiniteError:

@@ -51,9 +51,7 @@ def training_batches(
             )
         return _LoaderBatches(data, device, dtype, seed)
     if batch_size is None:
-        raise InputError(
-            f"batch_size is needed if data is not a DataLoader, but {type(data).__name__}. Pass a whole number from 2."
-        )
+        raise InputError(f"batch_size is needed if data is a {type(data).__name__}. Pass a whole number from 2.")
     requirement = "a whole number from 2"
     batch_size = require_whole("batch_size", batch_size, 2, requirement=requirement, error=InputError)
     if isinstance(data, TensorDataset) and len(data.tensors) == 2:
