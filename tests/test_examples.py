@@ -136,7 +136,7 @@ def test_blocks_with_a_need(page, number, need):
 
 @pytest.mark.parametrize(
     "page",
-    EVERY_PAGE,
+    [page for page in EVERY_PAGE if page != "CHANGELOG.md"],  # which lists old names
 )
 def test_names_of_a_page_exist(page):
     text = (ROOT / page).read_text(encoding="utf-8")
