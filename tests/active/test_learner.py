@@ -112,14 +112,17 @@ def test_labels_of_every_kind():
 @pytest.mark.parametrize(
     ("oracle", "match"),
     [
-        (lambda rows, x: truth(rows, x)[:-1], r"labels of shape \(3, 1\) for 4 rows"),
-        (lambda rows, x: torch.tensor(1.0), r"labels of shape \(\) for 4 rows"),
-        (lambda rows, x: (1.0 for _ in rows[1:]), "yielded 3 labels for 4 rows"),
-        (lambda rows, x: (1.0 for _ in range(5)), "yielded more than 4 labels"),
-        (lambda rows, x: ["a"] * 4, "no array of numbers"),
-        (lambda rows, x: None, "no array of numbers"),
+        (lambda rows, x: truth(rows, x)[:-1], r"one label per example.* got shape \(3, 1\) for 4 examples"),
+        (lambda rows, x: torch.tensor(1.0), r"one label per example.* got shape \(\) for 4 examples"),
+        (lambda rows, x: (1.0 for _ in rows[1:]), "got 3 labels for 4 examples"),
+        (lambda rows, x: (1.0 for _ in range(5)), "got more than 4 labels for 4 examples"),
+        (lambda rows, x: ["a"] * 4, "array of numbers"),
+        (lambda rows, x: None, "array of numbers"),
         (lambda rows, x: truth(rows, x) * 1j, "real numbers"),
-        (lambda rows, x: truth(rows, x) if len(rows) == 2 else torch.zeros(4, 2), r"shape \(2,\) per row.*had \(1,\)"),
+        (
+            lambda rows, x: truth(rows, x) if len(rows) == 2 else torch.zeros(4, 2),
+            r"shape \(2,\) per example.*had \(1,\)",
+        ),
     ],
 )
 def test_labels_that_are_none(oracle, match):
@@ -134,7 +137,7 @@ def test_nan_labels_name_their_rows_and_the_others_are_kept():
         return labels
 
     half = learner(oracle, initial=[3, 8, 5])
-    with pytest.raises(InputError, match=r"NaN or infinite labels for 1 of 3 rows, 8;.*other 2 are kept"):
+    with pytest.raises(InputError, match=r"NaN or infinite labels for 1 of 3 examples: 8\..*other 2 labels are kept"):
         half.run()
     assert half.rows.tolist() == [3, 5]
     half.oracle = truth
@@ -145,24 +148,24 @@ def test_nan_labels_name_their_rows_and_the_others_are_kept():
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"budget": 31}, "budget: 31 was given for 30 rows in the pool"),
-        ({"budget": 0}, "budget: 0"),
-        ({"batch": 2.5}, "batch: 2.5"),
-        ({"rows_per_call": 0}, "rows_per_call: 0"),
-        ({"candidates": 3}, "candidates: 3 for batches of 4"),
-        ({"seed": -1}, "seed: -1"),
-        ({"initial": [1, 2, 1]}, "initial: holds row 1 twice"),
-        ({"initial": [1, 30]}, "initial: holds row 30; 0 to 29"),
-        ({"initial": [0.5]}, "initial: has shape"),
-        ({"initial": 13}, "initial: 13 was given for 12 labels of budget"),
-        ({"initial": np.arange(13)}, "initial: holds 13 rows for a budget of 12"),
-        ({"path": "no/such/folder/file"}, "path: the folder no/such/folder does not exist"),
+        ({"budget": 31}, "budget must be .* 30, the number of examples in the pool, got 31"),
+        ({"budget": 0}, "budget must be .* got 0"),
+        ({"batch": 2.5}, "batch must be .* got 2.5"),
+        ({"rows_per_call": 0}, "rows_per_call must be .* got 0"),
+        ({"candidates": 3}, "candidates must be at least the batch size 4, got 3"),
+        ({"seed": -1}, "seed must be .* got -1"),
+        ({"initial": [1, 2, 1]}, "initial: all indices must be different, got 1 twice"),
+        ({"initial": [1, 30]}, "initial: indices must be from 0 to 29, got 30"),
+        ({"initial": [0.5]}, "initial must be a number of examples or .* got shape"),
+        ({"initial": 13}, "initial must be .* 12, the number of labels in the budget, got 13"),
+        ({"initial": np.arange(13)}, "initial must have at most 12 indices, the budget, got 13"),
+        ({"path": "no/such/folder/file"}, "path.* no/such/folder does not exist"),
         ({"path": "."}, "is a folder"),
-        ({"oracle": 3}, "oracle: int was given"),
-        ({"fit": None}, "fit: NoneType was given"),
-        ({"acquisition": "bald"}, "acquisition: str was given"),
-        ({"acquisition": active.Random}, "acquisition: the class Random was given"),
-        ({"reference": [[math.nan]]}, "reference: holds 1 NaN"),
+        ({"oracle": 3}, "oracle must be a function, got int"),
+        ({"fit": None}, "fit must be a function, got NoneType"),
+        ({"acquisition": "bald"}, "acquisition must be .* got str"),
+        ({"acquisition": active.Random}, "acquisition must be .* got the class Random"),
+        ({"reference": [[math.nan]]}, "reference has 1 NaN"),
     ],
 )
 def test_settings_that_cannot_work(options, match):
@@ -171,9 +174,9 @@ def test_settings_that_cannot_work(options, match):
 
 
 def test_a_pool_with_nan_and_a_fit_without_posterior():
-    with pytest.raises(InputError, match="x: holds 1 NaN"):
+    with pytest.raises(InputError, match="x has 1 NaN"):
         active.ActiveLearner(torch.tensor([[1.0], [math.nan]]), truth, Far, active.bald, budget=1)
-    with pytest.raises(bn.BayesNormError, match="fit: gave Tensor"):
+    with pytest.raises(bn.BayesNormError, match=r"fit must return a posterior.* got Tensor"):
         learner(fit=lambda x, y: y).run()
 
 

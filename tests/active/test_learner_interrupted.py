@@ -186,7 +186,7 @@ def test_a_finished_run_comes_back_without_asking_and_takes_more_budget(tmp_path
     more.run()
     assert len(more.rows) == 20
     assert more.rows.tolist()[:12] == done.rows.tolist()
-    with pytest.raises(bn.BayesNormError, match=r"budget: 12 was given, but .* holds 20 rows"):
+    with pytest.raises(bn.BayesNormError, match=r"budget=12, but .* already has 20 chosen examples"):
         learner(path=path)
 
 
@@ -207,7 +207,7 @@ def test_a_full_disk_is_told_and_costs_no_label_in_this_process(tmp_path, monkey
     monkeypatch.setattr(files, "write", full)
     with pytest.raises(OSError, match="no space left") as caught:
         run.run()
-    assert f"4 labels are kept in {path}, and 4 in memory only" in caught.value.__notes__[0]
+    assert f"4 labels are saved in {path}, and 4 are in memory only" in caught.value.__notes__[0]
     assert len(learner(path=path).rows) == 4, "what the note says"
     monkeypatch.setattr(files, "write", whole)
     run.run()
@@ -238,11 +238,11 @@ def test_another_pool_or_other_settings_are_refused(tmp_path):
         "reference": {"reference": POOL[:2]},
     }
     for name, options in others.items():
-        with pytest.raises(FileFormatError, match=rf"another run's: {name} is .* there and .* here"):
+        with pytest.raises(FileFormatError, match=rf"another run: {name} is .* there and .* here"):
             learner(path=path, **options)
     pool = POOL.clone()
     pool[7] += 1e-6
-    with pytest.raises(FileFormatError, match=r"another run's: x is .*sha256.* there"):
+    with pytest.raises(FileFormatError, match=r"another run: x is .*sha256.* there"):
         active.ActiveLearner(pool, truth, Far, active.epistemic_variance, budget=12, batch=4, path=path)
 
 
@@ -251,10 +251,12 @@ def test_foreign_and_broken_files_are_refused(tmp_path, regression):
     learner(path=path).run()
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(FileFormatError, match=r"holds no labels that an ActiveLearner wrote.*delete it"):
+    with pytest.raises(
+        FileFormatError, match=r"has no labels that an ActiveLearner wrote.*\)\. To fix this, delete it"
+    ):
         learner(path=path)
     bn.MCBN(16, states=8).fit(regression.model, regression.x).save(path)
-    with pytest.raises(FileFormatError, match="holds no labels"):
+    with pytest.raises(FileFormatError, match="has no labels"):
         learner(path=path)
     path.write_bytes(whole)
     with pytest.raises(FileFormatError, match="posterior"):

@@ -122,14 +122,14 @@ def test_samples_of_a_posterior(regression):
 
 def test_what_it_refuses(make_classes):
     pool = random_samples(5)
-    with pytest.raises(InputError, match="reference: has 30 samples and predictive 40"):
+    with pytest.raises(InputError, match="reference has 30 samples and predictive has 40"):
         active.variance_reduction(pool, random_samples(5, samples=30))
     with pytest.raises(InputError, match="ClassificationPredictive"):
         active.variance_reduction(make_classes(2, 3, 3))
     closed = GaussianPredictive(torch.zeros(3, 1), torch.ones(3, 1), torch.tensor(1.0))
-    with pytest.raises(InputError, match=r"predictive: has 1 draw.*MonteCarlo"):
+    with pytest.raises(InputError, match=r"predictive has 1 sample.*MonteCarlo"):
         active.variance_reduction(closed)
-    with pytest.raises(BayesNormError, match="count: 6"):
+    with pytest.raises(BayesNormError, match=r"count must be .* got 6"):
         active.greedy_variance_reduction(pool, 6)
     with pytest.raises(InputError, match=r"predictive: StudentTNoise has an infinite variance"):
         active.variance_reduction(bn.StudentT(df=2).predictive(pool.loc))

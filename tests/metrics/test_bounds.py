@@ -159,7 +159,7 @@ def test_bad_arguments(make_regression, make_gaussian):
         metrics.constant_variance(torch.zeros(0), [])
     with pytest.raises(InputError, match=r"y has shape \(2,\)"):
         metrics.constant_variance(torch.zeros(3), [1.0, 2.0])
-    with pytest.raises(InputError, match=r"y.* 1 NaN"):
+    with pytest.raises(InputError, match=r"y has 1 .*NaN"):
         metrics.constant_variance(torch.zeros(2), [1.0, math.nan])
     with pytest.raises(InputError, match=r"error has 1 NaN"):
         metrics.optimal_crps([math.nan, 1.0])
@@ -182,5 +182,5 @@ def test_a_constant_variance_in_any_container(make_regression):
     expected = torch.tensor([2.0, 1.0], dtype=torch.float64).expand(5, 2)
     for variance in (np.array([1.0, 4.0])[::-1], [4.0, 1.0]):
         torch.testing.assert_close(metrics.constant_uncertainty(predictive, variance).std, expected)
-    with pytest.raises(InputError, match="variance must be .* array of numbers, got str"):
+    with pytest.raises(InputError, match=r"variance must be .* array of numbers, got str"):
         metrics.constant_uncertainty(predictive, "4")

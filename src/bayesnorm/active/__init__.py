@@ -1,7 +1,7 @@
-"""Which rows are worth a label? Acquisition functions of a predictive, and a loop that asks, keeps and goes on.
+"""Active learning: acquisition functions that select unlabelled examples, and a loop that labels them.
 
-`bald(predictive)` and the other scores give one number per row, higher where a label would teach more. `BatchBALD`,
-`VarianceReduction` and `Random` choose a whole batch. `ActiveLearner` takes either.
+`bald(predictive)` and the other scores return one number per example, higher if its label is more informative.
+`BatchBALD`, `VarianceReduction` and `Random` choose a whole batch. `ActiveLearner` takes both kinds.
 """
 
 from .acquisitions import (

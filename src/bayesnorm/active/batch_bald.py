@@ -1,12 +1,12 @@
-"""BatchBALD (Kirsch, van Amersfoort and Gal, NeurIPS 2019): what a batch of labels tells together.
+"""BatchBALD (Kirsch, van Amersfoort and Gal, NeurIPS 2019): the joint mutual information of a batch of labels.
 
-BALD scores rows one by one, and so picks near-copies of one informative row. BatchBALD scores a batch by the joint
-I(y_1, ..., y_b; w) and builds it greedily. By the chain rule, row b adds
+BALD scores examples one by one, so it picks near-copies of one informative example. BatchBALD scores a batch by the
+joint mutual information I(y_1, ..., y_b; w) and builds it greedily. By the chain rule, example b adds
 
     I(y_b; w | y_1..b-1)  =  sum_c p(c) H[ sum_t p(w_t | c) p(y_b | w_t) ]  -  sum_t p(w_t) H[ p(y_b | w_t) ],
 
-where c runs over the configurations of labels that the earlier rows can have. They are enumerated while there are
-few; past a limit they are drawn, in proportion to p(c), and each stands for an equal share.
+where c runs over the label configurations that the earlier examples can have. Up to a limit, all are enumerated. Above
+it, they are sampled in proportion to p(c) with equal weights.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..predictive import ClassificationPredictive, ClassificationSummary, Predic
 from .acquisitions import GreedyBatch, require_count
 from .scores import require_classification
 
-# Number of rows whose gain is brought up to date at a time.
+# The number of examples whose gains are updated together.
 LAZY_ROWS = 128
 
 
@@ -31,9 +31,9 @@ class BatchBALD:
     """Greedy BatchBALD as an acquisition.
 
     Args:
-        configurations: Most label configurations of the rows chosen so far. Exact up to it, e.g. the first four rows
-            of ten classes with 1,000; above it, drawn.
-        block_bytes: Most memory of the intermediate probabilities.
+        configurations: The largest number of label configurations of the examples chosen so far. Up to this number the
+            result is exact (with 1,000 and ten classes: the first four examples); above it, they are sampled.
+        block_bytes: The largest memory, in bytes, for intermediate probabilities.
     """
 
     configurations: int = 1024
@@ -58,30 +58,32 @@ def batch_bald(
     seed: int = 0,
     block_bytes: int = 2**26,
 ) -> GreedyBatch:
-    """Choose rows whose labels together tell most about the posterior's draw, greedily; gains are in nats.
+    """Choose greedily the examples whose labels have the largest joint mutual information with the posterior's sample.
+
+    Gains are in nats.
 
     Args:
-        predictive: Class probabilities of the candidates under the samples, per row (not per pixel).
-        count: Number of rows to choose.
-        configurations: Most label configurations that are kept; see `BatchBALD`.
-        seed: Seed of the configurations that are drawn.
-        block_bytes: Most memory of the intermediate probabilities.
+        predictive: Class probabilities of the candidates under the samples, per example (not per pixel).
+        count: Number of examples to choose.
+        configurations: The largest number of label configurations; see `BatchBALD`.
+        seed: Seed for sampling configurations.
+        block_bytes: The largest memory, in bytes, for intermediate probabilities.
     """
     predictive = require_classification(predictive)
-    count = require_count("count", count, len(predictive), "rows")
+    count = require_count("count", count, len(predictive), "candidates")
     configurations = require_count("configurations", configurations)
     block_bytes = require_count("block_bytes", block_bytes)
     if isinstance(predictive, ClassificationSummary):
-        raise InputError('predictive: is a summary without samples; predict(x) without keep="summary" would work.')
+        raise InputError('predictive is a summary without samples. Call predict(x) without keep="summary".')
     if predictive.log_probs.dim() != 3:
         raise InputError(
-            f"predictive: has log_probs of shape {tuple(predictive.log_probs.shape)}, and the labels of all pixels "
-            "of a row are too many to enumerate; active.bald scores such rows."
+            f"predictive has log_probs of shape {tuple(predictive.log_probs.shape)}, with one label per pixel, which "
+            "are too many to enumerate. Use active.bald."
         )
     generator = torch.Generator().manual_seed(require_seed(seed))
     pool = _Pool(predictive, block_bytes)
     known = _Configurations(torch.ones(1, dtype=torch.float64), predictive.weights[None].log().double().cpu())
-    # A row adds less the more is known (submodularity), so that its last gain bounds its next one.
+    # Gains shrink as more labels are known (submodularity), so an example's last gain bounds its next one.
     bounds = torch.full((len(predictive),), torch.inf, dtype=torch.float64)
     rows, gains = [], []
     for _ in range(count):
@@ -96,20 +98,20 @@ def batch_bald(
 
 @dataclass(frozen=True)
 class _Configurations:
-    """Labels that the rows chosen so far can have, by what they say of the samples.
+    """The label configurations of the examples chosen so far, and the posterior of the samples given each.
 
     Args:
-        share: Probability of each, (c,), sum 1.
-        log_posterior: Log probability of each draw given the labels, (c, n).
+        share: Probability of each configuration, (c,), sum 1.
+        log_posterior: Log probability of each sample given the labels, (c, n).
     """
 
     share: Tensor
     log_posterior: Tensor
 
     def extended(self, log_probs: Tensor, most: int, generator: torch.Generator) -> _Configurations:
-        """Return each with every label of one more row, whose log probabilities under the samples are (n, class).
+        """Return all configurations extended by one more example, whose log probabilities are (n, class).
 
-        Past `most` of them, that many are drawn by systematic sampling: in proportion to their shares, give or take 1.
+        Above `most` configurations, that many are chosen by systematic sampling in proportion to their shares.
         """
         evidence = self.log_posterior.exp() @ log_probs.exp()
         share = (self.share[:, None] * evidence).flatten()
@@ -127,7 +129,7 @@ class _Configurations:
 
 
 class _Pool:
-    """Class probabilities of the candidates, laid out for one matrix product per block of rows."""
+    """Class probabilities of the candidates, for one matrix product per block of examples."""
 
     def __init__(self, predictive: ClassificationPredictive, block_bytes: int) -> None:
         self.probs = predictive.log_probs.exp()
@@ -135,7 +137,7 @@ class _Pool:
         self.block_bytes = block_bytes
 
     def best(self, known: _Configurations, bounds: Tensor) -> int:
-        """Return the row that adds most, and replace the bounds of rows that had to be looked at by their gains."""
+        """Return the example with the largest gain, and set the bounds of all evaluated examples to their gains."""
         samples, _, classes = self.probs.shape
         row_bytes = (len(known.share) + samples) * classes * self.probs.element_size()
         step = max(1, min(LAZY_ROWS, self.block_bytes // row_bytes))
@@ -144,7 +146,7 @@ class _Pool:
         for block in order.split(step):
             if best >= 0 and bounds[best] >= bounds[block[0]]:
                 break
-            block = block[bounds[block] > -torch.inf]  # not those chosen already
+            block = block[bounds[block] > -torch.inf]  # without those already chosen
             if len(block):
                 bounds[block] = self._gains(known, block)
                 leader = int(block[bounds[block].argmax()])
@@ -152,7 +154,7 @@ class _Pool:
         return best
 
     def _gains(self, known: _Configurations, rows: Tensor) -> Tensor:
-        """Return I(y; w | configurations) of some rows, in full precision: a small difference of large numbers."""
+        """Return I(y; w | configurations), in full precision, because it is a small difference of large numbers."""
         if torch.is_autocast_enabled(self.probs.device.type):
             with torch.autocast(self.probs.device.type, enabled=False):
                 return self._gains(known, rows)
@@ -160,7 +162,7 @@ class _Pool:
         probs = self.probs[:, rows.to(self.probs.device)]
         posterior, share = known.log_posterior.exp().to(probs), known.share.to(probs)
         entropy = torch.zeros(len(rows), dtype=probs.dtype, device=probs.device)
-        # Where even one row under all configurations is too much memory, the configurations come in parts.
+        # If one example under all configurations needs too much memory, the configurations are split.
         part = max(1, self.block_bytes // (len(rows) * classes * probs.element_size()))
         for some, weight in zip(posterior.split(part), share.split(part), strict=True):
             mixture = (some @ probs.reshape(samples, -1)).view(len(some), len(rows), classes)

@@ -1,4 +1,4 @@
-"""What an active learner knows: the rows that it chose, their labels as they come, and the file that keeps both."""
+"""The state of an active learner: the examples it chose, their labels, and the file that stores both."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..schema import FLOATS, Array, listed, mapping, one_of, record, refuse, req
 KIND = "active-learner"
 
 _FILE = record(kind=one_of(KIND), settings=mapping(text), rounds=listed(whole()))
-"""What the JSON of a file consists of."""
+"""The structure of the JSON in a file."""
 
 _LABELS = (
     *FLOATS,
@@ -32,35 +32,35 @@ _LABELS = (
     torch.uint64,
     torch.bool,
 )
-"""What labels may be."""
+"""The dtypes that labels may have."""
 
 
 @dataclass
 class Labels:
-    """Rows in the order in which they were chosen; those of the last round may still wait for a label.
+    """Examples of the pool in the order in which they were chosen; those of the last round may have no label yet.
 
     Args:
-        path: The file that holds all of this, or None.
-        settings: What makes a run this one, as text by name; a file of another run is refused.
+        path: The file that stores them, or None.
+        settings: The settings of the run as text, by name; a file of a run with other settings raises an error.
     """
 
     path: Path | None
     settings: dict[str, str]
     rows: list[int] = field(default_factory=list)
     values: dict[int, Tensor] = field(default_factory=dict)
-    """Labels by row of the pool."""
+    """Labels by index in the pool."""
     rounds: list[int] = field(default_factory=list)
-    """How many rows each round chose."""
+    """The number of examples chosen in each round."""
     written: int = 0
-    """How many labels the file holds."""
+    """The number of labels in the file."""
 
     @property
     def waiting(self) -> list[int]:
-        """Rows that were chosen and have no label yet."""
+        """Indices of examples that were chosen and have no label yet."""
         return [row for row in self.rows if row not in self.values]
 
     def labelled(self) -> tuple[Tensor, Tensor]:
-        """Return rows with a label, (k,), and their labels, (k, ...), in the order in which they were chosen."""
+        """Return the indices of labelled examples, (k,), and their labels, (k, ...), in the order of choice."""
         rows = [row for row in self.rows if row in self.values]
         if not rows:
             return torch.zeros(0, dtype=torch.long), torch.zeros(0)
@@ -71,33 +71,33 @@ class Labels:
 
     @property
     def kept(self) -> str:
-        """Where the labels are, in words, also after a write that failed."""
+        """A phrase that says where the labels are stored, also after a failed write."""
         known, written = len(self.values), self.written
         if self.path is None:
             return f"{known} labels are kept in memory"
-        return f"{written} labels are kept in {self.path}" + (
-            f", and {known - written} in memory only" if written < known else ""
+        return f"{written} labels are saved in {self.path}" + (
+            f", and {known - written} are in memory only" if written < known else ""
         )
 
     def choose(self, rows: Sequence[int]) -> None:
-        """Begin a new round, whose rows wait for labels, also if the process dies now."""
+        """Start a new round and save its choice at once, so that it survives if the process stops."""
         self.rows += rows
         self.rounds.append(len(rows))
         self.write()
 
     def answer(self, rows: Sequence[int], labels: Any) -> None:
-        """Keep the labels of some rows. Good ones among bad ones are kept before the error is raised."""
+        """Store the labels of some examples. If some are invalid, the valid ones are stored before the error."""
         found = real_tensor("oracle", labels).detach().cpu().clone()
         if found.dim() == 0 or len(found) != len(rows):
             raise InputError(
-                f"oracle: gave labels of shape {tuple(found.shape)} for {len(rows)} rows; one label per row, "
-                f"({len(rows)}, ...), would work."
+                f"oracle must return one label per example, of shape ({len(rows)}, ...), got shape "
+                f"{tuple(found.shape)} for {len(rows)} examples."
             )
         known = next(iter(self.values.values()), None)
         if known is not None and known.shape != found.shape[1:]:
             raise InputError(
-                f"oracle: gave labels of shape {tuple(found.shape[1:])} per row, but those before had "
-                f"{tuple(known.shape)}; labels of one shape would work."
+                f"oracle must return labels of one shape, got shape {tuple(found.shape[1:])} per example, but earlier "
+                f"labels had {tuple(known.shape)}."
             )
         good = torch.isfinite(found).reshape(len(rows), -1).all(1)
         kept = {row: label for row, label, is_good in zip(rows, found, good.tolist(), strict=True) if is_good}
@@ -107,12 +107,12 @@ class Labels:
         if len(kept) < len(rows):
             bad = [row for row in rows if row not in kept]
             raise InputError(
-                f"oracle: gave NaN or infinite labels for {len(bad)} of {len(rows)} rows, {_first_few(bad)}; finite "
-                f"labels would work. The other {len(kept)} are kept."
+                f"oracle returned NaN or infinite labels for {len(bad)} of {len(rows)} examples: {_first_few(bad)}. "
+                f"The other {len(kept)} labels are kept. Call run() again with an oracle that returns finite labels."
             )
 
     def write(self) -> None:
-        """Replace the file by what is known now."""
+        """Write the current state to the file."""
         if self.path is None:
             return
         rows, labels = self.labelled()
@@ -121,28 +121,31 @@ class Labels:
         self.written = len(rows)
 
     def resume(self) -> None:
-        """Take over what an earlier run wrote, where there is a file."""
+        """Read the state that an earlier run wrote, if there is a file."""
         if self.path is None or not self.path.exists():
             return
-        again = "delete it to begin anew, or give another path"
+        again = "delete it to start again, or pass another path"
         try:
             tensors, config = files.read(self.path, again=again)
             _FILE(config, "config")
             chosen, rows, labels = _checked(tensors)
         except FileFormatError as error:
-            told = str(error).removeprefix("path: ").removesuffix(f"; {again}.")
+            reason = str(error).removeprefix("path: ").removesuffix(f" To fix this, {again}.").removesuffix(".")
             raise FileFormatError(
-                f"path: {self.path} holds no labels that an ActiveLearner wrote ({told}); {again}."
+                f"path: {self.path} has no labels that an ActiveLearner wrote ({reason}). To fix this, {again}."
             ) from error
         settings, rounds, values = config["settings"], config["rounds"], dict(zip(rows, labels, strict=True))
         if sum(rounds) != len(chosen):
-            raise FileFormatError(f"path: {self.path} holds {len(chosen)} rows for rounds of {rounds[:5]}; {again}.")
+            raise FileFormatError(
+                f"path: {self.path} has {len(chosen)} chosen examples, but its rounds are {rounds[:5]}. To fix this, "
+                f"{again}."
+            )
         files.require_same_run(self.path, settings, self.settings, "the same pool and settings", "path", again)
         self.rows, self.values, self.rounds, self.written = chosen, values, rounds, len(values)
 
 
 def _checked(tensors: dict[str, Tensor]) -> tuple[list[int], list[int], Tensor]:
-    """Return a file's chosen rows, those with a label, and these labels, or refuse what no learner writes."""
+    """Return a file's chosen indices, those with a label, and their labels, or raise an error if they do not fit."""
     labels = tensors.get("labels", torch.zeros(0))
     shape = (None, *labels.shape[1:]) if labels.dim() else (None,)
     numbers = Array((None,), (torch.int64,), empty=True)
@@ -151,10 +154,10 @@ def _checked(tensors: dict[str, Tensor]) -> tuple[list[int], list[int], Tensor]:
     chosen, rows = tensors["chosen"].tolist(), tensors["rows"].tolist()
     known = set(rows)
     if len(rows) != len(labels) or len({*chosen}) < len(chosen) or [row for row in chosen if row in known] != rows:
-        refuse("rows", rows, f"one row for each of {len(labels)} labels, each once and chosen before,")
+        refuse("rows", rows, f"one chosen index for each of {len(labels)} labels, all different")
     return chosen, rows, labels
 
 
 def _first_few(rows: list[int]) -> str:
-    """Return the first row numbers in words."""
+    """Return the first indices as text."""
     return ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")

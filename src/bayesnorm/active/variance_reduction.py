@@ -1,12 +1,13 @@
-"""Expected variance reduction: by how much would the uncertainty about rows that matter fall if a row were labelled?
+"""Expected variance reduction: how much the epistemic variance at reference inputs falls if an example is labelled.
 
-With Gaussian outputs f and noise S the answer does not depend on the label (Cohn, Ghahramani and Jordan 1996):
+With Gaussian outputs f and noise variance S, the reduction does not depend on the label (Cohn, Ghahramani and Jordan
+1996):
 
-    reduction of row i  =  mean over reference outputs r of  c_ri (C_ii + S_i)^-1 c_ir,
+    reduction by example i  =  mean over reference outputs r of  c_ri (C_ii + S_i)^-1 c_ir,
 
-where C and c are the samples' covariances. Labelling a row then changes the covariance in closed form too, so that a
-batch can be built greedily. All is computed in the space of the n samples: with a_i the samples' deviations at row i,
-c_ij = a_i^T M a_j, M the identity before any label; no matrix over pairs of rows is formed.
+where C and c are covariances over the samples. The covariance after a label has a closed form too, so a batch can be
+built greedily. Everything is computed in the space of the n samples: with a_i the samples' deviations at example i,
+c_ij = a_i^T M a_j, and M is the identity before any label. No matrix over pairs of examples is needed.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from ..predictive.base import weighted_mean
 from .acquisitions import GreedyBatch, require_count
 from .scores import finite_noise
 
-# Most memory of the matrices of a block of rows.
+# The largest memory, in bytes, for the matrices of a block of examples.
 BLOCK_BYTES = 2**26
 
 
 @dataclass(frozen=True)
 class VarianceReduction:
-    """Greedy expected variance reduction as an acquisition; the reference is the candidates where none is given."""
+    """Greedy expected variance reduction as an acquisition; the default reference is the candidates."""
 
     def choose(
         self, predictive: Predictive, count: int, *, seed: int = 0, reference: Predictive | None = None
@@ -39,30 +40,30 @@ class VarianceReduction:
 
 
 def variance_reduction(predictive: Predictive, reference: Predictive | None = None) -> Tensor:
-    """Return the expected fall of the mean variance over a reference set if the row were labelled, (batch,).
+    """Return the expected reduction of the mean epistemic variance over a reference set by each label, (batch,).
 
-    It is in squared units of the targets and never negative. It is exact where outputs and noise are Gaussian (a linear
-    model, a Gaussian process); else the best that a linear update of the samples gives.
+    It is in squared target units and never negative. It is exact if outputs and noise are Gaussian (a linear model, a
+    Gaussian process). Otherwise it is that of the best linear update of the samples.
 
     Args:
-        predictive: Predictions of the candidates in regression, by Monte Carlo samples.
-        reference: Predictions of the rows that matter by the *same* samples (same posterior, engine and seed); None for
-            the candidates themselves.
+        predictive: Regression predictions of the candidates, by Monte Carlo samples.
+        reference: Predictions of the reference inputs by the *same* samples (same posterior, engine and seed); None
+            uses the candidates.
     """
     samples, wanted = _checked(predictive, reference)
     return samples.gains(torch.eye(samples.n, dtype=wanted.dtype, device=wanted.device), wanted)
 
 
 def greedy_variance_reduction(predictive: Predictive, count: int, reference: Predictive | None = None) -> GreedyBatch:
-    """Choose rows that together make the reference's mean variance fall most, greedily: each counts what is left.
+    """Choose greedily the examples that together reduce the mean epistemic variance of the reference most.
 
     Args:
         predictive: Predictions of the candidates; see `variance_reduction`.
-        count: Number of rows to choose.
-        reference: Predictions of the rows that matter; see `variance_reduction`.
+        count: Number of examples to choose.
+        reference: Predictions of the reference inputs; see `variance_reduction`.
     """
     samples, wanted = _checked(predictive, reference)
-    count = require_count("count", count, samples.rows, "rows")
+    count = require_count("count", count, samples.rows, "candidates")
     inner = torch.eye(samples.n, dtype=wanted.dtype, device=wanted.device)
     rows: list[int] = []
     gains: list[Tensor] = []
@@ -80,8 +81,8 @@ class _CandidateSamples:
     """Outputs of the candidates under the posterior's samples.
 
     Args:
-        deviations: Deviation of each draw from the mean, times the root of its weight, (n, rows, outputs).
-        noise: Variance of each output's noise, (rows, outputs).
+        deviations: Deviation of each sample from the mean, times the root of its weight, (n, examples, outputs).
+        noise: Aleatoric variance of each output, (examples, outputs).
     """
 
     deviations: Tensor
@@ -98,10 +99,10 @@ class _CandidateSamples:
         return self.deviations.shape[1]
 
     def gains(self, inner: Tensor, wanted: Tensor) -> Tensor:
-        """Return the reduction by each row, (rows,).
+        """Return the reduction by each example, (examples,).
 
         Args:
-            inner: The matrix M between deviations in covariances a^T M a, (n, n).
+            inner: The matrix M of the covariances a^T M a, (n, n).
             wanted: Mean of a a^T over reference outputs, (n, n).
         """
         outputs = self.deviations.shape[2]
@@ -114,14 +115,14 @@ class _CandidateSamples:
             if outputs <= self.n:
                 covariance = a.mT @ (inner @ a) + torch.diag_embed(noise)
                 change = torch.linalg.solve(covariance, a.mT @ (goal @ a))
-            else:  # the same by the matrix inversion lemma, with a system as small as the samples
+            else:  # the same by the matrix inversion lemma, with an (n, n) system
                 told = (a / noise[:, None]) @ a.mT
                 change = torch.linalg.solve(torch.eye(self.n).to(a) + told @ inner, told @ goal)
             found.append(change.diagonal(dim1=1, dim2=2).sum(1))
         return torch.cat(found).clamp_min(0)
 
     def labelled(self, inner: Tensor, row: int) -> Tensor:
-        """Return `inner` as it is once the row is labelled."""
+        """Return `inner` after an example is labelled."""
         a, noise = self.deviations[:, row], self.noise[row]
         if a.shape[1] > self.n:
             return torch.linalg.solve(torch.eye(self.n).to(a) + inner @ (a / noise) @ a.T, inner)
@@ -135,24 +136,24 @@ def _checked(predictive: Any, reference: Any) -> tuple[_CandidateSamples, Tensor
     others = candidates if reference is None else _deviations("reference", reference)
     if reference is not None and not torch.equal(reference.weights, predictive.weights):
         raise InputError(
-            f"reference: has {len(others)} samples and predictive {len(candidates)}, or other weights; predictions of "
-            "one posterior by the same engine and seed would work."
+            f"reference has {len(others)} samples and predictive has {len(candidates)}, or their weights differ. "
+            "Predict both with the same posterior, engine and seed."
         )
     noise = wide(finite_noise(predictive)).reshape(candidates.shape[1:])
-    # Without noise a second label of a row would be divided by nothing.
+    # Without noise, a second label of an example would divide by zero.
     least = torch.finfo(noise.dtype).eps * candidates.square().sum(0).max() + torch.finfo(noise.dtype).tiny
     flat = others.flatten(1)
     return _CandidateSamples(candidates, noise.clamp_min(least)), flat @ flat.T / flat.shape[1]
 
 
 def _deviations(name: str, predictive: Any) -> Tensor:
-    """Return the samples' deviations from their mean, times the root of each weight, (n, rows, outputs)."""
+    """Return the samples' deviations from their mean, times the root of each weight, (n, examples, outputs)."""
     check_regression(predictive)
     assert isinstance(predictive, RegressionPredictive)
     if len(predictive.loc) < 2:
         raise InputError(
-            f"{name}: has {len(predictive.loc)} draw, which says nothing of how rows vary together; predictions by "
-            "MonteCarlo() with at least 2 would work."
+            f"{name} has {len(predictive.loc)} sample, but a covariance needs at least 2. Predict with "
+            "MonteCarlo(samples=64)."
         )
     loc = wide(predictive.loc)
     weights = wide(predictive.weights)

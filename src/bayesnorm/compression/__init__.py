@@ -1,4 +1,4 @@
-"""Smaller networks: units that a posterior calls noise are removed, and weights keep the bits that it gives them."""
+"""Compression: remove units or channels that a network does not need, and store weights with fewer bits."""
 
 from .channels import prune_channels as prune_channels
 from .compress import compress as compress

@@ -1,15 +1,16 @@
-"""Prune channels of a batch-normalised network that is trained already.
+"""Prune channels of a trained batch-normalised network.
 
-Channels go one by one, always the one that is missed least by the layers which read it, and those that stay make up for
-it as far as they can (`elimination.py`). What a layer misses is a change of its outputs, counted
+Channels are removed one by one, always the least important one. The weights of the following layers are adjusted to
+compensate as far as possible (`elimination.py`). A channel's importance is the change that its removal causes in the
+outputs of the following layers. The criterion says how this change is measured:
 
-- for `criterion="signal"` as it comes through batch norm behind it: by its scale^2 over the running variance;
-- for `criterion="statistics"` against how much the output's mean varies between batches by the posterior, which is
-  noise that the network has learned to bear.
+- `"signal"`: after the following batch norm, that is, weighted by scale^2 / running variance.
+- `"statistics"`: relative to the batch-to-batch variation of the output's mean under the posterior, which the network
+  already tolerates.
+- `"scale"`: the importance is only |scale| of the channel's own batch norm, and nothing compensates for its removal.
+  This is network slimming (Liu et al. 2017) without its penalty in training.
 
-Where no batch norm follows, a change counts as a share of the output's own variance.
-`criterion="scale"` is |scale| of a channel's batch norm alone, and nothing makes up for what goes: network slimming
-(Liu et al. 2017), without its penalty in training.
+Without a following batch norm, the first two measure the change relative to the output's variance.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from .elimination import eliminated, make_up, readers
 
 Criterion = Literal["signal", "statistics", "scale"]
 
-# Samples from which variances of batch means are taken.
+# The number of samples for estimating the variances of batch means.
 DRAWS = 256
 
 
@@ -56,17 +57,19 @@ def prune_channels(
     criterion: Criterion = "signal",
     seed: int = 0,
 ) -> Compressed:
-    """Return a smaller plain network, from which the channels that matter least are removed, its statistics new.
+    """Return a smaller network without the least important channels, with new batch statistics.
 
-    It is not trained; some epochs of `bayesnorm.training.train` on `.network` bring most of the accuracy back, after
-    which `bn.MCBN` gives it uncertainty again.
+    The smaller network is not trained. A few epochs of `bayesnorm.training.distill` or `train` on `.network` recover
+    most of the accuracy. Then fit `bn.MCBN` to it for uncertainty.
 
     Args:
-        posterior: The posterior of `MCBN`, `GaussianBN` or `StochasticBN`; it and its network are left as they are.
-        x: Training rows, which tell how channels vary together, and on which batch statistics are estimated anew.
-        multiply_adds: Which share of the multiply-adds may stay at most.
-        criterion: "signal", "statistics" or "scale"; see `bayesnorm.compression.channels`.
-        seed: Same seed, same samples of batch statistics.
+        posterior: The posterior of `MCBN`, `GaussianBN` or `StochasticBN`; it and its network are not modified.
+        x: Training examples. They give the covariance of channels and the new batch statistics.
+        multiply_adds: The largest share of the multiply-adds to keep. [default: 0.5]
+        criterion: How a channel's importance is measured. "signal": its effect after the following batch norm.
+            "statistics": that effect relative to the batch-to-batch variation, which the network already tolerates.
+            "scale": the scale of its own batch norm alone. [default: "signal"]
+        seed: Seed for sampling batch statistics.
     """
     share = require_number("multiply_adds", multiply_adds, above=0, most=1)
     if criterion not in get_args(Criterion):
@@ -93,9 +96,10 @@ def prune_channels(
             break
     if not scales:
         raise NetworkError(
-            f"model: no channel goes through batch norm to layers that could do without{_why(units)}; none is pruned."
+            f"model has no channel that can be pruned{_why(units)}. A channel must have batch norm, and every layer "
+            "that uses it must be able to drop it."
         )
-    low, high = 0, len(order)  # how many go: the fewest with which few enough multiply-adds stay
+    low, high = 0, len(order)  # search the smallest number of channels to remove
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle + 1, high)
@@ -104,20 +108,20 @@ def prune_channels(
     left = count_multiply_adds(small, rows)
     if left > limit:
         raise NetworkError(
-            f"multiply_adds: {share:g} was given, and {share * left / limit:.3f} of them stay where all channels that "
-            f"can go are removed{_why(units)}; more than that would work."
+            f"multiply_adds={share:g}, but a share of {share * left / limit:.3f} is left after removing every channel "
+            f"that can be removed{_why(units)}. Use a larger share."
         )
     return Compressed(renewed_statistics(small, rows), network, {}, {}, posterior.likelihood, executable.output)
 
 
 def _why(units: Units) -> str:
-    """Tell what keeps most of the units, but for the network's outputs."""
+    """Return the most frequent reason, other than being an output, why units cannot be removed; empty if none."""
     reasons = Counter(reason for reason in units.kept.values() if reason != OUTPUTS)
-    return f" (most stay because {reasons.most_common(1)[0][0]})" if reasons else ""
+    return f" (most frequent reason: {reasons.most_common(1)[0][0]})" if reasons else ""
 
 
 def _removal(units: Units, gone: set[int]) -> Removal:
-    """Return the removal of units: all that write them fall silent, and all that read them do not hear them."""
+    """Return the removal of units from all layers that produce them and all layers that use them."""
 
     def flags(layers: Mapping[str, Sequence[int | None]]) -> dict[str, Tensor]:
         return {name: torch.tensor([unit in gone for unit in own]) for name, own in layers.items()}
@@ -126,20 +130,20 @@ def _removal(units: Units, gone: set[int]) -> Removal:
 
 
 def _mean_variances(posterior: Posterior, seed: int) -> dict[str, Tensor]:
-    """Return by layer how much the means of batches vary, times their size: a row's variance, were all independent."""
+    """Return the variance of batch means times the batch size, by layer: the variance of independent examples."""
     drawn, size = posterior.sample(DRAWS, seed), getattr(posterior, "batch_size", 1.0)
     ending = ".running_mean"
     found = {name.removesuffix(ending): size * means.var(0) for name, means in drawn.items() if name.endswith(ending)}
     if not any(bool(var.any()) for var in found.values()):
         raise BayesNormError(
-            f"posterior: {type(posterior).__name__} samples no batch statistics; one of MCBN, or another criterion, "
-            "would work."
+            f"posterior is a {type(posterior).__name__}, which does not sample batch statistics. Use a posterior of "
+            'MCBN, or criterion="signal".'
         )
     return found
 
 
 def _scales(network: nn.Module, units: Units) -> dict[int, float]:
-    """Return the scale of every unit that batch norm carries and that can go; of added ones the root of all squares."""
+    """Return the batch-norm scale of every removable unit; for units that are added, the root sum of squares."""
     squares: dict[int, float] = {}
     for name, layer in find_batchnorm(network).items():
         carried = units.carried.get(name, [])

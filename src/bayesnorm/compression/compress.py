@@ -1,14 +1,14 @@
-"""Remove the units that a posterior calls noise, and round the weights that stay to what it knows of them.
+"""Remove the units that are noise under the posterior, and round the other weights to their posterior precision.
 
-Scores are those of the group distributions: ln alpha for normal-Jeffreys, minus the logarithm of z's mode for the
-horseshoe. Groups above a threshold go. The right threshold differs between layers, and the authors read it off
-histograms. Given rows with targets, it is found here, layer by layer from the largest: as many of the noisiest groups
-go as the loss of the mean network allows.
+Every group of weights has a noise score: ln alpha for normal-Jeffreys, minus the logarithm of the mode of z for the
+horseshoe. Groups above a threshold are removed. The best threshold differs between layers; the authors chose it from
+histograms. Here it is chosen with labelled examples, from the largest layer to the smallest: the noisiest groups are
+removed as long as the loss of the mean network allows.
 
-Running statistics of batch norm are those of training, with its noise. A channel that is noise is next to nothing in
-the network of means, which such statistics leave as it is; new ones would blow it up to the size of all others. So
-groups are tried with the statistics of training first, and with new ones, which suit fewer channels better, only once
-the noise is gone and if they lower the loss.
+The running statistics of batch norm come from training, with its noise. In the network of posterior means, a channel
+that is noise has almost no signal. The training statistics keep it small; new statistics would scale it up to the size
+of the other channels. So groups are first tried with the statistics of training. New statistics, which fit fewer
+channels better, are used only after the noise is removed, and only if they lower the loss.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .compressed import Compressed
 from .measuring import losses
 from .packing import Precision
 
-# Steps between neighbouring values, as shares of the weights' standard deviations, which are tried in this order.
+# Rounding steps as shares of the weights' standard deviations, in the order in which they are tried.
 SHARES = (1.0, 0.5, 0.25, 0.125)
 
 
@@ -52,19 +52,19 @@ def compress(
     tolerance: float = 0.01,
     looks: int = 32,
 ) -> Compressed:
-    """Return a smaller plain network: that of the posterior's means, without the units that it calls noise.
+    """Return a smaller network: the posterior means, without the units that are noise under the posterior.
 
     Args:
-        posterior: The posterior of `GroupNormalJeffreys` or `GroupHorseshoe`; it and its network are left as they are.
-        x: Rows like those of training. On them statistics of batch norm are estimated anew (with `y` only if that
-            lowers the loss), and with `y` thresholds and bits are chosen. The more rows, training ones included, the
-            better what they allow holds for others.
+        posterior: The posterior of `GroupNormalJeffreys` or `GroupHorseshoe`; it and its network are not modified.
+        x: Training examples, or others like them. They give new batch statistics; with `y`, these are used only if
+            they lower the loss. With `y`, they also choose thresholds and bits: more examples generalise better.
         y: Their targets.
-        threshold: Groups with a `log_noise()` above it are removed; None chooses by x and y, or without them takes the
-            kind's own, 0 for normal-Jeffreys (as much noise as signal) and 1 for the horseshoe.
-        tolerance: By how much the mean loss per row may rise by pruning, and again by rounding, where they are chosen.
-        looks: How many groups of each layer are tried one by one, once a threshold is found, each of the two times that
-            layers are gone through; fewer are faster.
+        threshold: Groups with a `log_noise()` above it are removed. [default: chosen with x and y; without y, 0 for
+            normal-Jeffreys (as much noise as signal) and 1 for the horseshoe]
+        tolerance: The largest increase of the mean loss per example by pruning, and again by rounding, if they are
+            chosen with x and y.
+        looks: After a layer's threshold is chosen, the number of further groups that are tried one by one. All layers
+            are tried twice. Fewer is faster.
     """
     groups = _groups(posterior)
     if threshold is not None:
@@ -72,12 +72,14 @@ def compress(
     tolerance = require_number("tolerance", tolerance, least=0)
     looks = require_whole("looks", looks, 0)
     if y is not None and x is None:
-        raise BayesNormError("x: None was given with y; the rows that these targets belong to would work.")
+        raise BayesNormError("x is None, but y is given. Pass the inputs that belong to these targets.")
     units, (means, variances) = trace_units(posterior.model), _moments(posterior)
     network = _network_of(posterior, means)
-    noise = {layer: own.log_noise().cpu() for layer, own in groups.items() if layer in units.read}  # looked at often
+    noise = {
+        layer: own.log_noise().cpu() for layer, own in groups.items() if layer in units.read
+    }  # on the CPU, as they are read often
     if not noise:
-        raise BayesNormError("posterior: none of its groups belongs to a layer that can be pruned.")
+        raise BayesNormError("posterior has no group that belongs to a layer that can be pruned.")
     rows = None if x is None else posterior.executable.input(x)
     score = _Score(posterior, rows, y) if y is not None else None
     if threshold is None and score is not None:
@@ -97,7 +99,7 @@ def compress(
 
 @dataclass(frozen=True)
 class _Score:
-    """The mean loss of networks on some rows, their batch statistics as they are or estimated on these."""
+    """The mean loss of networks on some examples, with their batch statistics or with new ones from these examples."""
 
     posterior: VariationalPosterior
     x: Any
@@ -110,24 +112,24 @@ class _Score:
         return losses(runner, self.posterior.likelihood, self.x, self.y)[0]
 
     def prefers_new(self, network: nn.Module) -> bool:
-        """Tell whether new batch statistics lower the loss."""
+        """Return whether new batch statistics lower the loss."""
         return self(network, True) < self(network)
 
 
 def _groups(posterior: Any) -> dict[str, GroupWeights]:
-    """Return group distributions by layer; refuse a posterior without."""
+    """Return group distributions by layer, or raise an error if the posterior has none."""
     weights = posterior.weights if isinstance(posterior, VariationalPosterior) else {}
     found = {name.rpartition(".")[0]: own for name, own in weights.items() if isinstance(own, GroupWeights)}
     if not found:
         raise BayesNormError(
-            f"posterior: {getattr(posterior, 'method', type(posterior).__name__)} says nothing of whole units; one of "
-            "GroupNormalJeffreys or GroupHorseshoe would work."
+            f"posterior of {getattr(posterior, 'method', type(posterior).__name__)} has no group distributions, which "
+            "compress needs. Use GroupNormalJeffreys or GroupHorseshoe."
         )
     return found
 
 
 def _moments(posterior: VariationalPosterior) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Means and variances of all weights, by name."""
+    """Return the means and variances of all weights, by name."""
     means, variances = {}, {}
     for name, own in posterior.weights.items():
         found = own.moments() if isinstance(own, GroupWeights) else (own.mean, own.std.square())
@@ -136,7 +138,7 @@ def _moments(posterior: VariationalPosterior) -> tuple[dict[str, Tensor], dict[s
 
 
 def _network_of(posterior: VariationalPosterior, weights: dict[str, Tensor]) -> nn.Module:
-    """Return a network of the posterior's points, with these weights."""
+    """Return a network with these weights, and the posterior's values of all other parameters."""
     made = own_copy(posterior.model)
     tensors = tensors_of(made)
     for name, value in {**posterior.points, **weights}.items():
@@ -145,7 +147,7 @@ def _network_of(posterior: VariationalPosterior, weights: dict[str, Tensor]) -> 
 
 
 def _removal(groups: dict[str, GroupWeights], gone: dict[str, Tensor]) -> Removal:
-    """Return the removal of groups, whose flags stand by layer."""
+    """Return the removal of the groups that are flagged, by layer."""
     silent = {layer: flags for layer, flags in gone.items() if groups[layer].axis == 0}
     return Removal(silent, {layer: flags for layer, flags in gone.items() if groups[layer].axis == 1})
 
@@ -161,9 +163,9 @@ def _chosen(
 ) -> Removal:
     """Return the removal of as many groups as the loss allows.
 
-    The largest layer comes first. Every layer may spend an equal share of the tolerance, and what those before it left;
-    what is left in the end, all may spend once more. One group that matters, though noisy, would keep all that are less
-    noisy: some of these are then tried one by one.
+    The largest layer comes first. Every layer may use an equal share of the tolerance, and what earlier layers left. In
+    a second round, all layers may use the rest. A group that is noisy but important would protect all less noisy ones,
+    so some of these are then tried one by one.
     """
     gone = {layer: torch.zeros_like(own, dtype=torch.bool) for layer, own in noise.items()}
     limit, renew = score(network), False
@@ -183,7 +185,7 @@ def _chosen(
         limit += tolerance / len(layers) if number < len(layers) else 0.0
         order = noise[layer].argsort(descending=True)
         order = order[~gone[layer][order]]
-        low, high = 0, len(order) - 1  # how many go: `low` works, and one group stays
+        low, high = 0, len(order) - 1  # search the largest number that can be removed; at least one group stays
         while low < high:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if works(layer, order[:middle]) else (low, middle - 1)
@@ -201,11 +203,11 @@ def _rounded(
 
     Args:
         network: The network.
-        spread: A network like it, whose weights are variances.
+        spread: The same network with the variances as weights.
         names: The weights to round.
-        score: The loss to look at; None takes the finest of `SHARES` but one.
-        tolerance: By how much the loss may rise.
-        renew: Whether batch statistics are estimated anew for every look.
+        score: The loss; None uses the second finest of `SHARES`.
+        tolerance: The largest increase of the loss.
+        renew: Whether batch statistics are estimated again for every trial.
     """
     limit = score(network, renew) + tolerance if score else 0.0
     for share in SHARES if score else SHARES[-2:-1]:
@@ -220,7 +222,7 @@ def _rounded(
 
 
 def _kept(units: Units, removal: Removal) -> dict[str, int]:
-    """Count, by reason, units that all who write them leave silent and that are kept nevertheless."""
+    """Count, by reason, the units that are pruned to zero but cannot be removed."""
     wanted = removal.units(replace(units, kept={}, moved=set())) - removal.units(units)
-    moved = "an activation makes something else of zero"
+    moved = "an activation does not map zero to zero"
     return dict(Counter(units.kept.get(unit, moved) for unit in wanted))

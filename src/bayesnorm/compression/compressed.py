@@ -1,4 +1,4 @@
-"""A compressed network, what was done to it, and its file."""
+"""A compressed network, its report, and its file."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ _FILE = record(
 
 @dataclass(frozen=True, eq=False)
 class Compressed:
-    """A smaller network, with weights at the precision that their posterior gave them.
+    """A smaller network whose weights are rounded to their posterior precision.
 
-    The network can be trained on. Its weights then lie between the values that few bits can tell; files and reports
-    take them as they are, in all of their bits, until `rounded` moves them to the nearest.
+    The network can be fine-tuned. Its weights are then no longer rounded, and files and reports contain them at full
+    precision until you call `rounded`.
 
     Args:
-        network: The network: an ordinary module in evaluation mode.
-        before: The network of the posterior's means, from which units were removed.
-        precisions: How which tensors are written in few bits; the others are written as they are.
-        kept: Reasons why units were kept that the posterior calls noise, and how many there are.
-        likelihood: Turns outputs into distributions of targets.
-        output: Which entry of its outputs is used.
+        network: The smaller network, an ordinary module in evaluation mode.
+        before: The network before units were removed.
+        precisions: The rounding of every tensor that is stored with fewer bits.
+        kept: For every reason, the number of units that are noise but could not be removed.
+        likelihood: The likelihood, which maps outputs to distributions of targets.
+        output: The entry of the network's output that is used.
     """
 
     network: nn.Module = dataclasses.field(repr=False)
@@ -56,13 +56,17 @@ class Compressed:
     likelihood: Likelihood
     output: str | int | None = None
 
+    def __repr__(self) -> str:
+        after, before = (sum(v.numel() for v in tensors_of(n).values() if v.dim()) for n in (self.network, self.before))
+        return f"Compressed({after:,} parameters, {before:,} before compression; see report())"
+
     def report(self, x: Any = None, y: Any = None, *, batch_size: int = 64) -> CompressionReport:
-        """Return sizes and bits; with rows, also multiply-adds, error and time before and after.
+        """Return sizes and bits; with `x`, also multiply-adds, error and time before and after.
 
         Args:
-            x: Rows that were used neither in training nor in compressing.
+            x: Examples that were used neither in training nor in compression.
             y: Their targets.
-            batch_size: Rows of the predictions whose time is taken.
+            batch_size: The number of examples per timed prediction.
         """
         before, after = tensors_of(self.before), tensors_of(self.network)
         layers = [
@@ -80,10 +84,10 @@ class Compressed:
     @torch.inference_mode(False)
     @torch.no_grad()
     def rounded(self, x: Any = None) -> Compressed:
-        """Return it with weights at the precision that the posterior gave them, after training that moved them.
+        """Return a copy whose weights are rounded to their posterior precision again; use it after fine-tuning.
 
         Args:
-            x: Rows on which batch statistics are estimated anew.
+            x: Examples for new batch statistics, if the network has batch norm.
         """
         network, precisions = own_copy(self.network), {}
         tensors = tensors_of(network)
@@ -95,7 +99,7 @@ class Compressed:
         return dataclasses.replace(self, network=network, precisions=precisions)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the network's tensors, packed; `load_compressed` reads them."""
+        """Write the network's packed tensors to a file, which `load_compressed` reads."""
         tensors, described = {}, {}
         for name, value in tensors_of(self.network).items():
             own = self._precision(name, value)
@@ -119,11 +123,11 @@ class Compressed:
 
 
 def load_compressed(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
-    """Return the compressed network that a file describes, in evaluation mode.
+    """Return the compressed network from a file, in evaluation mode.
 
     Args:
         path: The file that `Compressed.save` wrote.
-        model: A network of the architecture that was compressed; only its structure, device and dtype count.
+        model: A network with the architecture before compression; only its structure, device and dtype are used.
     """
     tensors, config = files.read(files.as_path(path), FORMAT)
     _FILE(config, "compressed")
@@ -147,7 +151,10 @@ def load_compressed(path: str | os.PathLike[str], model: nn.Module) -> nn.Module
     require_tensors(tensors, expected)
     missing = set(own) - set(described)
     if missing:
-        raise NetworkError(f"model: the file has no {min(missing)!r}; the architecture that was compressed would work.")
+        raise NetworkError(
+            f"model has {min(missing)!r}, but the file does not. Pass a network with the architecture before "
+            "compression."
+        )
     device, values = next(iter(own.values())).device, {}
     for name, told in described.items():
         value = tensors[name]
@@ -162,11 +169,11 @@ def load_compressed(path: str | os.PathLike[str], model: nn.Module) -> nn.Module
 
 
 def _plain(name: str, shape: tuple[int, ...], old: Tensor) -> Array:
-    """Describe a tensor that is written as it is."""
+    """Return the expected shape, dtype and limit of a tensor that is stored without packing."""
     least = 0.0 if name.endswith("running_var") else -math.inf
     return Array(shape, FLOATS if old.is_floating_point() else [old.dtype], least)
 
 
 def _weight_of(columns: str) -> str:
-    """Return the name of the weight whose columns are chosen."""
+    """Return the name of the weight that selected columns belong to."""
     return columns.removesuffix("columns") + "weight"

@@ -1,13 +1,14 @@
-"""Which channels a network can do without, if those that stay make up for them.
+"""Choose the channels to remove, and adjust the remaining weights to compensate.
 
-A layer that reads channels x computes W x. Without channel r, the best that the others can do is to predict x_r, by
-their covariance C over rows and positions. What the layer then lacks has the variance
+A layer with input channels x computes W x. Without channel r, the other channels predict x_r as well as their
+covariance C over examples and positions allows. The remaining error of the outputs has the variance
 
     sum over outputs o of  f_o |w_or|^2 / (C^-1)_rr,
 
-with f_o how much a change of o matters, and the weights from the channels that stay become w_ok - w_or (C^-1)_rk /
-(C^-1)_rr: the optimal brain surgeon's step (Hassibi and Stork 1993), for channels. Channels go one by one, always the
-one that is missed least by all layers that read it, so that of two that tell the same one stays.
+where f_o is the importance of output o. The weights of the remaining channels become
+w_ok - w_or (C^-1)_rk / (C^-1)_rr. This is the step of optimal brain surgeon (Hassibi and Stork 1993), for channels.
+Channels are removed one by one, always the one with the smallest error summed over all layers that use it. So of two
+channels with the same content, one stays.
 """
 
 from __future__ import annotations
@@ -24,26 +25,26 @@ from torch import Tensor, nn
 from ..errors import NetworkError
 from ..network import Units, call_network, find_batchnorm, own_copy
 
-# Input numbers that covariances are taken from, but at least those of some rows, and input numbers of a pass.
+# Input numbers used for covariances, the smallest number of examples, and input numbers per forward pass.
 NUMBERS, LEAST_ROWS, AT_ONCE = 2**23, 64, 2**20
 
-# Inputs of a layer above which its covariance would not fit, and channels count one by one.
+# A layer with more inputs uses only their variances, because the covariance would not fit into memory.
 MOST_INPUTS = 4096
 
-# What is added to the diagonal of a covariance, as a share of its mean.
+# Added to the diagonal of a covariance, as a share of the diagonal's mean.
 RIDGE = 1e-4
 
 
 @dataclass(eq=False)
 class Reader:
-    """A layer that reads channels, and what it reads.
+    """A layer that uses channels, with the moments of its inputs.
 
     Args:
         layer: The layer.
-        units: The unit of every input, None where it is none that could go.
+        units: The unit of every input; None if it cannot be removed.
         mean: The mean of every input.
-        covariance: That of its inputs, (inputs, inputs), or their variances where these are many.
-        matters: f_o of every output.
+        covariance: The covariance of the inputs, (inputs, inputs), or only their variances if there are many.
+        matters: The importance f_o of every output.
     """
 
     layer: nn.Module
@@ -53,19 +54,19 @@ class Reader:
     matters: Tensor
 
     def weights(self) -> Tensor:
-        """The layer's weights, (outputs, inputs, positions of a kernel)."""
+        """Return the layer's weights, (outputs, inputs, positions of a kernel)."""
         weight: Any = self.layer.weight
         return weight.detach().double().reshape(*weight.shape[:2], -1)
 
 
 def readers(network: nn.Module, units: Units, x: Tensor, variances: Mapping[str, Tensor | None]) -> list[Reader]:
-    """Return the layers whose inputs could go, with what they read on some rows.
+    """Return the layers whose inputs can be removed, with the moments of these inputs.
 
     Args:
         network: The network.
         units: Its units.
-        x: Rows.
-        variances: What changes of a normalised output are measured by, by batch-norm layer.
+        x: Examples.
+        variances: For every batch-norm layer, the variances relative to which a change of its inputs is measured.
     """
     layers = find_batchnorm(network)
     found = []
@@ -73,10 +74,10 @@ def readers(network: nn.Module, units: Units, x: Tensor, variances: Mapping[str,
         layer: Any = network.get_submodule(name)
         if not bool(torch.isfinite(covariance).all()):
             raise NetworkError(
-                f"x: what {name!r} reads of these rows is NaN or infinite; rows like those of training work."
+                f"x gives NaN or infinite inputs to layer {name!r}. Pass training examples, scaled as in training."
             )
         norm = units.normalised.get(name, "")
-        if layer.bias is None and norm not in layers and covariance.dim() == 2:  # nothing can take up another mean
+        if layer.bias is None and norm not in layers and covariance.dim() == 2:  # nothing can absorb another mean
             mean, covariance = torch.zeros_like(mean), covariance + torch.outer(mean, mean)
         made = Reader(layer, units.read[name], mean, covariance, mean.new_ones(len(layer.weight)))
         if norm in layers and variances.get(norm) is not None:
@@ -90,13 +91,13 @@ def readers(network: nn.Module, units: Units, x: Tensor, variances: Mapping[str,
 
 
 def eliminated(found: Sequence[Reader], removable: set[int]) -> Iterator[int]:
-    """Yield units in the order in which they go; those whose layers would be left with nothing are not among them."""
+    """Yield units in order of removal, without those that are the last input of a layer."""
     heard = {unit for reader in found for unit in reader.units if unit in removable}
     names = sorted(unit for unit in heard if unit is not None)
     numbers = {unit: number for number, unit in enumerate(names)}
     states = [_State(reader, numbers) for reader in found]
     missed = torch.zeros(len(names) + 1, dtype=torch.float64, device=found[0].mean.device if found else None)
-    missed[-1] = math.inf  # inputs that cannot go
+    missed[-1] = math.inf  # inputs that cannot be removed
     readers_of: list[list[_State]] = [[] for _ in names]
     for state in states:
         missed.index_add_(0, state.owners, state.missed)
@@ -113,7 +114,7 @@ def eliminated(found: Sequence[Reader], removable: set[int]) -> Iterator[int]:
 
 @torch.no_grad()
 def make_up(found: Sequence[Reader], gone: set[int]) -> None:
-    """Change weights in place so that inputs that stay make up, as far as they can, for those that go."""
+    """Change weights in place so that the remaining inputs compensate for the removed ones as far as possible."""
     for reader in found:
         lost = [i for i, unit in enumerate(reader.units) if unit in gone]
         left = [i for i, unit in enumerate(reader.units) if unit not in gone]
@@ -131,11 +132,11 @@ def make_up(found: Sequence[Reader], gone: set[int]) -> None:
 
 
 class _State:
-    """A reader while channels go: its weights, as outputs matter, and the inverse covariance of what it still reads."""
+    """A reader during elimination: its weights, scaled by importance, and the inverse covariance of its inputs."""
 
     def __init__(self, reader: Reader, numbers: Mapping[int, int]) -> None:
         weights = reader.weights() * reader.matters.sqrt()[:, None, None]
-        self.weights = weights.transpose(0, 1).flatten(1).contiguous()  # (inputs, all that they go to)
+        self.weights = weights.transpose(0, 1).flatten(1).contiguous()  # (inputs, outputs and positions)
         whole = reader.covariance.dim() == 2
         self.inverse = torch.linalg.inv(_ridged(reader.covariance)) if whole else None
         self.variances = reader.covariance
@@ -145,7 +146,7 @@ class _State:
         self.missed = self._missed()
 
     def remove(self, number: int) -> Tensor:
-        """Take a unit's inputs out, let the others make up for them, and return how much more each is missed."""
+        """Remove a unit's inputs, let the others compensate, and return by how much every input's error grows."""
         self.left.remove(number)
         before = self.missed
         if self.inverse is not None:
@@ -153,12 +154,12 @@ class _State:
                 own, share = self.inverse[column].clone(), self.inverse[column] / self.inverse[column, column]
                 self.weights.addr_(share, self.weights[column].clone(), alpha=-1)
                 self.inverse.addr_(own, share, alpha=-1)
-                self.inverse[column, column] = 1.0  # not read any more: its weight is 0
+                self.inverse[column, column] = 1.0  # no longer used: its weight is 0
             self.missed = self._missed()
         return self.missed - before
 
     def _missed(self) -> Tensor:
-        """Return what the layer lacks without each of its inputs."""
+        """Return the error of the layer's outputs without each of its inputs."""
         alone = self.variances if self.inverse is None else 1 / self.inverse.diagonal()
         return self.weights.square().sum(1) * alone
 
@@ -170,7 +171,7 @@ def _ridged(covariance: Tensor) -> Tensor:
 
 
 def _output_variance(reader: Reader) -> Tensor:
-    """Return the variance of every output, as if positions of a kernel were independent."""
+    """Return the variance of every output, treating positions of a kernel as independent."""
     weights, covariance = reader.weights(), reader.covariance
     if covariance.dim() < 2:
         return (weights.square() * covariance[None, :, None]).sum((1, 2))
@@ -179,7 +180,7 @@ def _output_variance(reader: Reader) -> Tensor:
 
 @torch.no_grad()
 def _moments(network: nn.Module, units: Units, x: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-    """Return mean and covariance of what layers read, over rows and positions; variances where inputs are many."""
+    """Return mean and covariance of the layers' inputs over examples and positions; variances for many inputs."""
     watched, sums = own_copy(network), dict[str, Any]()
     for name, read in units.read.items():
         layer: Any = watched.get_submodule(name)

@@ -1,4 +1,4 @@
-"""Measure networks on rows: multiply-adds, loss, error, and the time that a prediction takes."""
+"""Measure networks: multiply-adds, loss, error, and prediction time."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ..metrics import accuracy, rmse
 from ..network import Executable, multiply_adds
 from ..predictive import ClassificationPredictive, RegressionPredictive
 
-# Predictions whose median time counts.
+# The number of timed predictions; the median counts.
 TIMES = 21
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured of one network.
+    """The measurements of one network.
 
     Args:
-        multiply_adds: Those of linear and convolutional layers for one row.
-        seconds: The median time of a prediction.
-        loss: The mean of -log p(y | x); None without targets.
-        error: The share of wrong classes, or the root of the mean squared error; None without targets.
+        multiply_adds: The multiply-adds of linear and convolutional layers for one example.
+        seconds: The median time of a prediction, in seconds.
+        loss: The mean of -log p(y | x), in nats; None without targets.
+        error: The share of wrong classes, or the root mean squared error; None without targets.
     """
 
     multiply_adds: int
@@ -42,15 +42,17 @@ class Measured:
 def measured(
     networks: Sequence[nn.Module], likelihood: Likelihood, output: str | int | None, x: Any, y: Any, batch_size: int
 ) -> list[Measured]:
-    """Measure some networks on the same rows; their predictions are timed in turns, so that a busy machine is fair.
+    """Return the measurements of several networks on the same examples.
+
+    Predictions of the networks are timed in turns, so that other load on the machine affects all of them.
 
     Args:
         networks: The networks, in evaluation mode.
-        likelihood: Turns outputs into distributions of targets.
-        output: Which entry of the networks' outputs is used.
-        x: Rows.
+        likelihood: The likelihood, which maps outputs to distributions of targets.
+        output: The entry of the networks' output that is used.
+        x: Inputs.
         y: Their targets, or None.
-        batch_size: Rows of the predictions whose time is taken.
+        batch_size: The number of examples per timed prediction.
     """
     runners = [Executable(network, output) for network in networks]
     rows = runners[0].input(x)
@@ -64,7 +66,7 @@ def measured(
 
 @torch.no_grad()
 def prediction_seconds(networks: Sequence[nn.Module], x: Tensor) -> list[float]:
-    """Return the median time that each network takes for some rows, taken in turns."""
+    """Return the median time of each network for one batch, timed in turns."""
     times: list[list[float]] = [[] for _ in networks]
     for _ in range(TIMES):
         for network, own in zip(networks, times, strict=True):
@@ -77,14 +79,14 @@ def prediction_seconds(networks: Sequence[nn.Module], x: Tensor) -> list[float]:
 
 
 def losses(runner: Executable, likelihood: Likelihood, x: Tensor, y: Any, rows: int = 1024) -> tuple[float, float]:
-    """Return the mean loss of a network, and its error: of classes the share of wrong ones, else the root mean square.
+    """Return the mean loss of a network and its error: the share of wrong classes, or the root mean squared error.
 
     Args:
         runner: The network.
-        likelihood: What the loss is from.
-        x: Rows.
+        likelihood: The likelihood that defines the loss.
+        x: Inputs.
         y: Their targets.
-        rows: How many are run at once.
+        rows: The number of examples per forward pass.
     """
     outputs = torch.cat([runner.point(part) for part in x.split(rows)])
     predictive = likelihood.predictive(outputs[None])
@@ -94,12 +96,12 @@ def losses(runner: Executable, likelihood: Likelihood, x: Tensor, y: Any, rows: 
         error = rmse(predictive, y)
     else:
         raise BayesNormError(
-            f"y: targets of {type(likelihood).__name__} are several; a report without them would work."
+            f"y cannot be scored: {type(likelihood).__name__} has several targets. Call report without y."
         )
     return -float(predictive.log_prob(y).double().mean()), float(error)
 
 
 def _settle(x: Tensor) -> None:
-    """Wait until a device has done its work."""
+    """Wait until the device has finished."""
     if x.device.type == "cuda":
         torch.cuda.synchronize(x.device)

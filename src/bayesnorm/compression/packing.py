@@ -1,8 +1,8 @@
-"""Weights at the precision that their posterior gives them, packed into bytes.
+"""Weights rounded to their posterior precision and packed into bytes.
 
-A tensor's values are multiples of one step, value = step (lowest + n), with whole n from 0 to 2^bits - 1. Half a step
-is how far a value moves at most, and the posterior says how far each may: `step` is a share of the root of the harmonic
-mean of the variances, so that the mean squared shift, in units of each weight's own variance, is share^2 / 12.
+A tensor's values are multiples of one step, value = step (lowest + n), with whole n from 0 to 2^bits - 1. Rounding
+moves a value by at most half a step. `step` is a share of the root of the harmonic mean of the posterior variances. So
+the mean squared rounding error, in units of each weight's variance, is share^2 / 12.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# More bits than the float32 that weights come from has in its mantissa would be for nothing.
+# The bits of a float32 mantissa; more bits would store nothing more.
 MOST_BITS = 24
 
 
 @dataclass(frozen=True)
 class Precision:
-    """How the values of a tensor are written.
+    """How the values of a tensor are stored.
 
     Args:
-        bits: Bits of every value.
+        bits: Bits per value.
         step: The distance between neighbouring values.
         lowest: The lowest value, in steps.
     """
@@ -34,22 +34,22 @@ class Precision:
 
     @classmethod
     def given(cls, values: Tensor, variances: Tensor, share: float) -> Precision:
-        """Return the precision that weights of these means and variances need, for a share of their deviations."""
-        known = variances[variances > 0].double()  # the others are of weights that were set to zero
+        """Return the precision for weights with these means and variances; the step is a share of their deviation."""
+        known = variances[variances > 0].double()  # weights that were set to zero have variance 0
         return cls.of_step(values, share * float((1 / known).mean().rsqrt()) if len(known) else math.inf)
 
     @classmethod
     def of_step(cls, values: Tensor, step: float) -> Precision:
-        """Return the precision that values need at a step, or at the next one that can be written."""
+        """Return the precision for values with this step, or with the nearest step that can be stored."""
         low, high = float(values.min()), float(values.max())
-        # Steps that are too small for MOST_BITS, or too large for the values, are of no use.
+        # The step is limited to what MOST_BITS can store, and to the largest value.
         largest = max(abs(low), abs(high)) or 1.0
         step = min(max(step, largest / 2 ** (MOST_BITS - 2)), largest)
         return cls._between(round(low / step), round(high / step), step)
 
     @classmethod
     def of_whole(cls, values: Tensor) -> Precision:
-        """Return the precision that whole numbers need."""
+        """Return the precision for whole numbers."""
         return cls._between(int(values.min()), int(values.max()), 1.0)
 
     @classmethod
@@ -63,14 +63,14 @@ class Precision:
         return torch.from_numpy(np.packbits(bits.astype(np.uint8)))
 
     def unpacked(self, packed: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """Return the values of a shape that were packed, as float64."""
+        """Return the unpacked values in this shape, as float64."""
         count = math.prod(shape)
         bits = np.unpackbits(packed.numpy(), count=count * self.bits).reshape(count, self.bits).astype(np.int64)
         whole = (bits << np.arange(self.bits)).sum(1) + self.lowest
         return torch.from_numpy(self.step * whole.astype(np.float64)).view(shape)
 
     def rounded(self, values: Tensor) -> Tensor:
-        """Return what values become by packing and unpacking."""
+        """Return the values after packing and unpacking."""
         return (self.step * torch.round(values.double() / self.step)).to(values.dtype)
 
     def holds(self, values: Tensor) -> bool:
@@ -80,5 +80,5 @@ class Precision:
         return within and torch.equal(self.rounded(values), values)
 
     def size(self, shape: tuple[int, ...]) -> int:
-        """Return how many bytes values of a shape take."""
+        """Return the number of bytes for values of this shape."""
         return -(-self.bits * math.prod(shape) // 8)

@@ -1,4 +1,4 @@
-"""What compression did to a network, in numbers and as a table."""
+"""The report of a compression: sizes, bits and measurements before and after."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .measuring import Measured
 
 @dataclass(frozen=True)
 class LayerReport:
-    """One tensor of a network.
+    """The sizes of one tensor of a network.
 
     Args:
         name: Its name.
-        before: Its shape before.
-        after: Its shape now.
-        bits: Bits of each of its values in the file.
+        before: Its shape before compression.
+        after: Its shape after compression.
+        bits: Bits per value in the file.
     """
 
     name: str
@@ -27,15 +27,15 @@ class LayerReport:
 
 @dataclass(frozen=True)
 class CompressionReport:
-    """Sizes, bits and, where there were rows to measure on, error and time before and after; `print` shows a table.
+    """Sizes and bits, and with examples also error and time, before and after; `print` shows a table.
 
     Args:
         layers: The network's tensors.
-        bytes_before: Bytes of all tensors before.
-        bytes_after: Bytes of all tensors in the file, which has a header beside them.
-        kept: Reasons why units were kept that the posterior calls noise, and how many there are.
-        before: What was measured before.
-        after: What was measured after.
+        bytes_before: Bytes of all tensors before compression.
+        bytes_after: Bytes of all tensors in the file, without its header.
+        kept: For every reason, the number of units that are noise but could not be removed.
+        before: Measurements before compression; None without examples.
+        after: Measurements after compression; None without examples.
     """
 
     layers: list[LayerReport]
@@ -47,12 +47,12 @@ class CompressionReport:
 
     @property
     def parameters_before(self) -> int:
-        """How many numbers the network had."""
+        """The number of parameters, including batch-norm statistics, before compression."""
         return sum(math.prod(layer.before) for layer in self.layers)
 
     @property
     def parameters_after(self) -> int:
-        """How many numbers the network has."""
+        """The number of parameters, including batch-norm statistics, after compression."""
         return sum(math.prod(layer.after) for layer in self.layers)
 
     def __str__(self) -> str:
@@ -62,17 +62,20 @@ class CompressionReport:
             shapes = ("x".join(map(str, shape)) for shape in (layer.before, layer.after))
             lines.append(f"{layer.name:{width}}  {next(shapes):>18}  {next(shapes):>18}  {layer.bits:4}")
         rows = [
-            ("numbers", self.parameters_before, self.parameters_after),
-            ("bytes", self.bytes_before, self.bytes_after),
+            ("parameters", self.parameters_before, self.parameters_after),
+            ("bytes without file header", self.bytes_before, self.bytes_after),
         ]
         if self.before and self.after:
-            rows.append(("multiply-adds", self.before.multiply_adds, self.after.multiply_adds))
+            rows.append(("multiply-adds per example", self.before.multiply_adds, self.after.multiply_adds))
         lines += ["", *(f"{name}: {old:,} -> {new:,} ({old / new:.1f} times fewer)" for name, old, new in rows)]
         if self.before and self.after:
             old, new = self.before, self.after
-            lines.append(f"milliseconds: {1e3 * old.seconds:.3f} -> {1e3 * new.seconds:.3f}")
+            lines.append(f"prediction time: {1e3 * old.seconds:.3f} ms -> {1e3 * new.seconds:.3f} ms")
             if old.loss is not None and old.error is not None and new.loss is not None and new.error is not None:
                 lines.append(f"loss: {old.loss:.4f} -> {new.loss:.4f}")
                 lines.append(f"error: {old.error:.4f} -> {new.error:.4f}")
-        lines += [f"kept though noise: {count} units, because {reason}" for reason, count in self.kept.items()]
+        lines += [
+            f"{count} unit{'s' if count != 1 else ''} of noise could not be removed: {reason}."
+            for reason, count in self.kept.items()
+        ]
         return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""A folder of images in, maps of labels and uncertainty out, for networks that give every pixel its classes.
+"""Maps of labels and predictive entropy for a folder of images, with a segmentation network.
 
 settings = read_settings("maps.json")
 posterior = bn.MCBN(8, states=32).fit(network, ImageFiles(image_files("train"), settings), bn.Categorical())

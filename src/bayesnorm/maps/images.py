@@ -1,4 +1,4 @@
-"""Image files as network input, and maps as PNG files."""
+"""Read image files as network input, and write maps as PNG files."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .settings import MapSettings
 
 ENDINGS = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 
-# Pixels of a file that is read; Pillow warns of images that fill memory when unpacked.
+# The largest number of pixels in a file; larger images could fill the memory.
 MOST_PIXELS = 2**28
 
 
 def pillow() -> Any:
-    """Return Pillow's Image, or say how to get it."""
+    """Return Pillow's Image module, or raise an error that says how to install it."""
     try:
         from PIL import Image
     except ImportError as error:
@@ -33,17 +33,17 @@ def pillow() -> Any:
 
 
 def image_files(folder: Path, argument: str = "folder") -> list[Path]:
-    """Return the image files of a folder and of the folders in it, in the order of their names."""
+    """Return the image files of a folder and its subfolders, sorted by name."""
     if not folder.is_dir():
-        raise InputError(f"{argument}: {folder} is no folder; one with images would work.")
+        raise InputError(f"{argument}: {folder} is not a folder. Pass a folder with images.")
     found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
     if not found:
-        raise InputError(f"{argument}: {folder} holds no image ({', '.join(ENDINGS)}).")
+        raise InputError(f"{argument}: {folder} has no images. Supported file types: {', '.join(ENDINGS)}.")
     return found
 
 
 def read_image(path: Path, channels: int = 3) -> NDArray[np.uint8]:
-    """Return an image as (height, width, channels) bytes, turned as its camera says."""
+    """Return an image as (height, width, channels) bytes, rotated as its EXIF data say."""
     image = pillow()
     from PIL import ImageOps
 
@@ -51,16 +51,17 @@ def read_image(path: Path, channels: int = 3) -> NDArray[np.uint8]:
         with image.open(path) as opened:
             if opened.width * opened.height > MOST_PIXELS:
                 raise InputError(
-                    f"images: {path} has {opened.width} x {opened.height} pixels; {MOST_PIXELS} would work."
+                    f"images: {path} has {opened.width} x {opened.height} pixels, but at most {MOST_PIXELS} pixels are "
+                    "allowed. Split or shrink it."
                 )
             pixels = np.asarray(ImageOps.exif_transpose(opened).convert("L" if channels == 1 else "RGB"))
     except (OSError, ValueError, SyntaxError, image.DecompressionBombError) as error:
-        raise InputError(f"images: {path} cannot be read as an image ({error}).") from error
+        raise InputError(f"images: {path} cannot be read as an image ({error}). Remove or replace it.") from error
     return pixels[..., None] if pixels.ndim == 2 else pixels
 
 
 def network_input(pixels: NDArray[np.uint8], settings: MapSettings) -> Tensor:
-    """Return an image as a network takes it, (channels, height, width), in the settings' size."""
+    """Return an image as network input, (channels, height, width), in the size of the settings."""
     x = torch.from_numpy(pixels.copy()).permute(2, 0, 1).float().div_(255)
     if settings.size is not None and x.shape[1:] != settings.size:
         x = F.interpolate(x[None], settings.size, mode="bilinear", antialias=True, align_corners=False)[0]
@@ -69,17 +70,17 @@ def network_input(pixels: NDArray[np.uint8], settings: MapSettings) -> Tensor:
 
 
 def filled_up(x: Tensor, multiple: int) -> Tensor:
-    """Return images (batch, channels, height, width) with their mirror image at the right and below."""
+    """Return images (batch, channels, height, width), padded at the right and below with their mirror image."""
     below, right = (-x.shape[2] % multiple, -x.shape[3] % multiple)
     return F.pad(x, (0, right, 0, below), mode="reflect" if max(below, right) < min(x.shape[2:]) else "replicate")
 
 
 class ImageFiles(Dataset[Tensor]):
-    """Image files as the rows of a training set, read when they are asked for.
+    """Image files as a data set; every file is read when it is needed.
 
     Args:
         paths: The files.
-        settings: How images become network input. Without a size, all files must have the same.
+        settings: How images become network input. Without `size`, all images must have the same size.
     """
 
     def __init__(self, paths: Sequence[Path], settings: MapSettings) -> None:
@@ -94,18 +95,20 @@ class ImageFiles(Dataset[Tensor]):
 
 
 def read_labels(path: Path) -> NDArray[np.int64]:
-    """Return a map of class numbers, (height, width), from a grey, 16-bit or palette image."""
+    """Return class numbers, (height, width), from a greyscale, 16-bit or palette image."""
     try:
         with pillow().open(path) as opened:
             if opened.mode not in ("L", "P", "I", "I;16", "1"):
-                raise InputError(f"truth: {path} is an image of colours ({opened.mode}); class numbers would work.")
+                raise InputError(
+                    f"truth: {path} is a colour image ({opened.mode}). Pass an image whose pixels are class numbers."
+                )
             return np.asarray(opened).astype(np.int64)
     except (OSError, ValueError, SyntaxError) as error:
-        raise InputError(f"truth: {path} cannot be read as an image ({error}).") from error
+        raise InputError(f"truth: {path} cannot be read as an image ({error}). Replace it.") from error
 
 
 def label_png(labels: NDArray[np.int64], colours: Sequence[tuple[int, int, int]]) -> bytes:
-    """Return class numbers as a PNG: with a palette of their colours, or 16 bits where there are more than 256."""
+    """Return class numbers as a PNG: with a palette of colours, or with 16 bits for more than 256 classes."""
     if len(colours) > 256:
         return png(pillow().fromarray(labels.astype(np.uint16)))
     picture = pillow().fromarray(labels.astype(np.uint8), mode="P")
@@ -114,14 +117,14 @@ def label_png(labels: NDArray[np.int64], colours: Sequence[tuple[int, int, int]]
 
 
 def png(picture: Any) -> bytes:
-    """Return a picture as the bytes of a PNG file."""
+    """Return an image as the bytes of a PNG file."""
     target = io.BytesIO()
     picture.save(target, format="PNG")
     return target.getvalue()
 
 
 def resized(values: Tensor, size: tuple[int, int], smooth: bool) -> Tensor:
-    """Return a map (height, width) in another size: by interpolation, or each pixel as its nearest one."""
+    """Return a map (height, width) in another size, by linear interpolation if `smooth`, else by nearest pixel."""
     if values.shape == size:
         return values
     options: dict[str, Any] = {"mode": "bilinear", "align_corners": False} if smooth else {"mode": "nearest-exact"}

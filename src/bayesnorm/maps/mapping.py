@@ -1,4 +1,4 @@
-"""Predict images one by one, and write each one's maps; what is there already is not computed again."""
+"""Predict images one by one and write their maps; images that are already done are skipped."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ from ..predictive import ClassificationPredictive
 from .images import filled_up, label_png, network_input, pillow, png, read_image, read_labels, resized
 from .settings import MapSettings
 
-# Steps of uncertainty that pixels are counted by, from none to the most that there can be.
+# The number of levels of entropy, from 0 to its maximum, by which pixels are counted.
 LEVELS = 256
 
-# What 16 bits can hold.
+# The largest 16-bit value.
 _WHITE = 65535
 
 
 @dataclass(frozen=True)
 class ImageMaps:
-    """What was found of one image.
+    """The maps of one image. Entropy and mutual information are shares of the maximum entropy, ln(classes).
 
     Args:
         path: The image.
-        labels: File of the predicted classes.
-        uncertainty: File of the uncertainty: 16 bits, white for the most that there can be.
-        mean_entropy: Mean over pixels of the entropy, as a share of the most.
-        mean_mutual_information: The same of the mutual information.
-        classes: How many classes the network has.
-        counts: Pixels by level of uncertainty, (LEVELS,).
-        right: Those of them whose class is right; None without true classes.
-        known: Those of them whose true class is known; None likewise.
+        labels: The file of predicted classes.
+        entropy: The file of the predictive entropy as a share of its maximum: 16-bit greyscale, white is 1.
+        mean_entropy: The mean predictive entropy over pixels.
+        mean_mutual_information: The mean mutual information over pixels.
+        classes: The number of classes of the network.
+        counts: The number of pixels at each level of entropy, (LEVELS,).
+        right: The number of correctly predicted pixels at each level; None without true classes.
+        known: The number of pixels with a true class at each level; None without true classes.
     """
 
     path: Path
     labels: Path
-    uncertainty: Path
+    entropy: Path
     mean_entropy: float
     mean_mutual_information: float
     classes: int
@@ -58,7 +58,7 @@ class ImageMaps:
 
     @property
     def accuracy(self) -> float | None:
-        """The share of right pixels."""
+        """The share of correctly predicted pixels; None without true classes."""
         return None if self.right is None or self.known is None else float(self.right.sum() / max(1, self.known.sum()))
 
 
@@ -74,17 +74,20 @@ def map_images(
     truth: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[ImageMaps]:
-    """Write label and uncertainty maps of images, each in the image's own size, and return what was found, most uncertainty first.
+    """Write maps of the labels and the predictive entropy of images, in the size of each image.
 
     Args:
-        posterior: Of the network.
+        posterior: The posterior of a segmentation network.
         paths: The images.
-        settings: How they become network input.
-        out: Folder of what is written: labels/, entropy/, and `images.csv`, the images by uncertainty.
-        samples: Samples per image.
-        tile, overlap: For images too large for a pass; see `Posterior.predict`.
-        truth: Folder with true class numbers, image files of the same names; None where they are not known.
-        progress: Called with (done, all) after every image.
+        settings: How images become network input.
+        out: The output folder, for labels/, entropy/, numbers/ and `images.csv`, a table sorted by mean entropy.
+        samples: The number of samples per image.
+        tile, overlap: For images too large for one forward pass; see `Posterior.predict`.
+        truth: A folder with images of true class numbers, with the same names as the images; None if not known.
+        progress: A function called with (done, total) after every image.
+
+    Returns:
+        The maps of all images, highest mean entropy first.
     """
     names = _names(paths)
     for folder in ("labels", "entropy", "numbers"):
@@ -130,13 +133,14 @@ def _mapped(
     if not isinstance(predictive, ClassificationPredictive) or predictive.probs.dim() != 4:
         shape = tuple(getattr(predictive, "probs", predictive.mean).shape)
         raise InputError(
-            f"model: gives {shape} for an image; classes of every pixel, (1, class, height, width), would work."
+            "model must return class scores for every pixel, of shape (1, class, height, width), for one image, got "
+            f"shape {shape}."
         )
     count = predictive.probs.shape[1]
     settings.class_names(count)
 
     def cut(values: Tensor) -> Tensor:
-        # Outputs may be smaller than inputs; what was filled in is cut off in proportion.
+        # Outputs can be smaller than inputs; the padding is cut off in proportion.
         sides = zip(values.shape[1:], x.shape[2:], filled.shape[2:], strict=True)
         height, width = (round(side * given / whole) for side, given, whole in sides)
         return values[0, :height, :width].cpu()
@@ -150,7 +154,9 @@ def _mapped(
     if truth is not None:
         true = read_labels(truth)
         if true.shape != size:
-            raise InputError(f"truth: {truth} has {true.shape} pixels, and its image {size}.")
+            raise InputError(
+                f"truth: {truth} has {true.shape} pixels (height, width), but its image has {size}. Use the same size."
+            )
         seen = known_pixels(true, count, settings.ignore)
         known = np.bincount(level[seen], minlength=LEVELS)
         right = np.bincount(level[seen & (true == labels)], minlength=LEVELS)
@@ -166,19 +172,19 @@ def _mapped(
         known,
     )
     write_bytes(maps.labels, label_png(labels, settings.class_colours(count)))
-    write_bytes(maps.uncertainty, png(pillow().fromarray(np.round(uncertainty * _WHITE).astype(np.uint16))))
-    # Last, because it says that the image is done.
+    write_bytes(maps.entropy, png(pillow().fromarray(np.round(uncertainty * _WHITE).astype(np.uint16))))
+    # Last, because this file marks the image as done.
     write_bytes(out / "numbers" / f"{name}.json", json.dumps(_numbers(maps)).encode())
     return maps
 
 
 def known_pixels(true: NDArray[np.int64], classes: int, ignore: int | None) -> NDArray[np.bool_]:
-    """Tell which pixels of a map of true class numbers have a class."""
+    """Return which pixels of a map of true class numbers have a class."""
     return (true < classes) & (true != (-1 if ignore is None else ignore))
 
 
 def _kept(path: Path, name: str, out: Path, with_truth: bool) -> ImageMaps | None:
-    """Return what was found of an image before, or nothing."""
+    """Return the maps of an image from an earlier run, or None."""
     numbers = out / "numbers" / f"{name}.json"
     labels, uncertainty = (out / folder / f"{name}.png" for folder in ("labels", "entropy"))
     if not all(file.exists() for file in (numbers, labels, uncertainty)):
@@ -198,24 +204,24 @@ def _numbers(maps: ImageMaps) -> dict[str, Any]:
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """Return names for the images' maps: their own, with their folder's where two are called the same."""
+    """Return names for the maps: the image's name, with its folder's name if two images have the same name."""
     stems = Counter(path.stem for path in paths)
     named = [path.stem if stems[path.stem] == 1 else f"{path.parent.name}_{path.name}" for path in paths]
     twice = next((name for name, count in Counter(named).items() if count > 1), None)
     if twice is not None:
-        raise InputError(f"images: two are called {twice}; other names, or one folder at a time, would work.")
+        raise InputError(f"images: two are called {twice}. Rename one of them, or map one folder at a time.")
     return named
 
 
 def _truths(names: Sequence[str], folder: Path | None) -> dict[str, Path]:
-    """Return the file of true classes of each image, or refuse a folder that has none for some."""
+    """Return the file of true classes of each image, or raise an error if one is missing."""
     if folder is None:
         return {}
     found = {path.stem: path for path in sorted(folder.iterdir()) if path.is_file()} if folder.is_dir() else {}
     missing = [name for name in names if name not in found]
     if missing:
         raise InputError(
-            f"truth: {folder} has no file for {missing[0]}; one of the same name for each image would work."
+            f"truth: {folder} has no file for {missing[0]}. It must have a file with the same name for every image."
         )
     return {name: found[name] for name in names}
 
@@ -227,5 +233,5 @@ def _csv(found: Sequence[ImageMaps]) -> str:
     for maps in found:
         accuracy = "" if maps.accuracy is None else f"{maps.accuracy:.4f}"
         numbers = [f"{maps.mean_entropy:.5f}", f"{maps.mean_mutual_information:.5f}", accuracy]
-        writer.writerow([str(maps.path), *numbers, f"labels/{maps.labels.name}", f"entropy/{maps.uncertainty.name}"])
+        writer.writerow([str(maps.path), *numbers, f"labels/{maps.labels.name}", f"entropy/{maps.entropy.name}"])
     return target.getvalue()

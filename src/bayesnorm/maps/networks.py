@@ -1,4 +1,4 @@
-"""A user's network, made by a function that is named, with weights from a file."""
+"""Load a network from a named function of the user's code, with weights from a file."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from torch import Tensor, nn
 from ..errors import BayesNormError, FileFormatError
 from ..files import read_tensors
 
-# Names that files give to the weights among other things.
+# Common names of the weights in files that contain other things too.
 _ENTRIES = ("state_dict", "model_state_dict", "model")
 
 
 class Entry(nn.Module):
-    """A network that gives one entry of another's dict.
+    """A network that returns one entry of the dict that another network returns.
 
     Args:
-        network: The other.
-        name: The entry.
+        network: The network that returns a dict.
+        name: The name of the entry.
     """
 
     def __init__(self, network: nn.Module, name: str) -> None:
@@ -35,30 +35,35 @@ class Entry(nn.Module):
 
 
 def load_network(named: str, weights: Path | None) -> tuple[nn.Module, Any]:
-    """Return a network in evaluation mode, and the module that its function is in.
+    """Return a network in evaluation mode, and the module of its function.
 
-    The module is imported, so that its code runs: name only your own. Weights cannot run code.
+    The module is imported, which runs its code: use only modules that you trust. A file of weights cannot run code.
 
     Args:
-        named: "package.module:function"; the function takes no argument and returns the network.
-        weights: A safetensors file, or one of `torch.save` that holds tensors only; None takes the network as made.
+        named: "package.module:function"; the function takes no arguments and returns the network.
+        weights: A safetensors file, or a file of `torch.save` with tensors only; None loads no weights.
     """
     module_name, _, function_name = named.partition(":")
     if not module_name or not function_name:
         raise BayesNormError(f"--model must be package.module:function, got {named!r}.")
-    sys.path.insert(0, "")  # as `python -m` does: modules of the folder that one is in
+    sys.path.insert(0, "")  # as `python -m` does: find modules in the current folder
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
-        raise BayesNormError(f"--model: {module_name} cannot be imported ({error}).") from error
+        raise BayesNormError(
+            f"--model: {module_name} cannot be imported ({error}). Run the command in the folder of the module, or "
+            "install it."
+        ) from error
     finally:
         sys.path.remove("")
     make = getattr(module, function_name, None)
     if not callable(make):
-        raise BayesNormError(f"--model: {module_name} has no function {function_name}.")
+        raise BayesNormError(
+            f"--model: {module_name} has no function {function_name}. Name a function that returns the network."
+        )
     network = make()
     if not isinstance(network, nn.Module):
-        raise BayesNormError(f"--model: {named} gave {type(network).__name__}; a torch.nn.Module would work.")
+        raise BayesNormError(f"--model: {named} must return a torch.nn.Module, got {type(network).__name__}.")
     if weights is not None:
         _load(network, weights)
     return network.eval(), module
@@ -75,8 +80,8 @@ def _load(network: nn.Module, path: Path) -> None:
         ) from error
     missing = [name for name in missing if not name.endswith("num_batches_tracked")]
     if missing or unexpected:
-        odd = f"lacks {missing[0]}" if missing else f"holds {unexpected[0]}, which the network has not"
-        raise FileFormatError(f"--weights: {path} {odd}; a file of the same network's weights would work.")
+        odd = f"has no {missing[0]}" if missing else f"has {unexpected[0]}, which the network does not have"
+        raise FileFormatError(f"--weights: {path} {odd}. Pass the weights of the same network.")
 
 
 def _torch_file(path: Path) -> dict[str, Tensor]:
@@ -85,11 +90,11 @@ def _torch_file(path: Path) -> dict[str, Tensor]:
     except Exception as error:
         why = str(error).strip().splitlines()[0]
         raise FileFormatError(
-            f"--weights: {path} cannot be read as tensors alone ({why}); safetensors would work."
+            f"--weights: {path} cannot be read as tensors only ({why}). Save the state_dict() as safetensors."
         ) from error
     for name in _ENTRIES:
         if isinstance(found, dict) and isinstance(found.get(name), dict):
             found = found[name]
     if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
-        raise FileFormatError(f"--weights: {path} holds no tensors by name; the network's state_dict() would work.")
+        raise FileFormatError(f"--weights: {path} is not a dict of tensors. Save the network's state_dict().")
     return found

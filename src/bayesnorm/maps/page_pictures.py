@@ -1,4 +1,4 @@
-"""Images and their maps as pictures that a page can hold."""
+"""Images and their maps, encoded for an HTML page."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from .images import pillow, png, read_image, read_labels
 from .mapping import ImageMaps, known_pixels
 from .settings import MapSettings
 
-# Pixels of a picture's longer side.
+# The longer side of an image on the page, in pixels.
 LONGEST = 480
 
 
 def mapped_image(maps: ImageMaps, settings: MapSettings, truth: Path | None) -> MappedImage:
-    """Return an image as the page shows it, made smaller.
+    """Return an image and its maps for the page, scaled down.
 
     Args:
-        maps: What was found of it.
-        settings: Which true label stands for no class.
-        truth: Folder with true class numbers, if there is one.
+        maps: The maps of the image.
+        settings: The settings, for the label of pixels without a class.
+        truth: The folder with true class numbers, or None.
     """
     image = pillow()
     photo = image.fromarray(read_image(maps.path))
     scale = min(1.0, LONGEST / max(photo.size))
     size = max(1, round(photo.width * scale)), max(1, round(photo.height * scale))
-    with image.open(maps.labels) as opened, image.open(maps.uncertainty) as uncertainty:
+    with image.open(maps.labels) as opened, image.open(maps.entropy) as entropy:
         labels = opened.convert("RGB").resize(size, image.Resampling.NEAREST)
-        grey = image.fromarray((np.asarray(uncertainty).astype(np.uint32) // 257).astype(np.uint8))
+        grey = image.fromarray((np.asarray(entropy).astype(np.uint32) // 257).astype(np.uint8))
         wrong = "" if truth is None else _data("png", png(_wrong(opened, maps, settings, truth, size)))
     target = io.BytesIO()
     photo.resize(size, image.Resampling.LANCZOS).save(target, format="JPEG", quality=82)
@@ -50,7 +50,7 @@ def mapped_image(maps: ImageMaps, settings: MapSettings, truth: Path | None) -> 
 
 
 def _wrong(opened: Any, maps: ImageMaps, settings: MapSettings, truth: Path, size: tuple[int, int]) -> Any:
-    """Return a picture of the pixels whose class is known and wrong."""
+    """Return an image of the pixels that have a true class and are predicted wrongly."""
     true = read_labels(next(path for path in sorted(truth.iterdir()) if path.stem == maps.labels.stem))
     predicted = np.asarray(opened).astype(np.int64)
     known = known_pixels(true, maps.classes, settings.ignore)

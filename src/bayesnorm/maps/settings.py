@@ -1,4 +1,4 @@
-"""What a network takes and gives: how images become its input, and what its classes are called."""
+"""Settings of a segmentation network: how images become its input, and the names of its classes."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _SETTINGS = record(
 
 @dataclass(frozen=True)
 class MapSettings:
-    """How images become a network's input, and what its output means.
+    """How images become a network's input, and what its outputs mean.
 
     Args:
-        classes: Names of the classes; () numbers them.
-        colours: Red, green and blue of each class, 0 to 255; () takes colours that can be told apart.
-        size: Height and width that images are brought to; None leaves each its own.
-        multiple: Images of their own size are filled up at the right and below to a multiple of so many pixels, by
-            their own mirror image; what is filled in is cut off again. A network's total stride would be it.
-        mean, std: Per channel, or one for all: pixels, scaled to [0, 1], minus `mean`, divided by `std`. One channel
-            makes images grey.
-        ignore: A label of true maps that stands for no class.
-        output: The entry to take of a network's output that is a dict.
+        classes: Names of the classes. [default: "class 0", "class 1", ...]
+        colours: Red, green and blue of each class, 0 to 255. [default: distinct colours]
+        size: Height and width to which all images are resized. [default: images keep their size]
+        multiple: Images are padded at the right and below, with their mirror image, to a multiple of this number of
+            pixels; maps are cut back to the image. Use the total stride of the network. [default: 1]
+        mean, std: One number per channel. Pixels are scaled to [0, 1], then `mean` is subtracted, and the result is
+            divided by `std`. With one number, images are read as greyscale.
+        ignore: The label of pixels without a class in the images of true classes.
+        output: The entry to use if the network returns a dict.
     """
 
     classes: tuple[str, ...] = ()
@@ -52,13 +52,11 @@ class MapSettings:
 
     @classmethod
     def of(cls, content: Any, where: str = "settings") -> MapSettings:
-        """Return settings that were given as JSON values; entries that are missing get their defaults."""
+        """Return settings from JSON values; missing entries get their defaults."""
         plain = json.loads(json.dumps(content)) if isinstance(content, dict) else content
         _SETTINGS(plain, where)
         if len(plain.get("mean", (0,) * 3)) != len(plain.get("std", (0,) * 3)):
-            raise FileFormatError(
-                f"{where}: mean and std have different lengths; one number each per channel would work."
-            )
+            raise FileFormatError(f"{where}: mean and std have different lengths. Give one number each per channel.")
         return cls(**{name: _as_tuples(value) for name, value in plain.items()})
 
     def as_json(self) -> dict[str, Any]:
@@ -66,13 +64,15 @@ class MapSettings:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def class_names(self, count: int) -> tuple[str, ...]:
-        """Return names for so many classes, or refuse those that were given for another number."""
+        """Return the names of `count` classes, or raise an error if the settings name another number of classes."""
         if self.classes and len(self.classes) != count:
-            raise FileFormatError(f"settings: names {len(self.classes)} classes, and the network has {count}.")
+            raise FileFormatError(
+                f"settings: they name {len(self.classes)} classes, but the network has {count}. Name all of them."
+            )
         return self.classes or tuple(f"class {number}" for number in range(count))
 
     def class_colours(self, count: int) -> list[tuple[int, int, int]]:
-        """Return colours of so many classes: those that were given, then ones that can be told apart."""
+        """Return colours for `count` classes: first those of the settings, then other distinct colours."""
         found = [*self.colours[:count], *(_from_hex(colour) for colour in COLOURS[len(self.colours) : count])]
         for k in range(len(found), count):
             made = colorsys.hsv_to_rgb((0.62 * k) % 1, 0.55 + 0.35 * (k % 2), 0.95 - 0.2 * (k % 3))
@@ -94,5 +94,5 @@ def read_settings(path: Path) -> MapSettings:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise FileFormatError(f"settings: {path} is no JSON file that can be read ({error}).") from error
+        raise FileFormatError(f"settings: {path} cannot be read as a JSON file ({error}).") from error
     return MapSettings.of(content, str(path))

@@ -102,8 +102,8 @@ def _per_unit(name: str, value: float | Tensor, like: Tensor) -> Tensor:
         return like.new_full((), value)  # created on the device, so no copy blocks
     if value.dim() and value.shape != like.shape:
         raise BayesNormError(
-            f"prior: {name} has {len(value)} numbers, but there are {len(like)} units. Pass one number, or one per unit "
-            "of the chosen layers in running order."
+            f"prior: {name} has {len(value)} numbers, but there are {len(like)} units. Pass one number, or one per "
+            "unit of the chosen layers in running order."
         )
     return value.to(like)
 

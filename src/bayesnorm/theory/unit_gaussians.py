@@ -5,8 +5,8 @@ limit theorem,
 
     mean_B ~ N(mu, s^2 / M),     std_B ~ N(s, (m4 - s^4) / (4 s^2 M)).
 
-For a convolution, the M images of a batch are independent, but their pixels are not. So s^2 and m4 - s^4 are replaced by
-the variances of the per-image averages of h and of (h - mu)^2, as in `GaussianBN`.
+For a convolution, the M images of a batch are independent, but their pixels are not. So s^2 and m4 - s^4 are replaced
+by the variances of the per-image averages of h and of (h - mu)^2, as in `GaussianBN`.
 
 Notes:
 - A unit that does not vary (a dead one, or batches of two examples, where m4 = s^4) would make q a point and its
