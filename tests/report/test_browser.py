@@ -154,18 +154,18 @@ def test_searching(visit):
     page = visit()
     everything = len(shown(page, 1))
     assert everything == 150
-    page.get_by_label("Search").fill("aachen unlike")
+    page.get_by_label("Search").fill("aachen unusual")
     found = len(shown(page, 1))
     assert 0 < found < everything
     rows = page.locator("#uncertain tbody tr:visible").all_inner_texts()
-    assert all("Aachen" in row and "unlike" in row for row in rows)
+    assert all("Aachen" in row and "unusual" in row for row in rows)
     assert page.get_by_role("status").inner_text() == f"{found} of 150 rows"
     page.get_by_label("Search").fill("no such row")
     assert shown(page, 1) == []
     page.get_by_label("Search").fill("")
     assert len(shown(page, 1)) == everything
     assert page.get_by_role("status").inner_text() == ""
-    page.get_by_label("only rows unlike training").check()
+    page.get_by_label("only unusual rows").check()
     assert len(shown(page, 1)) == 15  # the tenth that is flagged
 
 
@@ -216,7 +216,7 @@ def test_names_and_roles_for_those_who_listen(visit):
     assert page.get_by_role("navigation", name="Sections").count() == 1
     assert page.get_by_role("img").count() == 7
     assert page.get_by_role("heading", level=1).count() == 1
-    for section in ("What it was trained on", "Which rows it doubts most", "What this page cannot tell"):
+    for section in ("What it was trained on", "The most uncertain rows", "What this page cannot show"):
         assert page.get_by_role("region", name=section).count() == 1
     assert page.get_by_role("columnheader", name="Predicted").count() == 1
 
@@ -227,8 +227,8 @@ def test_a_threshold_of_uncertainty_can_be_dragged(visit):
         page.locator("#threshold").fill(str(level))
         playwright.expect(page.locator("#told")).to_have_attribute("data-level", str(level))
         told = page.inner_text("#told")
-        assert f"{checked} of all pixels to check, {found} of the mistakes" in told
-        assert page.inner_text(".own") == f"; to check {checked}, {found} of its mistakes"
+        assert f"check {checked} of all pixels and find {found} of the mistakes." in told
+        assert page.inner_text(".own") == f". Pixels to check: {checked}, with {found} of its mistakes"
     page.locator("#threshold").fill("200")
     playwright.expect(page.locator("#told")).to_have_attribute("data-level", "200")
     colours = page.evaluate(

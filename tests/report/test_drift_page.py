@@ -32,17 +32,26 @@ def test_many_columns(drift_report):
     many = dataclasses.replace(drift, columns=tuple(drift.columns[0] for _ in range(MOST_PICTURES + 1)), network=None)
     page = render(dataclasses.replace(drift_report, drift=many))
     assert page.count("<figure>") == MOST_PICTURES
-    assert f"The {MOST_PICTURES} clearest of {MOST_PICTURES + 1} columns" in page
-    assert "Only columns were compared" in page
+    assert f"the {MOST_PICTURES} clearest of {MOST_PICTURES + 1} changed columns" in page
+    assert "Only the columns were compared" in page
 
 
 def test_words(drift_report):
     drift = drift_report.drift
-    assert drift_words.headline(drift) == "These 60 rows are unlike the training rows."
+    assert drift_words.headline(drift) == "These 60 rows differ from the training rows."
     number, category, gaps = (drift_words.column_words(column) for column in drift.columns[:3])
-    assert number == "median 50 in training, 90 now (+2 times the usual spread); spread × 1.1"
+    assert number == "median 50 in training, 90 now (+2 times the spread in training); spread 1.1 times as large"
     assert category == "Bonn: 60 % in training, 10 % now; <b>: 40 % in training, 90 % now"
     assert gaps == "missing in 0 % of training rows, 50 % now"
     calm = dataclasses.replace(drift, p_value=0.3, columns=())
-    assert "like the training rows, as far as so many can tell" in drift_words.headline(calm)
-    assert drift_words.chance_words(calm) == "As many training rows would differ so much in 30.0 % of cases."
+    assert drift_words.headline(calm) == "These 60 rows do not differ significantly from the training rows."
+    few = dataclasses.replace(calm, rows=1)
+    assert drift_words.headline(few).startswith(
+        "This row does not differ significantly from the training rows, but so few"
+    )
+    sample = "A random sample of 60 training rows would"
+    assert drift_words.chance_words(calm) == f"{sample} differ this much in 30.0 % of samples (p = 0.3)."
+    assert (
+        drift_words.chance_words(drift) == f"{sample} differ this much less than once in 10,000 samples (p < 0.0001)."
+    )
+    assert drift_words.unlike_words(drift, {}) == "3 of 60 rows (5 %) are unusual compared with the training rows."

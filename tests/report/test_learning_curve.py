@@ -34,26 +34,27 @@ def test_where_more_rows_help():
     report = report_of(regression_test(), curve=curve(0.5))
     words = more_rows_words(report)
     assert words.startswith(
-        "Twice as many rows like these would lower the typical error from 3 to about 2.7, four times as many to about "
-        "2.5, and no number of them below 2.1: that is noise, which only other columns could explain."
+        "Twice as many rows like these would lower the typical error from 3 to about 2.7, and four times as many to "
+        "about 2.5. No number of rows would bring it below 2.1: that part is noise, which only other columns "
+        "could explain."
     )
     # The rows to have more of are those with the largest epistemic part.
     order = np.argsort(-report.test.epistemic_std)[:3]
     named = [report.rows.numbers[at] for at in order]
-    assert f"Rows like {named[0]}, {named[1]} and {named[2]} are the first to have more of" in words
+    assert f"Rows similar to {named[0]}, {named[1]} and {named[2]} would help most" in words
     assert SUM_ALONE not in uncertainty_words(report)
 
 
 def test_where_nothing_but_rows_is_wanting():
     words = more_rows_words(report_of(regression_test(), curve=curve(1.0)))
-    assert "no floor is in sight: all of it is for want of rows" in words
+    assert "We see no lower limit yet: the error should keep falling with more rows." in words
     assert "noise" not in words
 
 
 def test_where_more_rows_hardly_help():
     words = more_rows_words(report_of(regression_test(), curve=curve(0.05)))
     assert words == (
-        "More rows like these would hardly help: what is left is noise that these columns do not explain. Other "
+        "More rows like these would hardly help. The remaining error is noise that these columns do not explain. Other "
         "columns might help."
     )
 
@@ -63,7 +64,8 @@ def test_columns_that_tell_hardly_anything():
     found = curve(0.2, error=120.0)
     assert not found.helps
     words = more_rows_words(report_of(regression_test(), curve=found))
-    assert "these columns tell hardly anything of price <i>. Other columns might help." in words
+    assert "These columns say hardly anything about price <i>" in words
+    assert words.endswith("Other columns might help.")
 
 
 @pytest.mark.parametrize("share", [0.05, 0.5])
@@ -71,11 +73,18 @@ def test_the_next_step_agrees(share):
     poor = replace(regression_test(), mean=np.zeros(150))
     steps = {each.topic: each.next_step for each in verdicts(report_of(poor, curve=curve(share)))}
     if share > 0.1:
-        assert steps["prediction"].startswith("more rows: twice as many rows like these would lower the typical error")
+        assert steps["prediction"].startswith(
+            "Collect more rows. Twice as many rows like these would lower the typical"
+        )
     else:
-        assert steps["prediction"] == "columns that have to do with price <i>; more rows like these would hardly help."
+        assert (
+            steps["prediction"] == "Add columns that are related to price <i>. More rows like these would hardly help."
+        )
     good = {each.topic: each.next_step for each in verdicts(report_of(regression_test(), curve=curve(share)))}
-    assert good["prediction"].startswith("nothing; but twice as many rows" if share > 0.1 else "nothing.")
+    more = (
+        " But twice as many rows like these would lower the typical error from 3 to about 2.7." if share > 0.1 else ""
+    )
+    assert good["prediction"] == f"Nothing is needed.{more}"
 
 
 @pytest.mark.parametrize("make", [regression_test, classification_test])
@@ -113,5 +122,5 @@ def test_it_is_kept_with_a_run():
     ],
 )
 def test_refuses(changes, named):
-    with pytest.raises(InputError, match=f"^{named}: "):
+    with pytest.raises(InputError, match=f"^{named} must be "):
         replace(curve(0.5), **changes)

@@ -74,7 +74,7 @@ def test_classification_scores_are_the_metrics_and_scikit_learns():
 def test_rows_without_a_class_are_told():
     log_probs = torch.full((2, 4, 2), 0.5).log()
     predictive = ClassificationPredictive(log_probs, ignore_index=-100)
-    with pytest.raises(InputError, match=r"y: 1 of 4 labels stand for no class"):
+    with pytest.raises(InputError, match="y has 1 labels of 4 that stand for no class"):
         ClassificationTest.of(predictive, [0, 1, -100, 1], classes=["a", "b"], train_y=[0, 1])
 
 
@@ -96,13 +96,13 @@ def test_chance_makes_an_honest_model_score_the_ece_that_is_said(make_classifica
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"std": np.ones(3)}, r"std: has shape \(3,\)"),
-        ({"mean": np.full(150, np.nan)}, "mean: .*150 NaN"),
-        ({"unlike": np.zeros(150)}, "unlike: .*bool"),
-        ({"level": 1.0}, "level: 1.0"),
-        ({"constant_std": 0.0}, "constant_std: 0.0"),
+        ({"std": np.ones(3)}, r"std must have shape \(150,\) .* got shape \(3,\)"),
+        ({"mean": np.full(150, np.nan)}, "mean must have .* with 150 of these"),
+        ({"unlike": np.zeros(150)}, "unlike must be bool"),
+        ({"level": 1.0}, "level must be .*1.0"),
+        ({"constant_std": 0.0}, "constant_std must be .*0"),
         ({"lower": np.full(150, 1e9)}, "lower"),
-        ({"y": np.zeros(0)}, "y: is empty"),
+        ({"y": np.zeros(0)}, "y is empty"),
     ],
 )
 def test_what_is_no_regression_test(make_regression, change, match):
@@ -113,7 +113,7 @@ def test_what_is_no_regression_test(make_regression, change, match):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"probs": np.ones((150, 3))}, "probs: .*add up to 1"),
+        ({"probs": np.ones((150, 3))}, "probs must have .*add up to 1"),
         ({"probs": np.ones((150, 2)) / 2}, "probs"),
         ({"y": np.full(150, 3)}, "0 to 2"),
         ({"y": np.full(150, 0.5)}, "0 to 2"),
@@ -128,5 +128,5 @@ def test_what_is_no_classification_test(make_classification, change, match):
 
 def test_several_outputs_per_row_are_refused():
     predictive = RegressionPredictive(torch.zeros(2, 5, 3), torch.ones(()))
-    with pytest.raises(InputError, match="one per row"):
+    with pytest.raises(InputError, match="one output per row"):
         RegressionTest.of(predictive, torch.zeros(5, 3), train_y=[0.0, 1.0], constant_variance=1.0)

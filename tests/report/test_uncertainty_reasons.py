@@ -1,4 +1,4 @@
-"""Why the model doubts, as bars: what is drawn, and that names cannot break it."""
+"""Charts of the columns that cause the uncertainty: what they show, and that names cannot break them."""
 
 import dataclasses
 import re
@@ -43,21 +43,23 @@ def test_the_section_and_its_pictures(reasons):
     assert '<a href="#why">' in page
     assert section.count("<svg") == 3
     assert re.findall(r"<h3>(.*?)</h3>", section) == [
-        "Most often it is age", "Row 13: age 60 %, town 30 %", "Row 22: no column by itself",
+        "The most frequent main cause is age", "Row 13: age 60 %, town 30 %", "Row 22: no single column",
     ]  # fmt: skip
     assert "<script>" not in section
     assert "for the 12 rows where" in section
-    assert "which has learnt from these rows" not in section
+    assert "trained on these rows as well" not in section
 
 
 def test_bars_of_a_row(reasons):
     age, _, town = reasons.rows.values[4]
     first = reason_pictures(reasons)[1]
     words = texts(first)
-    # A usual row has what the columns that add leave of all that makes for uncertainty.
-    assert {"a usual row", f"age: {age:.0f}", f"town: {town[:11]}{'…' if len(town) > 12 else town[11:]}"} <= set(words)
+    # The typical row has what the positive contributions of the columns leave.
+    assert {"a typical row", f"age: {age:.0f}", f"town: {town[:11]}{'…' if len(town) > 12 else town[11:]}"} <= set(
+        words
+    )
     assert [word for word in words if word.endswith(" %")] == ["10 %", "60 %", "30 %", "−10 %"]
-    assert first.caption == "Epistemic deviation 3; of a usual row 1."
+    assert first.caption == "The epistemic standard deviation is 3; for a typical row, 1."
 
 
 def test_a_share_that_is_next_to_none_is_none(reasons):
@@ -67,7 +69,7 @@ def test_a_share_that_is_next_to_none_is_none(reasons):
 def test_classes_have_mutual_information(classification_report):
     reasons = UncertaintyReasons(12, FIRST, ROWS)
     shown = reason_pictures(dataclasses.replace(classification_report, reasons=reasons))[1]
-    assert shown.caption == "Mutual information 9 nats; of a usual row 1."
+    assert shown.caption == "The mutual information is 9 nats; for a typical row, 1."
 
 
 def test_the_most_common_reasons(regression_report):
@@ -75,7 +77,7 @@ def test_the_most_common_reasons(regression_report):
         return reason_pictures(dataclasses.replace(regression_report, reasons=UncertaintyReasons(20, first, ())))[0]
 
     several = overall({"age": 0.45, "town": 0.35, HOSTILE: 0.2})
-    assert several.title == "Most often it is age or town"
+    assert several.title == "The most frequent main cause is age or town"
     assert [word for word in texts(several) if word.endswith(" %")] == ["45 %", "35 %", "20 %"]
     none = overall({})
     assert "no column" in texts(none)
@@ -104,5 +106,5 @@ def test_of_many_columns_those_that_matter_are_drawn(make_report, make_regressio
 @pytest.mark.parametrize("wrong", [{"shares": (0.1,)}, {"row": 150}, {"row": -1}])
 def test_reasons_of_other_rows_or_columns_are_refused(reasons, wrong):
     odd = dataclasses.replace(reasons.reasons, rows=(dataclasses.replace(ROWS[0], **wrong),))
-    with pytest.raises(InputError, match=r"reasons: .* columns of a row from 0 to 149 would work"):
+    with pytest.raises(InputError, match="reasons must have 3 shares, one per column, for rows from 0 to 149"):
         dataclasses.replace(reasons, reasons=odd)

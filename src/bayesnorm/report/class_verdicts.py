@@ -130,7 +130,7 @@ def honesty(test: ClassificationTest) -> Verdict:
         headline = f"On average yes. {headline}. But {_group(off[0])}"
     else:
         headline += {
-            "as promised": ", as it should be.",
+            "as promised": ", as it should be." if least <= right <= most else ", which is close enough.",
             "too low": ": far fewer. Its probabilities are too high.",
             "slightly low": ": slightly fewer. Its probabilities are a little too high.",
             "too high": ": more. Its probabilities are lower than they could be.",

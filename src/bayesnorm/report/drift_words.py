@@ -38,7 +38,7 @@ def chance_words(drift: TableDrift) -> str:
     """Say how likely such a difference is for training rows."""
     sample = f"A random sample of {count(drift.rows, 'training row')} would"
     if drift.p_value < TINY:
-        return f"{sample} differ this much less than once in {round(1 / TINY):,} samples (p < {TINY:f})."
+        return f"{sample} differ this much less than once in {round(1 / TINY):,} samples (p < {TINY:g})."
     if drift.p_value >= 1:
         return f"{sample} usually differ this much (p = 1)."
     return f"{sample} differ this much in {percent(drift.p_value, 1)} of samples (p = {number(drift.p_value, 2)})."

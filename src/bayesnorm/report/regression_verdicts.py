@@ -84,7 +84,7 @@ def honesty(test: RegressionTest) -> Verdict:
         headline = f"On average yes: {headline}. But {_group(off[0])}"
     else:
         headline += {
-            "as promised": ", as they should.",
+            "as promised": ", as they should." if least <= held <= most else ", which is close enough.",
             "too low": ": far too few. The error bars are too narrow.",
             "slightly low": ": slightly too few. The error bars are a little too narrow.",
             "too high": ": more than promised. The error bars are wider than needed.",
@@ -156,7 +156,7 @@ def usefulness(test: RegressionTest) -> Verdict:
     before, after = float(constant.mean()), float(own.mean())
     gain = 1 - after / before if before > 0 else 0.0
     # The share of the possible gain that makes the CRPS smaller by LITTLE_CRPS.
-    needed = on_line(max(LITTLE, LITTLE_CRPS * share / gain if share and gain > 0 else 0.0))
+    needed = max(LITTLE, LITTLE_CRPS * share / gain if share and gain > 0 else 0.0)
     detail = (
         f"The CRPS, an error that counts prediction and error bar together, is {number(after, 3)}. With one constant "
         f"error bar it is {number(before, 3)}, so the gain is {percent(round(gain, 3) + 0.0, 1)}. Nobody can recover "
@@ -192,7 +192,7 @@ def usefulness(test: RegressionTest) -> Verdict:
         headline=headline,
         detail=detail,
         place=on_line(share or 0.0),
-        span=(needed, 1.0),
+        span=(on_line(needed), 1.0),
         ends=("constant error bar", "ideal error bars"),
         clause=clause,
         short=short,

@@ -24,13 +24,15 @@ def uncertainty_words(report: Report) -> str:
     """Say how large the uncertainty is and where it comes from, on average over the test rows."""
     test = report.test
     limit = f" {SUM_ALONE}" if report.curve is None else ""
+    # Not where the learning curve shows the contrary.
+    reducible = ": more data could reduce it" if report.curve is None or report.curve.helps else ""
     if isinstance(test, RegressionTest):
         total = float((test.std**2).mean())
         share = float((test.epistemic_std**2).mean()) / total if total > 0 else 0.0
         least, middle, most = (number(float(value), 3) for value in np.quantile(test.std, (0, 0.5, 1)))
         return (
             f"The error bars (one standard deviation) are between ± {least} and ± {most}, with a median of ± {middle}. "
-            f"{percent(share)} of the predicted variance is epistemic: more data could reduce it. The rest is noise in "
+            f"{percent(share)} of the predicted variance is epistemic{reducible}. The rest is noise in "
             f"the target.{limit}"
         )
     if test.mutual_information is None:
@@ -40,8 +42,8 @@ def uncertainty_words(report: Report) -> str:
     sure, unsure = float(np.median(test.confidence)), float(test.confidence.min())
     return (
         f"The probability of the predicted class is {percent(sure, 1)} in the median row and {percent(unsure, 1)} in "
-        f"the least certain row. {percent(share)} of the uncertainty (entropy) is epistemic: more data could reduce "
-        f"it. The rest is overlap between the classes.{limit}"
+        f"the least certain row. {percent(share)} of the uncertainty (entropy) is epistemic{reducible}. "
+        f"The rest is overlap between the classes.{limit}"
     )
 
 

@@ -28,8 +28,11 @@ LITTLE_CRPS = 0.03
 # A share below the promised one by more than chance, but by no more than this, is only slightly too low.
 NEAR = 0.03
 
-# A share this close to the promised one needs no further words.
+# A group whose share is this close to the promised one is good enough, also if the difference is significant.
 CLOSE = 0.02
+
+# The same for the share of all rows.
+NEGLIGIBLE = 0.01
 
 # With fewer rows, no share is called honest: almost any share would pass.
 FEW = 30
@@ -102,9 +105,10 @@ def judge_share(held: int, least: int, most: int, rows: int, off: float, group_o
         off: Share that holds minus the share that was promised.
         group_off: Whether the share of a group is off by more than chance explains.
     """
-    if held < least:
+    exact = least <= held <= most or abs(off) <= NEGLIGIBLE
+    if held < least and not exact:
         return "too low" if -off > NEAR else "slightly low"
-    if held > most:
+    if held > most and not exact:
         return "too high"
     if group_off:
         return "group off"

@@ -1,0 +1,216 @@
+"""The sentence on the whole model agrees with the three answers, and small gains are called small."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from bayesnorm.report import ClassificationTest, RegressionTest, Verdict, advice, class_verdicts, regression_verdicts
+
+from .conftest import classification_test, regression_test
+from .test_groups import with_coverage
+
+TOPICS = ("prediction", "honesty", "usefulness")
+GRADES = ("good", "fair", "poor")
+
+
+def three(test: RegressionTest | ClassificationTest) -> tuple[Verdict, ...]:
+    judge = regression_verdicts if isinstance(test, RegressionTest) else class_verdicts
+    return tuple(getattr(judge, topic)(test) for topic in TOPICS)
+
+
+def small_gain(share: float, rows: int = 400) -> RegressionTest:
+    """A mean that explains a share of the targets' variance."""
+    generator = np.random.default_rng(0)
+    mean = np.sqrt(share) * generator.normal(size=rows)
+    test = regression_test(rows=rows, noisy=False)
+    y = mean + np.sqrt(1 - share) * generator.normal(size=rows)
+    return replace(test, mean=mean, y=y, train_mean=float(y.mean()))
+
+
+def some_tests() -> list[RegressionTest | ClassificationTest]:
+    honest, sorted_classes = regression_test(), classification_test()
+    generator = np.random.default_rng(0)
+    shuffled = np.tile(sorted_classes.entropy.mean(), 150) + generator.random(150)
+    return [
+        honest,
+        small_gain(0.12),
+        small_gain(0.4),
+        replace(honest, y=generator.permutation(honest.y)),
+        with_coverage([1.0, 0.74]),
+        regression_test(rows=400, scale=0.4),
+        regression_test(rows=400, scale=2.5),
+        regression_test(rows=12),
+        replace(honest, std=1 / honest.std),
+        regression_test(noisy=False),
+        sorted_classes,
+        replace(sorted_classes, y=generator.permutation(sorted_classes.y)),
+        classification_test(500, 4.0),
+        classification_test(500, 0.3),
+        classification_test(rows=6),
+        classification_test(rows=1),
+        replace(sorted_classes, entropy=shuffled),
+        replace(sorted_classes, entropy=-sorted_classes.entropy),
+        replace(
+            sorted_classes, entropy=sorted_classes.entropy * 0 + generator.random(150) - 0.25 * sorted_classes.right
+        ),
+        replace(sorted_classes, y=np.where(generator.random(150) < 0.45, sorted_classes.y, sorted_classes.majority)),
+    ]
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[tuple[type, str, str], list[Verdict]]:
+    """Real verdicts by task, topic and grade."""
+    verdicts: dict[tuple[type, str, str], list[Verdict]] = {}
+    for test in some_tests():
+        for verdict in three(test):
+            verdicts.setdefault((type(test), verdict.topic, verdict.grade), []).append(verdict)
+    return verdicts
+
+
+@pytest.mark.parametrize("task", [RegressionTest, ClassificationTest])
+@pytest.mark.parametrize("grades", [*product(GRADES, repeat=3)], ids="-".join)
+def test_all_combinations_of_grades(found, task, grades):
+    choices = [found[task, topic, grade] for topic, grade in zip(TOPICS, grades, strict=True)]
+    for trio in product(*choices):
+        grade, sentence = advice(trio)
+        prediction, honesty, _ = trio
+        assert grade == expected_grade(grades)
+        assert sentence.startswith("You can rely on this model") == (grade == "good")
+        assert sentence.startswith("Do not") == (grade == "poor")
+        assert sentence.endswith(".")
+        assert ".." not in sentence
+        if prediction.grade == "poor":
+            assert sentence == f"Do not rely on this model: {prediction.clause}."
+            continue
+        # Every answer is in it, and only answers that are given.
+        said = sentence.lower().replace(" or whether ", " too few to tell whether ")
+        if task is RegressionTest:
+            said = said.replace("they ", "its error bars ")
+        for verdict in trio:
+            assert verdict.clause.lower().split("too few")[-1] in said
+        assert ("it predicts well" in said) == (prediction.grade == "good")
+        assert ("are honest" in said.split("whether")[0]) == (honesty.grade == "good")
+        if "good" in grades and "fair" in grades and honesty.grade != "poor":
+            assert ", but " in sentence
+
+
+def expected_grade(grades: tuple[str, ...]) -> str:
+    if "poor" in grades[:2]:
+        return "poor"
+    return "good" if grades == ("good", "good", "good") else "fair"
+
+
+def test_questions_and_answers_are_plain(found):
+    questions = {verdict.question for verdicts in found.values() for verdict in verdicts}
+    assert questions == {
+        "Does it predict well?",
+        "Are its error bars honest?",
+        "Do its error bars tell easy rows from hard ones?",
+        "Are its probabilities honest?",
+        "Does its uncertainty tell right answers from wrong ones?",
+    }
+    for verdicts in found.values():
+        for verdict in verdicts:
+            assert (verdict.word == "Yes") == (verdict.grade == "good")
+            assert (verdict.word == "No") == (verdict.grade == "poor")
+            for text in (verdict.headline, verdict.detail):
+                assert text.endswith(".")
+            assert len(verdict.word.split()) <= 2
+
+
+def test_a_small_gain_of_the_predictions_is_called_small():
+    test = small_gain(0.12)  # errors are 6 % smaller, and 400 rows are enough to be sure of that
+    found = three(test)
+    left = test.scores()["model"].rmse / test.scores()["training_mean"].rmse
+    assert 0.9 < left < 1
+    assert (found[0].grade, found[0].word) == ("fair", "A little")
+    assert found[0].headline.endswith("This is a small gain.")
+    assert "it predicts only a little better than always answering the average" in advice(found)[1].lower()
+
+
+def test_a_moderate_gain_is_not_called_good():
+    found = three(small_gain(0.4))[0]
+    assert (found.grade, found.word) == ("fair", "Partly")
+    assert found.headline.endswith("This is a moderate gain.")
+
+
+def test_a_small_gain_of_the_error_bars_is_called_small():
+    # Error bars between 0.8 and 1.2 that are right: with many rows significant, but a CRPS about 1 % lower.
+    generator, rows = np.random.default_rng(1), 20_000
+    std = np.where(np.arange(rows) % 2, 0.8, 1.2)
+    mean = 10 * generator.normal(size=rows)
+    test = replace(
+        regression_test(rows=rows, noisy=False), mean=mean, y=mean + std * generator.normal(size=rows), std=std
+    )
+    reach = 1.6448536269514722 * std
+    test = replace(test, lower=mean - reach, upper=mean + reach, constant_std=1.02)
+    found = three(test)
+    gain = 1 - test.crps_points().mean() / test.constant_crps_points().mean()
+    assert 0 < gain < 0.03
+    assert (found[2].grade, found[2].word) == ("fair", "A little")
+    assert "recover only" in found[2].headline
+    assert found[2].span[0] > found[2].place
+    grade, sentence = advice(found)
+    assert grade == "fair"
+    assert sentence.endswith("but they tell only a little about which rows are hard.")
+
+
+def test_a_crps_gain_of_two_percent_is_small_even_if_little_more_is_possible():
+    # Errors of nearly one size leave little to gain, so that 2 % are a large share of the possible gain.
+    rows = 1000
+    test = regression_test(rows=rows, noisy=False)
+    sign = np.where(np.arange(rows) % 2, 1.0, -1.0)
+    size = np.where(np.arange(rows) % 4 < 2, 0.8, 1.2)
+    best = size / np.sqrt(np.log(2))
+    test = replace(test, y=test.mean + sign * size, std=best, constant_std=float(best.mean()))
+    gain = 1 - test.crps_points().mean() / test.constant_crps_points().mean()
+    assert gain < 0.03
+    assert test.scores()["model"].normalised_crps > 90
+    assert three(test)[2].grade == "fair"
+
+
+def test_error_bars_of_the_wrong_width_may_still_rank_rows():
+    found = three(regression_test(rows=400, scale=2.5))[2]
+    assert (found.grade, found.word) == ("fair", "Partly")
+    assert found.headline.startswith(
+        "Error bars that differ by row rank rows from easy to hard. But their width is wrong"
+    )
+
+
+def rare(hits: int) -> ClassificationTest:
+    """960 rows of one class, and 40 of another, of which some are found."""
+    y = np.repeat([0, 1], [960, 40])
+    label = np.where(np.arange(1000) < 960 + 40 - hits, 0, 1)
+    probs = np.where(np.eye(2)[label] > 0, 0.97, 0.03)
+    entropy = np.linspace(0, 0.5, 1000)
+    return ClassificationTest(y, probs, entropy, None, ("ok", "fraud"), np.array([0.96, 0.04]))
+
+
+@pytest.mark.parametrize(
+    ("hits", "word", "said"),
+    [
+        (40, "Yes", "It finds 40 of 40 rows of “fraud”, which is rare."),
+        (12, "Partly", "It finds 12 of 40 rows of “fraud”, which is rare."),
+        (0, "No", "It finds no row of “fraud” (0 of 40)."),
+    ],
+)
+def test_a_rare_class(hits, word, said):
+    found = class_verdicts.prediction(rare(hits))
+    assert found.word == word
+    assert "always answering “ok” is right on 96 %" in found.headline
+    assert found.headline.endswith(said)
+
+
+def test_a_small_gain_of_a_classifier():
+    # 6 of 400 mistakes of the guess are gone, beyond chance, since none is new.
+    y = np.repeat([0, 1], [600, 400])
+    label = np.where(np.arange(1000) < 994, 0, 1)
+    probs = np.where(np.eye(2)[label] > 0, 0.6, 0.4)
+    test = ClassificationTest(y, probs, np.ones(1000), None, ("a", "b"), np.array([0.6, 0.4]))
+    found = class_verdicts.prediction(test)
+    assert (found.grade, found.word) == ("fair", "A little")
+    assert "It avoids 2 % of that baseline’s mistakes, which is a small gain." in found.headline

@@ -1,0 +1,184 @@
+"""The verdict on honesty looks at the average and at the groups of the picture, and is seldom wrong by chance."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from bayesnorm.plots import style
+from bayesnorm.report import ClassificationTest, RegressionTest
+from bayesnorm.report.class_verdicts import honesty as class_honesty
+from bayesnorm.report.groups import confidence_groups, coverage_groups, group_words, material, off_groups
+from bayesnorm.report.pictures import pictures
+from bayesnorm.report.regression_verdicts import honesty
+from bayesnorm.shift import holm
+
+from .conftest import classification_test, regression_test
+
+# The average and the groups are each off by chance in at most 5 % of reports.
+FALSE_ALARMS = 0.1
+
+
+def with_coverage(shares: list[float], rows: int = 31) -> RegressionTest:
+    """Intervals of 90 % that contain these shares of groups of rows, from the least to the most uncertain group."""
+    test = regression_test(rows=rows * len(shares))
+    inside = np.concatenate([np.arange(rows) < round(share * rows) for share in shares])
+    held = np.empty(len(test), dtype=bool)
+    held[np.argsort(test.std, kind="stable")] = inside
+    lower = np.where(held, test.y - 1, test.y + 1)
+    return replace(test, lower=lower, upper=lower + 2)
+
+
+def test_honest_on_average_but_not_in_the_more_uncertain_half():
+    found = honesty(with_coverage([1.0, 0.74]))
+    assert (found.grade, found.word) == ("fair", "Partly")
+    assert found.headline == (
+        "On average yes: 90 % intervals contain 87 % of the 62 held-out rows. But in the more uncertain half they "
+        "contain only 74 %."
+    )
+    assert (
+        "1 of 2 groups of rows, from small to large error bars, deviates by more than chance explains." in found.detail
+    )
+    assert found.clause == "its error bars are too narrow in the more uncertain half"
+    assert found.next_step.startswith("Expect larger errors than the error bars say in the more uncertain half.")
+
+
+def test_a_group_with_error_bars_that_are_too_wide():
+    # All 500 rows of a group inside is significant: 0.9**500 is nearly 0. The others make up for it.
+    test = with_coverage([1.0, 0.88, 0.88, 0.88, 0.88, 0.88], rows=500)
+    found = honesty(test)
+    assert found.grade == "fair"
+    assert found.headline.endswith("But in the least uncertain sixth they contain 100 %.")
+    assert found.clause == "its error bars are too wide in the least uncertain sixth"
+
+
+def test_a_small_deviation_of_a_group_is_called_small():
+    # 10,000 rows of a group have a standard error of 0.3 points, so that 1.5 points are significant, but little.
+    test = with_coverage([0.903, 0.903, 0.903, 0.903, 0.903, 0.885], rows=10_000)
+    assert off_groups(coverage_groups(test))
+    found = honesty(test)
+    assert found.grade == "good"
+    assert "1 of 6 groups of rows, from small to large error bars, deviates by more than" in found.detail
+    assert "but by no more than 1.5 percentage points" in found.detail
+
+
+def test_a_small_deviation_of_all_rows_is_called_small():
+    found = honesty(with_coverage([0.895] * 6, rows=10_000))
+    assert found.grade == "good"
+    assert found.headline == "90 % intervals contain 90 % of the 60,000 held-out rows, which is close enough."
+
+
+def test_too_wide_on_average_hides_no_group_that_is_too_narrow():
+    found = honesty(with_coverage([1.0, 1.0, 1.0, 1.0, 1.0, 0.8], rows=100))
+    assert found.word == "Too wide"
+    assert found.headline.endswith("In the most uncertain sixth they contain only 80 %.")
+
+
+@pytest.mark.parametrize("rows", [1, 2, 40])
+def test_rows_of_equal_uncertainty_are_one_group(rows):
+    test = replace(regression_test(rows=rows), std=np.ones(rows))
+    assert len(coverage_groups(test).count) == 1
+    assert group_words(coverage_groups(test)) == ""
+    honesty(test)
+
+
+def test_groups_of_unequal_size_are_named_by_their_rows():
+    test = with_coverage([1.0, 0.5], rows=100)
+    tied = replace(test, std=np.where(np.argsort(np.argsort(test.std)) < 40, 1.0, 2.0))
+    assert {int(number) for number in coverage_groups(tied).count} == {40, 160}
+    assert off_groups(coverage_groups(tied))[0].where == "in the 160 most uncertain rows"
+
+
+def some_tests() -> list[RegressionTest | ClassificationTest]:
+    tests: list[RegressionTest | ClassificationTest] = [with_coverage([1.0, 0.74]), with_coverage([0.9, 0.9])]
+    for seed in range(4):
+        for size in (0.7, 1.0, 1.3):
+            tests += [regression_test(rows=200, scale=size, seed=seed), classification_test(600, 1 / size**3, seed)]
+    return tests
+
+
+def test_verdict_and_picture_say_the_same():
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
+    numbers = []
+    for test in some_tests():
+        regression = isinstance(test, RegressionTest)
+        groups = coverage_groups(test) if regression else confidence_groups(test)
+        off = off_groups(groups)
+        numbers.append(len(off))
+        verdict = honesty(test) if regression else class_honesty(test)
+        # The verdict counts the groups that the picture marks, and is "Yes" only if none of them is far off.
+        assert verdict.detail.endswith(group_words(groups))
+        if verdict.grade == "good":
+            assert not material(off)
+        assert marked(groups) == len(off)
+        observed = groups.coverage if regression else groups.accuracy
+        assert len(off) == int(((observed < groups.lower) | (observed > groups.upper)).sum())
+    assert len({*numbers}) > 2  # none, one and several
+
+
+def marked(plot) -> int:
+    """The number of groups that the picture draws in the colour of what is wrong."""
+    rival = np.array(style.matplotlib().colors.to_rgba(style.current().rival))
+    ax = plot.draw()
+    points = [len(line.get_xdata()) for line in ax.lines if line.get_marker() == "D"]
+    points += [
+        len(dots.get_offsets())
+        for dots in ax.collections
+        if len(dots.get_offsets()) and len(dots.get_facecolor()) and np.allclose(dots.get_facecolor()[0], rival)
+    ]
+    return sum(points)
+
+
+def test_the_captions_have_the_sentence_of_the_verdict():
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
+    test = with_coverage([1.0, 0.74])
+    assert [group_words(coverage_groups(test)) in picture.caption for picture in pictures(test)].count(True) == 1
+    classes = classification_test(600, 2.0)
+    assert [group_words(confidence_groups(classes)) in each.caption for each in pictures(classes)].count(True) == 1
+
+
+def test_some_group_is_off_exactly_where_holm_rejects():
+    for seed in range(40):
+        test = regression_test(rows=200, scale=0.85, seed=seed)
+        groups = coverage_groups(test)
+        inside = (groups.coverage * groups.count).round()
+        low, high = binom.cdf(inside, groups.count, 0.9), binom.sf(inside - 1, groups.count, 0.9)
+        adjusted = holm(np.minimum(1, 2 * np.minimum(low, high)))
+        assert bool(off_groups(groups)) == bool((adjusted < 0.05).any())
+
+
+@pytest.mark.parametrize("rows", [40, 62, 150, 1000])
+def test_honest_error_bars_are_seldom_called_dishonest(rows):
+    generator, times = np.random.default_rng(rows), 400
+    test = regression_test(rows=rows)
+    reach = 1.6448536269514722 * test.std  # of 90 % of a Gaussian
+    test = replace(test, lower=test.mean - reach, upper=test.mean + reach)
+    grades = [honesty(replace(test, y=test.mean + test.std * generator.normal(size=rows))).grade for _ in range(times)]
+    assert times - grades.count("good") <= binom.ppf(0.999, times, FALSE_ALARMS)
+    assert grades.count("poor") <= binom.ppf(0.999, times, 0.025)  # one end of a range of 95 %
+
+
+@pytest.mark.parametrize("rows", [40, 150, 600])
+def test_honest_probabilities_are_seldom_called_dishonest(rows):
+    generator, times = np.random.default_rng(rows), 400
+    test = classification_test(rows=rows)
+    edges = test.probs.cumsum(1)[:, :-1]
+    grades = [class_honesty(replace(test, y=(generator.random((rows, 1)) > edges).sum(1))).grade for _ in range(times)]
+    assert times - grades.count("good") <= binom.ppf(0.999, times, FALSE_ALARMS)
+
+
+def test_probabilities_that_are_too_high_in_a_group():
+    # Half of the rows are 95 % sure and always right, half are 75 % sure and right on 60 %: 85 % against 80 %.
+    y = np.zeros(400, dtype=int)
+    confidence = np.repeat([0.95, 0.75], 200)
+    right = np.concatenate([np.ones(200, dtype=bool), np.arange(200) < 130])
+    first = np.where(right, confidence, 1 - confidence)
+    entropy = np.repeat([0.2, 0.6], 200)
+    test = ClassificationTest(y, np.stack([first, 1 - first], 1), entropy, None, ("a", "b"), np.array([0.5, 0.5]))
+    found = class_honesty(test)
+    assert (found.grade, found.word) == ("fair", "Partly")
+    assert "But where it is about 75 % confident, it is right on only 65 % of 200 rows." in found.headline
+    assert found.clause == "its probabilities are too high where it is about 75 % confident"
