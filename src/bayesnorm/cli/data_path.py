@@ -1,4 +1,4 @@
-"""`bayesnorm data path`: where data is looked for."""
+"""`bayesnorm data path`: print the folders that are searched for data."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from ..data import data_folders
 from .printing import show_json
 
 
-def data_path(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False) -> None:
-    """Print the folders where data is looked for, in order.
+def data_path(as_json: Annotated[bool, typer.Option("--json", help="Print the folders as JSON.")] = False) -> None:
+    """Print the folders that bayesnorm searches for data sets, in order.
 
-    They are those in the variable BAYESNORM_DATA, then the user's cache.
+    These are the folders in the environment variable BAYESNORM_DATA, then your cache folder.
+
+    Example:
 
     \b
     BAYESNORM_DATA=~/data bayesnorm data path
@@ -23,4 +25,4 @@ def data_path(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, 
         show_json([{"folder": str(folder), "exists": folder.is_dir()} for folder in folders])
         return
     for folder in folders:
-        print(f"{folder}{'' if folder.is_dir() else '  (no such folder)'}")
+        print(f"{folder}{'' if folder.is_dir() else '  (does not exist)'}")

@@ -1,4 +1,4 @@
-"""`bayesnorm drift`: whether new rows are like the rows that a model was trained on."""
+"""`bayesnorm drift`: test whether new rows come from the distribution that a model was trained on."""
 
 from __future__ import annotations
 
@@ -25,27 +25,31 @@ from .versions import all_versions, cpu_name
 
 
 def drift(
-    run: Annotated[Path, typer.Argument(help="A folder that `bayesnorm fit --out` made.")],
-    data: Annotated[str, typer.Argument(help=f"{A_TABLE} with the columns of training.")],
+    run: Annotated[Path, typer.Argument(help="Folder that `bayesnorm fit --out` created.")],
+    data: Annotated[str, typer.Argument(help=f"{A_TABLE} It needs the columns used in training.")],
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The HTML page; without, drift.html in the run.")
+        Path | None,
+        typer.Option(metavar="FILE", help="HTML page to write.", show_default="drift.html in the RUN folder"),
     ] = None,
     fail_on_drift: Annotated[
-        bool, typer.Option("--fail-on-drift", help="End with exit code 3 if the rows are unlike those of training.")
+        bool, typer.Option("--fail-on-drift", help="Exit with code 3 if the rows have drifted.")
     ] = False,
     max_size: Annotated[float, typer.Option(min=0, metavar="MIB", help="Refuse larger files.")] = MOST_MIB,
     encoding: Encoding = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was found for machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Say whether new rows are like the training rows: overall, column by column, and in the network.
+    """Test new rows for drift from the training rows: overall, column by column, and in the network.
 
-    Targets are not needed. Rows like those of training are called unlike them in at most 5 % of cases.
+    The target column is not needed. The false-alarm rate is at most 5 %: if the rows come from the training
+    distribution, at most one test in 20 reports drift.
+
+    Examples:
 
     \b
     bayesnorm drift run new.csv
     bayesnorm drift run new.csv --fail-on-drift --json
     """
-    folder, facts = read_runs(run)[0]  # whose inputs are those of all targets
+    folder, facts = read_runs(run)[0]  # runs of several targets have the same inputs
     file = open_table(data, max_size, encoding)
     kinds = {column["name"]: column["kind"] for column in facts["columns"]}
     require_columns(file, list(kinds), "DATA")
@@ -67,7 +71,9 @@ def drift(
     if written:
         write_report(DriftReport(file.source.name, str(facts.get("target")), found, provenance, why), page)
     if as_json:
-        show_json({**told(found), "reason": dict(why), "found": json_value(found), "out": str(page) if written else None})
+        show_json(
+            {**told(found), "reason": dict(why), "found": json_value(found), "out": str(page) if written else None}
+        )
     else:
         words = {"rows": f"{drift_words.headline(found)} {drift_words.chance_words(found)}"}
         words["columns that moved"] = drift_words.moved_words(found)
@@ -75,10 +81,10 @@ def drift(
         words |= {"network": drift_words.network_words(found), "single rows": drift_words.unlike_words(found, why)}
         show_pairs({**words, "page": str(page) if written else WITHOUT_PAGE})
     if found.drifted and fail_on_drift:
-        note(f"{file.source} is unlike the training rows, and --fail-on-drift was given")
+        note(f"The rows of {file.source} have drifted from the training rows (--fail-on-drift: exit code {DRIFTED}).")
         raise typer.Exit(DRIFTED)
 
 
 def told(found: Any) -> dict[str, Any]:
-    """Return what a machine wants to know first."""
+    """Return the result of a drift test as JSON values."""
     return {"drifted": found.drifted, "p_value": found.p_value, "moved": [column.name for column in found.moved]}

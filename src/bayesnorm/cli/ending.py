@@ -1,8 +1,8 @@
-"""How commands end, with an error told in one line.
+"""Run a command, print an error in one line, and choose the exit code.
 
-The exit code is 0 if all went well, 1 if the work failed, 2 for wrong usage, 3 if `bayesnorm drift --fail-on-drift`
-found a drift, 130 after Ctrl-C, 143 after SIGTERM, and 129 if the terminal was closed. It is 141 if whoever read the
-output stopped reading, as `head` does: as of a program that SIGPIPE ended.
+The exit code is 0 for success, 1 for an error, 2 for wrong usage, and 3 if `bayesnorm drift --fail-on-drift` detects
+drift. It is 130 after Ctrl-C, 143 after SIGTERM, and 129 after the terminal was closed. It is 141 if the reader of
+the output closes the pipe, as `head` does.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ FAILED, WRONG_USAGE, DRIFTED, INTERRUPTED, UNREAD = 1, 2, 3, 130, 141
 
 
 def run_commands(commands: typer.Typer, name: str, arguments: Sequence[str] | None = None) -> int:
-    """Run one of an application's commands, and say in one line what went wrong.
+    """Run a command of an application; an error is printed in one line.
 
     Args:
-        commands: The application, whose context holds `{"debug": False}`; with True, an error's traceback is printed.
-        name: What a user types before the arguments.
-        arguments: What stands behind the name; None takes the process's own.
+        commands: The application. Its context object is `{"debug": False}`; True prints the traceback of an error.
+        name: The name of the program.
+        arguments: The arguments of the program; None takes them from `sys.argv`.
 
     Returns:
         The exit code.
@@ -63,12 +63,12 @@ def run_commands(commands: typer.Typer, name: str, arguments: Sequence[str] | No
 
 
 def _is_broken_pipe(error: BaseException | None) -> bool:
-    """Return whether an error came of output that nobody reads; typer and rich turn it into an exit."""
+    """Return whether a closed pipe caused an error; typer and rich turn it into an exit."""
     return error is not None and (isinstance(error, BrokenPipeError) or _is_broken_pipe(error.__context__))
 
 
 def _drop_unwritten() -> None:
-    """Send nowhere what a standard stream holds and cannot write, lest Python complain of it as it ends."""
+    """Discard output that a standard stream cannot write, so that Python does not complain at exit."""
     for stream in filter(None, (sys.__stdout__, sys.__stderr__)):
         try:
             stream.flush()
@@ -78,19 +78,19 @@ def _drop_unwritten() -> None:
 
 
 def _explain(error: Exception, name: str) -> tuple[str, int]:
-    """Return what to tell about an error, and the exit code."""
-    if hasattr(error, "format_message"):  # typer's own, whose class has moved between its versions
+    """Return the message of an error, and the exit code."""
+    if hasattr(error, "format_message"):  # an error of typer, whose class differs between its versions
         context = getattr(error, "ctx", None)
-        hint = f"; {context.command_path} --help says more" if context is not None else ""
-        return f"{error.format_message().rstrip('.')}{hint}.", WRONG_USAGE
+        hint = f" See {context.command_path} --help." if context is not None else ""
+        return f"{error.format_message().rstrip('.')}.{hint}", WRONG_USAGE
     if isinstance(error, BayesNormError):
         return str(error), WRONG_USAGE if isinstance(error, UsageError) else FAILED
     if isinstance(error, OSError):
         file = f" ({os.fspath(error.filename)})" if error.filename is not None else ""
         return f"{error.strerror or error}{file}.", FAILED
     if isinstance(error, MemoryError):
-        return "there is not enough memory; fewer rows would work.", FAILED
-    return f"unexpected {type(error).__name__}: {error} ({name} --debug ... shows where).", FAILED
+        return "Not enough memory. Use fewer rows.", FAILED
+    return f"Unexpected {type(error).__name__}: {error} (run {name} --debug ... to see the traceback).", FAILED
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -100,5 +100,5 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 def _tell(text: str) -> None:
     try:
         print(shortened(" ".join(text.split())), file=sys.stderr)
-    except OSError:  # nobody reads it any more
+    except OSError:  # standard error is closed
         _drop_unwritten()

@@ -1,6 +1,6 @@
-"""Columns of a table in a file, as numbers, categories or dates; what is wrong with one is told with the file's name.
+"""Read the columns of a file as numbers, categories or dates; errors name the file.
 
-What a column holds is decided in `tabular/column_types.py`, the same in training and after.
+`tabular/column_types.py` decides the kind of a column, for training and for new rows alike.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ if TYPE_CHECKING:
     from ..tabular.column_types import Kind
 
 
-# Characters of a name above which no similar ones are looked for, which would take long.
+# Names longer than this many characters are not compared with similar ones, because that takes long.
 LONGEST_COMPARED = 200
 
-# Share of their letters that names have in common where one may be meant for the other.
+# Least similarity of two names, from 0 to 1, at which one is suggested for the other.
 NEAR = 0.7
 
 
 def require_columns(file: TableFile, wanted: Sequence[str], what: str) -> None:
-    """Refuse names that the table does not have, with the nearest one that it has.
+    """Raise an error for a name that the table does not have, and suggest the most similar one.
 
     Args:
         file: The table.
-        wanted: Names that it should have.
-        what: Who wants them, such as "--target".
+        wanted: Names that it must have.
+        what: The option or argument that needs them, such as "--target".
     """
     for name in wanted:
         if name not in file.names:
             short = [each for each in file.names if len(each) <= LONGEST_COMPARED >= len(name)]
             folded = {_folded(each): each for each in reversed(short)}
             near = difflib.get_close_matches(_folded(name), folded, n=1, cutoff=NEAR)
-            meant = f"; did you mean {quoted(folded[near[0]])}?" if near else "."
+            meant = f" Did you mean {quoted(folded[near[0]])}?" if near else ""
             there = ", ".join(file.names[:20]) + (", ..." if len(file.names) > 20 else "")
-            raise InputError(f"{what}: {file.source} has no column {quoted(name)}{meant} It has {there}.")
+            raise InputError(f"{what}: {file.source} has no column {quoted(name)}.{meant} Its columns are {there}.")
 
 
 def _folded(name: str) -> str:
-    """Return a name without what people do not look at."""
+    """Return a name in lower case, with blanks for underscores, dots and hyphens."""
     return re.sub(r"[\s_.-]+", " ", name.casefold()).strip()
 
 
@@ -65,17 +65,19 @@ def typed(
     written: Mapping[str, Written] | None = None,
     dates: Mapping[str, WrittenDates] | None = None,
 ) -> tuple[Any, dict[str, Kind]]:
-    """Return the table with columns of float64, text or dates, None where text is missing, and which is which.
+    """Return the table with columns of float64, text or dates, and the kind of each column.
+
+    Missing text is None.
 
     Args:
         frame: A part of a table, from `read_table` or `read_chunks`.
-        path: The file that it came from, for messages.
-        categorical: Names of columns that hold categories, whatever they look like.
-        kinds: What columns were in training; None to find out.
-        forgiving: Names of columns of numbers or dates in which any other cell counts as empty.
+        path: The file of the table, for messages.
+        categorical: Names of columns to read as categories.
+        kinds: The kinds of the columns in training; None detects them.
+        forgiving: Names of number or date columns in which unreadable cells count as empty.
         decimal: The decimal point of cells that are text.
-        written: How columns are written whose numbers are not plain, from training.
-        dates: How columns are written that hold dates, from training.
+        written: The number formats of columns with a currency, percent sign or the like, from training.
+        dates: The date formats of columns, from training.
     """
     pd = pandas()
     found: dict[str, Any] = {}
@@ -94,12 +96,12 @@ def typed(
 
 
 def as_in_training(frame: Any, file: TableFile, facts: Mapping[str, Any]) -> Any:
-    """Return new rows as a run's estimator takes them: its columns, read as they were in training.
+    """Return the inputs of a run's estimator, read from new rows in the same way as in training.
 
     Args:
         frame: Rows of the file.
-        file: Where they come from.
-        facts: What the run keeps of its training.
+        file: The file of the rows.
+        facts: The contents of the run's `run.json`.
     """
     columns = facts["columns"]
     frame = frame[[column["name"] for column in columns]]
@@ -110,18 +112,19 @@ def as_in_training(frame: Any, file: TableFile, facts: Mapping[str, Any]) -> Any
 
 
 def numbers_alone(column: Any, decimal: str, written: Written | None) -> Any:
-    """Return a column without the cells that hold no number."""
+    """Return a column with missing values in place of cells that are not numbers."""
     return column.mask(read_written(column, written or Written(), decimal)[1])
 
 
 def _dates(column: Any, path: Path | Source, written: WrittenDates, forgiving: bool) -> NDArray[Any]:
-    """Return a column of dates, or say what is none."""
+    """Return a column of dates, or raise an error that names a cell that is not a date."""
     values, unreadable = read_dates(column, written)
     if unreadable.any() and not forgiving:
         row = int(unreadable.argmax())
         raise InputError(
-            f"{path}: the column {quoted(column.name)} holds dates ({written.way}) in training, but "
-            f"{quoted(column.iloc[row])} in row {column.index[row]}; such a date, or an empty cell, would work."
+            f"{path}: column {quoted(column.name)} contains dates ({written.way}) in training, but row "
+            f"{column.index[row]} contains {quoted(column.iloc[row])}. Write a date in this format, or leave the cell "
+            "empty."
         )
     return values
 
@@ -129,12 +132,12 @@ def _dates(column: Any, path: Path | Source, written: WrittenDates, forgiving: b
 def _typed_column(
     column: Any, path: Path | Source, kind: Kind | None, decimal: str, written: Written | None
 ) -> tuple[NDArray[Any], Kind]:
-    """Return a column's values and what they are, which is `kind` where that is known."""
+    """Return a column's values and their kind, which is `kind` unless that is None."""
     from ..tabular.column_types import cell_label, contents_of, labels, read_numbers
 
-    where = f"{path}: the column {quoted(column.name)}"
+    where = f"{path}: column {quoted(column.name)}"
     if contents_of(column) in ("dates", "durations") and kind != "category":
-        raise InputError(f"{where} holds {column.dtype}; turn it into numbers, such as days since the first.")
+        raise InputError(f"{where} contains {column.dtype}. Convert it to numbers, such as days since the first date.")
     _require_plain(column, where)
     if kind == "category":
         return labels(column, cell_label), kind
@@ -145,10 +148,10 @@ def _typed_column(
         kind = _kind_in_training(column, path, unreadable)
     elif unreadable.any():
         row, mark = int(unreadable.argmax()), "" if written is None else written.mark
-        with_mark = f" with {mark}" if mark == PERCENT else f" with {mark} or without a sign" if mark else ""
+        with_mark = f" with {mark}" if mark == PERCENT else f" with or without {mark}" if mark else ""
         raise InputError(
-            f"{where} holds numbers{' with ' + mark if mark else ''} in training, but {quoted(column.iloc[row])} in "
-            f"row {column.index[row]}; a number{with_mark}, or an empty cell, would work."
+            f"{where} contains numbers{' with ' + mark if mark else ''} in training, but row {column.index[row]} "
+            f"contains {quoted(column.iloc[row])}. Write a number{with_mark}, or leave the cell empty."
         )
     if kind == "category":
         return labels(column, cell_label), kind
@@ -156,38 +159,40 @@ def _typed_column(
     if infinite.any():
         row = int(infinite.argmax())
         raise InputError(
-            f"{where} holds {quoted(column.iloc[row])} in row {column.index[row]}, which is infinite; a number, "
-            "or an empty cell, would work."
+            f"{where} contains {quoted(column.iloc[row])} in row {column.index[row]}, which is infinite. Write a "
+            "finite number, or leave the cell empty."
         )
     return values, kind
 
 
 def _require_plain(column: Any, where: str) -> None:
-    """Refuse cells that hold lists, objects or bytes, which files with types may have."""
+    """Raise an error for cells that hold lists, objects or bytes, as Parquet and JSON files can."""
     if column.dtype != object:
         return
     for row, cell in column.items():
         if isinstance(cell, list | tuple | dict | bytes | np.ndarray):
             what = f"{type(cell).__name__} values, as in row {row}"
-            raise InputError(f"{where} holds {what}; numbers or text, or --drop to leave it out, would work.")
+            raise InputError(
+                f"{where} contains {what}. Convert it to numbers or text, or leave it out with --drop {column.name}."
+            )
 
 
 def _kind_in_training(column: Any, path: Path | Source, unreadable: NDArray[np.bool_]) -> Kind:
-    """Return what a column of training is, or say why that cannot be told and what to do."""
+    """Return the kind of a training column, or raise an error that says why it is unclear and what to do."""
     from ..tabular.column_types import cells_with_commas, kind_of_cells
 
     name, kind = quoted(column.name), kind_of_cells(column, unreadable)
     if kind == "mixed":
         row = int(unreadable.argmax())
         raise InputError(
-            f"{path}: the column {name} holds numbers, but {quoted(column.iloc[row])} in row {column.index[row]}; "
-            f"mend or empty such cells, or give --as {name}=number to take them for empty, "
-            f"--categorical {name}, or --drop {name}."
+            f"{path}: column {name} contains numbers, but {quoted(column.iloc[row])} in row {column.index[row]}. "
+            f"Correct or empty such cells, or use --as {name}=number (counts them as empty), --categorical {name} or "
+            f"--drop {name}."
         )
     if kind == "commas":
         example = column.iloc[cells_with_commas(column).argmax()]
         raise InputError(
-            f"{path}: the column {name} holds numbers with commas, such as {quoted(example)}; "
-            f"write them with a decimal point alone, or give --categorical {name}, or --drop {name}."
+            f"{path}: column {name} contains numbers with commas, such as {quoted(example)}. Write them with a decimal "
+            f"point and without thousands separators, or use --categorical {name} or --drop {name}."
         )
     return kind

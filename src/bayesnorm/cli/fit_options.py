@@ -1,4 +1,4 @@
-"""What `bayesnorm fit` was asked for."""
+"""The options of `bayesnorm fit`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .holding_out import Holdout
 from .task import Task
 
 DATES = ("date", "day-first", "month-first")
-"""What a column of dates can be said to be."""
+"""The values of `--as` for columns of dates."""
 
 KINDS = ("category", "number", "text", *DATES)
-"""What any column can be said to be."""
+"""All values of `--as`."""
 
 
 class Device(StrEnum):
-    """Where networks are trained, as the estimators of `bayesnorm.tabular` take it."""
+    """The device that trains the networks, named as for the estimators of `bayesnorm.tabular`."""
 
     cpu = "cpu"
     cuda = "cuda"
@@ -25,31 +25,31 @@ class Device(StrEnum):
 
 @dataclass(frozen=True)
 class FitOptions:
-    """What to train, and how; kept in the run's folder by these names.
+    """What to train, and how; the run folder stores these options under the same names.
 
     Args:
         target: The column to predict.
-        task: What to predict it as; None to guess.
-        method: Where uncertainty comes from, as `BayesNormRegressor` takes it.
+        task: Regression or classification; None guesses.
+        method: The method for the epistemic uncertainty, as in `BayesNormRegressor`.
         drop: Columns to leave out.
-        keep: Columns to learn from even where nothing seems to be learned from them.
+        keep: Columns to use even if they look useless, such as ids.
         categorical: Columns whose numbers are categories.
-        read_as: What columns are, by name: one of `KINDS`, of which "text" is left out.
-        test_fraction: Part of the rows that only the report sees; None for a fifth, or of few rows none.
-        holdout: Which rows these are.
-        time: The column that says which rows come later; None for the order of the file.
-        group: The column that says which rows belong together; None where each is alone.
-        seed: Seed of all that is left to chance.
-        epochs: Passes over the rows; None to choose.
-        hidden: Units of each hidden layer; None to choose.
-        members: Number of networks; None for the estimator's own.
-        fast: Whether to try one setting alone, for half as long.
-        interruptible: Whether Ctrl-C keeps what is trained so far.
-        conformal: Whether intervals come with a guarantee.
-        homoscedastic: Whether all rows have one noise.
-        effective_batch_size: How samples are scaled, as `BayesNormRegressor` takes it; None for the estimator's own way.
-        device: Where networks are trained.
-        max_rows: Most rows, drawn at random; None for all.
+        read_as: The kind of some columns, one of `KINDS`; columns of kind "text" are left out.
+        test_fraction: Fraction of rows held out for the report; None for 0.2, or for cross-validation on small tables.
+        holdout: Which rows are held out.
+        time: The column that orders the rows by time; None for the order of the file.
+        group: The column whose equal values keep rows together; None for no groups.
+        seed: The random seed.
+        epochs: Number of epochs; None chooses it by cross-validation.
+        hidden: Units of each hidden layer; None chooses them by cross-validation.
+        members: Number of networks; None for the estimator's default.
+        fast: Whether to train one configuration only, with half the training budget.
+        interruptible: Whether Ctrl-C keeps the networks trained so far.
+        conformal: Whether to compute conformal intervals.
+        homoscedastic: Whether all rows share one noise level.
+        effective_batch_size: As in `BayesNormRegressor`; None for the estimator's default.
+        device: The device that trains the networks.
+        max_rows: Largest number of rows, sampled at random; None for all rows.
     """
 
     target: str

@@ -1,4 +1,4 @@
-"""What `bayesnorm fit` does: read, hold rows out, train, predict them, and write it all down."""
+"""The steps of `bayesnorm fit`: read the table, hold rows out, train, predict the held-out rows, write the run."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from .task import Task
 from .training_table import Tell, TrainingTable, load_training_table
 from .versions import all_versions, cpu_name
 
-# Part of the rows that is held out where nobody says otherwise.
+# Default fraction of held-out rows.
 FIFTH = 0.2
 
 
 @dataclass(frozen=True)
 class FitContext:
-    """What all models of a command share.
+    """What all models of one command share.
 
     Args:
-        spreadsheet_safe: Whether text that a spreadsheet would run is marked in the predictions of held-out rows.
-        command: The command that makes the same run again.
-        tell: Called with a line for whoever waits.
-        progress: Whether to show bars.
+        spreadsheet_safe: Whether to mark text that a spreadsheet would run as a formula.
+        command: The command that creates the same run again.
+        tell: Called with every message for the user.
+        progress: Whether to show progress bars.
     """
 
     spreadsheet_safe: bool
@@ -60,26 +60,26 @@ def fit_run(
     max_mib: float,
     encoding: str | None,
 ) -> dict[str, dict[str, Any]]:
-    """Train on a table and make a run's folder, which is there as a whole or not at all.
+    """Train on a table and create the run folder, completely or not at all.
 
     Args:
-        data: The table's file, or what else `open_table` takes.
-        out: The folder to make; where there are several targets, it holds a run for each.
-        targets: The columns to predict, or several in one with commas between them.
-        options: What to train; its target is not looked at.
+        data: The table, as `open_table` accepts it.
+        out: The folder to create; for several targets it contains one run for each.
+        targets: The columns to predict; one string can name several, separated by commas.
+        options: What to train; its target is ignored.
         context: What all models share.
-        max_mib: Largest size of the file that is read.
-        encoding: The encoding of text; None to find it out.
+        max_mib: Largest accepted size of the file.
+        encoding: The encoding of text; None detects it.
 
     Returns:
-        For each target what is known about its run, as written there.
+        For each target the contents of its `run.json`.
     """
     file = open_table(data, max_mib, encoding)
     names = named_targets(file, targets)
     told: dict[str, None] = {}
     others = {name: tuple(other for other in names if other != name) for name in names}
     asked = [replace(options, target=name, drop=(*options.drop, *others[name])) for name in names]
-    # All are read before any is trained on: what is wrong with one of them is said first.
+    # Read the columns of all targets before training, so that an error in one of them comes first.
     loaded = [load_training_table(file, each, lambda line: _tell_once(line, told, context.tell)) for each in asked]
     with new_run(out) as folder:
         if len(names) == 1:
@@ -95,7 +95,7 @@ def fit_run(
 
 
 def named_targets(file: TableFile, given: Sequence[str]) -> list[str]:
-    """Return the names of the columns to predict, each once; a comma parts names where no column has it in its own."""
+    """Return the columns to predict, each once; a comma separates names unless a column's name contains it."""
     parted = [[each] if each in file.names else [part.strip() for part in each.split(",")] for each in given]
     names = list(dict.fromkeys(name for part in parted for name in part if name))
     require_columns(file, names or list(given), "--target")
@@ -103,14 +103,14 @@ def named_targets(file: TableFile, given: Sequence[str]) -> list[str]:
 
 
 def _tell_once(line: str, told: dict[str, None], tell: Tell) -> None:
-    """Pass a line on that was not told before."""
+    """Pass on a line unless it was printed before."""
     if line not in told:
         told[line] = None
         tell(line)
 
 
 def _fit(loaded: TrainingTable, folder: Path, options: FitOptions, context: FitContext) -> dict[str, Any]:
-    """Train on a table and fill a run's folder; return what is known about it, as written there."""
+    """Train on a table and fill the run folder; return the contents of its `run.json`."""
     from ..report.words import count
 
     started = time.perf_counter()
@@ -178,20 +178,20 @@ def _fit(loaded: TrainingTable, folder: Path, options: FitOptions, context: FitC
 
 
 def _held_out(loaded: TrainingTable, options: FitOptions) -> Split:
-    """Return which rows are held out: none of few, if nobody says otherwise.
+    """Return which rows are held out; by default none of a small table.
 
-    A guarantee of intervals is for rows that no member of the model has learned from.
+    Conformal intervals are always tested on held-out rows, because their guarantee is for rows that no network saw.
     """
     rows, fraction = len(loaded.y), options.test_fraction
     as_usual = fraction is None and loaded.time is None and loaded.group is None and not options.conformal
     if as_usual and rows < FEW_ROWS:
-        told = f"{rows} rows are too few to hold some out: each is judged by networks that did not see it."
+        told = f"{rows} rows are too few for a held-out set. The model is tested by cross-validation instead."
         return Split(np.arange(rows), np.arange(0), None, (told,))
     return hold_out(loaded.y, loaded.task, fraction or FIFTH, options.seed, loaded.time, loaded.group)
 
 
 def _estimator(options: FitOptions, task: Task, progress: bool) -> Any:
-    """Return the estimator that the options ask for, not fitted yet."""
+    """Return the unfitted estimator for the options."""
     from ..tabular import BayesNormClassifier, BayesNormRegressor
 
     given: dict[str, Any] = {
@@ -210,7 +210,10 @@ def _estimator(options: FitOptions, task: Task, progress: bool) -> Any:
     if task is Task.classification:
         for name in ("conformal", "homoscedastic"):
             if getattr(options, name):
-                raise BayesNormError(f"--{name}: is for regression; leave it out, or give --task regression.")
+                raise BayesNormError(
+                    f"--{name} works only for regression, but the task is classification. Leave it out, or use --task "
+                    "regression."
+                )
         return BayesNormClassifier(**given)
     return BayesNormRegressor(heteroscedastic=not options.homoscedastic, conformal=options.conformal, **given)
 

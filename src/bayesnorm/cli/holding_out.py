@@ -1,4 +1,4 @@
-"""Which rows are held out for the report: some at random, the last ones, or whole groups."""
+"""Choose the held-out rows of the report: random rows, the latest rows, or whole groups."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .task import Task
 
 RowNumbers = NDArray[np.int64]
 
-# Stretches of time that cross-validation holds out one by one.
+# Periods of time that cross-validation holds out one by one.
 STRETCHES = 5
 
 
 class Holdout(StrEnum):
-    """Which rows only the report sees."""
+    """Which rows are held out."""
 
     random = "random"
     last = "last"
@@ -27,11 +27,11 @@ class Holdout(StrEnum):
 
 @dataclass(frozen=True)
 class Order:
-    """What says which rows come later, or belong together.
+    """A column that orders the rows by time, or groups them.
 
     Args:
         name: The column; "" for the order of the rows in their file.
-        values: Numbers or dates that rise with time, NaN or NaT where they are missing; or labels of groups.
+        values: Numbers or dates (NaN or NaT if missing), or labels of groups.
     """
 
     name: str
@@ -40,12 +40,12 @@ class Order:
 
 @dataclass(frozen=True)
 class Split:
-    """Rows to train on and rows to judge by, each in the file's order.
+    """Training rows and held-out rows, each in the order of the file.
 
     Args:
-        train, test: Their numbers.
-        groups: Which training rows belong together in cross-validation; None where each is alone.
-        told: What the reader of the report must know, in sentences.
+        train, test: Row numbers.
+        groups: Labels of training rows that stay together in cross-validation; None for no groups.
+        told: Sentences about the split for the reader of the report.
     """
 
     train: RowNumbers
@@ -55,15 +55,15 @@ class Split:
 
 
 def hold_out(y: NDArray[Any], task: Task, fraction: float, seed: int, time: Order | None, group: Order | None) -> Split:
-    """Return the rows to train on and those to judge by.
+    """Return the training rows and the held-out rows.
 
     Args:
         y: Targets.
-        task: Whether these are classes.
-        fraction: Share of the rows for judging, at most a half.
-        seed: Seed of what is left to chance.
-        time: What says which rows come later: the last ones are held out.
-        group: Which rows belong together: none of a group are held out, or all.
+        task: Regression or classification.
+        fraction: Fraction of rows to hold out, at most 0.5.
+        seed: The random seed.
+        time: The order in time: the latest rows are held out.
+        group: The groups: whole groups are held out.
     """
     if time is not None:
         return _known_classes(y, task, _last(time, fraction))
@@ -73,13 +73,13 @@ def hold_out(y: NDArray[Any], task: Task, fraction: float, seed: int, time: Orde
 
 
 def split(values: NDArray[Any], fraction: float, seed: int, task: Task) -> tuple[RowNumbers, RowNumbers]:
-    """Return row numbers for training and for testing, drawn at random; both have classes as often as all rows do.
+    """Return random row numbers for training and for testing, stratified by class.
 
     Args:
         values: Targets.
-        fraction: Share of the rows for testing, at most a half.
-        seed: Seed of the choice.
-        task: Whether the targets are classes.
+        fraction: Fraction of rows for testing, at most 0.5.
+        seed: The random seed.
+        task: Regression or classification.
     """
     order = np.random.default_rng(seed).permutation(len(values))
     if task is Task.classification:
@@ -93,7 +93,7 @@ def split(values: NDArray[Any], fraction: float, seed: int, task: Task) -> tuple
 
 
 def _last(time: Order, fraction: float) -> Split:
-    """Hold out the last rows; rows without a time are trained on."""
+    """Hold out the latest rows; rows without a time are used for training."""
     from ..report.words import were
     from ..tabular.dates import date_text, days, is_date
 
@@ -104,11 +104,11 @@ def _last(time: Order, fraction: float) -> Split:
     train, test = order[: len(order) - rows], order[len(order) - rows :]
     first = time.values[test[0]]
     shown = date_text(first) if is_date(time.values) else f"{when[test[0]]:.10g}"
-    by = f", by {time.name} from {shown} on," if time.name else " of the file"
+    by = f" (by {time.name}, from {shown} on)" if time.name else " of the file"
     told = [f"The last {were(rows, 'row', by)} held out."]
     gaps = int(np.isnan(when).sum())
     if gaps:
-        told.append(f"{were(gaps, 'row', f' without a value in {time.name}')} trained on.")
+        told.append(f"{were(gaps, 'row', f' without a value in {time.name}')} used for training.")
     stretches = np.empty(len(when), np.int64)
     stretches[train] = np.arange(len(train)) * STRETCHES // len(train)
     train = np.sort(train)
@@ -116,19 +116,19 @@ def _last(time: Order, fraction: float) -> Split:
 
 
 def _groups(group: Order, fraction: float, seed: int) -> Split:
-    """Hold out whole groups, drawn at random until they have about the wanted share of the rows."""
+    """Hold out whole groups, chosen at random until they contain about the requested fraction of the rows."""
     from ..report.words import count, were
 
     labels, numbers, sizes = np.unique(group.values.astype(str), return_inverse=True, return_counts=True)
     if len(labels) < 3:
         raise InputError(
-            f"--group: {quoted(group.name)} has {count(len(labels), 'group')}; three or more would work, of which one "
-            "is held out."
+            f"--group: column {quoted(group.name)} has {count(len(labels), 'different value')}. Use a column with at "
+            "least three groups."
         )
     order = np.random.default_rng(seed).permutation(len(labels))
     wanted, taken = fraction * len(numbers), np.zeros(len(labels), bool)
     for each in order[:-2]:
-        # A group that would take away more than it lacks stays, unless there is none yet.
+        # Skip a group that would overshoot by more than half of its size, unless it is the first one.
         if not taken.any() or sizes[taken].sum() + sizes[each] / 2 <= wanted:
             taken[each] = True
     test = taken[numbers]
@@ -139,7 +139,7 @@ def _groups(group: Order, fraction: float, seed: int) -> Split:
 
 
 def _known_classes(y: NDArray[Any], task: Task, found: Split) -> Split:
-    """Leave out of the judgement rows of classes that no training row has."""
+    """Drop held-out rows whose class does not occur in training."""
     from ..report.words import were
 
     if task is not Task.classification:
@@ -150,11 +150,11 @@ def _known_classes(y: NDArray[Any], task: Task, found: Split) -> Split:
     new = sorted({str(label) for label in y[found.test[~known]]})
     if not known.any():
         raise InputError(
-            f"--target: every row that is held out is {quoted(new[0])} or the like, which no other row is; another way "
-            "to hold rows out would work."
+            f"--target: no held-out row has a class that occurs in training (the first one has {quoted(new[0])}). Hold "
+            "out other rows, with another --test-fraction, --time, --group or --holdout."
         )
-    which = f" of class {quoted(new[0])}{' and others' if len(new) > 1 else ''}, which no training row has,"
-    left = f"{were(int((~known).sum()), 'held-out row', which)} not judged."
+    which = f" of class {quoted(new[0])}{' and others' if len(new) > 1 else ''}"
+    left = f"{were(int((~known).sum()), 'held-out row', which)} not tested, because no training row has this class."
     return Split(found.train, found.test[known], found.groups, (*found.told, left))
 
 
@@ -162,4 +162,4 @@ def _require_some(test: RowNumbers, fraction: float, rows: int) -> None:
     if not len(test):
         from ..report.words import count
 
-        raise InputError(f"--test-fraction: {fraction:g} of {count(rows, 'row')} is none; a larger part would work.")
+        raise InputError(f"--test-fraction: {fraction:g} of {count(rows, 'row')} is no row. Use a larger fraction.")

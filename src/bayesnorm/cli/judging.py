@@ -1,4 +1,4 @@
-"""What a model says of rows that it has not learned from: those that were held out, or of few rows each in its fold."""
+"""Predict rows that a model was not trained on: held-out rows, or all rows of a small table by cross-validation."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from .predictions import rows_of
 from .training_table import TrainingTable
 
-# Probability of the intervals that the report judges.
+# Level of the intervals that the report tests.
 LEVEL = 0.9
 
-# Rows below which a fifth of them cannot tell: then each is predicted by networks that did not see it.
+# Below this number of rows a held-out set is too small, so the report uses cross-validation.
 FEW_ROWS = 150
 
 
@@ -27,10 +27,10 @@ class Judged:
     Args:
         rows: Their numbers in the table.
         predictive: Their predictive distributions.
-        frame: The same as columns, from `rows_of` at `LEVEL`.
-        pit: Returns probabilities of targets at or below y by the frame's intervals, (rows, 1), for the predictive's
-            own; None for classes.
-        cross_validated: Whether they are all rows, each predicted by networks of folds that it was not in.
+        frame: The same predictions as columns, from `rows_of` at `LEVEL`.
+        pit: Maps the predictive's CDF at the targets, (rows, 1), to the CDF that the frame's intervals imply; None for
+            classes.
+        cross_validated: Whether all rows were predicted by cross-validation.
     """
 
     rows: NDArray[np.int64]
@@ -41,7 +41,7 @@ class Judged:
 
 
 def judge_held_out(model: Any, loaded: TrainingTable, test: NDArray[np.int64]) -> Judged:
-    """Predict rows that were held out."""
+    """Predict the held-out rows."""
     inputs, levels = loaded.inputs.iloc[test], getattr(model, "interval_levels_", None)
     predictive, uncertainty = model.predict_with_uncertainty(inputs)
     pit = None if levels is None else levels.transform
@@ -51,10 +51,10 @@ def judge_held_out(model: Any, loaded: TrainingTable, test: NDArray[np.int64]) -
 
 
 def judge_by_folds(model: Any, loaded: TrainingTable) -> Judged:
-    """Take what cross-validation said of all rows, each by networks that had not seen it.
+    """Return the predictions of cross-validation, in which no network predicts a row that it was trained on.
 
-    Noise and effective batch size, two numbers, and the setting were chosen on these rows; how wide intervals of a fold
-    are is told by the others.
+    The noise, the effective batch size and the setting were chosen on these rows. The width of a fold's intervals
+    comes from the other folds.
     """
     from ..predictive import RegressionPredictive
     from ..tabular.fold_levels import FoldLevels
@@ -63,7 +63,7 @@ def judge_by_folds(model: Any, loaded: TrainingTable) -> Judged:
     inputs = loaded.inputs.iloc[held_out.rows]
     levels = FoldLevels.fit(held_out) if isinstance(held_out.predictive, RegressionPredictive) else None
     uncertainty = model.uncertainty_of(held_out.predictive)
-    # Whether a row is unlike the others is not asked of rows that the model knows.
+    # Training rows are never unusual.
     uncertainty = uncertainty.assign(unusual=False, reason="", unseen_columns="")
     frame = rows_of(model, inputs, held_out.predictive, uncertainty, LEVEL, levels)
     pit = None if levels is None else levels.transform
@@ -71,6 +71,6 @@ def judge_by_folds(model: Any, loaded: TrainingTable) -> Judged:
 
 
 def _conformal_pit(model: Any, inputs: Any, y: NDArray[Any], _: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return probabilities by intervals that need no predictive."""
+    """Return the CDF that conformal intervals imply; they do not need the predictive's CDF."""
     found: NDArray[np.float64] = model.conformal_cdf(inputs, y)
     return found

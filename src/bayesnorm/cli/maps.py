@@ -1,4 +1,4 @@
-"""`bayesnorm maps`: a folder of images in, maps of labels and uncertainty out."""
+"""`bayesnorm maps`: segment a folder of images and write maps of labels and uncertainty."""
 
 from __future__ import annotations
 
@@ -23,37 +23,59 @@ METHODS = ("MCBN", "GaussianBN", "StochasticBN")
 
 
 def maps(
-    model: Annotated[str, typer.Option(metavar="MODULE:FUNCTION", help="What makes the network; its code runs.")],
-    train: Annotated[
-        Path, typer.Option(metavar="DIR", help="Images that the network was trained on, or some of them.")
+    model: Annotated[
+        str,
+        typer.Option(metavar="MODULE:FUNCTION", help="Function that returns the network. This command runs its code."),
     ],
-    images: Annotated[Path, typer.Option(metavar="DIR", help="Images to map.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for maps, CSV and page; made if it is not there.")],
+    train: Annotated[Path, typer.Option(metavar="DIR", help="Folder with training images, all or some of them.")],
+    images: Annotated[Path, typer.Option(metavar="DIR", help="Folder with the images to segment.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results. It is created if needed.")],
     weights: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Weights: safetensors, or torch.save's if they are tensors alone."),
+        typer.Option(
+            metavar="FILE",
+            help="Weights of the network: a safetensors file, or a torch.save file that contains only tensors.",
+            show_default="the weights that FUNCTION returns",
+        ),
     ] = None,
     settings: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="JSON: size, mean, std, classes, colours, ignore; else MAPS of the module."),
+        typer.Option(
+            metavar="FILE",
+            help="JSON file with size, mean, std, classes, colours and ignore.",
+            show_default="MAPS in the module",
+        ),
     ] = None,
     truth: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="True class numbers, images of the same names.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder with true labels: images of class numbers with the same file names."),
     ] = None,
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "MCBN",
-    batch_size: Annotated[int, typer.Option(min=2, help="Images per batch that the network was trained with.")] = 8,
-    states: Annotated[int, typer.Option(min=2, help="Training batches whose statistics are kept.")] = 32,
-    samples: Annotated[int, typer.Option(min=2, help="Passes per image.")] = 16,
-    tile: Annotated[int | None, typer.Option(min=16, metavar="PIXELS", help="Side of tiles, for large images.")] = None,
-    overlap: Annotated[int | None, typer.Option(min=0, metavar="PIXELS", help="Pixels that tiles share.")] = None,
-    shown: Annotated[int, typer.Option(min=1, max=60, help="Images on the page, those with most uncertainty.")] = 12,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was found for machines.")] = False,
+    method: Annotated[str, typer.Option(help=f"Method for the epistemic uncertainty: {', '.join(METHODS)}.")] = "MCBN",
+    batch_size: Annotated[int, typer.Option(min=2, help="Batch size that the network was trained with.")] = 8,
+    states: Annotated[
+        int, typer.Option(min=2, help="Number of training batches whose batch statistics are stored.")
+    ] = 32,
+    samples: Annotated[int, typer.Option(min=2, help="Samples per image. Each sample costs one forward pass.")] = 16,
+    tile: Annotated[
+        int | None,
+        typer.Option(
+            min=16,
+            metavar="PIXELS",
+            help="Side of the tiles that large images are split into.",
+            show_default="no tiles",
+        ),
+    ] = None,
+    overlap: Annotated[int | None, typer.Option(min=0, metavar="PIXELS", help="Overlap of neighbouring tiles.")] = None,
+    shown: Annotated[int, typer.Option(min=1, max=60, help="Number of images on the page, most uncertain first.")] = 12,
+    device: Annotated[str, typer.Option(help="Device that runs the network: cpu or cuda.")] = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Map the uncertainty of every pixel of a folder of images, for a trained network with batch norm.
+    """Segment a folder of images and map the uncertainty of every pixel, with a trained batch-normalised network.
 
-    Writes labels/ and entropy/ (16 bits) as PNG files in the images' own size, images.csv, ordered by uncertainty, and
-    maps.html, a page on which a threshold can be dragged. A run that was stopped goes on where it was.
+    The command writes labels/ and entropy/ (16-bit PNG files in the size of the images), images.csv (most uncertain
+    first) and maps.html, a page with a threshold slider. Run it again to resume an interrupted run.
+
+    Example:
 
     \b
     bayesnorm maps --model package.module:make --weights w.safetensors --train DIR --images DIR --out maps
@@ -88,7 +110,7 @@ def maps(
     if (out / POSTERIOR).exists():
         posterior = load(out / POSTERIOR, network)
     else:
-        note(f"statistics of {states} batches of {batch_size} training images ...")
+        note(f"Collecting the statistics of {states} batches of {batch_size} training images ...")
         likelihood = Categorical(ignore_index=given.ignore)
         fitted = getattr(methods, method)(batch_size, states=states).fit(
             network, ImageFiles(training, given), likelihood
@@ -112,7 +134,7 @@ def maps(
 
 
 def _require_same(path: Path, made: dict[str, Any]) -> None:
-    """Refuse a folder whose maps were made otherwise, or note how they are made from now on."""
+    """Raise an error if the folder's maps were made with other options; in a new folder, store the options."""
     plain = json.loads(json.dumps(made))
     if not path.exists():
         write_bytes(path, json.dumps(plain, indent=1).encode())
@@ -120,9 +142,7 @@ def _require_same(path: Path, made: dict[str, Any]) -> None:
     before = json.loads(path.read_text())
     other = next((name for name in plain if before.get(name) != plain[name]), None)
     if other is not None:
-        raise UsageError(
-            f"--out: {path.parent} holds maps that were made with another {other}; another folder would work."
-        )
+        raise UsageError(f"--out: {path.parent} contains maps that were made with another {other}. Use another folder.")
 
 
 def _write_page(
@@ -164,7 +184,7 @@ def _tell(found: list[Any], out: Path, written: bool, as_json: bool) -> None:
         show_json({"images": each, "accuracy": accuracy, "out": str(out), "page": page})
         return
     first = ", ".join(f"{each.path.name} ({each.mean_entropy:.0%})" for each in found[:3])
-    told = {"images": f"{len(found)}", "most uncertainty": first}
+    told = {"images": f"{len(found)}", "most uncertain": first}
     if accuracy is not None:
-        told["right"] = f"{accuracy:.1%} of the pixels"
+        told["accuracy"] = f"{accuracy:.1%} of the pixels"
     show_pairs({**told, "list": str(out / "images.csv"), "page": page or WITHOUT_PAGE})

@@ -1,4 +1,4 @@
-"""Where results may go: nothing is overwritten unless that was asked for."""
+"""Protect existing files: nothing is overwritten without `--force`."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from ..files import require_writable
 
 
 def require_other(path: Path, data: Path | None) -> None:
-    """Refuse to write over the table that is read.
+    """Raise an error if the output file is the input table.
 
     Args:
         path: The file to write.
-        data: The table's file; None for standard input.
+        data: The file of the table; None for standard input.
     """
     if data is not None and path.exists() and path.samefile(data):
-        raise BayesNormError(f"--out: {path} is the table itself; another name would work.")
+        raise BayesNormError(f"--out: {path} is the input table. Choose another name.")
 
 
 def require_free(path: Path, force: bool) -> None:
-    """Refuse, before any work, a file that cannot be written or would be overwritten.
+    """Raise an error, before any work, if a file cannot be written or exists already.
 
     Args:
         path: The file to write.
@@ -28,4 +28,4 @@ def require_free(path: Path, force: bool) -> None:
     """
     require_writable(path, "--out")
     if path.exists() and not force:
-        raise BayesNormError(f"--out: {path} is there already; --force, or another name, would work.")
+        raise BayesNormError(f"--out: {path} exists already. Use --force to overwrite it, or choose another name.")

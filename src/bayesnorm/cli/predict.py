@@ -1,4 +1,4 @@
-"""`bayesnorm predict`: predictions for a new table, with what there is to uncertainty about each."""
+"""`bayesnorm predict`: write predictions and their uncertainty for the rows of a table."""
 
 from __future__ import annotations
 
@@ -32,58 +32,66 @@ from .table_source import A_TABLE, Encoding
 from .tables import open_table, pandas, read_chunks
 from .usage import UsageError
 
-# Size of a file above which it takes --max-size to read it part by part.
+# Default of --max-size; files are read in parts.
 MOST_MIB_IN_PARTS = 65536
 
-# Rows, the first of a file, that are held against those of training; about so many.
+# About how many rows, from the start of a file, are tested for drift.
 MOST_COMPARED = 10_000
 
-# Reasons for calling rows unlike that machines are told.
+# Largest number of reasons in the JSON summary.
 MOST_REASONS = 100
 
-# Rows at a time: samples of more no longer fit into the processor's cache.
+# Rows predicted at a time: the samples of more rows do not fit into the processor's cache.
 CHUNK = 2_000
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="A folder that `bayesnorm fit --out` made.")],
-    data: Annotated[str, typer.Argument(help=f"{A_TABLE} with the columns of training.")],
+    run: Annotated[Path, typer.Argument(help="Folder that `bayesnorm fit --out` created.")],
+    data: Annotated[str, typer.Argument(help=f"{A_TABLE} It needs the columns used in training.")],
     out: Annotated[
-        Path, typer.Option(metavar="FILE", help="The CSV or .xlsx file to write; - for standard output.")
+        Path, typer.Option(metavar="FILE", help="CSV or .xlsx file to write, or - for standard output.")
     ] = STDOUT,
     with_inputs: Annotated[
-        bool, typer.Option("--with-inputs", help="Write all columns of the table behind the predictions.")
+        bool, typer.Option("--with-inputs", help="Write all columns of the table after the predictions.")
     ] = False,
     ids: Annotated[
         list[str] | None,
-        typer.Option("--id", metavar="COLUMN", help="Write this column beside the predictions; may be repeated."),
+        typer.Option("--id", metavar="COLUMN", help="Write this column before the predictions. Repeatable."),
     ] = None,
-    level: Annotated[float, typer.Option(metavar="P", help="Probability of the interval from lower to upper.")] = 0.9,
+    level: Annotated[
+        float, typer.Option(metavar="P", help="Probability that the interval from lower to upper contains the target.")
+    ] = 0.9,
     digits: Annotated[
         int,
         typer.Option(
-            min=1, max=ALL_DIGITS, metavar="N", help=f"Digits of the uncertainty that are written; {ALL_DIGITS}: all."
+            min=1,
+            max=ALL_DIGITS,
+            metavar="N",
+            help=f"Round numbers to N significant digits of their standard deviation; {ALL_DIGITS} writes all digits.",
         ),
     ] = DIGITS,
     max_size: Annotated[float, typer.Option(min=0, metavar="MIB", help="Refuse larger files.")] = MOST_MIB_IN_PARTS,
     explain: Annotated[
         bool,
         typer.Option(
-            "--explain", help="Add `uncertainty_from`: the columns a row's uncertainty comes from. Far slower."
+            "--explain",
+            help="Add the column `uncertainty_from`: which input columns cause the epistemic uncertainty. Much slower.",
         ),
     ] = False,
     encoding: Encoding = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     spreadsheet_safe: SpreadsheetSafe = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a summary for machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON. Needs --out.")] = False,
 ) -> None:
-    """Predict every row of a table: mean, deviation, interval and both parts of the uncertainty, or class probabilities.
+    """Predict every row of a table, with uncertainty.
 
-    Of several targets, names of columns begin with the target's.
+    Regression: mean, standard deviation (std), prediction interval, epistemic_std and aleatoric_std. Classification:
+    class probabilities, entropy and mutual information. With several targets, column names begin with the target.
 
-    Where `unlike` is True, a row is unlike those of training, and `why` says in what: do not trust its numbers. Labels
-    are written exactly as they were learned; give --spreadsheet-safe if others' labels are to be opened in a
-    spreadsheet.
+    If `unusual` is True, the row differs clearly from the training rows, and `reason` says how. Do not trust its
+    prediction. Use --spreadsheet-safe if you open labels from an untrusted table in a spreadsheet.
+
+    Examples:
 
     \b
     bayesnorm predict run new.csv --out predictions.csv --id customer
@@ -91,9 +99,10 @@ def predict(
     bayesnorm predict run new.csv --level 0.5 | head
     """
     if not 0 < level < 1:
-        raise UsageError(f"--level must be a number between 0 and 1, got {level:g}.")
+        meant = f" Did you mean {level / 100:g}?" if 1 < level < 100 else ""
+        raise UsageError(f"--level must be a number between 0 and 1, got {level:g}.{meant}")
     if as_json and out == STDOUT:
-        raise UsageError("--json: needs a file for the predictions; --out predictions.csv would work.")
+        raise UsageError("--json needs a file for the predictions. Add --out predictions.csv.")
     runs = read_runs(run)
     file = open_table(data, max_size, encoding)
     names = list(dict.fromkeys(column["name"] for _, facts in runs for column in facts["columns"]))
@@ -105,7 +114,7 @@ def predict(
         require_free(out, force)
         require_other(out, file.source.path)
     if is_sheet(out):
-        excel()  # which is missed before any work
+        excel()  # raises an error before any work if openpyxl is missing
     from ..report.words import count
     from ..tabular import load
 
@@ -128,7 +137,7 @@ def predict(
                     frame["uncertainty_from"] = model.explain_uncertainty(own).words()
             targets = [str(facts.get("target")) for _, facts in runs]
             found = side_by_side({name: readable(own, digits) for name, own in zip(targets, each, strict=True)})
-            # A sheet has numbers and dates where CSV has what the file held.
+            # Excel sheets get numbers and dates, CSV files the original text.
             shown = part.assign(**{name: own[name] for own in inputs for name in own}) if is_sheet(out) else part
             write(with_columns(found, part[named], shown[beside]))
             rows, unlike = rows + len(found), unlike + int(found["unusual"].sum())
@@ -144,7 +153,7 @@ def predict(
         show_json({**summary, "level": level} if "regression" in tasks.values() else summary)
         return
     if out != STDOUT:
-        note(f"wrote {count(rows, 'prediction')} to {out}")
+        note(f"Wrote {count(rows, 'prediction')} to {out}.")
     if endless:
         note(no_end_words(endless, rows, level))
     if unlike:
@@ -154,21 +163,21 @@ def predict(
 
 
 def _unlike_line(unlike: int, rows: int, why: Counter[str]) -> str:
-    """Say in one line how many rows are unlike those of training, and in what."""
+    """Return a line that says how many rows are unusual, and why."""
     from ..report.drift_words import reason_words
 
     are = "row is" if rows == 1 else "rows is" if unlike == 1 else "rows are"
-    return f"{unlike:,} of {rows:,} {are} unlike the training rows: {reason_words(why)}"
+    return f"{unlike:,} of {rows:,} {are} unusual compared with the training rows: {reason_words(why)}."
 
 
 def _drift_line(drift: Any, rows: int, command: str) -> str:
-    """Say in one line whether the rows as a whole are like those of training."""
+    """Return a line that says whether the rows as a whole have drifted."""
     from ..report.drift_words import moved_words
 
-    if rows == 1:
-        which = "the row is"
-    else:
-        which = f"taken together, the {'' if drift.rows == rows else f'first {drift.rows:,} '}rows are"
+    which = "row" if rows == 1 else "rows" if drift.rows == rows else f"first {drift.rows:,} rows"
     if not drift.drifted:
-        return f"{which} like the training rows"
-    return f"{which} unlike the training rows; moved: {moved_words(drift)}; `{command}` says more"
+        return f"No drift: the {which} as a whole {'is' if rows == 1 else 'are'} like the training rows."
+    return (
+        f"Drift: the {which} as a whole {'differs' if rows == 1 else 'differ'} from the training rows. Columns that "
+        f"changed: {moved_words(drift).rstrip('.')}. Run `{command}` for details."
+    )

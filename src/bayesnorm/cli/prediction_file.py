@@ -1,4 +1,4 @@
-"""Where predictions go: CSV, to standard output or a file, or an Excel sheet. A file is there whole or not at all."""
+"""Write predictions as CSV or as an Excel sheet; a file is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from ..files import replacing
 from .printing import standard_output
 from .spreadsheet import harmless_table
 
-# What stands for standard output.
+# Stands for standard output.
 STDOUT = Path("-")
 
-# Rows that a sheet of Excel has, its first line too.
+# Largest number of rows of an Excel sheet, including the header.
 MOST_SHEET_ROWS = 1_048_576
 
-# Characters of the narrowest and the widest column of a sheet.
+# Smallest and largest column width of a sheet, in characters.
 NARROWEST, WIDEST = 10, 60
 
-# What no sheet may hold, and numbers that lose nothing by being read as such: no leading zeros, at most 15 digits.
+# Characters that a sheet cannot hold, and text that is exactly a number: no leading zeros, at most 15 digits.
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 PLAIN_NUMBER = re.compile(r"-?(?=.{1,16}$)(0|[1-9]\d*)(\.\d+)?")
 
 Write = Callable[[Any], None]
-"""Takes the next rows, as a data frame."""
+"""A function that writes the next rows, given as a data frame."""
 
 
 def is_sheet(out: Path) -> bool:
-    """Return whether a file is to be an Excel sheet."""
+    """Return whether a file name is that of an Excel sheet."""
     return out.suffix.lower() == ".xlsx"
 
 
 @contextlib.contextmanager
 def prediction_file(out: Path, *, spreadsheet_safe: bool) -> Iterator[Write]:
-    """Give a function that writes the next rows.
+    """Yield a function that writes the next rows.
 
     Args:
-        out: A CSV file, one that ends in .xlsx, or - for standard output.
-        spreadsheet_safe: Whether text of CSV that a spreadsheet would run is marked; a sheet holds it as text anyway.
+        out: A CSV file, an .xlsx file, or - for standard output.
+        spreadsheet_safe: Whether to mark CSV text that a spreadsheet would run as a formula; .xlsx does not need it.
     """
     if out == STDOUT:
         with standard_output() as stream:
@@ -62,18 +62,18 @@ def prediction_file(out: Path, *, spreadsheet_safe: bool) -> Iterator[Write]:
             finally:
                 text.detach()
     except OSError as error:
-        if error.filename is None:  # as in writing to a full disk
+        if error.filename is None:  # such as on a full disk
             error.filename = str(out)
         raise
 
 
 def excel() -> Any:
-    """Return the package openpyxl, or say which extra brings it."""
+    """Return the package openpyxl, or raise an error that says how to install it."""
     try:
         return importlib.import_module("openpyxl")
     except ImportError as error:
         raise MissingExtraError(
-            "--out: Excel files need openpyxl: pip install openpyxl; or a name that ends in .csv would work."
+            "--out: Excel files need openpyxl. Run: pip install openpyxl, or choose a name that ends in .csv."
         ) from error
 
 
@@ -90,13 +90,13 @@ def _csv(stream: IO[str], spreadsheet_safe: bool) -> Write:
 
 
 def _digits(value: float) -> str:
-    """Write a number in full, whole ones without a point."""
+    """Write a number at full precision, and whole numbers without a decimal point."""
     return repr(float(value)).removesuffix(".0")
 
 
 @contextlib.contextmanager
 def _sheet(file: IO[bytes], out: Path) -> Iterator[Write]:
-    """Give a function that writes rows to the one sheet of an Excel file, its first line bold and always in view."""
+    """Yield a function that writes rows to the sheet of an Excel file; the header is bold and stays in view."""
     package = excel()
     cells, styles = (importlib.import_module(f"openpyxl.{name}") for name in ("cell", "styles"))
     book = package.Workbook(write_only=True)
@@ -108,12 +108,12 @@ def _sheet(file: IO[bytes], out: Path) -> Iterator[Write]:
     def cell(value: Any, shown: str) -> Any:
         found = cells.WriteOnlyCell(sheet, value=None)
         if isinstance(value, float) and math.isinf(value):
-            found.value = _digits(value)  # as text: a sheet has no such number
+            found.value = _digits(value)  # as text, because a sheet has no infinity
         elif isinstance(value, str):
             number = PLAIN_NUMBER.fullmatch(value)
             found.value = float(value) if number and "." in value else int(value) if number else CONTROL.sub(" ", value)
             if not number:
-                found.data_type = "s"  # whatever it looks like, it is no formula
+                found.data_type = "s"  # text, so that Excel does not run it as a formula
         elif value == value and value is not None:
             found.value = value.item() if hasattr(value, "item") else value
             if shown and isinstance(found.value, float):
@@ -124,8 +124,8 @@ def _sheet(file: IO[bytes], out: Path) -> Iterator[Write]:
         nonlocal rows
         if rows + len(frame) > MOST_SHEET_ROWS:
             raise BayesNormError(
-                f"--out: {out} would have more rows than the {MOST_SHEET_ROWS:,} of a sheet; a name that ends in .csv "
-                "would work."
+                f"--out: {out} needs more than the {MOST_SHEET_ROWS:,} rows of an Excel sheet. Choose a name that ends "
+                "in .csv."
             )
         if not formats:
             _first_line(sheet, frame, lambda name: cell(name, ""), styles.Font(bold=True))
@@ -138,13 +138,13 @@ def _sheet(file: IO[bytes], out: Path) -> Iterator[Write]:
         yield write
         book.save(file)
     except BaseException:
-        if formats:  # rows wait in a file of their own
+        if formats:  # openpyxl buffers rows in a temporary file
             sheet.close()
         raise
 
 
 def _first_line(sheet: Any, frame: Any, cell: Callable[[str], Any], font: Any) -> None:
-    """Write the names of the columns, and make these as wide as what they hold."""
+    """Write the column names, and set the column widths to fit the contents."""
     letters = importlib.import_module("openpyxl.utils").get_column_letter
     for place, name in enumerate(frame, 1):
         longest = max(len(str(name)), *(len(str(value)) for value in frame[name].iloc[:50]), NARROWEST)
@@ -156,7 +156,7 @@ def _first_line(sheet: Any, frame: Any, cell: Callable[[str], Any], font: Any) -
 
 
 def _number_format(column: Any) -> str:
-    """Return how a sheet shows a column's numbers: thousands set apart, and as many decimals as there are."""
+    """Return the number format of a column: thousands separators, and as many decimals as the values have."""
     if column.dtype.kind != "f":
         return ""
     decimals = max((len(_digits(value).partition(".")[2]) for value in column if "e" not in _digits(value)), default=0)

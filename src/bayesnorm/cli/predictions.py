@@ -1,4 +1,4 @@
-"""Predictions for rows of a table, as columns."""
+"""Predictions for the rows of a table, as columns of a data frame."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 
 from .tables import pandas
 
-# Digits of a prediction's uncertainty that are written, and those that say all there is to a number.
+# Default number of significant digits of the standard deviation, and the number that writes all digits.
 DIGITS, ALL_DIGITS = 4, 17
 
 
 def predict_rows(model: Any, inputs: Any, level: float) -> Any:
-    """Return predictions for a table, as `rows_of` has them."""
+    """Return the predictions for a table, with the columns of `rows_of`."""
     predictive, uncertainty = model.predict_with_uncertainty(inputs)
     return rows_of(model, inputs, predictive, uncertainty, level)
 
@@ -24,17 +24,16 @@ def predict_rows(model: Any, inputs: Any, level: float) -> Any:
 def rows_of(model: Any, inputs: Any, predictive: Any, uncertainty: Any, level: float, levels: Any = None) -> Any:
     """Return a data frame with the prediction of each row.
 
-    Regression: `mean`, `std`, `lower`, `upper`, `epistemic_std`, `aleatoric_std`; classification: `predicted`, a column
-    `p(...)` for each class, `entropy`, `mutual_information`. Both: `row`, its number in the file, `unlike`, whether it
-    is unlike the rows of training, and `why`.
+    Regression: `mean`, `std`, `lower`, `upper`, `epistemic_std`, `aleatoric_std`. Classification: `predicted`, a column
+    `p(...)` for each class, `entropy`, `mutual_information`. Both: `row` (the number in the file), `unusual` (whether
+    the row differs clearly from the training rows) and `reason`.
 
     Args:
         model: A fitted estimator of `bayesnorm.tabular`.
-        inputs: Data frame of numbers and text, with its rows numbered as in their file.
-        predictive, uncertainty: What `model.predict_with_uncertainty` said of them.
+        inputs: A data frame of numbers and text whose index holds the row numbers in the file.
+        predictive, uncertainty: The result of `model.predict_with_uncertainty` for these rows.
         level: Probability of the interval from `lower` to `upper`.
-        levels: What makes intervals; None for the model's own way, in which an end may be infinite where they come with
-            a guarantee.
+        levels: The interval levels to use; None for those of the model. Ends of conformal intervals can be infinite.
     """
     pd = pandas()
     found: dict[str, Any] = {"row": np.asarray(inputs.index)}
@@ -56,32 +55,32 @@ def rows_of(model: Any, inputs: Any, predictive: Any, uncertainty: Any, level: f
 
 
 def without_end(frame: Any) -> int:
-    """Count the rows of `rows_of` whose interval has no lower or no upper end."""
+    """Return the number of rows whose interval is infinite on one side or both."""
     return int(np.isinf(frame[["lower", "upper"]].to_numpy()).any(1).sum()) if "lower" in frame else 0
 
 
 def no_end_words(endless: int, rows: int, level: float) -> str:
-    """Say that intervals with a guarantee have no end, and what would give them one."""
+    """Return a sentence about conformal intervals that are infinite."""
     return (
-        f"{endless:,} of {rows:,} intervals have no end: so few training rows guarantee no {100 * level:g} %; a lower "
-        "--level would have one, or more rows."
+        f"{endless:,} of {rows:,} intervals are infinite: there are too few training rows to guarantee "
+        f"{100 * level:g} % coverage. Use a lower --level or more training rows."
     )
 
 
 def reasons_in(why: Iterable[str]) -> Counter[str]:
-    """Count the reasons why rows are unlike those of training, from their `why`."""
+    """Count the reasons why rows are unusual, from their column `reason`."""
     return Counter(part for told in why if told for part in told.split("; "))
 
 
 def readable(frame: Any, digits: int) -> Any:
-    """Return predictions of `rows_of` without digits that mean nothing.
+    """Return predictions of `rows_of`, rounded to the precision that their uncertainty justifies.
 
-    Numbers keep the decimals of the first digits of their row's `std`, and never less than whole numbers;
-    probabilities, and what is made of them, so many decimals.
+    Regression: numbers keep the first `digits` significant digits of the row's `std`, and at least all whole digits.
+    Classification: numbers keep `digits` decimals.
 
     Args:
-        frame: What `rows_of` returned.
-        digits: Number of digits; `ALL_DIGITS` leaves all of them.
+        frame: The predictions, from `rows_of`.
+        digits: Number of digits; `ALL_DIGITS` does not round.
     """
     if digits == ALL_DIGITS:
         return frame
@@ -91,7 +90,7 @@ def readable(frame: Any, digits: int) -> Any:
             places = digits - 1 - np.floor(np.log10(np.where(std > 0, std, 1.0)))
     else:
         places = np.full(len(frame), float(digits))
-    # Beyond that a factor is no whole number of its own, nor has any double so many digits.
+    # Larger powers of ten are not exact, and no double has so many digits.
     factor = 10.0 ** np.clip(places, 0, 22)
     numbers = [name for name in frame if frame[name].dtype.kind == "f"]
     with np.errstate(over="ignore"):
@@ -101,12 +100,12 @@ def readable(frame: Any, digits: int) -> Any:
 
 
 def with_columns(frame: Any, before: Any, after: Any) -> Any:
-    """Return predictions with columns of the table beside them; a name that both have is marked in the table's.
+    """Return predictions with columns of the table before and after them; a name that occurs twice gets " (table)".
 
     Args:
         frame: Predictions, whose first column is `row`.
-        before: Columns that stand before them, such as ids.
-        after: Columns that stand after them.
+        before: Columns to put before them, such as ids.
+        after: Columns to put after them.
     """
     taken = {*frame.columns}
     named = []
@@ -121,17 +120,17 @@ def with_columns(frame: Any, before: Any, after: Any) -> Any:
 
 
 def _marked(name: str) -> Iterator[str]:
-    """Give a name, and then names that say that it is the table's."""
+    """Yield a name, then the name with " (table)", " (table 2)" and so on."""
     yield name
     for number in itertools.count(1):
         yield f"{name} (table{'' if number == 1 else f' {number}'})"
 
 
 def side_by_side(targets: Mapping[str, Any]) -> Any:
-    """Return predictions of several targets in one data frame, with one verdict on each row.
+    """Return the predictions of several targets in one data frame, with one `unusual` and `reason` for each row.
 
     Args:
-        targets: What `rows_of` said of the same rows, by target.
+        targets: The predictions of the same rows, from `rows_of`, by target.
     """
     frames = list(targets.values())
     if len(frames) == 1:
@@ -139,6 +138,8 @@ def side_by_side(targets: Mapping[str, Any]) -> Any:
     found = {"row": frames[0]["row"]}
     for target, frame in targets.items():
         found |= {f"{target} {name}": frame[name] for name in frame.columns.drop(["row", "unusual", "reason"])}
-    # Training rows are the same but for those without one of the targets.
-    why = np.select([frame["reason"].to_numpy(object) != "" for frame in frames], [frame["reason"] for frame in frames], "")
+    # All targets have almost the same training rows, so the first reason is enough.
+    why = np.select(
+        [frame["reason"].to_numpy(object) != "" for frame in frames], [frame["reason"] for frame in frames], ""
+    )
     return pandas().DataFrame({**found, "unusual": why != "", "reason": why})

@@ -1,4 +1,4 @@
-"""Tables and values for readers: rich's on a terminal, plain text in a pipe or a file."""
+"""Print tables and values: with rich on a terminal, as plain text in a pipe or a file."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rich.text import Text
 
 from ..errors import shortened
 
-# Digits of a number.
+# Significant digits of a number.
 DIGITS = 4
 
-# Characters of a list or dict above which only its length is shown.
+# Lists and dicts with more characters are shown by their length only.
 LONG = 60
 
 
@@ -26,7 +26,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str
 
     Args:
         columns: Names of the columns.
-        rows: Values of any kind; numbers are shown with four digits.
+        rows: Values of any type; numbers are shown with four digits.
         title: Line above the table.
     """
     texts = [[cell(value) for value in row] for row in rows]
@@ -44,7 +44,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str
 
 
 def show_pairs(pairs: Mapping[str, str]) -> None:
-    """Print names and what belongs to each to standard output."""
+    """Print names and values, one pair per line, to standard output."""
     console = Console()
     if not console.is_terminal:
         width = max(map(len, pairs))
@@ -63,7 +63,7 @@ def plain_table(columns: Sequence[str], texts: list[list[str]], right: list[bool
     Args:
         columns: Names of the columns.
         texts: Cells of each row.
-        right: Which columns stand at the right, as numbers do.
+        right: Which columns are right-aligned.
         title: Line above the table.
     """
     widths = [max(map(len, [name, *(row[i] for row in texts)])) for i, name in enumerate(columns)]
@@ -78,7 +78,7 @@ def plain_table(columns: Sequence[str], texts: list[list[str]], right: list[bool
 
 
 def cell(value: Any) -> str:
-    """Return a value in few characters, on one line."""
+    """Return a value as a short text on one line."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -92,13 +92,13 @@ def cell(value: Any) -> str:
 
 
 def show_json(value: Any) -> None:
-    """Print a value for machines; NaN and infinities, which JSON does not have, as null."""
+    """Print a value as JSON, with null for NaN and infinities."""
     print(json.dumps(_finite(value), indent=2, ensure_ascii=False))
 
 
 @contextlib.contextmanager
 def standard_output() -> Iterator[IO[str]]:
-    """Give standard output; an error in writing to it, such as of a full disk, gets its name."""
+    """Yield standard output; errors of writing, such as a full disk, then name it."""
     try:
         yield sys.stdout
     except OSError as error:
@@ -108,7 +108,7 @@ def standard_output() -> Iterator[IO[str]]:
 
 
 def note(text: str) -> None:
-    """Print a line for whoever waits, on standard error, so that it is no part of the answer."""
+    """Print a message on standard error, apart from the results on standard output."""
     print(shortened(text), file=sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""`bayesnorm report`: a run's page again."""
+"""`bayesnorm report`: write the report of a run again."""
 
 from __future__ import annotations
 
@@ -15,10 +15,15 @@ from .run_folder import CONTENTS, PAGE, read_json, read_runs
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="A folder that `bayesnorm fit --out` made.")],
-    out: Annotated[Path | None, typer.Option(help="The HTML file; without, report.html in the run.")] = None,
+    run: Annotated[Path, typer.Argument(help="Folder that `bayesnorm fit --out` created.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="HTML file to write.", show_default="report.html in the RUN folder"),
+    ] = None,
 ) -> None:
-    """Write the HTML report of a run again, from the numbers that it keeps.
+    """Write the HTML report of a run again, from the numbers stored in its folder.
+
+    Examples:
 
     \b
     bayesnorm report run
@@ -28,7 +33,10 @@ def report(
 
     runs = read_runs(run)
     if out is not None and len(runs) > 1:
-        raise BayesNormError(f"--out: {run} holds {len(runs)} targets; one of them, such as {runs[0][0]}, would work.")
+        raise BayesNormError(
+            f"--out needs a run with one target, but {run} has {len(runs)}. Use the folder of one target, such as "
+            f"{runs[0][0]}."
+        )
     for folder, _ in runs:
         path = folder / PAGE if out is None else out
         require_writable(path, "--out")
@@ -38,5 +46,7 @@ def report(
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             if isinstance(error, BayesNormError):
                 raise
-            raise FileFormatError(f"RUN: the report's numbers are damaged ({error!r}); fit it again.") from error
-        note(f"wrote {path}")
+            raise FileFormatError(
+                f"RUN: the numbers of the report are damaged ({error!r}). Run `bayesnorm fit` again."
+            ) from error
+        note(f"Wrote {path}.")

@@ -1,4 +1,4 @@
-"""The numbers of a report as JSON values, kept in a run's folder so that its page can be written again."""
+"""Convert the contents of a report to JSON and back; a run folder stores them to write the page again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def json_value(value: Any) -> Any:
-    """Return a value, or a dataclass, mapping, array or sequence of such, as what JSON has."""
+    """Return a value, dataclass, mapping, array or sequence as JSON values."""
     if hasattr(value, "__dataclass_fields__"):
         return {field.name: json_value(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, np.ndarray | np.generic):
@@ -26,7 +26,7 @@ def json_value(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [json_value(entry) for entry in value]
     if isinstance(value, float) and math.isinf(value):
-        return str(value)  # which arrays read, and JSON has no number for
+        return str(value)  # JSON has no infinity, and NumPy reads this text
     return value
 
 
@@ -38,20 +38,22 @@ def report_from_values(values: Any) -> Report:
         found: Report = _read(Report, values)
         return found
     except (KeyError, TypeError, AttributeError) as error:
-        raise FileFormatError(f"RUN: the report's numbers are damaged ({error!r}); fit it again.") from error
+        raise FileFormatError(
+            f"RUN: the numbers of the report are damaged ({error!r}). Run `bayesnorm fit` again."
+        ) from error
 
 
 def _read(kind: Any, value: Any) -> Any:
-    """Return a JSON value as the type that a field of a dataclass has; what was a tuple or array is a list in JSON."""
+    """Return a JSON value as the type of a dataclass field; tuples and arrays are lists in JSON."""
     if get_origin(kind) is tuple:
         return tuple(_read(get_args(kind)[0], entry) for entry in value)
     choices: list[Any] = [each for each in (kind, *get_args(kind)) if is_dataclass(each)]
     if not choices or value is None:
         return value
-    # Where a field may hold one of two dataclasses, the names of their fields tell which.
+    # If a field can hold one of two dataclasses, the names of their fields show which one it is.
     chosen = next((each for each in choices if {field.name for field in fields(each)} <= value.keys()), choices[0])
     types = get_type_hints(chosen)
-    # Runs of earlier versions lack what came later, and that has a default.
+    # Runs of earlier versions lack newer fields, which have defaults.
     there = [field for field in fields(chosen) if field.name in value or not _has_default(field)]
     return chosen(**{field.name: _read(types[field.name], value[field.name]) for field in there})
 

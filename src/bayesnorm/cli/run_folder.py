@@ -1,4 +1,4 @@
-"""A folder with everything about one trained model, there as a whole or not at all."""
+"""The folder of a run, with everything about one trained model; it is created completely or not at all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .written_numbers import DECIMALS
 MODEL, FACTS, TEST, CONTENTS, PAGE = "model.bayesnorm", "run.json", "test_predictions.csv", "report.json", "report.html"
 DRIFT_PAGE = "drift.html"
 FORMAT = "bayesnorm-run"
-# What commands take from a run's facts.
+# The parts of `run.json` that commands use.
 COLUMN = record(
     name=text,
     kind=one_of("number", "category", "date"),
@@ -33,41 +33,43 @@ COLUMN = record(
     dates=later(one_of(*WAYS)),
 )
 USED = {"columns": listed(COLUMN, least=1), "task": one_of(*Task)}
-# Characters of the folder of one of several targets.
+# Longest folder name of one of several targets, in characters.
 LONGEST_PLACE = 60
-# Ending of the name that a run has while another takes its place.
+# Suffix of the name of an old run while a new one replaces it.
 OLD = "-old"
 
 
 def require_run_free(folder: Path, force: bool) -> None:
-    """Refuse, before any work, a folder that would be overwritten; with `force`, one that is no run.
+    """Raise an error, before any work, if a folder would be overwritten; with `force`, only if it is not a run.
 
-    What runs of this machine that were killed left beside it goes first.
+    This first removes what killed runs on this machine left next to the folder.
 
     Args:
-        folder: Where the run is to be.
-        force: Whether to replace a run that is there.
+        folder: The folder of the new run.
+        force: Whether to replace an existing run.
     """
     require_writable_folder(folder.resolve().parent, "--out")
     _clean_up(folder.resolve())
     if folder.is_dir() and not any(folder.iterdir()):
         return
     if folder.exists() and not (folder / FACTS).is_file():
-        raise BayesNormError(f"--out: {folder} is there and is no run; another name would work.")
+        raise BayesNormError(f"--out: {folder} exists and is not a run of `bayesnorm fit`. Choose another name.")
     if folder.exists() and not force:
-        raise BayesNormError(f"--out: {folder} holds a run already; --force, or another name, would work.")
+        raise BayesNormError(
+            f"--out: {folder} already contains a run. Use --force to replace it, or choose another name."
+        )
 
 
 @contextlib.contextmanager
 def new_run(folder: Path) -> Iterator[Path]:
-    """Give a folder to work in, beside the final one, which it becomes when the block ends well.
+    """Yield a working folder next to the final one; it is renamed to the final one if the block succeeds.
 
-    Errors name files by where they were to be.
+    Errors name files by their final place.
 
     Args:
-        folder: Where the run is to be.
+        folder: The folder of the new run.
     """
-    final = folder.resolve()  # a link stays one, and what it points to becomes the run
+    final = folder.resolve()  # a link stays a link, and its target becomes the run
     replaced = final.exists()
     working = final.parent / f"{partial_name(final)}-{secrets.token_hex(4)}"
     old = working.with_name(f"{working.name}{OLD}")
@@ -76,11 +78,11 @@ def new_run(folder: Path) -> Iterator[Path]:
             working.mkdir()
         except OSError as error:
             raise BayesNormError(
-                f"--out: {folder} cannot be made ({error.strerror}); a folder that you may write in would work."
+                f"--out: {folder} cannot be created ({error.strerror}). Choose a place where you may write."
             ) from None
         yield working
         if final.exists() and not replaced:
-            raise BayesNormError(f"--out: {folder} was made by somebody else meanwhile; another name would work.")
+            raise BayesNormError(f"--out: another process created {folder} in the meantime. Choose another name.")
         with uninterrupted():
             if final.exists():
                 final.rename(old)
@@ -98,12 +100,12 @@ def new_run(folder: Path) -> Iterator[Path]:
 
 
 def write_facts(folder: Path, facts: dict[str, Any]) -> None:
-    """Write what is known about a run."""
+    """Write the `run.json` of a run."""
     write_json(folder / FACTS, {"format": FORMAT, "version": VERSION, **facts})
 
 
 def run_places(targets: Sequence[str]) -> dict[str, str]:
-    """Return the names of the folders that runs of several targets have."""
+    """Return the folder names for the runs of several targets."""
     found: dict[str, str] = {}
     for target in targets:
         plain = re.sub(r"[^\w-]+", "_", target)[:LONGEST_PLACE].strip("_") or "target"
@@ -114,27 +116,27 @@ def run_places(targets: Sequence[str]) -> dict[str, str]:
 
 
 def write_places(folder: Path, places: Mapping[str, str]) -> None:
-    """Write which folders hold the runs of several targets."""
+    """Write the `run.json` that lists the folders of several targets."""
     write_json(folder / FACTS, {"format": FORMAT, "version": VERSION, "targets": dict(places)})
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON values, whole or not at all."""
+    """Write JSON values, completely or not at all."""
     write_bytes(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def read_facts(folder: Path, *, either: bool = False) -> dict[str, Any]:
-    """Return what is known about a run, or say why a folder is none.
+    """Return the contents of a run's `run.json`, or raise an error that says why the folder is not a run.
 
     Args:
-        folder: The folder that `bayesnorm fit --out` made.
-        either: Whether it may hold runs of several targets, of which their folders are all that is known.
+        folder: The folder that `bayesnorm fit --out` created.
+        either: Whether the folder may contain the runs of several targets.
     """
     if not (folder / FACTS).is_file():
-        raise BayesNormError(f"RUN: {folder} is no run; a folder that `bayesnorm fit --out` made would work.")
+        raise BayesNormError(f"RUN: {folder} is not a run. Pass a folder that `bayesnorm fit --out` created.")
     facts = read_json(folder / FACTS)
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        raise FileFormatError(f"RUN: {folder / FACTS} is not what `bayesnorm fit` writes; run it again.")
+        raise FileFormatError(f"RUN: {folder / FACTS} is not a file of `bayesnorm fit`. Run `bayesnorm fit` again.")
     require_version(folder, str(facts.get("version")), "RUN", "run `bayesnorm fit` again")
     if either and "targets" in facts:
         return facts
@@ -144,7 +146,7 @@ def read_facts(folder: Path, *, either: bool = False) -> dict[str, Any]:
 
 
 def read_runs(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """Return the runs in a folder, one for each target: their folders, and what is known about them."""
+    """Return the folder and the `run.json` of each run in a folder, one for each target."""
     facts = read_facts(folder, either=True)
     if "targets" not in facts:
         return [(folder, facts)]
@@ -156,23 +158,23 @@ def read_runs(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
 
 
 def read_json(path: Path) -> Any:
-    """Return the JSON values in a file of a run."""
+    """Return the contents of a JSON file of a run."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise FileFormatError(f"RUN: {path} is missing; run `bayesnorm fit` again.") from None
+        raise FileFormatError(f"RUN: {path} is missing. Run `bayesnorm fit` again.") from None
     except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"RUN: {path} is damaged ({error}); run `bayesnorm fit` again.") from error
+        raise FileFormatError(f"RUN: {path} is damaged ({error}). Run `bayesnorm fit` again.") from error
 
 
 def _clean_up(final: Path) -> None:
-    """Remove what killed runs of this machine left beside a folder, or put the old run back."""
+    """Remove what killed runs on this machine left next to a folder, or restore the old run."""
     for left in left_behind(final):
         _settle(final, left)
 
 
 def _settle(final: Path, *left: Path) -> None:
-    """Remove parts of a run, or put the old one back if no other has taken its place."""
+    """Remove parts of a run, or restore the old run if no new one has replaced it."""
     for part in left:
         if part.name.endswith(OLD) and part.exists() and not final.exists():
             part.rename(final)

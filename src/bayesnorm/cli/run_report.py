@@ -1,4 +1,4 @@
-"""What a run's report shows, made from a model and its held-out rows."""
+"""Build the report of a run, and the summary on the command line, from a model and its held-out rows."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from ..report import Report
     from ..tabular.column_types import Kind
 
-# Most and fewest rows whose uncertainty is explained, and how many cells they may have before they get fewer.
+# Largest and smallest number of rows whose uncertainty is explained, and the number of cells that limits it.
 MOST_EXPLAINED, LEAST_EXPLAINED, MOST_CELLS = 50, 5, 1000
 
 
 @dataclass(frozen=True)
 class RunReport:
-    """A report's content, and what the command line prints of it.
+    """The contents of a report, and its summary on the command line.
 
     Args:
-        content: What `bayesnorm.report` makes a page of.
+        content: The contents of the HTML page.
         scores: Scores of the model on held-out rows, by name.
-        chosen: What cross-validation chose, by name.
-        summary: A few lines for a reader.
+        chosen: The settings that cross-validation chose, by name.
+        summary: The lines that the command line prints, by name.
     """
 
     content: Report
@@ -52,13 +52,13 @@ def make_report(
     target: str,
     provenance: Mapping[str, Any],
 ) -> RunReport:
-    """Return the report of a model, with what the command line prints of it.
+    """Return the report of a model, and its summary.
 
     Args:
         model: A fitted estimator of `bayesnorm.tabular`.
         loaded: The table.
-        train: Row numbers that the model was trained on.
-        judged: Predictions of rows that it did not learn from.
+        train: Numbers of the training rows.
+        judged: Predictions of rows that the model was not trained on.
         file: Name of the table's file.
         target: Name of the target.
         provenance: Versions, hardware, date, command and seconds.
@@ -105,19 +105,19 @@ def make_report(
     report = replace(report, curve=_curve(model, report.test, unit))
     found = asdict(report.test.scores()["model"])
     scores = {name: None if value is None or math.isnan(value) else value for name, value in found.items()}
-    first = {"look here first": leak_words(loaded.leaks, target)} if loaded.leaks else {}
+    first = {"possible leak": leak_words(loaded.leaks, target)} if loaded.leaks else {}
     summary = first | _summary(loaded, train, judged, scores, float(provenance["seconds"]))
     found_verdicts = verdicts(report)
     summary |= {each.question: f"{each.word}. {each.headline} Next: {each.next_step}" for each in found_verdicts}
     if report.curve is not None:
-        summary["would more rows help?"] = more_rows_words(report)
+        summary["Would more rows help?"] = more_rows_words(report)
     if not loaded.leaks:
-        summary["over all"] = advice(found_verdicts)[1]
+        summary["overall"] = advice(found_verdicts)[1]
     return RunReport(report, scores, chosen, summary)
 
 
 def _column(name: str, kind: Kind, seen: NDArray[Any], missing: int = 0) -> Any:
-    """Return what the report tells of a column, from its values in training rows."""
+    """Return the report's description of a column, from its values in the training rows."""
     from ..report import Column
 
     if kind == "category":
@@ -129,7 +129,7 @@ def _column(name: str, kind: Kind, seen: NDArray[Any], missing: int = 0) -> Any:
 
 
 def _test(model: Any, loaded: TrainingTable, train: NDArray[np.int64], judged: Judged) -> Any:
-    """Return predictions and targets of the held-out rows, with what guesses without a model would score."""
+    """Return predictions and targets of the held-out rows, with the data for baseline scores."""
     from ..report import ClassificationTest, RegressionTest
 
     test, predictive, rows, y = judged.rows, judged.predictive, judged.frame, loaded.y
@@ -147,7 +147,7 @@ def _test(model: Any, loaded: TrainingTable, train: NDArray[np.int64], judged: J
         train_y=y[train],
         constant_variance=float(constant),
         level=LEVEL,
-        # The report judges the intervals that `bayesnorm predict` gives, which are as wide as held-out rows needed.
+        # The report tests the same calibrated intervals that `bayesnorm predict` writes.
         interval=(rows["lower"], rows["upper"]),
         unlike=unlike,
     )
@@ -156,22 +156,24 @@ def _test(model: Any, loaded: TrainingTable, train: NDArray[np.int64], judged: J
 
 
 def _method_words(model: Any) -> str:
-    """Say in a sentence or two how a model predicts."""
+    """Return one or two sentences about the method and the networks of a model."""
     from ..report.words import count
 
     members, hidden = len(getattr(model.posterior_, "members", (None,))), model.selection_.chosen.hidden
-    networks = "One network" if members == 1 else count(members, "network") + ", each trained on other rows"
+    networks = (
+        "One network" if members == 1 else count(members, "network") + ", each trained on a different part of the rows"
+    )
     layers = f"hidden layers of {', '.join(map(str, hidden))} units"
     return f"{UncertaintyMethod(model.method).words}. {networks}, with {layers}."
 
 
 def _curve(model: Any, test: Any, variance: float) -> Any:
-    """Return how the error falls with the number of rows; None where networks never learned from fewer of them.
+    """Return the learning curve; None if no network was trained on fewer rows.
 
     Args:
         model: A fitted estimator.
         test: Its predictions for the report's rows.
-        variance: Variance of the targets that it was trained on, which its errors are in units of; 1 for classes.
+        variance: Variance of the training targets, the unit of the stored errors; 1 for classes.
     """
     from ..report import LearningCurve, RegressionTest
     from ..tabular.uncertainty_parts import EXPONENT
@@ -188,7 +190,7 @@ def _curve(model: Any, test: Any, variance: float) -> Any:
 
 
 def _reasons(model: Any, inputs: Any, frame: Any) -> Any:
-    """Return why the model doubts the rows with the largest epistemic part.
+    """Return which columns cause the uncertainty of the rows with the largest epistemic uncertainty.
 
     Args:
         model: A fitted estimator.
@@ -211,7 +213,7 @@ def _reasons(model: Any, inputs: Any, frame: Any) -> Any:
 
 
 def _choice(model: Any) -> tuple[Any, dict[str, Any]]:
-    """Return what was tried, and by name what was taken."""
+    """Return the settings that were tried, and the chosen values by name."""
     from ..report import Choice, TriedSetting
 
     found = model.selection_
@@ -249,11 +251,11 @@ def _choice(model: Any) -> tuple[Any, dict[str, Any]]:
 def _summary(
     loaded: TrainingTable, train: NDArray[np.int64], judged: Judged, scores: dict[str, Any], seconds: float
 ) -> dict[str, str]:
-    """Return the scores in plain words, by what they answer."""
+    """Return the scores as lines of text, by name."""
     from ..report.words import number
 
     rows = "each held out once in cross-validation" if judged.cross_validated else f"{len(judged.rows):,} held out"
-    found = {"rows": f"{len(train):,} to train on, {rows}", "task": str(loaded.task)}
+    found = {"rows": f"{len(train):,} for training, {rows}", "task": str(loaded.task)}
     if loaded.left_out:
         found["left out"] = ", ".join(f"{name} ({reason})" for name, reason in loaded.left_out.items())
     if loaded.task is Task.regression:
@@ -262,14 +264,14 @@ def _summary(
             "error (RMSE)": number(scores["rmse"])
             + ("" if scores["r2"] is None else f", explains {_share(scores['r2'])} of the variance"),
             "error with uncertainty (CRPS)": number(scores["crps"]),
-            "worth of the uncertainty": "unknown"
+            "uncertainty skill": "unknown"
             if share is None
-            else f"{round(share)} % (0: one error bar for all rows, 100: the best bar for every row)",
-            f"{100 * LEVEL:.0f} % intervals": f"hold {100 * scores['coverage']:.0f} % of the held-out targets",
+            else f"{round(share)} %  (0 % = one constant error bar, 100 % = the ideal error bar for every row)",
+            f"{100 * LEVEL:.0f} % intervals": f"contain {100 * scores['coverage']:.0f} % of the held-out targets",
         }
     else:
         found |= {
-            "right": f"{100 * scores['accuracy']:.1f} % of the held-out rows",
+            "accuracy": f"{100 * scores['accuracy']:.1f} % of the held-out rows",
             "negative log likelihood": number(scores["nll"]),
             "calibration error (ECE)": f"{100 * scores['ece']:.1f} %",
         }
@@ -277,14 +279,14 @@ def _summary(
 
 
 def _share(r2: float) -> str:
-    """Write a share of the variance; less than none, where errors are larger than the targets' spread, is none."""
+    """Return the explained share of the variance as text; a negative share is "none"."""
     from ..report.words import percent
 
     return "none" if r2 < 0 else percent(r2)
 
 
 def _cell(value: Any) -> Any:
-    """Return a cell of the table as a JSON value, None where it is missing."""
+    """Return a cell of the table as a JSON value, or None if it is missing."""
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return None
     return json_value(value)

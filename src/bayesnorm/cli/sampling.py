@@ -1,4 +1,4 @@
-"""Some rows of a table, drawn at random while it is read: a table that does not fit in memory can be learned from."""
+"""Sample rows at random while a table is read, so that the table need not fit in memory."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import numpy as np
 
 from .tables import TableFile, pandas, read_chunks
 
-# Rows that are read at once.
+# Rows that are read at a time.
 CHUNK = 100_000
 
 
 class Sample(NamedTuple):
-    """Rows that were drawn.
+    """A random sample of rows.
 
     Args:
-        frame: The rows, in the order of the file.
-        rows: How many they were drawn from.
-        without: How many more have no value where one is needed.
+        frame: The sampled rows, in the order of the file.
+        rows: Number of rows that they were sampled from.
+        without: Number of further rows, in which the needed value is missing.
     """
 
     frame: Any
@@ -27,14 +27,14 @@ class Sample(NamedTuple):
 
 
 def read_sample(file: TableFile, most: int, needed: str, seed: int, chunk: int = CHUNK) -> Sample:
-    """Draw rows without replacement, all with the same chance; no more than a part and twice the sample is held.
+    """Return a uniform sample without replacement; memory holds at most one chunk and twice the sample.
 
     Args:
-        file: What `open_table` returned.
-        most: How many; of a table with fewer, all.
-        needed: The column that a row has to have a value in.
-        seed: Decides which.
-        chunk: Rows that are read at once.
+        file: The table, from `open_table`.
+        most: Size of the sample; a table with fewer rows is returned whole.
+        needed: The column in which a row must have a value.
+        seed: The random seed.
+        chunk: Rows that are read at a time.
     """
     generator, held, keys = np.random.default_rng(seed), list[Any](), np.empty(0)
     rows = without = 0
@@ -50,7 +50,7 @@ def read_sample(file: TableFile, most: int, needed: str, seed: int, chunk: int =
 
 
 def _smallest(held: list[Any], keys: Any, most: int) -> tuple[list[Any], Any]:
-    """Keep the rows of the smallest keys, in their order."""
+    """Return the rows with the smallest keys, in their order."""
     frame = pandas().concat(held)
     kept = np.sort(np.argsort(keys, kind="stable")[:most])
     return [frame.iloc[kept].copy()], keys[kept]

@@ -1,4 +1,4 @@
-"""Signals that ask the process to end, held back where it must not stop in the middle."""
+"""Delay the signals that end the process while it must not stop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bayesnorm_command import TERMINATING
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let Ctrl-C, SIGTERM and SIGHUP wait until the block is done; other threads than the main one never get them."""
+    """Delay Ctrl-C, SIGTERM and SIGHUP until the block has ended; only the main thread receives them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

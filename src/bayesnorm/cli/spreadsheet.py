@@ -1,7 +1,7 @@
-"""Text that a spreadsheet would take for a formula, marked on request so that it shows it instead.
+"""Mark text that a spreadsheet would run as a formula, on request.
 
-CSV files hold labels exactly as they were learned, and a spreadsheet that opens one runs what looks like a formula: a
-label of somebody else's table may be =HYPERLINK(...).
+CSV files contain labels exactly as they are in the training table. A spreadsheet runs text that looks like a formula,
+and a label of an untrusted table can be =HYPERLINK(...).
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import Annotated, Any
 import typer
 
 SpreadsheetSafe = Annotated[
-    bool, typer.Option("--spreadsheet-safe", help="Put ' before text that a spreadsheet would run, such as =1+1.")
+    bool, typer.Option("--spreadsheet-safe", help="Put ' before text that a spreadsheet would run as a formula.")
 ]
 
-# What a formula begins with, in the wide letters of East Asian keyboards too, after any blanks.
+# Characters that start a formula after any blanks, also in the full-width forms of East Asian keyboards.
 FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def harmless(value: Any) -> Any:
-    """Return text with an apostrophe before it if a spreadsheet would run it, and any other value as it is."""
+    """Return text that a spreadsheet would run with an apostrophe before it, and any other value unchanged."""
     runs = isinstance(value, str) and (value.startswith(("\t", "\r", "\n")) or value.lstrip().startswith(FORMULA))
     return f"'{value}" if runs else value
 
 
 def harmless_table(frame: Any) -> Any:
-    """Return a data frame whose names and cells are harmless."""
+    """Return a data frame with `harmless` applied to its names and cells."""
     return frame.rename(columns=harmless).apply(lambda each: each if each.dtype.kind in "biuf" else each.map(harmless))

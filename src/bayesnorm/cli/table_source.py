@@ -1,6 +1,6 @@
-"""Where a table comes from: a file, plain or packed with gzip, standard input, or a table of an SQLite database.
+"""Find the source of a table: a file (also gzipped), standard input, or a table of an SQLite database.
 
-What a file holds is told by its first bytes, so that a wrong ending does no harm; nothing in it is ever run.
+The first bytes of a file decide its format, so a wrong file extension does no harm. Nothing in a file is ever run.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from .usage import UsageError
 Format = Literal["text", "jsonl", "parquet", "xlsx", "sqlite"]
 
 Encoding = Annotated[
-    str | None, typer.Option(metavar="NAME", help="How text is encoded, such as cp1252; without, found out.")
+    str | None, typer.Option(metavar="NAME", help="Encoding of text files, such as cp1252.", show_default="detected")
 ]
 
-# How commands call their table.
-A_TABLE = "A CSV, TSV, JSON lines, Excel or Parquet file, - for standard input, or sqlite:///file.db?table,"
+# The help text for a table.
+A_TABLE = (
+    "Table to read: a CSV, TSV, JSON lines, Excel or Parquet file, - for standard input, or sqlite:///FILE.db?TABLE."
+)
 
-# What works wherever a table is asked for.
-WORKS = "a CSV, TSV, JSON lines, Excel (.xlsx) or Parquet file"
-# What stands for standard input, and before the file of a database.
+# What to do if a file is not a table.
+WORKS = "Pass a CSV, TSV, JSON lines, Excel (.xlsx) or Parquet file."
+# The name of standard input, and the prefix of a database file.
 STDIN, DATABASE = "-", "sqlite:///"
 GZIP = b"\x1f\x8b"
 
@@ -45,42 +47,42 @@ _SUFFIXES: dict[str, Format] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
-# What files that hold no table begin with, and what to say of them.
+# The first bytes of files that are not tables, and the end of the message about them.
 _FOREIGN = {
-    b"PK\3\4": "a ZIP archive; unpack it first.",
-    b"BZh": "packed with bzip2; unpack it first.",
-    b"\xfd7zXZ\0": "packed with xz; unpack it first.",
-    b"\x28\xb5\x2f\xfd": "packed with zstd; unpack it first.",
-    b"7z\xbc\xaf\x27\x1c": "a 7z archive; unpack it first.",
-    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "an old Excel or Office file; save it as .xlsx or CSV first.",
-    b"\x89PNG": f"a PNG picture; {WORKS} would work.",
-    b"\xff\xd8\xff": f"a JPEG picture; {WORKS} would work.",
-    b"GIF8": f"a GIF picture; {WORKS} would work.",
-    b"%PDF": f"a PDF document; {WORKS} would work.",
-    b"\x93NUMPY": "a NumPy array; save it as CSV first.",
-    b"\x89HDF": "an HDF5 file; save its table as CSV or Parquet first.",
-    b"ARROW1": "a Feather file; save it as Parquet or CSV first.",
+    b"PK\3\4": "a ZIP archive. Unpack it first.",
+    b"BZh": "compressed with bzip2. Unpack it first.",
+    b"\xfd7zXZ\0": "compressed with xz. Unpack it first.",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd. Unpack it first.",
+    b"7z\xbc\xaf\x27\x1c": "a 7z archive. Unpack it first.",
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "an old Excel or Office file. Save it as .xlsx or CSV first.",
+    b"\x89PNG": f"a PNG image. {WORKS}",
+    b"\xff\xd8\xff": f"a JPEG image. {WORKS}",
+    b"GIF8": f"a GIF image. {WORKS}",
+    b"%PDF": f"a PDF document. {WORKS}",
+    b"\x93NUMPY": "a NumPy array. Save it as CSV first.",
+    b"\x89HDF": "an HDF5 file. Save its table as CSV or Parquet first.",
+    b"ARROW1": "a Feather file. Save it as Parquet or CSV first.",
     **{
-        bytes([0x80, protocol]): "a Python pickle, which may run anything when it is read; save the table as CSV first."
+        bytes([0x80, protocol]): "a Python pickle, which can run any code when it is read. Save the table as CSV first."
         for protocol in range(2, 6)
     },
 }
 _WORDS = {".json": "JSON", ".html": "HTML"}
-# Bytes that text does not have: all of the first 32 but tab, line feed, form feed, carriage return, and DOS's last one.
+# Control characters that text does not contain: all but tab, line feed, form feed, carriage return and DOS end of file.
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\f\r\x1a"))
 _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a table comes from.
+    """The source of a table.
 
     Args:
-        given: What was given, for messages.
+        given: The argument of the user, for messages.
         path: The file; None for standard input.
-        content: What came from standard input.
-        table: The table of a database; "" where none was named, None for all other files.
-        max_mib: Largest size that is accepted, unpacked.
+        content: The bytes of standard input.
+        table: The table of a database; "" if none was named, None for all other files.
+        max_mib: Largest accepted size, after unpacking.
     """
 
     given: str
@@ -100,28 +102,28 @@ class Source:
         return f"{self.path.name}?{self.table}" if self.table else self.path.name
 
     def packed(self) -> io.BytesIO | io.BufferedReader:
-        """Return the bytes as they came."""
+        """Return a stream of the bytes without unpacking them."""
         return io.BytesIO(self.content) if self.path is None else self.path.open("rb")
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
-        """Give the bytes, unpacked where they are packed with gzip."""
+        """Yield a stream of the bytes, unpacked if they are gzipped."""
         with self.packed() as file:
             is_packed = file.read(2) == GZIP
             file.seek(0)
             try:
                 yield gzip.GzipFile(fileobj=file) if is_packed else file  # type: ignore[misc]
             except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-                raise InputError(f"{self} cannot be unpacked ({error}); pack the file again.") from None
+                raise InputError(f"{self} cannot be unpacked ({error}). Compress the file again.") from None
 
     @contextlib.contextmanager
     def text(self, encoding: str) -> Iterator[IO[str]]:
-        """Give the text, with ends of lines as they are."""
+        """Yield a stream of the text, with its original line ends."""
         with self.opened() as file, io.TextIOWrapper(file, encoding, newline="") as text:
             yield text
 
     def blocks(self) -> Iterator[bytes]:
-        """Give the bytes, unpacked, in parts; refuse more than are accepted."""
+        """Yield the unpacked bytes in blocks; raise an error if there are more than accepted."""
         size = 0
         with self.opened() as file:
             while block := file.read(2**20):
@@ -132,11 +134,11 @@ class Source:
 
 
 def find_source(data: str | Path, max_mib: float) -> Source:
-    """Return where a table comes from, or say why there is none.
+    """Return the source of a table, or raise an error that says why it cannot be read.
 
     Args:
-        data: A file, "-" for standard input, or a database's table such as sqlite:///file.db?table.
-        max_mib: Largest size that is accepted.
+        data: A file, "-" for standard input, or a table of a database such as sqlite:///file.db?table.
+        max_mib: Largest accepted size.
     """
     given = str(data)
     if given == STDIN:
@@ -147,7 +149,7 @@ def find_source(data: str | Path, max_mib: float) -> Source:
             if len(content) > size:
                 raise _too_large(source, f"more than {max_mib:g} MiB")
         if not content:
-            raise InputError(f"{source} is empty; a table with names in its first line would work.")
+            raise InputError(f"{source} is empty. Pass a table with column names in its first line.")
         return Source(given, None, bytes(content), max_mib=max_mib)
     table = None
     if given.startswith(DATABASE):
@@ -156,25 +158,27 @@ def find_source(data: str | Path, max_mib: float) -> Source:
     else:
         path = Path(given)
     if path.is_dir():
-        raise InputError(f"{path} is a folder; {WORKS} would work.")
+        raise InputError(f"{path} is a folder. {WORKS}")
     if not path.exists():
-        raise InputError(f"{path} does not exist; {WORKS} would work.")
+        raise InputError(f"{path} does not exist. {WORKS}")
     if not path.is_file():
-        raise InputError(f"{path} is a pipe or a device, and a table is read twice; a file, or -, would work.")
+        raise InputError(
+            f"{path} is a pipe or a device, but tables are read twice. Pass a file, or - for standard input."
+        )
     source, size = Source(given, path, table=table, max_mib=max_mib), path.stat().st_size
     if size > max_mib * 2**20:
-        raise _too_large(source, f"{size / 2**20:,.0f} MiB, more than {max_mib:g}")
+        raise _too_large(source, f"{size / 2**20:,.0f} MiB, more than {max_mib:g} MiB")
     if size == 0:
-        raise InputError(f"{path} is empty; a table with names in its first line would work.")
+        raise InputError(f"{path} is empty. Pass a table with column names in its first line.")
     return source
 
 
 def format_of(source: Source, encoding: str | None) -> Format:
-    """Return what a source holds, by its first bytes and by its ending; what holds no table is told by its name.
+    """Return the format of a source, from its first bytes and its extension; raise an error if it is not a table.
 
     Args:
         source: The source.
-        encoding: The encoding of text, where it was given.
+        encoding: The encoding of text, if the user named one.
     """
     with source.opened() as file:
         start = file.read(4096)
@@ -183,7 +187,7 @@ def format_of(source: Source, encoding: str | None) -> Format:
     if source.table is not None:
         return "sqlite"
     if start.startswith(b"SQLite format 3\0"):
-        raise InputError(f"{source} is an SQLite database; {DATABASE}{source}?TABLE would work.")
+        raise InputError(f"{source} is an SQLite database. Pass {DATABASE}{source}?TABLE instead.")
     if start.startswith(b"PAR1"):
         return "parquet"
     if start.startswith(b"PK\3\4") and (_is_workbook(source) or _SUFFIXES.get(suffix) == "xlsx"):
@@ -194,28 +198,30 @@ def format_of(source: Source, encoding: str | None) -> Format:
     if suffix in _SUFFIXES:
         return _SUFFIXES[suffix]
     if suffix in _WORDS:
-        raise InputError(f"{source} is {_WORDS[suffix]}; save it as CSV or as JSON lines (.jsonl) first.")
+        raise InputError(f"{source} is {_WORDS[suffix]}. Save it as CSV or as JSON lines (.jsonl) first.")
     if encoding is None and not _is_text(start):
-        raise InputError(f"{source} is no text; {WORKS} would work.")
+        raise InputError(f"{source} is not a text file. {WORKS}")
     return "jsonl" if start.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b'{"') else "text"
 
 
 def encoding_of(source: Source, encoding: str | None) -> str:
-    """Return the encoding of text that reads all of it: of its mark, else UTF-8, else cp1252, else latin-1.
+    """Return an encoding that reads the whole text: from its byte order mark, else UTF-8, cp1252 or latin-1.
 
     Args:
         source: The source.
-        encoding: The one to use, where it was given.
+        encoding: The encoding, if the user named one.
     """
     if encoding is not None:
         try:
             "".encode(encoding)
         except (LookupError, ValueError):
             raise UsageError(
-                f"--encoding must be utf-8, utf-16, cp1252 or another of Python's, got {quoted(encoding)}."
+                f"--encoding must be an encoding that Python knows, such as utf-8 or cp1252, got {quoted(encoding)}."
             ) from None
         if not _reads(source, encoding):
-            raise InputError(f"--encoding: {source} is not {encoding} text; leave it out, or give another.")
+            raise InputError(
+                f"--encoding: {source} is not {encoding} text. Leave the option out, or choose another encoding."
+            )
         return "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
     with source.opened() as file:
         start = file.read(4)
@@ -223,18 +229,18 @@ def encoding_of(source: Source, encoding: str | None) -> str:
     tried = (marked, "cp1252", "latin-1") if marked == "utf-8-sig" else (marked,)
     found = next((each for each in tried if _reads(source, each)), None)
     if found is None:
-        raise InputError(f"{source} begins as UTF-16 text and does not go on so; write the file again.")
+        raise InputError(f"{source} begins like UTF-16 text, but is not valid UTF-16. Save the file again.")
     return found
 
 
 def _is_text(start: bytes) -> bool:
-    """Return whether the first bytes of a file may be text."""
+    """Return whether the first bytes of a file can be text."""
     marked = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     return marked or not start.translate(None, bytes(set(range(256)) - set(_CONTROL)))
 
 
 def _reads(source: Source, encoding: str) -> bool:
-    """Return whether all of a source is text of an encoding."""
+    """Return whether an encoding can read the whole source."""
     decoder: Any = codecs.getincrementaldecoder(encoding)()
     try:
         for block in source.blocks():
@@ -246,7 +252,7 @@ def _reads(source: Source, encoding: str) -> bool:
 
 
 def _is_workbook(source: Source) -> bool:
-    """Return whether a ZIP archive is an Excel file, and not larger than accepted once unpacked."""
+    """Return whether a ZIP archive is an Excel file; raise an error if it is too large once unpacked."""
     try:
         with source.opened() as file, zipfile.ZipFile(file) as archive:
             parts = archive.infolist()
@@ -256,12 +262,11 @@ def _is_workbook(source: Source) -> bool:
         return False
     size = sum(part.file_size for part in parts)
     if size > source.max_mib * 2**20:
-        raise _too_large(source, f"{size / 2**20:,.0f} MiB once unpacked, more than {source.max_mib:g}")
+        raise _too_large(source, f"{size / 2**20:,.0f} MiB once unpacked, more than {source.max_mib:g} MiB")
     return True
 
 
 def _too_large(source: Source, found: str) -> InputError:
     return InputError(
-        f"{source} has {found}; fewer rows, or --max-size with a larger number if there is memory for several times "
-        "the file, would work."
+        f"{source} has {found}. Use fewer rows, or raise --max-size if there is memory for several times the file."
     )

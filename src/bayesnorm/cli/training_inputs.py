@@ -1,4 +1,4 @@
-"""The columns that `bayesnorm fit` learns from: how each is read, and which of them are left out and why."""
+"""The input columns of `bayesnorm fit`: how each is read, and which are left out and why."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Reading:
     """How the columns of a table are read.
 
     Args:
-        file: Where they come from.
-        categorical: Columns that hold categories, whatever they look like.
-        forgiving: Columns of numbers or dates in which any other cell counts as empty.
-        written: How columns are written whose numbers are not plain.
-        dates: How columns are written that hold dates.
-        unread: Columns whose dates agree on no way of writing, and how, as the rest of a sentence "It ...".
+        file: The table.
+        categorical: Columns to read as categories.
+        forgiving: Columns of numbers or dates in which unreadable cells count as empty.
+        written: The number formats of columns with a currency, percent sign or the like.
+        dates: The date formats of columns.
+        unread: Columns with dates in several formats, and a reason that completes the sentence "It ...".
     """
 
     file: TableFile
@@ -40,13 +40,13 @@ class Reading:
 
     @classmethod
     def of(cls, frame: Any, file: TableFile, names: Sequence[str], options: FitOptions) -> Reading:
-        """Find out how to read the columns of a table, as far as their owner does not say it.
+        """Detect how to read the columns of a table, unless the options say it.
 
         Args:
             frame: The whole table.
-            file: Where it comes from.
-            names: The inputs.
-            options: What their owner says.
+            file: The table's file.
+            names: The input columns.
+            options: The options of the user.
         """
         said = options.read_as
         as_they_are = {*options.categorical, *(name for name, kind in said.items() if kind in ("category", "text"))}
@@ -64,7 +64,7 @@ class Reading:
         )
 
     def typed(self, frame: Any) -> tuple[Any, dict[str, Kind]]:
-        """Return columns of the table as `typed` does, and what each of them is."""
+        """Return columns of the table as numbers, text or dates, and the kind of each column."""
         return typed(
             frame,
             self.file.source,
@@ -78,13 +78,13 @@ class Reading:
 
 @dataclass(frozen=True)
 class TrainingInputs:
-    """Columns to learn from.
+    """The input columns of the model.
 
     Args:
-        frame: Data frame of numbers, text and dates, with its rows numbered as in the file.
-        kinds: What each of them is.
-        left_out: Columns that nothing can be learned from, and why, as the rest of a sentence "It ...".
-        told: What whoever made the table must know, in sentences.
+        frame: A data frame of numbers, text and dates whose index holds the row numbers in the file.
+        kinds: The kind of each column.
+        left_out: Columns that are left out, and a reason that completes the sentence "It ...".
+        told: Sentences for the user.
     """
 
     frame: Any
@@ -96,25 +96,27 @@ class TrainingInputs:
 def read_inputs(
     frame: Any, names: Sequence[str], reading: Reading, options: FitOptions, left_out: Mapping[str, str]
 ) -> TrainingInputs:
-    """Return the columns to learn from, or say why there is none.
+    """Return the input columns, or raise an error if none is left.
 
     Args:
-        frame: The rows of training.
-        names: The inputs.
+        frame: The training rows.
+        names: The candidates for inputs.
         reading: How columns are read.
-        options: Which of them to keep, and what they are.
-        left_out: Columns that are left out for other reasons, and these.
+        options: The options of the user.
+        left_out: Columns that are left out for other reasons, and the reasons.
     """
     from ..tabular.column_types import contents_of
     from ..tabular.not_features import EMPTY
 
     reasons = dict(left_out)
     reasons |= {
-        name: "is text (--as)" for name in names if options.read_as.get(name) == "text" and name not in options.keep
+        name: "is read as text (--as)"
+        for name in names
+        if options.read_as.get(name) == "text" and name not in options.keep
     }
     reasons |= reading.unread
     reasons |= {
-        name: "holds durations, which are not read (a column of numbers, such as days, would be)"
+        name: "contains durations, which are not supported; convert them to numbers, such as days"
         for name in names
         if name not in options.read_as and contents_of(frame[name]) == "durations"
     }
@@ -128,29 +130,33 @@ def read_inputs(
     if not len(inputs.columns):
         told = ", ".join(f"{name} {reason}" for name, reason in reasons.items())
         raise InputError(
-            f"{reading.file.source} has no column to learn from ({told}); another one, or --keep COLUMN, would work."
+            f"{reading.file.source} has no column to predict from ({told}). Add one, or use --keep COLUMN."
         )
     found = [
         f"{name} was left out: it {reason}."
-        + (f" (--keep {shlex.quote(name)} uses it.)" if (name in kinds and reason != EMPTY) or name in left_out else "")
+        + (
+            f" (Use --keep {shlex.quote(name)} to include it.)"
+            if (name in kinds and reason != EMPTY) or name in left_out
+            else ""
+        )
         for name, reason in reasons.items()
     ]
     for name in sorted(reading.forgiving):
         if name in inputs and (cells := int((inputs[name].isna() & frame[name].notna()).sum())):
             what = "date" if kinds[name] == "date" else "number"
-            many = f"{cells:,} cells of {name} are no {what}s and count"
-            found.append(f"{many if cells > 1 else f'1 cell of {name} is no {what} and counts'} as empty (--as).")
+            many = f"{cells:,} cells of {name} are not {what}s and count"
+            found.append(f"{many if cells > 1 else f'1 cell of {name} is not a {what} and counts'} as empty (--as).")
     found += [line for name in inputs if kinds[name] == "category" and (line := _mostly_rare(name, inputs[name]))]
     found += [line for name, each in reading.dates.items() if name in inputs and (line := each.told(name))]
     return TrainingInputs(inputs, {name: kinds[name] for name in inputs}, reasons, found)
 
 
 def _not_features(inputs: Any, kept: Collection[str]) -> dict[str, str]:
-    """Return the columns that nothing can be learned from, and why; numbers stay where nothing else would.
+    """Return the columns without information, and why; if all columns are such, numbers stay.
 
     Args:
-        inputs: Data frame of numbers, text and dates.
-        kept: Columns that stay in any case.
+        inputs: A data frame of numbers, text and dates.
+        kept: Columns that always stay.
     """
     from ..tabular.not_features import why_no_feature
 
@@ -165,13 +171,13 @@ def _not_features(inputs: Any, kept: Collection[str]) -> dict[str, str]:
 
 
 def _mostly_rare(name: str, column: Any) -> str:
-    """Return a warning about a column of text most of whose categories share one feature; "" for any other."""
+    """Return a warning about a column of text with mostly rare categories; "" for any other column."""
     from ..tabular.encoded_columns import CategoricalColumn
 
     rare = column[column.isin(CategoricalColumn.fit(name, column.to_numpy(object)).rare)]
     if len(rare) <= len(column) / 2:
         return ""
     return (
-        f"{name} has {column.nunique():,} categories, and most rows hold a rare one, such as {quoted(rare.iloc[0])}, "
-        f"so that little can be learned from it: fewer categories would work, or --drop {shlex.quote(name)}."
+        f"{name} has {column.nunique():,} categories, and most rows have a rare one, such as {quoted(rare.iloc[0])}. "
+        f"The column therefore carries little information. Merge categories, or use --drop {shlex.quote(name)}."
     )

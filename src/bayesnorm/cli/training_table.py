@@ -1,4 +1,4 @@
-"""The table that `bayesnorm fit` learns from: read, looked at, and refused where nothing can be learned from it."""
+"""Read and check the training table of `bayesnorm fit`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..tabular.column_types import Kind
 
 Tell = Callable[[str], None]
-"""Takes a line for whoever waits."""
+"""A function that prints a message for the user."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +32,16 @@ class TrainingTable:
     """A table ready for training.
 
     Args:
-        inputs: Data frame of numbers, text and dates, with its rows numbered as in the file.
+        inputs: A data frame of numbers, text and dates whose index holds the row numbers in the file.
         y: Targets, numbers or labels.
-        kinds: What each column of the inputs is.
-        task: What is to be predicted.
-        warnings: What the reader of the report must know, in sentences.
-        left_out: Columns that nothing can be learned from, and why, as the rest of a sentence "It ...".
-        leaks: Columns that alone give the target away, and how, as the rest of a sentence "It ...".
-        reading: How its columns are read.
-        time: What says which rows come later; None where the last ones are not held out.
-        group: What says which rows belong together; None where each is alone.
+        kinds: The kind of each input column.
+        task: Regression or classification.
+        warnings: Sentences for the reader of the report.
+        left_out: Columns that are left out, and a reason that completes the sentence "It ...".
+        leaks: Columns that reveal the target, and a description that completes the sentence "It ...".
+        reading: How the columns are read.
+        time: The order in time; None unless the latest rows are held out.
+        group: The groups of rows; None for no groups.
     """
 
     inputs: Any
@@ -56,7 +56,7 @@ class TrainingTable:
     group: Order | None = None
 
     def columns(self) -> list[dict[str, Any]]:
-        """Return what a run keeps of its inputs, so that those of new rows are read alike."""
+        """Return the description of the inputs for `run.json`, so that new rows are read in the same way."""
         reading, marks = self.reading, kept(self.reading.written)
         return [
             {"name": name, "kind": kind}
@@ -68,22 +68,22 @@ class TrainingTable:
 
 
 def load_training_table(file: TableFile, options: FitOptions, tell: Tell) -> TrainingTable:
-    """Read a table and look whether it can be learned from.
+    """Read a table and check whether a model can be trained on it.
 
     Args:
-        file: Where it comes from, from `open_table`.
-        options: What to predict, which columns to leave out, which hold categories, and how many rows to take.
-        tell: Called with a line for whoever waits.
+        file: The table, from `open_table`.
+        options: The options of the user.
+        tell: Called with every message for the user.
     """
     _require_options(file, options)
     names = [name for name in file.names if name != options.target and name not in options.drop]
     left_out = {}
     if options.group in names and options.group not in options.keep:
-        left_out[options.group] = "says which rows belong together (--group)"
+        left_out[options.group] = "defines the groups (--group)"
         names.remove(options.group)
     if not names:
         raise InputError(
-            f"{file.source} has no column beside {quoted(options.target)} to predict it from; one would work."
+            f"{file.source} has no column to predict {quoted(options.target)} from. Add at least one input column."
         )
     sample = None if options.max_rows is None else read_sample(file, options.max_rows, options.target, options.seed)
     frame = read_table(file) if sample is None else sample.frame
@@ -98,9 +98,11 @@ def load_training_table(file: TableFile, options: FitOptions, tell: Tell) -> Tra
     y, task, reason = _targets(frame, reading, options)
     inputs = read_inputs(frame, names, reading, options, left_out)
     if options.task is None:
-        tell(f"{task}: {reason} (--task says otherwise)")
+        tell(f"Task: {task}, because {reason} (use --task to override).")
     leaks = _leaks(inputs.frame, y, options.target, task)
-    told = [f"{name} {how}. (--drop {shlex.quote(name)} leaves it out.)" for name, how in leaks.items()]
+    told = [
+        f"Possible leak: {name} {how}. (Use --drop {shlex.quote(name)} to leave it out.)" for name, how in leaks.items()
+    ]
     shown = {*inputs.kinds, options.target}
     told += [each.told(name) for name, each in reading.written.items() if name in shown]
     for line in (*inputs.told, *told):
@@ -121,7 +123,7 @@ def load_training_table(file: TableFile, options: FitOptions, tell: Tell) -> Tra
 
 
 def _require_options(file: TableFile, options: FitOptions) -> None:
-    """Refuse columns that are not there, and options that say two things of one column."""
+    """Raise an error for columns that do not exist, and for options that contradict each other."""
     require_columns(file, [options.target], "--target")
     require_columns(file, options.drop, "--drop")
     require_columns(file, options.keep, "--keep")
@@ -130,14 +132,14 @@ def _require_options(file: TableFile, options: FitOptions) -> None:
     for option, name in (("--time", options.time), ("--group", options.group)):
         require_columns(file, [name] if name else [], option)
         if name == options.target:
-            raise UsageError(f"{option}: {quoted(name)} is the target; another column would work.")
+            raise UsageError(f"{option}: {quoted(name)} is the target. Choose another column.")
     _require_agreement(options)
 
 
 def _rows_with_targets(
     frame: Any, file: TableFile, options: FitOptions, sample: Sample | None
 ) -> tuple[Any, list[str]]:
-    """Return the rows that have a target, and what to say of the others."""
+    """Return the rows that have a target, and sentences about the others."""
     from ..report.words import were
 
     warnings = []
@@ -148,17 +150,17 @@ def _rows_with_targets(
     without = int((~known).sum()) + (0 if sample is None else sample.without)
     if without:
         left = were(without, "row", f" without a value in {options.target}")
-        warnings.append(f"{left} left out. (Words such as NA, None and null are no values.)")
+        warnings.append(f"{left} left out. (Cells such as NA, None and null count as missing.)")
         frame = frame[known]
     if sample is not None and sample.rows > len(sample.frame):
-        warnings.append(f"{len(sample.frame):,} of {sample.rows:,} rows were drawn at random (--max-rows).")
+        warnings.append(f"{len(sample.frame):,} of {sample.rows:,} rows were sampled at random (--max-rows).")
     if not len(frame):
-        raise InputError(f"{file.source}: no row has a {quoted(options.target)}; rows with one would work.")
+        raise InputError(f"{file.source}: no row has a value in {quoted(options.target)}. Pass rows with a target.")
     return frame, warnings
 
 
 def _targets(frame: Any, reading: Reading, options: FitOptions) -> tuple[Any, Task, str]:
-    """Return the targets, what they are predicted as, and why a guess says so."""
+    """Return the targets, the task, and the reason for the guessed task."""
     columns, kinds = reading.typed(frame[[options.target]])
     values, kind = columns[options.target].to_numpy(), kinds[options.target]
     guess = guess_task(options.target, values, kind)
@@ -167,20 +169,20 @@ def _targets(frame: Any, reading: Reading, options: FitOptions) -> tuple[Any, Ta
 
 
 def _require_agreement(options: FitOptions) -> None:
-    """Refuse options that say two things of one column."""
+    """Raise an error for options that contradict each other."""
     for option, names in (("--drop", options.drop), ("--keep", options.keep)):
         if options.target in names:
-            raise UsageError(f"{option}: {quoted(options.target)} is the target; another column would work.")
+            raise UsageError(f"{option}: {quoted(options.target)} is the target. Choose another column.")
     if options.read_as.get(options.target) in ("text", *DATES):
-        raise UsageError(f"--as: {quoted(options.target)} is the target; category or number would work.")
+        raise UsageError(f"--as: the target {quoted(options.target)} can be read as category or number only.")
     for option, names in (("--keep", options.keep), ("--as", tuple(options.read_as))):
         both = [name for name in names if name in options.drop]
         if both:
-            raise UsageError(f"{option}: {quoted(both[0])} was given to --drop too; one of them would work.")
+            raise UsageError(f"{option} and --drop both name {quoted(both[0])}. Use one of them.")
 
 
 def _time(frame: Any, reading: Reading, options: FitOptions) -> Order | None:
-    """Return what says which rows come later."""
+    """Return the order in time; None unless the latest rows are held out."""
     if options.holdout is not Holdout.last:
         return None
     if options.time is None:
@@ -189,12 +191,14 @@ def _time(frame: Any, reading: Reading, options: FitOptions) -> Order | None:
     values = columns[options.time]
     if kinds[options.time] == "category" or values.nunique() < 2:
         first = quoted(str(values.dropna().iloc[0])) if values.notna().any() else "nothing"
-        raise UsageError(f"--time: {quoted(options.time)} holds {first}; dates or numbers that differ would work.")
+        raise UsageError(
+            f"--time: {quoted(options.time)} contains {first}. Choose a column with different dates or numbers."
+        )
     return Order(options.time, values.to_numpy())
 
 
 def _group(frame: Any, options: FitOptions) -> Order | None:
-    """Return what says which rows belong together; each row without a value is a group of its own."""
+    """Return the groups of rows; each row without a value is a separate group."""
     if options.group is None:
         return None
     values = [f"row {row}" if gap else f"={cell}" for row, cell, gap in _cells(frame[options.group])]
@@ -202,12 +206,12 @@ def _group(frame: Any, options: FitOptions) -> Order | None:
 
 
 def _cells(column: Any) -> Iterator[tuple[int, Any, bool]]:
-    """Give row numbers, cells, and whether these are missing."""
+    """Return an iterator over row numbers, cells, and whether the cells are missing."""
     return zip(column.index, column, column.isna(), strict=True)
 
 
 def _leaks(inputs: Any, y: Any, target: str, task: Task) -> dict[str, str]:
-    """Return the columns that alone give the target away, and how."""
+    """Return the columns that reveal the target, and how."""
     from ..tabular.leaks import leak
 
     classes = task is Task.classification

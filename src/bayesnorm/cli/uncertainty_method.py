@@ -1,4 +1,4 @@
-"""Where uncertainty comes from: the methods that `bayesnorm fit` offers."""
+"""The methods for epistemic uncertainty that `bayesnorm fit` offers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class UncertaintyMethod(StrEnum):
-    """A method's name, as the estimators of `bayesnorm.tabular` take it."""
+    """The name of a method, as in the estimators of `bayesnorm.tabular`."""
 
     mcbn = "mcbn"
     gaussian = "gaussian"
@@ -16,16 +16,18 @@ class UncertaintyMethod(StrEnum):
 
     @property
     def words(self) -> str:
-        """The method in words, for a report."""
+        """A description of the method for the report."""
         return _WORDS[self]
 
 
 _WORDS = {
-    UncertaintyMethod.mcbn: "Monte Carlo Batch Normalization: the uncertainty comes from the statistics of training batches",
-    UncertaintyMethod.gaussian: "Gaussian batch statistics: the uncertainty comes from normal distributions of batch means and "
-    "deviations",
-    UncertaintyMethod.stochastic: "Stochastic Batch Normalization: the uncertainty comes from independent batch means and "
-    "deviations",
-    UncertaintyMethod.dropout: "Monte Carlo dropout: the uncertainty comes from switching units off at random",
-    UncertaintyMethod.ensemble: "A deep ensemble: the uncertainty comes from networks that began differently",
+    UncertaintyMethod.mcbn: "Monte Carlo Batch Normalization: the epistemic uncertainty comes from sampling the "
+    "statistics of training batches",
+    UncertaintyMethod.gaussian: "Gaussian batch statistics: the epistemic uncertainty comes from sampling batch means "
+    "and standard deviations from a normal distribution",
+    UncertaintyMethod.stochastic: "Stochastic Batch Normalization: the epistemic uncertainty comes from sampling the "
+    "batch mean and standard deviation of each unit independently",
+    UncertaintyMethod.dropout: "Monte Carlo dropout: the epistemic uncertainty comes from dropping units at random",
+    UncertaintyMethod.ensemble: "A deep ensemble: the epistemic uncertainty comes from the disagreement of networks "
+    "with different initial weights",
 }

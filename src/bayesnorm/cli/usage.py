@@ -1,7 +1,7 @@
-"""The error of commands that cannot be meant."""
+"""The error for wrong usage of a command."""
 
 from ..errors import BayesNormError
 
 
 class UsageError(BayesNormError):
-    """Names or options that do not exist, or not together; the process ends with 2."""
+    """Wrong options or arguments; the exit code is 2."""

@@ -1,4 +1,4 @@
-"""Tables with the types that their cells have: Parquet, whole or in parts; Excel, JSON lines and SQLite as a whole."""
+"""Read tables whose cells have types: Parquet (whole or in parts), Excel, JSON lines and SQLite (whole)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .table_source import DATABASE, Source
 Rows = list[tuple[Any, ...]]
 
 
-# Words in a cell that stand for no value, as in CSV files.
+# Words in a cell that mean a missing value, as in CSV files.
 MISSING = frozenset({"", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-nan", "null", "NULL", "None"})
 
 
@@ -31,7 +31,7 @@ def parquet_names(source: Source) -> list[str]:
 
 
 def read_parquet(source: Source, columns: Sequence[str], rows: int | None) -> Iterator[Any]:
-    """Give columns of a Parquet file, whole or in parts of at most so many rows: no more of it is then in memory."""
+    """Yield columns of a Parquet file, whole (`rows=None`) or in parts of at most `rows` rows."""
     with _parquet(source) as (arrow, file):
         if rows is None:
             yield arrow.parquet.read_table(file, columns=list(columns)).to_pandas(ignore_metadata=True)
@@ -43,53 +43,53 @@ def read_parquet(source: Source, columns: Sequence[str], rows: int | None) -> It
 
 @contextlib.contextmanager
 def _parquet(source: Source) -> Iterator[tuple[Any, IO[bytes]]]:
-    """Give pyarrow and the bytes of a Parquet file, or say which extra is missing, or that the file is damaged."""
+    """Yield pyarrow and a stream of a Parquet file; raise an error if pyarrow is missing or the file is damaged."""
     try:
         importlib.import_module("pyarrow.parquet")
         arrow = importlib.import_module("pyarrow")
     except ImportError as error:
         raise MissingExtraError(
-            "Parquet files need pyarrow: pip install pyarrow; or save the table as CSV."
+            "Parquet files need pyarrow. Run: pip install pyarrow, or save the table as CSV."
         ) from error
     try:
         with source.opened() as file:
             yield arrow, file
     except (arrow.ArrowException, OSError) as error:
-        raise InputError(f"{source} cannot be read as Parquet ({error}); write the file again.") from None
+        raise InputError(f"{source} cannot be read as Parquet ({error}). Save the file again.") from None
 
 
 def read_excel(source: Source) -> tuple[list[str], Rows]:
-    """Return the names and rows of an Excel file's first sheet; formulas are read as the values they last had."""
+    """Return the names and rows of an Excel file's first sheet; a formula is read as its last value."""
     try:
         excel = importlib.import_module("openpyxl")
     except ImportError as error:
         raise MissingExtraError(
-            "Excel files need openpyxl: pip install openpyxl; or save the table as CSV."
+            "Excel files need openpyxl. Run: pip install openpyxl, or save the table as CSV."
         ) from error
     try:
-        with warnings.catch_warnings(action="ignore"):  # of styles and the like, which are not read
+        with warnings.catch_warnings(action="ignore"):  # warnings about styles, which are not read
             book = excel.load_workbook(io.BytesIO(b"".join(source.blocks())), read_only=True, data_only=True)
             sheet = book.worksheets[0]
             sheet.reset_dimensions()
             rows = [*sheet.iter_rows(values_only=True)]
             book.close()
     except (zipfile.BadZipFile, KeyError, ValueError, IndexError, SyntaxError, TypeError) as error:
-        raise InputError(f"{source} cannot be read as Excel ({quoted(str(error))}); save it again.") from None
+        raise InputError(f"{source} cannot be read as Excel ({quoted(str(error))}). Save the file again.") from None
     filled = [row for row in rows if any(known(cell) is not None for cell in row)]
     if not filled:
-        raise InputError(f"{source}: the first sheet is empty; a table with names in its first line would work.")
+        raise InputError(f"{source}: the first sheet is empty. It needs column names in its first line, and rows.")
     width = max(map(len, filled))
     header, *body = [(*row, *[None] * (width - len(row))) for row in filled]
     return ["" if name is None else str(name).strip() for name in header], body
 
 
 def known(cell: Any) -> Any:
-    """Return what a cell holds; None for words that stand for no value."""
+    """Return the value of a cell; None for words that mean a missing value."""
     return None if isinstance(cell, str) and cell.strip() in MISSING else cell
 
 
 def read_json_lines(source: Source, encoding: str) -> tuple[list[str], Rows]:
-    """Return the names and rows of a file with one JSON object a line; a name that a line lacks is a missing value."""
+    """Return the names and rows of a file with one JSON object per line; names missing in a line are missing values."""
     found: dict[str, None] = {}
     records = []
     with source.text(encoding) as text:
@@ -99,16 +99,18 @@ def read_json_lines(source: Source, encoding: str) -> tuple[list[str], Rows]:
             try:
                 record = json.loads(line.strip())
             except (ValueError, RecursionError) as error:
-                raise InputError(f"{source}: line {number} is not JSON ({error}); mend that line.") from None
+                raise InputError(f"{source}: line {number} is not JSON ({error}). Correct that line.") from None
             if not isinstance(record, dict):
-                raise InputError(f'{source}: line {number} is no object; one such as {{"a": 1}} would work.')
+                raise InputError(
+                    f'{source}: line {number} is not a JSON object. Every line must be an object such as {{"a": 1}}.'
+                )
             records.append(record)
             found.update(dict.fromkeys(record))
     return [*found], [tuple(map(record.get, found)) for record in records]
 
 
 def read_sqlite(source: Source) -> tuple[list[str], Rows]:
-    """Return the names and rows of a table or view of an SQLite database, which is opened for reading only."""
+    """Return the names and rows of a table or view of an SQLite database, which is opened read-only."""
     assert source.path is not None
     try:
         with contextlib.closing(
@@ -120,9 +122,11 @@ def read_sqlite(source: Source) -> tuple[list[str], Rows]:
             table = source.table or ""
             if table not in names:
                 there = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-                wanted = f"has no table {quoted(table)}" if table else "was given without a table"
-                would = f"{DATABASE}{source.path}?{names[0]} would work. It has {there}." if names else "It has none."
-                raise InputError(f"{source.path} {wanted}; {would}")
+                wanted = (
+                    f"{source.path} has no table {quoted(table)}." if table else f"No table of {source.path} is named."
+                )
+                advice = f"Pass {DATABASE}{source.path}?{names[0]}, for example. Its tables are {there}."
+                raise InputError(f"{wanted} {advice if names else 'The database has no tables.'}")
             cursor = database.execute('SELECT * FROM "{}"'.format(table.replace('"', '""')))
             return [column for column, *_ in cursor.description], cursor.fetchall()
     except sqlite3.Error as error:

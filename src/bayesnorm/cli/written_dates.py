@@ -1,8 +1,8 @@
-"""Dates and times as people write them in tables: 2024-03-31, 31/3/2024 8:15, 3/31/24, 31 Mar 2024, 45382.
+"""Read dates and times as people write them: 2024-03-31, 31/3/2024 8:15, 3/31/24, 31 Mar 2024, 45382.
 
-How a column is written is decided once, by all of its cells in training, and kept with the run: whether the day or the
-month comes first is seen where one of them is above 12, else by which of both puts the rows in order, else by the sign
-between them (a slash: the month).
+All training cells of a column decide its format, and the run stores it. Numbers above 12 show whether the day or the
+month comes first. If there are none, the order that makes the rows chronological decides; otherwise it is month-first
+with slashes, and day-first with dots or hyphens.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from ..tabular.dates import Dates
 
 DAY_FIRST, MONTH_FIRST, YEAR_FIRST, TIME = "day first", "month first", "year first", "time of day"
-# Numbers that stand for dates: Excel's days since 1899-12-30, digits such as 20240331, time since 1970.
+# Numbers that represent dates: Excel's days since 1899-12-30, digits such as 20240331, time since 1970.
 SERIAL, DIGITS, SECONDS, MILLISECONDS = "serial", "digits", "seconds", "milliseconds"
 WAYS = (YEAR_FIRST, DAY_FIRST, MONTH_FIRST, TIME, SERIAL, DIGITS, SECONDS, MILLISECONDS)
 
-# Words in a column's name that make fitting numbers dates without being asked.
+# With one of these words in the column's name, numbers in the right range are read as dates.
 NAMES_DATES = {"date", "datetime", "timestamp", "datum"}
 
-# The numbers that each way of counting may have: from 1954, 1979 or 1900 to about 2100.
+# The range of each number format: from 1954, 1979 or 1900 to about 2100.
 RANGES = {SERIAL: (2e4, 8e4), DIGITS: (19000101, 21001231), SECONDS: (3e8, 4.2e9), MILLISECONDS: (3e11, 4.2e12)}
 
-# Different cells, the first ones, that show whether a column may hold dates.
+# Number of different cells that decide whether a column can contain dates.
 LOOKED_AT = 50
 
-# Characters of the longest cell that is looked at.
+# Longer cells, in characters, are never dates.
 LONGEST = 40
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -48,7 +48,7 @@ _CLOCK = (
     r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,]\d{1,9})?)?\s*(?P<half>[ap])?(?(half)\.?m\.?)"
     r"\s*(?:z|utc|[+-]\d{2}:?\d{2})?"
 )
-# The year 9999 stands for no end in many databases.
+# Many databases use the year 9999 for "no end".
 _YEAR = r"(?P<year>(?:1[6-9]|2[01]|99)\d{2})"
 _SHORT_YEAR = r"(?P<year>(?:1[6-9]|2[01]|99)\d{2}|(?<=[/.])\d{2})"
 _SIGN, _MONTH_NUMBER, _DAY = r"(?P<sign>[-/.])", r"(?P<month>\d{1,2})", r"(?P<day>\d{1,2})"
@@ -67,12 +67,12 @@ _DAYS = {
 
 @dataclass(frozen=True)
 class WrittenDates:
-    """How the dates of a column are written.
+    """The date format of a column.
 
     Args:
-        way: One of `WAYS`; dates with the year first and dates by their type are read in each of the first three.
-        example: A cell, and what it was read as.
-        guessed: Whether nothing in the column tells the day from the month.
+        way: One of `WAYS`; the first three also read dates with the year first and cells that are dates by type.
+        example: A cell, and the date it was read as.
+        guessed: Whether the order of day and month is a guess.
     """
 
     way: str
@@ -80,28 +80,29 @@ class WrittenDates:
     guessed: bool = False
 
     def told(self, name: str) -> str:
-        """Return a line about the column of a name, for whoever made the table; "" where nothing had to be decided."""
+        """Return a sentence about the format of the column `name`; "" if the format is unambiguous."""
         cell, date = self.example
         if self.way == YEAR_FIRST or cell == date:
             return ""
         other = "day-first" if self.way == MONTH_FIRST else "month-first"
-        may = f" (its cells do not tell; --as {shlex.quote(f'{name}={other}')} says otherwise)" if self.guessed else ""
-        return f"{name} holds dates such as {quoted(cell)}, which is read as {date}{may}."
+        may = f" (a guess; use --as {shlex.quote(f'{name}={other}')} to override)" if self.guessed else ""
+        return f"{name} contains dates such as {quoted(cell)}, which is read as {date}{may}."
 
 
 def written_dates(
     frame: Any, names: Iterable[str], said: Mapping[str, str], source: Source
 ) -> tuple[dict[str, WrittenDates], dict[str, str]]:
-    """Return how the columns of training are written that hold dates, and those whose dates agree on no way.
+    """Return the date formats of the training columns, and the columns whose dates have several formats.
 
     Args:
         frame: A table, from `read_table`.
-        names: The columns to look at.
-        said: What their owner says they are, by name: "date", "day-first" or "month-first".
-        source: Where the table comes from, for messages.
+        names: The columns to check.
+        said: The options of the user, by column: "date", "day-first" or "month-first".
+        source: The source of the table, for messages.
 
     Returns:
-        The ways by column, and by column the rest of a sentence "It ..." on why its dates are not read.
+        The format of each column with dates, and for each column whose dates cannot be read a reason that completes
+        the sentence "It ...".
     """
     from ..tabular.column_types import MOSTLY
 
@@ -114,22 +115,22 @@ def written_dates(
         way, readable, guessed = _way(column, said.get(name, ""))
         if not readable and asked:
             raise InputError(
-                f"--as: {source} holds {quoted(str(column.dropna().iloc[0]))} in {quoted(name)}, which is no date; "
-                f"{DATES_WORK} would work."
+                f"--as: {source} contains {quoted(str(column.dropna().iloc[0]))} in {quoted(name)}, which is not a "
+                f"date. Write dates as {DATES_WORK}."
             )
         if readable < present and not asked:
             unreadable = read_dates(column, WrittenDates(way))[1]
             odd = column[unreadable].iloc[0]
             if isinstance(odd, str) and readable and any(_read(odd, each) for each in (DAY_FIRST, MONTH_FIRST)):
                 known = column[~unreadable & column.notna().to_numpy()].iloc[0]
-                unread[name] = f"holds dates in more than one way, such as {quoted(known)} and {quoted(odd)}"
+                unread[name] = f"contains dates in more than one format, such as {quoted(known)} and {quoted(odd)}"
                 continue
             if readable <= MOSTLY * present:
                 continue
             raise InputError(
-                f"{source}: the column {quoted(name)} holds dates, but {quoted(odd)} in row "
-                f"{column.index[unreadable.argmax()]}; mend or empty such cells, or give --as {quoted(name)}=date to "
-                f"take them for empty, --categorical {quoted(name)}, or --drop {quoted(name)}."
+                f"{source}: column {quoted(name)} contains dates, but {quoted(odd)} in row "
+                f"{column.index[unreadable.argmax()]}. Correct or empty such cells, or use --as {quoted(name)}=date "
+                f"(counts them as empty), --categorical {quoted(name)} or --drop {quoted(name)}."
             )
         found[name] = WrittenDates(way, _example(column, way), guessed)
     return found, unread
@@ -139,7 +140,7 @@ DATES_WORK = "2024-03-31, 31/3/2024 8:15, 31 Mar 2024 or Excel's number of a day
 
 
 def read_dates(column: Any, written: WrittenDates) -> tuple[Dates, NDArray[np.bool_]]:
-    """Return the cells of a column as dates, and which cells are there but hold none of its kind."""
+    """Return the cells of a column as dates, and which cells are neither empty nor a date in its format."""
     from ..tabular.dates import DATE_OBJECTS, clock_time, dates_of, no_dates
 
     if column.dtype.kind == "M" or hasattr(column.dtype, "tz"):
@@ -158,16 +159,16 @@ def read_dates(column: Any, written: WrittenDates) -> tuple[Dates, NDArray[np.bo
 
 
 def dates_in(facts: Mapping[str, Any]) -> dict[str, WrittenDates]:
-    """Return how the dates of a run were written, from its facts."""
+    """Return the date formats of a run, from its `run.json`."""
     return {column["name"]: WrittenDates(column["dates"]) for column in facts["columns"] if column["kind"] == "date"}
 
 
 def _way(column: Any, said: str) -> tuple[str, int, bool]:
-    """Return the way that reads most cells of a column of training, how many, and whether another does as well.
+    """Return the format that reads most cells of a training column, how many, and whether the format is a guess.
 
     Args:
         column: A pandas series with some values.
-        said: What its owner says it is; "" where nothing was said.
+        said: The option of the user for this column, or "".
     """
     from ..tabular.column_types import MOSTLY, contents_of, read_numbers
     from ..tabular.dates import DATE_OBJECTS
@@ -203,7 +204,7 @@ def _way(column: Any, said: str) -> tuple[str, int, bool]:
 
 
 def _first_by_order(present: Any) -> str:
-    """Return which of day and month comes first, where every cell can be read both ways."""
+    """Return whether the day or the month comes first, if every cell can be read both ways."""
     for way in (DAY_FIRST, MONTH_FIRST):
         values, unreadable = read_dates(present, WrittenDates(way))
         steps = np.diff(values[~unreadable].astype(np.int64))
@@ -214,7 +215,7 @@ def _first_by_order(present: Any) -> str:
 
 
 def _counts(known: NDArray[np.float64], way: str) -> bool:
-    """Return whether numbers all stand for dates by a way of counting."""
+    """Return whether all numbers are dates in a number format."""
     low, high = RANGES[way]
     return bool(len(known) and low <= known.min() and known.max() <= high) and (
         way != DIGITS or all(_read(f"{value:.15g}", DIGITS) for value in np.unique(known))
@@ -222,7 +223,7 @@ def _counts(known: NDArray[np.float64], way: str) -> bool:
 
 
 def _example(column: Any, way: str) -> tuple[str, str]:
-    """Return the first cell that is text or a number, and the date that it is read as."""
+    """Return the first cell that is text or a number, and the date it is read as."""
     from ..tabular.column_types import label
     from ..tabular.dates import DATE_OBJECTS, date_text
 
@@ -236,7 +237,7 @@ def _example(column: Any, way: str) -> tuple[str, str]:
 
 @functools.lru_cache(maxsize=2**16)
 def _read(text: str, way: str) -> datetime.datetime | None:
-    """Return the date of a cell; None where it is none."""
+    """Return the date of a cell, or None if it is not a date."""
     if len(text) > LONGEST:
         return None
     try:
@@ -250,7 +251,7 @@ def _read(text: str, way: str) -> datetime.datetime | None:
 
 
 def _counted(text: str, way: str) -> datetime.datetime | None:
-    """Return the date that a number stands for."""
+    """Return the date that a number represents."""
     value = float(text)
     if way == DIGITS:
         return datetime.datetime.strptime(f"{value:.15g}", "%Y%m%d") if len(f"{value:.15g}") == 8 else None
@@ -260,7 +261,7 @@ def _counted(text: str, way: str) -> datetime.datetime | None:
 
 
 def _date(parts: dict[str, str | None]) -> datetime.datetime:
-    """Return the date whose parts a pattern found."""
+    """Return the date with the parts that a pattern matched."""
     year = int(parts.get("year") or 1)
     if len(parts.get("year") or "") == 2:
         year += 2000 if year < 69 else 1900
@@ -277,7 +278,7 @@ def _date(parts: dict[str, str | None]) -> datetime.datetime:
 
 @functools.cache
 def _patterns(way: str) -> tuple[re.Pattern[str], ...]:
-    """Return what cells look like that are written in a way."""
+    """Return the patterns of the cells of a format."""
     if way == TIME:
         return (re.compile(_CLOCK),)
     days = dict.fromkeys((*_DAYS[YEAR_FIRST], *_DAYS[way]))

@@ -1,7 +1,7 @@
-"""Numbers as people write them in tables: $1,234.50, 12 %, 1.234,50 €, (3.00).
+"""Read numbers as people write them in tables: $1,234.50, 12 %, 1.234,50 €, (3.00).
 
-How a column is written is decided once, for all of its cells in training, and kept with the run. Values stay as they
-are shown: 12 % is 12. Groups of three digits are read as thousands wherever their separator is not the decimal point.
+All training cells of a column decide its format, and the run stores it. Values are read as they are shown: 12 % is 12.
+Groups of three digits are thousands if their separator is not the decimal point.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ PERCENT = "%"
 DECIMALS = (".", ",")
 
 _CURRENCY = "[$€£¥₹₽₩₺₫₪₦₴₱฿]|USD|EUR|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|PLN|CAD|AUD"
-# Characters of the longest cell that is looked at: matching takes long where blanks fill a longer one.
+# Longer cells, in characters, are never numbers, because matching long runs of blanks is slow.
 _LONGEST = 60
 _SEPARATORS = ".,'’ \u00a0\u202f"
-# By decimal point, what becomes of each character that may stand between digits.
+# For each decimal point, the replacement of each character that can stand between digits.
 _PLAIN = {point: {ord(each): "." if each == point else None for each in _SEPARATORS} for point in DECIMALS}
 
 
 @dataclass(frozen=True)
 class Written:
-    """How the numbers of a column are written.
+    """The number format of a column.
 
     Args:
-        mark: The currency or percent sign beside them; "" for none.
-        decimal: The decimal point, where it is not that of the file; else None.
-        example: A cell, and what it was read as.
+        mark: The currency or percent sign; "" for none.
+        decimal: The decimal point, if it differs from that of the file; else None.
+        example: A cell, and the number it was read as.
     """
 
     mark: str = ""
@@ -47,32 +47,32 @@ class Written:
     example: tuple[str, float] = ("", math.nan)
 
     def told(self, name: str) -> str:
-        """Return a line about the column of a name, for whoever made the table."""
+        """Return a sentence about the format of the column `name`."""
         cell, value = self.example
-        return f"{name} holds numbers such as {quoted(cell)}, which is read as {value:.15g}."
+        return f"{name} contains numbers such as {quoted(cell)}, which is read as {value:.15g}."
 
 
 def written_columns(frame: Any, decimal: str, categorical: Collection[str] = ()) -> dict[str, Written]:
-    """Return how the columns of training are written that hold numbers, but not plain ones.
+    """Return the formats of the training columns whose numbers are not plain.
 
     Args:
         frame: A table, from `read_table`.
-        decimal: The file's decimal point.
-        categorical: Names of columns that hold categories, whatever they look like.
+        decimal: The decimal point of the file.
+        categorical: Names of columns to read as categories.
     """
     found = {name: _find(frame[name], decimal) for name in frame.columns if name not in categorical}
     return {name: written for name, written in found.items() if written is not None}
 
 
 def read_written(column: Any, written: Written, decimal: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the cells of a column as numbers, and which cells are there but hold none of its kind.
+    """Return the cells of a column as numbers, and which cells are neither empty nor a number in its format.
 
-    A percent sign has to stand in every cell, because 0.12 may stand for 12 %; a currency may be left out.
+    Every cell needs the percent sign, because 0.12 could mean 12 %. A currency can be left out.
 
     Args:
         column: A pandas series.
-        written: How it was written in training.
-        decimal: The decimal point of the file that it comes from.
+        written: The format in training.
+        decimal: The decimal point of the file.
     """
     point = "," if decimal == "," else written.decimal or decimal
     read = functools.cache(lambda text: _read(text, point))
@@ -89,7 +89,7 @@ def read_written(column: Any, written: Written, decimal: str) -> tuple[NDArray[n
 
 
 def mixed_marks(column: Any, decimal: str) -> str:
-    """Return the rest of a sentence "It ..." about a column of amounts in several currencies; "" for any other."""
+    """Return the end of a sentence "It ..." about a column of amounts in several currencies; "" for other columns."""
     cells = dict.fromkeys(cell for cell in column.dropna() if isinstance(cell, str))
     first: dict[str, str] = {}
     for cell in cells:
@@ -99,18 +99,18 @@ def mixed_marks(column: Any, decimal: str) -> str:
     marked = [cell for mark, cell in first.items() if mark]
     if len(marked) < 2:
         return ""
-    return f"holds amounts of more than one kind, such as {quoted(marked[0])} and {quoted(marked[1])}"
+    return f"contains amounts in more than one unit, such as {quoted(marked[0])} and {quoted(marked[1])}"
 
 
 def without_marks(text: str) -> str:
-    """Return a cell without what stands around its number: signs, currency, percent."""
+    """Return a cell without the sign, currency or percent sign around its number."""
     if len(text) > _LONGEST:
         return text
     return re.sub(rf"^\(?\s*[+\-−]?\s*({_CURRENCY})?\s*[+\-−]?|\s*({_CURRENCY}|%)?\s*\)?$", "", text.strip())
 
 
 def kept(columns: Mapping[str, Written]) -> dict[str, dict[str, str]]:
-    """Return what a run keeps of how columns are written, by their names."""
+    """Return the number formats for `run.json`, by column."""
     return {
         name: {"mark": each.mark, **({} if each.decimal is None else {"decimal": each.decimal})}
         for name, each in columns.items()
@@ -118,7 +118,7 @@ def kept(columns: Mapping[str, Written]) -> dict[str, dict[str, str]]:
 
 
 def written_in(facts: Mapping[str, Any]) -> dict[str, Written]:
-    """Return how the columns of a run were written, from its facts."""
+    """Return the number formats of a run, from its `run.json`."""
     return {
         column["name"]: Written(column["mark"], column.get("decimal"))
         for column in facts["columns"]
@@ -127,7 +127,7 @@ def written_in(facts: Mapping[str, Any]) -> dict[str, Written]:
 
 
 def _find(column: Any, decimal: str) -> Written | None:
-    """Return how most cells of a column of training are written; None for plain numbers, and where most are none."""
+    """Return the format of most cells of a training column; None for plain numbers and for other columns."""
     from ..tabular.column_types import MOSTLY, contents_of, read_numbers
 
     if contents_of(column) != "text" or not (unreadable := read_numbers(column, decimal)[1]).any():
@@ -154,13 +154,13 @@ def _find(column: Any, decimal: str) -> Written | None:
 
 
 def _number(cell: Any) -> tuple[float, str] | None:
-    """Return a cell that is a number by its type, which has no mark."""
+    """Return the value of a cell whose type is a number, with no mark; else None."""
     is_number = isinstance(cell, numbers.Real | Decimal) and not isinstance(cell, bool)
     return (float(cell), "") if is_number else None
 
 
 def _read(text: str, point: str) -> tuple[float, str] | None:
-    """Return the number and the mark of a cell; None where it is no number."""
+    """Return the number and the mark of a cell, or None if it is not a number."""
     match = _pattern(point).fullmatch(text.strip()) if len(text) <= _LONGEST else None
     if match is None or (match["open"] is None) != (match["close"] is None):
         return None
@@ -173,7 +173,7 @@ def _read(text: str, point: str) -> tuple[float, str] | None:
 
 @functools.cache
 def _pattern(point: str) -> re.Pattern[str]:
-    """Return what cells look like that hold a number with this decimal point."""
+    """Return the pattern of cells that contain a number with this decimal point."""
     separators = re.escape(_SEPARATORS.replace(point, ""))
     whole = rf"(?:[1-9]\d{{0,2}}(?P<separator>[{separators}])\d{{3}}(?:(?P=separator)\d{{3}})*|\d+)"
     digits = rf"(?:{whole}(?:{re.escape(point)}\d*)?|{re.escape(point)}\d+)(?:[eE][+-]?\d+)?"

@@ -1,4 +1,4 @@
-"""scikit-learn estimators for tables: predictions that say how far to trust them."""
+"""scikit-learn estimators for tables: Bayesian regression and classification with calibrated uncertainty."""
 
 from ..errors import MissingExtraError
 
@@ -6,7 +6,9 @@ try:
     import pandas  # noqa: F401
     import sklearn  # noqa: F401
 except ImportError as error:
-    raise MissingExtraError("tables need scikit-learn and pandas: pip install scikit-learn pandas.") from error
+    raise MissingExtraError(
+        "bayesnorm.tabular needs scikit-learn and pandas. Run: pip install scikit-learn pandas"
+    ) from error
 
 from .classifier import BayesNormClassifier as BayesNormClassifier
 from .explaining import UncertaintyExplanation as UncertaintyExplanation

@@ -1,14 +1,14 @@
-"""From training rows to a posterior: choose by cross-validation, and keep the networks that were judged.
+"""Choose a network by cross-validation and build the posterior from the networks of the folds.
 
-1. Every setting is trained on some folds, those of one shape as one stack, and scored by what its networks say of rows
-   that they did not learn from: CRPS at the best noise for them, or NLL of classes (`trainer.py`, `held_out.py`).
-2. Networks of the best setting are trained for all folds, in one or more rounds with folds of their own. They are the
-   members of the model: what was judged on held-out rows is what is handed out, no network is trained again on all.
-3. Networks that learn from fewer rows, and the members' disagreement, tell how much of the held-out error is uncertainty
-   about the network; batch-norm samples of every member are scaled to it, and noise is the rest (`uncertainty_parts.py`,
-   `noise.py`).
+1. Every setting is trained on some folds; settings of the same shape are trained as one stack. Its score on held-out
+   rows is the CRPS at the best noise level, or the NLL of classes (`trainer.py`, `held_out.py`).
+2. Networks of the best setting are trained for all folds, in one or more rounds with different folds. They are the
+   members of the model; no network is trained again on all rows, so the tested networks are the ones that predict.
+3. Networks trained on fewer rows, and the disagreement of the members, show how much of the held-out error is
+   epistemic. The batch-norm samples of every member are scaled to this part, and the rest is noise
+   (`uncertainty_parts.py`, `noise.py`).
 
-No row counts where its own network learned from it.
+A network is never scored on rows that it was trained on.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ from .trainer import Trainer
 
 ELBO_ROWS = 2_000
 
-# Batches of every member whose statistics are kept: samples come from them, and drift is told by them.
+# Number of batches per member whose statistics are stored, for sampling and for drift tests.
 STATES = 64
 
-# Samples of every member that its held-out rows are judged with.
+# Number of samples per member for predicting its held-out rows.
 DRAWS = 16
 
-# Share of the training rows that the parts of uncertainty are learned from; of many rows, a smaller one.
+# Fraction of the training rows for the smaller networks of the learning curve; a smaller fraction for large tables.
 SHARE, MANY_ROWS, SHARE_OF_MANY = 0.5, 20_000, 0.25
 
-# Folds that this is done on, at most, by the most training rows.
+# Largest number of folds of the learning curve, by the number of training rows.
 CURVE_FOLDS = ((2_000, 10), (MANY_ROWS, 2), (math.inf, 1))
 
-LEAST_DECAY = 1e-12  # of a prior, which has to have some; it does not move the bound's maximum
+LEAST_DECAY = 1e-12  # a prior needs some weight decay; this much does not move the maximum of the bound
 
 EffectiveBatchSize = Literal["cross-validated", "elbo"] | float | None
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A setting, how it did, and the networks of the folds that it was trained on."""
+    """A setting with its score, and its networks for the scouting folds."""
 
     setting: NetworkSetting
     stack: Stack
@@ -70,17 +70,17 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Chooser:
-    """How a table's posterior is made.
+    """Fits the posterior of a table.
 
     Args:
         trainer: The rows, and how networks are trained.
-        plan: The settings to look at.
-        rounds: The folds of each round; empty where nothing is left to choose.
-        members: How many networks the model is to have, at most one for each fold of each round.
-        likelihood: What outputs mean, in standard units, with its noise where that is given.
-        noise: Whether the noise is to be chosen.
-        effective_batch_size: "cross-validated", "elbo", a number, or None for that of training.
-        interruptible: Whether Ctrl-C keeps the networks that chose the setting, once there are such.
+        plan: The settings to compare.
+        rounds: The folds of each round; empty if there is nothing to choose.
+        members: Number of networks of the model, at most one for each fold of each round.
+        likelihood: The likelihood in standard units, with its noise if that is fixed.
+        noise: Whether to choose the noise.
+        effective_batch_size: "cross-validated", "elbo", a number, or None for the training batch size.
+        interruptible: Whether Ctrl-C keeps the networks of the chosen setting, once there are any.
     """
 
     trainer: Trainer
@@ -93,13 +93,13 @@ class Chooser:
     interruptible: bool = False
 
     def fit(self) -> tuple[Posterior, Selection]:
-        """Return the posterior, in the targets' own units, and what was chosen for it."""
+        """Return the posterior, in the units of the targets, and the chosen settings."""
         started = time.perf_counter()
         posterior, selection = self._chosen() if self.rounds else self._given()
         return posterior, replace(selection, seconds=time.perf_counter() - started)
 
     def _chosen(self) -> tuple[Posterior, Selection]:
-        """Choose a setting, train its members, and learn from held-out rows how far to trust them."""
+        """Choose a setting, train its members, and calibrate their uncertainty on held-out rows."""
         candidates = self._scouted()
         best = min(candidates, key=lambda candidate: candidate.order)
         rounds, curve = self._members(best)
@@ -114,10 +114,10 @@ class Chooser:
         return posterior, self._selection(candidates, best, judged)
 
     def _given(self) -> tuple[Posterior, Selection]:
-        """Train the one setting of a plan that leaves nothing open on all rows."""
+        """Train on all rows, for a plan with one setting and nothing to choose."""
         setting, everything = self.plan.settings[0], torch.arange(len(self.trainer.x))
         count = self.members
-        with self.trainer.bar(f"all rows, {self.plan.epochs} epochs") as (bar,):
+        with self.trainer.bar(f"training: {self.plan.epochs} epochs on all rows") as (bar,):
             stack, _ = self.trainer.train(
                 [setting], [everything] * count, None, self.plan, epochs=self.plan.epochs, progress=bar
             )
@@ -134,7 +134,7 @@ class Chooser:
 
     @property
     def _wanted_size(self) -> float | Literal["cross-validated"] | None:
-        """The effective batch size that members are judged with: a number, "cross-validated", or that of training."""
+        """The effective batch size of the members: a number, "cross-validated", or None for the training batch size."""
         size = self.effective_batch_size
         return (
             as_number(size)
@@ -145,7 +145,7 @@ class Chooser:
         )
 
     def _scouted(self) -> list[Candidate]:
-        """Train all settings on the folds that choose, those of one shape together, on as many cores as there are."""
+        """Train all settings on the scouting folds, those of the same shape together, on all cores."""
         folds, plan = self.rounds[0], self.plan
         scouts = range(min(plan.scouts, self._count(0)))
         learned, asked = [others(folds)[k] for k in scouts], [folds[k] for k in scouts]
@@ -153,9 +153,8 @@ class Chooser:
             scouts = range(self._count(0))
             learned, asked = [others(folds)[k] for k in scouts], [folds[k] for k in scouts]
         shapes = [list(same) for same in _by_shape(plan.settings)]
-        label = (
-            f"{len(plan.settings)} settings, {len(asked)} folds" if len(plan.settings) > 1 else f"{len(asked)} folds"
-        )
+        tried = f"{len(plan.settings)} settings x " if len(plan.settings) > 1 else ""
+        label = f"cross-validation: {tried}{len(asked)} fold{'s' if len(asked) > 1 else ''}"
 
         def work(task: tuple[list[Setting], Any]) -> list[Candidate]:
             settings, bar = task
@@ -173,21 +172,21 @@ class Chooser:
                 )
             return found
 
-        # Threads that isolate torch's generator one inside the other must not leave it as the last one found it.
+        # Isolate torch's generator once, outside the threads, because nested isolation would restore a wrong state.
         with isolated_torch_randomness(self.trainer.seed), self.trainer.bar(label, len(shapes)) as bars:
             tasks = list(zip(shapes, bars, strict=True))
             parts = in_threads(work, tasks, self.trainer.device)
         return [candidate for part in parts for candidate in part]
 
     def _count(self, number: int) -> int:
-        """Return how many folds of a round have a member."""
+        """Return the number of folds of a round that have a member."""
         folds = len(self.rounds[number])
         return max(0, min(folds, self.members - number * folds))
 
     def _members(self, best: Candidate) -> tuple[list[HeldOut], dict[int, Tensor]]:
-        """Return the members, and how much networks err that learn from fewer rows.
+        """Return the members, and the errors of networks trained on fewer rows.
 
-        Where the user interrupts and that is allowed, the members are those that chose the setting.
+        If the user interrupts an interruptible fit, the members are the networks that chose the setting.
         """
         try:
             rounds = self._trained_rounds(best)
@@ -195,13 +194,13 @@ class Chooser:
         except KeyboardInterrupt:
             if not self.interruptible:
                 raise
-        told = f"interrupted: the model has {len(best.stack)} of {self.members} networks"
+        told = f"Training was interrupted. The model has {len(best.stack)} of {self.members} networks."
         warnings.warn(told, BayesNormWarning, stacklevel=2)
         held = self._held_out(_training(best.setting), best.stack, self.rounds[0])
         return [held], {int(min(len(rows) for rows in held.learned)): self._squared_errors(held)}
 
     def _trained_rounds(self, best: Candidate) -> list[HeldOut]:
-        """Train the best setting on all folds of all rounds; those that it was chosen by are there already."""
+        """Train the best setting on all folds of all rounds, except the scouting folds, which are trained already."""
         setting, first = _training(best.setting), len(best.stack)
         lists: list[Tensor] = []
         for number, folds in enumerate(self.rounds):
@@ -210,9 +209,9 @@ class Chooser:
                     lists.append(others(folds)[k])
         stack = best.stack
         if lists:
-            # For as many epochs as were best while choosing, without a look at their own held-out rows: those are to
-            # tell how good the members are.
-            with self.trainer.bar(f"{len(lists)} more members") as (bar,):
+            # Train for the best number of epochs found before. Held-out rows must not stop the training, because they
+            # measure how good the members are.
+            with self.trainer.bar(f"training: {len(lists)} more networks") as (bar,):
                 more, _ = self.trainer.train(
                     [setting], lists, None, self.plan, epochs=best.setting.epochs, first=first, progress=bar
                 )
@@ -227,12 +226,12 @@ class Chooser:
         return found
 
     def _held_out(self, setting: Setting, stack: Stack, folds: Folds) -> HeldOut:
-        """Return networks of the first folds, each with the rows that it did not see."""
+        """Return the networks of the first folds, each with its held-out rows."""
         count = len(stack)
         return HeldOut(self.trainer, self.likelihood, setting, stack, others(folds)[:count], folds[:count], DRAWS)
 
     def _curve(self, chosen: NetworkSetting, held: HeldOut) -> dict[int, Tensor]:
-        """Return squared errors of single networks on the same held-out rows, by the rows that they learned from."""
+        """Return squared errors of single networks on the same held-out rows, by number of training rows."""
         rows = int(min(len(own) for own in held.learned))
         some = slice(next(folds for most, folds in CURVE_FOLDS if rows <= most))
         learned, asked = list(held.learned)[some], list(held.asked)[some]
@@ -242,7 +241,7 @@ class Chooser:
         if count > 2 * held.setting.batch_size:
             generator = _generator(self.trainer.seed)
             parts = [own[torch.randperm(len(own), generator=generator)[:count].sort().values] for own in learned]
-            with self.trainer.bar(f"{count:,} rows of {rows:,}") as (bar,):
+            with self.trainer.bar(f"learning curve: {count:,} of {rows:,} rows") as (bar,):
                 stack, _ = self.trainer.train(
                     [held.setting], parts, None, self.plan, epochs=chosen.epochs, first=len(parts), progress=bar
                 )
@@ -256,7 +255,7 @@ class Chooser:
     def _posterior(
         self, rounds: Sequence[HeldOut], setting: NetworkSetting, likelihood: Likelihood, size: float | None
     ) -> Posterior:
-        """Return the posterior over all members, in the targets' own units."""
+        """Return the posterior over all members, in the units of the targets."""
         trainer = self.trainer
         found: list[Posterior] = []
         own = trainer.targets.in_own_units(likelihood)
@@ -278,9 +277,7 @@ class Chooser:
         noise, plain = (
             _noise_of(own) for own in (self.trainer.targets.in_own_units(judged.likelihood), judged.likelihood)
         )
-        noise |= {
-            name: plain[name] for name in plain if name == "scale"
-        }  # a factor on what networks predict has no unit
+        noise |= {name: plain[name] for name in plain if name == "scale"}  # a factor on the predicted noise has no unit
         return Selection(
             score="crps" if isinstance(self.trainer.targets, NumberTargets) else "nll",
             settings=tuple(candidate.setting for candidate in candidates),
@@ -307,12 +304,12 @@ class Chooser:
 
 
 def _by_shape(settings: Sequence[Setting]) -> Iterator[Iterator[Setting]]:
-    """Part settings into those that can be trained as one stack."""
+    """Yield groups of settings that can be trained as one stack."""
     shapes: dict[tuple[Any, ...], list[Setting]] = {}
     for setting in settings:
         key = setting.encoding, setting.hidden, setting.batch_size, setting.dropout_rate > 0
         shapes.setdefault(key, []).append(setting)
-    # The largest first, so that cores are not left waiting for it in the end.
+    # Start with the largest group, so that no core waits for it at the end.
     yield from (iter(same) for same in sorted(shapes.values(), key=lambda same: -len(same) * sum(same[0].hidden)))
 
 
@@ -321,12 +318,12 @@ def _found(setting: Setting, epochs: int, point: float, score: float) -> Network
 
 
 def _training(found: NetworkSetting) -> Setting:
-    """Return the setting that was trained, without its scores."""
+    """Return the setting without its scores."""
     return Setting(**{each.name: getattr(found, each.name) for each in fields(Setting)})
 
 
 def _joined(first: Stack, second: Stack) -> Stack:
-    """Return one stack of the networks of two."""
+    """Return one stack with the networks of both stacks."""
     networks = [stack.network(k) for stack in (first, second) for k in range(len(stack))]
     return Stack.of(networks)
 

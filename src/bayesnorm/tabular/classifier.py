@@ -1,4 +1,4 @@
-"""Classification on tables."""
+"""`BayesNormClassifier`: Bayesian classification on tables."""
 
 from __future__ import annotations
 
@@ -24,24 +24,29 @@ from .training_rows import as_input_errors, require_rows
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class BayesNormClassifier(ClassifierMixin, TabularEstimator):
-    """Bayesian classification on a table: probabilities that mean what they say.
+    """Classify the rows of a table with a Bayesian neural network that returns calibrated probabilities.
 
-    It works as `BayesNormRegressor` does, with a softmax: the temperature takes the place of the noise, and choices are
-    made by the held-out negative log-likelihood (NLL).
+    The estimator works like `BayesNormRegressor`, with a softmax output. A temperature replaces the noise level, and
+    cross-validation compares settings by the negative log-likelihood (NLL) of held-out rows.
+
+    ```python
+    model = BayesNormClassifier(random_state=0).fit(X_train, y_train)
+    model.predict_proba(X_test)  # class probabilities, (rows, classes)
+    model.uncertainty(X_test)  # entropy, mutual information, and which rows are unusual
+    ```
 
     Args:
-        temperature: What logits are divided by; None chooses.
+        temperature: Number that divides the logits. [default: None, chosen by cross-validation]
         method, encoding, hidden, weight_decay, batch_size, epochs, effective_batch_size, dropout_rate, learning_rate:
-            The same as in `BayesNormRegressor`.
-        folds: Number of folds of cross-validation, with the classes spread evenly; None skips it, and then nothing may
-            be left to choose.
-        max_epochs, samples, members, fast, interruptible, device, random_state, verbose: The same as in
-            `BayesNormRegressor`.
+            See `BayesNormRegressor`.
+        folds: Number of stratified cross-validation folds. None skips cross-validation; every parameter that it would
+            choose must then be given. [default: 5]
+        max_epochs, samples, members, fast, interruptible, device, random_state, verbose: See `BayesNormRegressor`.
 
     Attributes:
-        classes_: The labels, in the order of probabilities.
-        posterior_, selection_, preprocessing_, likeness_, training_columns_, n_features_in_, feature_names_in_, seed_:
-            The same as in `BayesNormRegressor`.
+        classes_: The labels, in the order of the probabilities.
+        posterior_, selection_, preprocessing_, likeness_, ranges_, training_columns_, n_features_in_,
+            feature_names_in_, seed_: See `BayesNormRegressor`.
     """
 
     temperature: float | None = None
@@ -49,56 +54,61 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
     classes_: NDArray[Any] = field(init=False)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Choose and train.
+        """Choose the settings by cross-validation, train the networks, and return this estimator.
 
         Args:
-            X: A data frame or array; numbers, text, categories, booleans, missing values.
-            y: Labels: numbers or text, at least two different ones.
-            sample_weight: How much each row counts, in training and in every choice; a row of weight 0 is left out.
-            groups: Which rows belong together, a label for each: no group is on both sides of a fold.
+            X: A data frame or array of numbers, text, categories, booleans, dates and missing values.
+            y: Labels, numbers or text, with at least two different values.
+            sample_weight: Weight of each row in training and in cross-validation. Rows of weight 0 are left out.
+            groups: A group label for each row. Rows of one group are never split between training and validation.
         """
         if y is None:
-            raise InputError("y: requires y to be passed, but the target y is None; one label per row would work.")
+            raise InputError("fit requires y to be passed, but the target y is None. Pass one label per row.")
         with as_input_errors():
             labels = column_or_1d(
                 check_array(y, ensure_2d=False, dtype=None, input_name="y", ensure_all_finite=False), warn=True
             )
             absent = pd.isna(labels)
             if absent.any():
-                raise InputError(f"y: Input y contains NaN in row {int(absent.argmax())}; drop rows without a label.")
+                raise InputError(f"Input y contains NaN in row {int(absent.argmax())}. Drop rows without a label.")
             check_array(labels, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0)
             check_classification_targets(labels)
         return self._fit(X, labels, sample_weight, groups)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the most probable label of each row."""
+        """Return the most probable label of each row, (rows,)."""
         probs = self.predict_proba(X)
         return self.classes_[probs.argmax(1)]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return probabilities of the labels, (rows, labels), in the order of `classes_`."""
+        """Return the probabilities of the labels, (rows, labels), in the order of `classes_`."""
         return self.proba_of(self.predict_dist(X))
 
     def proba_of(self, predictive: ClassificationPredictive) -> NDArray[np.float64]:
-        """Return the probabilities of `predict_proba` for what `predict_dist` gave; those of a row sum to 1."""
+        """Return the probabilities of `predict_proba` for a predictive of `predict_dist`; each row sums to 1."""
         return (predictive.probs / predictive.probs.sum(1, keepdim=True)).numpy()
 
     def predict_dist(self, X: Any) -> ClassificationPredictive:
-        """Return the predictive distribution of the class numbers.
+        """Return the predictive distribution over the class numbers.
 
         Args:
-            X: A table with the columns of training.
+            X: A table with the same columns as in training.
         """
         found = super().predict_dist(X)
         assert isinstance(found, ClassificationPredictive)
         return found
 
     def uncertainty(self, X: Any) -> pd.DataFrame:
-        """Return what there is to uncertainty about each row.
+        """Return a data frame with the uncertainty of each row.
 
-        `entropy` (all uncertainty) and `mutual_information` (what more rows could take away), in nats; `unlike`, whether the
-        row is unlike those of training (`unlike_rows.py`); `why`, or ""; and `unseen`, the columns that hold what
-        training never did.
+        - `entropy`: the total uncertainty, in nats.
+        - `mutual_information`: its epistemic part, which more training rows could reduce, in nats.
+        - `unusual`: whether the row differs clearly from the training rows; do not trust its prediction.
+        - `reason`: how it differs, or "".
+        - `unseen_columns`: columns with a value that does not occur in training, or "".
+
+        Args:
+            X: A table with the same columns as in training.
         """
         return self.predict_with_uncertainty(X)[1]
 
@@ -112,7 +122,8 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
         self.classes_, numbers = np.unique(y[rows], return_inverse=True)
         if len(self.classes_) < 2:
             raise InputError(
-                f"y: holds the one class {quoted(str(self.classes_[0]))} in all {len(rows)} rows; two would work."
+                f"y has only one class, {quoted(str(self.classes_[0]))}, in all {len(rows)} rows. Pass at least two "
+                "classes."
             )
         require_rows(len(rows))
         return LabelTargets(torch.from_numpy(numbers.astype(np.int64)), weights, len(self.classes_))

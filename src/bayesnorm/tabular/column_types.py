@@ -1,18 +1,18 @@
-"""What the columns of a table hold: decided here, and nowhere else.
+"""Decide the kind of each column of a table: numbers, categories or dates.
 
-A column becomes numbers (float64, NaN where a value is missing), categories (text as objects, None where one is
-missing) or dates (`dates.py`, NaT where one is missing). Tables in memory have types that their owner chose; cells of
-a file are mostly text, whatever they mean: which of them are dates is found in `cli/written_dates.py`.
+Numbers are float64 (NaN if missing), categories are text as objects (None if missing), and dates are datetime64 (NaT if
+missing; `dates.py`). In tables in memory, the user chose the types of the columns. In files most cells are text, and
+`cli/written_dates.py` finds out which of them are dates.
 
 | a column of | table in memory | file |
 |---|---|---|
 | numbers, of any type | numbers | numbers |
-| truth values | numbers, 0 and 1 | categories |
-| text that reads as numbers | categories in a data frame, numbers in an array | numbers |
-| other text, pandas' categories | categories | as the text is |
-| dates and times by their type, or as objects | dates | dates |
-| durations | refused | refused |
-| nothing at all | categories if a data frame has it as objects or text, else numbers | numbers |
+| booleans | numbers, 0 and 1 | categories |
+| text that contains numbers | categories in a data frame, numbers in an array | numbers |
+| other text, pandas categories | categories | categories, or numbers if all categories are numbers |
+| dates and times, by type or as objects | dates | dates |
+| durations | an error | an error |
+| missing values only | categories if a data frame has the type object or text, else numbers | numbers |
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from .dates import DATE_OBJECTS, Dates, dates_of, is_date, no_dates
 Numbers = NDArray[np.float64]
 Texts = NDArray[np.object_]
 ColumnValues = NDArray[Any]
-"""Numbers, texts or dates."""
+"""Numbers, text or dates."""
 
 Kind = Literal["number", "category", "date"]
-"""What a column is to a network."""
+"""The kind of a column, which decides its features."""
 
 Contents = Literal["numbers", "truths", "complex numbers", "dates", "date objects", "durations", "categories", "text"]
-"""What a column holds as it comes, by its type and, where that says nothing, by its values."""
+"""The contents of a column, from its type or, if that is object, from its values."""
 
-# Share of numbers above which a column with some text among them is taken for a mistake.
+# If more than this fraction of a column's cells are numbers, text among them is a mistake.
 MOSTLY = 0.5
 
 NUMBER_WITH_COMMAS = r"\s*[+-]?\d[\d.]*,[\d.,]*\d\s*"
@@ -51,7 +51,7 @@ WHOLE_WITH_POINT = re.compile(r"^([+-]?\d+)\.0+$")
 
 
 def contents_of(column: Any) -> Contents:
-    """Return what a pandas series holds."""
+    """Return the contents of a pandas series."""
     types, dtype = pd.api.types, column.dtype
     if isinstance(dtype, pd.SparseDtype):
         dtype = dtype.subtype
@@ -73,7 +73,7 @@ def contents_of(column: Any) -> Contents:
 
 
 def _contents_of_objects(present: Any) -> Contents:
-    """Return what objects are, none of which is missing."""
+    """Return the contents of a series of objects without missing values."""
     types = set(map(type, present))
     if not types:
         return "text"
@@ -89,11 +89,11 @@ def _contents_of_objects(present: Any) -> Contents:
 
 
 def read_columns(X: Any, names: Sequence[str] | None = None) -> tuple[list[str], list[ColumnValues]]:
-    """Return names and values of the columns of a table in memory.
+    """Return the names and values of the columns of a table in memory.
 
     Args:
         X: A data frame, an array or a list of rows.
-        names: What to call the columns of a table without names.
+        names: Names for the columns of a table without names.
     """
     if isinstance(X, pd.DataFrame):
         return [str(name) for name in X.columns], [
@@ -104,8 +104,8 @@ def read_columns(X: Any, names: Sequence[str] | None = None) -> tuple[list[str],
     if values.dtype.kind in "biuf":
         return names, [_finite(name, column) for name, column in zip(names, values.T.astype(np.float64), strict=True)]
     if values.dtype.kind in "mM":
-        raise InputError(f"X: holds {values.dtype}; a data frame with columns of dates would work.")
-    # An array has no types by column, so text that can be read as a number is one.
+        raise InputError(f"X has the type {values.dtype}. Pass a data frame with columns of dates.")
+    # The columns of an array have no types, so text that can be read as a number is a number.
     objects = values.astype(object)
     return names, [
         _column_in_memory(name, pd.Series(objects[:, i], dtype=object), text_may_be_numbers=True)
@@ -114,10 +114,10 @@ def read_columns(X: Any, names: Sequence[str] | None = None) -> tuple[list[str],
 
 
 def read_numbers(column: Any, decimal: str = ".") -> tuple[Numbers, NDArray[np.bool_]]:
-    """Return the cells of a file's column as numbers, and which cells are there but hold none.
+    """Return the cells of a file's column as numbers (else NaN), and which cells are neither empty nor a number.
 
     Args:
-        column: A pandas series; NaN stands in the numbers where a cell holds none.
+        column: A pandas series.
         decimal: The decimal point of cells that are text.
     """
     contents = contents_of(column)
@@ -129,22 +129,22 @@ def read_numbers(column: Any, decimal: str = ".") -> tuple[Numbers, NDArray[np.b
     if contents == "numbers":
         return _floats(column), np.zeros(len(column), bool)
     if contents == "text" and decimal != ".":
-        points = column.str.contains(".", regex=False, na=False)  # which would stand for thousands
+        points = column.str.contains(".", regex=False, na=False)  # a point would separate thousands
         column = column.mask(points, "?").str.replace(decimal, ".", regex=False)
     found = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
     return found, np.isnan(found) & present
 
 
 def kind_of_cells(column: Any, unreadable: NDArray[np.bool_]) -> Kind | Literal["mixed", "commas"]:
-    """Return what a file's column is; a few words among numbers and numbers with commas are never categories.
+    """Return the kind of a file's column; numbers mixed with a little text or with commas are never categories.
 
     Args:
         column: A pandas series.
-        unreadable: Which cells hold no number, from `read_numbers`.
+        unreadable: Which cells are not numbers, from `read_numbers`.
 
     Returns:
-        The kind, or why it cannot be told: "mixed" where most cells are numbers, "commas" where most are numbers
-        whose commas may stand for decimals or for thousands.
+        The kind, or why it is unclear: "mixed" if most cells are numbers and some are text, "commas" if most cells are
+        numbers whose commas can be decimal points or thousands separators.
     """
     if not unreadable.any():
         return "number"
@@ -160,41 +160,41 @@ def cells_with_commas(column: Any) -> NDArray[np.bool_]:
 
 
 def is_text(column: ColumnValues) -> bool:
-    """Return whether a column from `read_columns` holds categories."""
+    """Return whether a column from `read_columns` contains categories."""
     return column.dtype == object
 
 
 def as_dates(name: str, column: ColumnValues) -> Dates:
-    """Return a column as dates, as it was in training; what is none is an error."""
+    """Return a column as dates, or raise an error if it contains anything else."""
     if is_date(column):
         return column
     known = column[[value is not None for value in column]] if is_text(column) else column[~np.isnan(column)]
     if len(known):
         raise InputError(
-            f"X: {shown(name)} holds dates in training, but {quoted(str(known[0]))}; dates by their type, as "
-            "pandas.to_datetime gives them, would work."
+            f"X: {shown(name)} contains dates in training, but {quoted(str(known[0]))} now. Convert it with "
+            "pandas.to_datetime."
         )
     return no_dates(len(column))
 
 
 def as_numbers(name: str, column: ColumnValues) -> Numbers:
-    """Return a column as numbers, as it was in training; text that is none is an error."""
+    """Return a column as numbers, or raise an error if it contains anything else."""
     if is_date(column):
-        raise InputError(f"X: {shown(name)} holds numbers in training, but dates now; numbers would work.")
+        raise InputError(f"X: {shown(name)} contains numbers in training, but dates now. Pass numbers.")
     if not is_text(column):
         return column
     found, unreadable = _numbers_in_words(column)
     if unreadable.any():
         row = int(unreadable.argmax())
         raise InputError(
-            f"X: {shown(name)} holds numbers in training, but {quoted(column[row])} in row {row}; a number, or a "
-            "missing value, would work."
+            f"X: {shown(name)} contains numbers in training, but {quoted(column[row])} in row {row} now. Pass a number "
+            "or a missing value."
         )
     return _finite(name, found)
 
 
 def as_texts(column: ColumnValues) -> Texts:
-    """Return a column as text, as it was in training."""
+    """Return a column as text."""
     if is_text(column):
         return column
     found = np.empty(len(column), dtype=object)
@@ -204,25 +204,25 @@ def as_texts(column: ColumnValues) -> Texts:
 
 
 def label(value: Any) -> str:
-    """Return what a category is called: whole numbers without a decimal point, so that 1, 1.0 and "1" are the same."""
+    """Return the name of a category; whole numbers have no decimal point, so that 1, 1.0 and "1" are the same."""
     if isinstance(value, str | bool | np.bool_) or not isinstance(value, numbers.Real):
         return str(value)
     if isinstance(value, numbers.Integral):
-        return str(int(value))  # of any size: long ids differ in digits that no float has
+        return str(int(value))  # exact also for long ids, which a float would round
     return str(int(float(value))) if float(value).is_integer() else str(value)
 
 
 def cell_label(value: Any) -> str:
-    """Return what a cell's category is called; writers of files put 1.0 where a column has gaps, and else 1."""
+    """Return the name of a cell's category; programs write 1.0 instead of 1 if a column has missing values."""
     return WHOLE_WITH_POINT.sub(r"\1", label(value).strip())
 
 
 def labels(column: Any, named: Any = label) -> Texts:
-    """Return a pandas series as text, None where a value is missing.
+    """Return a pandas series as text, with None for missing values.
 
     Args:
         column: The series.
-        named: `label`, or `cell_label` for a file's column.
+        named: `label`, or `cell_label` for the column of a file.
     """
     found = np.empty(len(column), dtype=object)
     found[:] = [None if missing else named(value) for value, missing in zip(column, column.isna(), strict=True)]
@@ -230,21 +230,21 @@ def labels(column: Any, named: Any = label) -> Texts:
 
 
 def shown(name: str) -> str:
-    """Return a column's name as it stands in a message."""
+    """Return a column's name for a message."""
     return name if name.startswith("column ") else f"column {quoted(name)}"
 
 
 def _column_in_memory(name: str, series: Any, *, text_may_be_numbers: bool) -> ColumnValues:
-    """Return one column of a table in memory as numbers or text; see the module's table."""
+    """Return a column of a table in memory as numbers, text or dates; see the table in the module's docstring."""
     contents = contents_of(series)
     if contents == "complex numbers":
-        raise InputError(f"X: {shown(name)}: Complex data not supported; its real part would work.")
+        raise InputError(f"X: {shown(name)}: Complex data not supported. Pass real numbers.")
     if contents == "durations":
-        raise InputError(f"X: {shown(name)} holds durations; turn them into numbers, such as days.")
+        raise InputError(f"X: {shown(name)} contains durations. Convert them to numbers, such as days.")
     if contents in ("dates", "date objects"):
         odd = [] if contents == "dates" else [v for v in series.dropna() if not isinstance(v, DATE_OBJECTS)]
         if odd:
-            raise InputError(f"X: {shown(name)} holds dates and {quoted(str(odd[0]))}; dates alone would work.")
+            raise InputError(f"X: {shown(name)} contains dates and {quoted(str(odd[0]))}. Pass only dates.")
         return dates_of(series)
     if contents in ("numbers", "truths"):
         return _finite(name, _floats(series))
@@ -257,14 +257,14 @@ def _column_in_memory(name: str, series: Any, *, text_may_be_numbers: bool) -> C
 
 
 def _numbers_in_words(texts: Texts) -> tuple[Numbers, NDArray[np.bool_]]:
-    """Return text of a table in memory as numbers, and which of it is none; the word nan is a missing number."""
+    """Return text of a table in memory as numbers, and which of it is not a number; "nan" is a missing number."""
     found, unreadable = read_numbers(pd.Series(texts, dtype=object))
     unreadable[unreadable] = [text.strip().lower() not in ("nan", "+nan", "-nan") for text in texts[unreadable]]
     return found, unreadable
 
 
 def _floats(column: Any) -> Numbers:
-    """Return a series of numbers or truth values as float64, NaN where a value is missing."""
+    """Return a series of numbers or booleans as float64, with NaN for missing values."""
     if isinstance(column.dtype, pd.SparseDtype):
         column = column.sparse.to_dense()
     if column.dtype == object:
@@ -278,11 +278,11 @@ def _floats(column: Any) -> Numbers:
 
 
 def _finite(name: str, values: Numbers) -> Numbers:
-    """Return numbers as they are, or refuse infinite ones."""
+    """Return numbers unchanged, or raise an error if one is infinite."""
     bad = np.isinf(values)
     if bad.any():
         raise InputError(
-            f"X: {shown(name)} holds infinity in row {int(bad.argmax())}; a number, or NaN for a missing value, would "
-            "work."
+            f"X: {shown(name)} contains infinity in row {int(bad.argmax())}. Pass a finite number, or NaN for a "
+            "missing value."
         )
     return np.ascontiguousarray(values)

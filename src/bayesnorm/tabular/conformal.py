@@ -1,16 +1,16 @@
-"""Intervals with a guarantee that holds for any data whose rows are exchangeable: conformal prediction over folds.
+"""Conformal prediction intervals over the folds of a cross-validation.
 
-For each held-out row the error of its fold's member, divided by the deviation that the member predicted, is a score. A
-new row's interval runs from the a/2 to the 1 - a/2 quantile of what the members say of it, each moved by the scores of
-its own fold (the CV+ of Barber et al. 2021, normalised, with a tail on either side, so that intervals are as lopsided
-as errors are). A target then lies within
+The score of a held-out row is the error of its fold's member divided by the standard deviation that the member
+predicted. For a new row, the prediction of each member is shifted by the scores of its fold; the interval runs from the
+a/2 to the 1 - a/2 quantile of all these values. This is the CV+ of Barber et al. (2021), normalised and with separate
+tails, so that intervals can be asymmetric. If rows are exchangeable, the interval contains the target
 
-- with probability 1 - 2 a at least, less 2 (1 - 1/K) / (n/K + 1), over K folds of n rows; in practice about 1 - a;
-- with probability 1 - a at least where there is one member, whose fold nobody learned from (split conformal).
+- with probability at least 1 - 2 a - 2 (1 - 1/K) / (n/K + 1), for K folds of n rows; in practice about 1 - a;
+- with probability at least 1 - a if there is one member (split conformal prediction).
 
-(Setting, epochs and the noise's form were chosen on some of the same rows, a few numbers, which this leaves out of
-account.) Nothing is asked of the network or of the noise; where they are bad, intervals are wide. An interval that so
-few scores cannot tell the end of has none: it is infinite.
+The guarantee ignores that the setting, the number of epochs and the form of the noise were chosen on some of the same
+rows. It needs no assumption about the network or the noise; if they fit badly, intervals are wide. With too few scores
+for a level, an interval is infinite.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from numpy.typing import NDArray
 
 from .column_types import Numbers
 
-# What a place may be off by because numbers are binary: the tail of a level of .8 is not quite .1.
+# Tolerance for rounding errors: the tail of the level 0.8 is not exactly 0.1 in binary.
 ROUNDING = 1e-9
 
-# Bisections of a bracket, down to the precision of numbers.
+# Number of bisections, enough for full precision.
 HALVINGS = 60
 
 
 @dataclass(frozen=True, eq=False)
 class ConformalScores:
-    """Scores of the held-out rows of one target.
+    """The conformal scores of one target.
 
     Args:
-        scores: For each member the scores of the rows of its fold, in ascending order.
+        scores: For each member the scores of the held-out rows of its fold, in ascending order.
     """
 
     scores: tuple[Numbers, ...]
 
     @classmethod
     def fit(cls, mean: Sequence[Numbers], std: Sequence[Numbers], target: Sequence[Numbers]) -> Self:
-        """Learn from what each member says of the rows of its own fold, (rows,), and from their targets."""
+        """Return the scores, from each member's predictions for the rows of its fold, (rows,), and their targets."""
         parts = zip(mean, std, target, strict=True)
         return cls(tuple(np.sort((y - centre) / scale) for centre, scale, y in parts))
 
@@ -53,11 +53,11 @@ class ConformalScores:
         return sum(len(own) for own in self.scores)
 
     def interval(self, mean: Numbers, std: Numbers, level: float) -> tuple[Numbers, Numbers]:
-        """Return (lower, upper) of new rows.
+        """Return the intervals (lower, upper) of new rows.
 
         Args:
-            mean, std: What each member says of each row, (members, rows).
-            level: 1 - a.
+            mean, std: The mean and standard deviation that each member predicts for each row, (members, rows).
+            level: The level 1 - a.
         """
         tail = (1 - level) / 2
         places = np.array([tail, 1 - tail]) * (self.rows + 1)
@@ -67,11 +67,11 @@ class ConformalScores:
         return lower, upper
 
     def cdf(self, mean: Numbers, std: Numbers, y: Numbers) -> Numbers:
-        """Return the share of these values at or below y, for each row; intervals lie between two such shares."""
+        """Return the conformal CDF at y for each row: the fraction of shifted predictions at or below y."""
         return self._count(mean, std, y) / (self.rows + 1)
 
     def _ordered(self, mean: Numbers, std: Numbers, place: int) -> Numbers:
-        """Return the value in so manieth place, from 1, of all members' predictions moved by their scores."""
+        """Return the value of rank `place`, from 1, among all members' predictions shifted by their scores."""
         ends = np.array([[own[0], own[-1]] for own in self.scores])
         low = (mean + std * ends[:, :1]).min(0) - np.finfo(float).tiny
         high = (mean + std * ends[:, 1:]).max(0)
@@ -82,6 +82,6 @@ class ConformalScores:
         return high
 
     def _count(self, mean: Numbers, std: Numbers, value: Numbers) -> NDArray[np.int64]:
-        """Return how many of these values are at most `value`, for each row."""
+        """Return for each row how many shifted predictions are at most `value`."""
         z = (value - mean) / std
         return np.sum([np.searchsorted(own, at, side="right") for own, at in zip(self.scores, z, strict=True)], axis=0)

@@ -1,11 +1,11 @@
-"""How a column of dates becomes features, learned from its training values.
+"""Turn a column of dates into features.
 
-- The trend: days, read as a column of numbers is, with its feature for missing ones.
-- The place in the year, as sine and cosine, where the dates span a year: within less, the trend says the same.
-- The day of the week, one feature each, where they span two weeks and most of them are not on one day of the month.
-- The place in the day, as sine and cosine, where times of day differ.
+- The trend: the number of days, encoded like a column of numbers, with a feature for missing dates.
+- The time of year, as sine and cosine, if the dates span a year; over less than a year the trend has this information.
+- The day of the week, one feature for each, if the dates span two weeks and are not mostly on one day of the month.
+- The time of day, as sine and cosine, if times of day differ.
 
-A missing date has 0 for all but the trend.
+For a missing date, all features except the trend are 0.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from .column_types import ColumnValues, Numbers, as_dates
 from .dates import DAY, Dates, days
 from .encoded_columns import CategoricalColumn, NumericColumn
 
-# Days that the dates have to span for a place in the year, and for a day of the week.
+# Smallest span of the dates, in days, for features of the year and of the day of the week.
 YEAR, FORTNIGHT = 365, 14
 
-# Share of dates on one day of the month above which they stand for months.
+# If more than this fraction of dates is on the same day of the month, the dates represent months.
 MONTHLY = 0.5
 
 WEEKDAYS = np.array(["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"], dtype=object)
-"""From the first of January 1970 on."""
+"""The days of the week, starting with 1 January 1970."""
 
 
 @dataclass(frozen=True)
 class DateColumn:
-    """How a column of dates is read.
+    """The encoding of a column of dates.
 
     Args:
-        trend: How its days are read.
-        weekdays: How its days of the week are read; None where they are not.
-        year: Whether the place in the year is a feature.
-        day: Whether the place in the day is one.
+        trend: The encoding of the number of days.
+        weekdays: The encoding of the day of the week; None if it is not a feature.
+        year: Whether the time of year is a feature.
+        day: Whether the time of day is a feature.
     """
 
     trend: NumericColumn
@@ -48,7 +48,7 @@ class DateColumn:
 
     @classmethod
     def fit(cls, name: str, values: ColumnValues) -> Self:
-        """Learn from the column's training values."""
+        """Fit the encoding to the column's training values."""
         known = as_dates(name, values)
         known = known[~np.isnat(known)]
         whole = np.floor(days(known))
@@ -68,13 +68,13 @@ class DateColumn:
 
     @property
     def features(self) -> list[str]:
-        """Names of the features that the column gives."""
-        circles = ["place in the year"] * self.year + ["place in the day"] * self.day
+        """Names of the column's features."""
+        circles = ["time of year"] * self.year + ["time of day"] * self.day
         named = [f"{self.name}: {circle}, {part}" for circle in circles for part in ("sine", "cosine")]
         return [*self.trend.features, *named, *(self.weekdays.features if self.weekdays else [])]
 
     def encode(self, column: ColumnValues) -> tuple[list[Numbers], NDArray[np.bool_]]:
-        """Return features, and which rows hold what training never did."""
+        """Return the features, and which rows have a value that does not occur in training."""
         values = as_dates(self.name, column)
         present = ~np.isnat(values)
         known = values[present]
@@ -97,7 +97,7 @@ class DateColumn:
 
 
 def _circle(place: Numbers) -> list[Numbers]:
-    """Return places from 0 to 1 on a circle, whose end is its beginning."""
+    """Return the sine and cosine of positions from 0 to 1 on a circle."""
     return [np.sin(2 * np.pi * place), np.cos(2 * np.pi * place)]
 
 
@@ -107,6 +107,6 @@ def _seconds(known: Dates) -> NDArray[np.int64]:
 
 
 def _weekdays(known: Dates) -> NDArray[np.object_]:
-    """Return the names of days of the week."""
+    """Return the days of the week."""
     found: NDArray[np.object_] = WEEKDAYS[known.astype("datetime64[D]").astype(np.int64) % 7]
     return found

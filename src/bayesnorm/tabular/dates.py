@@ -1,6 +1,6 @@
-"""Dates and times as columns hold them: datetime64 in seconds, what a clock there showed, without time zones.
+"""Dates and times as datetime64 in seconds, in local time without time zones.
 
-A missing one is NaT. Times of day without a date are those of the first day of the year 1.
+A missing date is NaT. A time of day without a date belongs to the first day of the year 1.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from numpy.typing import NDArray
 Dates = NDArray[np.datetime64]
 
 DATE_OBJECTS = (datetime.date, datetime.time)
-"""What single dates and times are; a datetime is a date too."""
+"""The types of single dates and times; a datetime is also a date."""
 
-# Seconds of a day.
+# Seconds in a day.
 DAY = 86_400
 
 
 def is_date(column: NDArray[Any]) -> bool:
-    """Return whether a column holds dates."""
+    """Return whether a column contains dates."""
     return column.dtype.kind == "M"
 
 
 def no_dates(rows: int) -> Dates:
-    """Return so many missing dates."""
+    """Return `rows` missing dates."""
     return np.full(rows, np.datetime64("NaT"), dtype="datetime64[s]")
 
 
 def days(column: NDArray[Any]) -> NDArray[Any]:
-    """Return dates as days since 1970, NaN where one is missing, and any other column as it is."""
+    """Return dates as days since 1970 (NaN if missing), and any other column unchanged."""
     if not is_date(column):
         return column
     return np.where(np.isnat(column), np.nan, column.astype("datetime64[s]").astype(np.int64) / DAY)
 
 
 def clock_time(value: datetime.date | datetime.time) -> datetime.datetime:
-    """Return a date or time as what a clock there showed."""
+    """Return a date or time as a datetime in local time."""
     if isinstance(value, datetime.time):
         value = datetime.datetime.combine(datetime.date.min, value)
     elif not isinstance(value, datetime.datetime):
@@ -48,7 +48,7 @@ def clock_time(value: datetime.date | datetime.time) -> datetime.datetime:
 
 
 def dates_of(column: Any) -> Dates:
-    """Return a pandas series of dates, by its type or as objects."""
+    """Return a pandas series of dates, by type or as objects, as datetime64."""
     if pd.api.types.is_datetime64_any_dtype(column.dtype):
         local = column if column.dt.tz is None else column.dt.tz_localize(None)
         found: Dates = local.to_numpy("datetime64[s]")
@@ -59,7 +59,7 @@ def dates_of(column: Any) -> Dates:
 
 
 def date_text(value: np.datetime64) -> str:
-    """Write a date, with its time where that is not midnight, or a time of day alone."""
+    """Return a date as text, with the time unless it is midnight; for a time without a date, only the time."""
     day, clock = str(value.astype("datetime64[s]")).split("T")
     clock = clock.removesuffix(":00")
     if day == "0001-01-01":

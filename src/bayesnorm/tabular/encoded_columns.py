@@ -1,4 +1,4 @@
-"""How a column of numbers or of text becomes features, learned from its training values; see `preprocessing.py`."""
+"""Turn a column of numbers or text into features; see `preprocessing.py`."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from .column_types import ColumnValues, Numbers, as_numbers, as_texts
 # Interquartile range of the standard normal distribution.
 NORMAL_RANGE = 1.3489795
 
-# Size of z up to which it is left alone.
+# z is linear up to this size, and grows logarithmically above it.
 LINEAR = 10.0
 
-# Larger numbers are taken for this one, so that no difference overflows.
+# Larger numbers are clipped to this one, so that no difference overflows.
 LARGEST = 1e300
 
-# Categories of a column that have a feature of their own.
+# Largest number of categories of a column that have a separate feature.
 MOST_CATEGORIES = 30
 
-# Rows below which a category is rare.
+# A category in fewer rows is rare.
 LEAST_ROWS = 2
 
 
 @dataclass(frozen=True)
 class NumericColumn:
-    """How a column of numbers is read.
+    """The encoding of a column of numbers.
 
     Args:
         name: Name of the column.
-        centre: Median of training; None where all values are missing.
-        scale: What a deviation is divided by; 0 where all training values are the same.
-        missing: Whether training has missing values.
+        centre: Median in training; None if all values are missing.
+        scale: Divisor of the deviation from the median; 0 if all training values are the same.
+        missing: Whether some training values are missing.
     """
 
     name: str
@@ -45,28 +45,28 @@ class NumericColumn:
 
     @classmethod
     def fit(cls, name: str, values: Numbers) -> Self:
-        """Learn from the column's training values."""
+        """Fit the encoding to the column's training values."""
         known = np.clip(values[~np.isnan(values)], -LARGEST, LARGEST)
         if not len(known) or known.min() == known.max():
             return cls(name, float(known[0]) if len(known) else None, 0.0, bool(np.isnan(values).any()))
         low, centre, high = (float(q) for q in np.quantile(known, [0.25, 0.5, 0.75]))
-        # Values that are mostly the same have no such range: then the standard deviation, kept from overflowing.
+        # If most values are the same, the interquartile range is 0: use the standard deviation, without overflow.
         peak = max(np.abs(known - centre).max(), np.finfo(np.float64).tiny)
         scale = (high - low) / NORMAL_RANGE or float(np.std(known / peak) * peak)
         return cls(name, centre, max(scale, float(np.finfo(np.float64).tiny)), bool(np.isnan(values).any()))
 
     @property
     def features(self) -> list[str]:
-        """Names of the features that the column gives."""
+        """Names of the column's features."""
         return [self.name] * (self.scale > 0) + [f"{self.name} is missing"] * self._sometimes_missing
 
     @property
     def _sometimes_missing(self) -> bool:
-        """Whether some training values are missing, and some are not."""
+        """Whether some, but not all, training values are missing."""
         return self.missing and self.centre is not None
 
     def encode(self, column: ColumnValues) -> tuple[list[Numbers], NDArray[np.bool_]]:
-        """Return features, and which rows hold what training never did."""
+        """Return the features, and which rows have a value that does not occur in training."""
         values = np.clip(as_numbers(self.name, column), -LARGEST, LARGEST)
         absent = np.isnan(values)
         found: list[Numbers] = []
@@ -85,13 +85,13 @@ class NumericColumn:
 
 @dataclass(frozen=True)
 class CategoricalColumn:
-    """How a column of text is read.
+    """The encoding of a column of text.
 
     Args:
         name: Name of the column.
-        categories: Categories with a feature of their own.
-        rare: Categories that share one.
-        missing: Whether training has missing values.
+        categories: Categories with a separate feature.
+        rare: Categories that share one feature.
+        missing: Whether some training values are missing.
     """
 
     name: str
@@ -101,7 +101,7 @@ class CategoricalColumn:
 
     @classmethod
     def fit(cls, name: str, values: ColumnValues) -> Self:
-        """Learn from the column's training values."""
+        """Fit the encoding to the column's training values."""
         counts = Counter(value for value in as_texts(values) if value is not None)
         ranked = sorted(counts, key=lambda category: (-counts[category], category))
         own = [category for category in ranked[:MOST_CATEGORIES] if counts[category] >= LEAST_ROWS]
@@ -110,14 +110,14 @@ class CategoricalColumn:
 
     @property
     def features(self) -> list[str]:
-        """Names of the features that the column gives."""
+        """Names of the column's features."""
         if len(self.categories) + bool(self.rare) + self.missing < 2:
             return []
         own = [f"{self.name} = {category}" for category in self.categories]
         return own + [f"{self.name} = another"] * bool(self.rare) + [f"{self.name} is missing"] * self.missing
 
     def encode(self, column: ColumnValues) -> tuple[list[Numbers], NDArray[np.bool_]]:
-        """Return features, and which rows hold what training never did."""
+        """Return the features, and which rows have a value that does not occur in training."""
         values = as_texts(column)
         place = {category: i for i, category in enumerate(self.categories)}
         known = {*self.categories, *self.rare, *([None] if self.missing else [])}

@@ -1,4 +1,4 @@
-"""What the regressor and the classifier share."""
+"""The base class of `BayesNormRegressor` and `BayesNormClassifier`."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ from .training_columns import TrainingColumns, table_values
 from .training_rows import as_input_errors, check_frame, row_groups, row_weights
 from .unlike_rows import reasons
 
-# Number of folds that likeness is measured by where cross-validation was not wanted.
+# Number of folds for the detection of unusual rows if there is no cross-validation.
 LIKENESS_FOLDS = 5
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TabularEstimator(BaseEstimator):
-    """A Bayesian network for tables; see `BayesNormRegressor` and `BayesNormClassifier`.
+    """A Bayesian neural network for tables; see `BayesNormRegressor` and `BayesNormClassifier`.
 
-    The constructor is the dataclass's own: scikit-learn wants every parameter kept as it was given, and no more.
+    The dataclass writes the constructor: scikit-learn requires that it stores every parameter unchanged.
     """
 
     method: str = "mcbn"
@@ -82,18 +82,18 @@ class TabularEstimator(BaseEstimator):
 
     @abstractmethod
     def _targets(self, y: Any, rows: NDArray[np.int64], weights: Tensor | None) -> Targets:
-        """Return what networks learn, from targets that have been checked, and note what predictions need of them."""
+        """Return the targets of the networks, from checked targets, and store what predictions need."""
 
     @abstractmethod
     def _likelihood(self, targets: Targets) -> tuple[Likelihood, bool]:
-        """Return the likelihood in standard units, and whether its noise is to be chosen."""
+        """Return the likelihood in standard units, and whether to choose its noise."""
 
     @abstractmethod
     def _uncertainty_columns(self, predictive: Any) -> dict[str, NDArray[np.float64]]:
-        """Return the parts of every row's uncertainty, by name."""
+        """Return the uncertainty columns of every row, by name."""
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> Self:
-        """Choose and train; `y` has been checked."""
+        """Choose the settings and train the networks; `y` has been checked."""
         check_parameters(self.get_params(deep=False))
         self._check_table(X, reset=True)
         with as_input_errors():
@@ -131,13 +131,13 @@ class TabularEstimator(BaseEstimator):
         folds: list[NDArray[np.int64]],
         parted: Callable[[], list[NDArray[np.int64]]],
     ) -> Chooser:
-        """Return what fits and chooses the networks, with the constructor's parameters in its terms.
+        """Return the `Chooser` for the constructor's parameters.
 
         Args:
             features: Inputs of the training rows.
             targets: Their targets.
             folds: Row numbers of the folds of the first round.
-            parted: Parts the rows into other folds.
+            parted: A function that splits the rows into new folds.
         """
         rows = len(features)
         if self.folds is not None:
@@ -158,7 +158,9 @@ class TabularEstimator(BaseEstimator):
         )
         largest = max(setting.batch_size for setting in plan.settings)
         if largest >= rows:
-            raise InputError(f"batch_size: {largest} for {rows} rows to train on; at most {rows - 1} would work.")
+            raise InputError(
+                f"batch_size={largest}, but only {rows} rows are left for training. Use at most batch_size={rows - 1}."
+            )
         size: Any = self.effective_batch_size
         if size not in ("cross-validated", "elbo", None):
             size = float(size)
@@ -189,15 +191,19 @@ class TabularEstimator(BaseEstimator):
         )
 
     def predict_dist(self, X: Any) -> Predictive:
-        """Return the predictive distribution of the target, in its own units.
+        """Return the predictive distribution of the target, in the units of y.
 
         Args:
-            X: A table with the columns of training.
+            X: A table with the same columns as in training.
         """
         return self._predictive_of(self._features_of(X)[0])
 
     def predict_with_uncertainty(self, X: Any) -> tuple[Predictive, pd.DataFrame]:
-        """Return what `predict_dist` and `uncertainty` say of a table, with one pass of the network in place of two."""
+        """Return the results of `predict_dist` and `uncertainty`, at the cost of one of them.
+
+        Args:
+            X: A table with the same columns as in training.
+        """
         features, unseen = self._features_of(X)
         predictive = self._predictive_of(features)
         frame = pd.DataFrame(
@@ -209,33 +215,32 @@ class TabularEstimator(BaseEstimator):
         return predictive, frame
 
     def uncertainty_of(self, predictive: Any) -> pd.DataFrame:
-        """Return the parts of the uncertainty that `uncertainty` tells, for what `predict_dist` gave."""
+        """Return the uncertainty columns of `uncertainty` for a predictive of `predict_dist`."""
         return pd.DataFrame(self._uncertainty_columns(predictive))
 
     def drift(self, X: Any) -> TableDrift:
-        """Test whether new rows are like the training rows: overall, in each column, and in the network.
+        """Test new rows for drift from the training rows: overall, in each column, and in the network.
 
-        No targets are needed. Columns are held against what the estimator remembers of those of training
-        (`training_columns.py`, an exact test in `two_samples.py`), and the rows as a whole against training batches
-        (`bayesnorm.drift`). Methods "dropout" and "ensemble" have no batch statistics: then columns are all there is,
-        as `without_network` says. An adapted estimator compares with what it was adapted to in the network, but its
-        columns with those of training.
+        No targets are needed. An exact two-sample test compares each column with the counts stored in training, and
+        `bayesnorm.drift` compares the batch statistics in the network. The methods "dropout" and "ensemble" have no
+        batch statistics, so only columns are compared, and `without_network` says so. After `adapt`, the network is
+        compared with the rows it was adapted to, and columns still with the training rows.
 
         Args:
-            X: A table with the columns of training, one row or more.
+            X: A table with the same columns as in training, and at least one row.
         """
         features, unseen = self._features_of(X)
         trained = getattr(self, "training_columns_", None)
         if trained is None:
             raise BayesNormError(
-                "drift: this estimator was fitted by an earlier version, which kept nothing to compare columns with; "
-                "fitting it again would work."
+                "drift needs counts of the training columns, but an earlier version fitted this estimator without "
+                "them. Fit it again."
             )
         values = table_values(self.preprocessing_, X)
         columns = [
             column_drift(*each) for each in zip(self.preprocessing_.columns, trained.columns, values, strict=True)
         ]
-        network, why = None, f"method {self.method!r} keeps no batch statistics to compare with"
+        network, why = None, f"method {self.method!r} has no batch statistics to compare"
         if self.method in BATCH_STATISTICS:
             try:
                 network, why = drift(self.posterior_, as_inputs(features)), ""
@@ -247,14 +252,15 @@ class TabularEstimator(BaseEstimator):
     def explain_uncertainty(
         self, X: Any, *, pairs: int = PAIRS, output: int = 0, baseline: Any = None
     ) -> UncertaintyExplanation:
-        """Tell which columns make each row's epistemic part large, by Shapley values (`explaining.py`).
+        """Explain which columns cause the epistemic uncertainty of each row, by Shapley values.
 
         Args:
-            X: A table with the columns of training.
-            pairs: Pairs of orders that columns are exchanged in: with d columns, each row takes at most
-                2 pairs (d - 1) + 1 predictions. Of few columns all subsets are tried, and the answer is exact.
-            output: Which of several outputs of a regression.
-            baseline: A table of one row to hold rows against; None for medians and most common categories of training.
+            X: A table with the same columns as in training.
+            pairs: Pairs of sampled column orders. With d columns, each row costs at most 2 * pairs * (d - 1) + 1
+                predictions. With few columns all subsets are used, and the result is exact.
+            output: The output to explain, if a regression has several.
+            baseline: A table with one row to compare with. [default: None, the medians and most common categories of
+                the training rows]
         """
         features, _ = self._features_of(X)
         if baseline is None:
@@ -267,56 +273,61 @@ class TabularEstimator(BaseEstimator):
         )
 
     def adapt(self, X: Any, *, strength: float | None = None) -> Self:
-        """Return a new estimator whose posterior is moved to the world that unlabelled rows come from.
+        """Return a new estimator whose batch statistics are adapted to unlabelled rows; this one is unchanged.
 
-        See `bayesnorm.adapt`; this one stays as it is. Statistics of batch norm are all that moves: preprocessing,
-        which rows are unlike those of training, noise, effective batch size and the levels of intervals stay those of
-        training, so that intervals hold what they say only as far as errors after adapting are what they were.
+        See `bayesnorm.adapt`. Only the batch statistics change. Preprocessing, the detection of unusual rows, the
+        noise, the effective batch size and the interval levels stay those of training. Intervals therefore keep their
+        coverage only if the errors after adapting are as large as before.
 
         Args:
-            X: A table with the columns of training, such as will be predicted.
-            strength: Which share of the shift to believe at every layer, 0 to 1; None decides by the rows.
+            X: A table with the same columns as in training, such as the rows to predict.
+            strength: Fraction of the shift to correct at every layer, from 0 to 1. [default: None, estimated from the
+                rows]
         """
         features, _ = self._features_of(X)
         if self.method not in BATCH_STATISTICS:
             raise BayesNormError(
-                f"method: {self.method!r} has no batch statistics that could be adapted; "
-                f"{', '.join(BATCH_STATISTICS[:-1])} or {BATCH_STATISTICS[-1]} would work."
+                f"adapt needs batch statistics, but method={self.method!r} has none. Fit with method "
+                f"{', '.join(BATCH_STATISTICS[:-1])} or {BATCH_STATISTICS[-1]}."
             )
         found = clone(self)
         vars(found).update(vars(self), posterior_=adapt(self.posterior_, as_inputs(features), strength=strength))
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator as one safetensors file, without any training rows.
+        """Write the fitted estimator to one safetensors file, without any training rows.
 
-        `bayesnorm.tabular.load` reads it; `selection_.out_of_fold` is then None.
+        `bayesnorm.tabular.load` reads it. The loaded estimator predicts the same, but its `selection_.out_of_fold` is
+        None.
+
+        Args:
+            path: The file to write.
         """
         write_estimator(self, path)
 
     def _predictive_of(self, features: NDArray[np.float64]) -> Predictive:
-        """Return the predictive distribution of rows with these features."""
+        """Return the predictive distribution for rows of features."""
         return self.posterior_.predict(as_inputs(features), MonteCarlo(self._samples), seed=self.seed_)
 
     def _reasons(self, X: Any, features: NDArray[np.float64], unseen: list[str]) -> list[str]:
-        """Return for each row why it is unlike those of training, or ""."""
+        """Return for each row why it is unusual, or ""."""
         values, ranges = table_values(self.preprocessing_, X), getattr(self, "ranges_", None)
         return reasons(self.preprocessing_, self.likeness_, ranges, values, features, unseen)
 
     @property
     def _samples(self) -> int:
-        """Number of networks that a prediction is averaged over."""
+        """Number of samples in a prediction, at least one for each member."""
         networks = len(getattr(self.posterior_, "members", (None,)))
         return networks if self.method == "ensemble" else max(self.samples, networks)
 
     def _features_of(self, X: Any) -> tuple[NDArray[np.float64], list[str]]:
-        """Return features of a table, and the columns of each row that hold what training never did."""
+        """Return the features of a table, and for each row the columns with a value that does not occur in training."""
         check_is_fitted(self)
         self._check_table(X, reset=False)
         return self.preprocessing_.look(X)
 
     def _check_table(self, X: Any, *, reset: bool) -> None:
-        """Note number and names of a table's columns, or compare them with those of training."""
+        """Store the number and names of a table's columns (`reset=True`), or compare them with those of training."""
         with as_input_errors():
             check_frame(X)
             if isinstance(X, pd.DataFrame):
@@ -326,7 +337,7 @@ class TabularEstimator(BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        if "posterior_" in state:  # whose private copy of the network holds functions of the moment
+        if "posterior_" in state:  # its copy of the network contains functions that cannot be pickled
             state["posterior_"] = posterior_parts(self.posterior_)
         return state
 
@@ -349,5 +360,5 @@ class TabularEstimator(BaseEstimator):
 
 
 def as_inputs(features: NDArray[np.float64]) -> Tensor:
-    """Return features as the network takes them: float32, as in training, but its own arithmetic is in double."""
+    """Return features as network inputs: rounded to float32, as in training, and stored as float64."""
     return torch.from_numpy(features).float().double()

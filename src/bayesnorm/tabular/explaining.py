@@ -1,10 +1,9 @@
-"""Why an estimator doubts a row: which columns make its epistemic part large.
+"""Explain which columns cause the epistemic uncertainty of a row.
 
-The epistemic part of a row (the variance between networks; for classes their mutual information) is shared out among
-its columns by Shapley values (`shapley.py`), held against a usual row: the median of each number and date, the most
-common category. Predictions are all that is asked for, so that it holds for every method, also where a network takes
-its inputs in steps and a gradient would say nothing. All predictions come from the same samples: differences between
-them are differences between rows, not between samples.
+Shapley values (`shapley.py`) distribute the epistemic uncertainty of a row (variance between samples, or mutual
+information for classes) over its columns, relative to a typical row: the median of each number and date, and the most
+common category. They need only predictions, so they work for every method, also for networks with binned inputs, whose
+gradients carry no information. All predictions use the same samples, so sampling noise does not enter the differences.
 """
 
 from __future__ import annotations
@@ -28,23 +27,23 @@ from .preprocessing import Preprocessing, TableColumn
 from .shapley import Exchanges, shapley_values
 from .training_columns import CategoryCounts, NumberCounts, TrainingColumns
 
-# Pairs of orders that columns are exchanged in; of up to nine columns, all subsets are no more than these ask for.
+# Pairs of sampled column orders; with up to nine columns, all subsets cost no more.
 PAIRS = 32
 
-# Share from which a column is named in words.
+# Smallest share of a column that `words` names.
 LEAST_SHARE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class UncertaintyExplanation:
-    """What the columns of each row add to its epistemic part.
+    """The contributions of the columns to the epistemic uncertainty of each row.
 
     Args:
-        contributions: One number for each row and column, in the units of the epistemic part (of regression the
-            target's, squared; of classification nats); below 0 where a column takes uncertainty away.
-        total: The epistemic part of each row.
-        baseline: That of the row they are held against: a row's contributions sum to `total - baseline`.
-        baseline_row: That row, as a table.
+        contributions: One number for each row and column, in the squared units of the target (regression) or in nats
+            (classification). It is negative if a column reduces the uncertainty.
+        total: The epistemic uncertainty of each row: variance or mutual information.
+        baseline: The epistemic uncertainty of the baseline row. The contributions of a row sum to `total - baseline`.
+        baseline_row: The baseline row, as a table.
     """
 
     contributions: pd.DataFrame
@@ -54,14 +53,14 @@ class UncertaintyExplanation:
 
     @property
     def shares(self) -> pd.DataFrame:
-        """Contributions as parts of all that makes for uncertainty: the baseline's, and what columns add to it."""
+        """Contributions divided by the baseline plus all positive contributions of the row."""
         added = self.contributions.clip(lower=0).sum(axis=1) + self.baseline
         return self.contributions.div(added.where(added > 0, 1.0), axis=0)
 
     def top(self, k: int = 3) -> pd.DataFrame:
-        """Return the k columns that add most to each row, where they add anything, one in each line.
+        """Return the k largest positive contributions of each row, one per line.
 
-        The columns are `row` (as in the table's index), `column`, `contribution` and `share`.
+        The columns of the result are `row` (the index of the table), `column`, `contribution` and `share`.
         """
         require_whole("k", k)
         values, shares = self.contributions.to_numpy(), self.shares.to_numpy()
@@ -79,9 +78,10 @@ class UncertaintyExplanation:
         )
 
     def overall(self) -> pd.DataFrame:
-        """Return the most common reasons: for each column, the most common first,
+        """Return a summary of each column, most important first.
 
-        `first` (the share of rows to which it adds most), `share` (its mean share) and `contribution` (its mean).
+        The columns of the result are `first` (the fraction of rows to which the column contributes most), `share` (its
+        mean share) and `contribution` (its mean contribution).
         """
         values = self.contributions
         first = np.zeros(values.shape[1])
@@ -95,9 +95,9 @@ class UncertaintyExplanation:
         return found.sort_values(["first", "contribution"], ascending=False, kind="stable")
 
     def words(self, k: int = 3) -> list[str]:
-        """Say for each row which columns its uncertainty comes from, such as "area 64 %, town 20 %".
+        """Return a text for each row that names the columns with the largest shares, such as "area 64 %, town 20 %".
 
-        At most k are named, those with a tenth or more of all that makes for uncertainty; "" where no column has that.
+        It names at most k columns with a share of at least 10 %. It is "" if no column has such a share.
         """
         names, shares = list(self.contributions.columns), self.shares.to_numpy()
         order = np.argsort(-shares, axis=1, kind="stable")[:, : require_whole("k", k)]
@@ -118,22 +118,22 @@ def explain_uncertainty(
     output: int = 0,
     seed: int = 0,
 ) -> UncertaintyExplanation:
-    """Share the epistemic part of rows out among their columns; estimators' `explain_uncertainty` is the way in.
+    """Return the contributions of columns to the epistemic uncertainty; see the estimators' `explain_uncertainty`.
 
     Args:
-        predict: A function from features (rows, features) to predictives, of the same samples in every call.
-        preprocessing: What made the features.
+        predict: A function from features, (rows, features), to predictives; it uses the same samples in every call.
+        preprocessing: The preprocessing that made the features.
         features: The rows to explain.
-        baseline_row: A table of one row that they are held against.
-        index: Labels of the rows; None for their numbers.
-        pairs: Pairs of orders that columns are exchanged in.
-        output: Which of several outputs of a regression.
-        seed: Seed of the orders.
+        baseline_row: A table with the row to compare with.
+        index: Labels of the rows; None for row numbers.
+        pairs: Pairs of sampled column orders.
+        output: The output to explain, if a regression has several.
+        seed: Seed of the column orders.
     """
     pairs = require_whole("pairs", pairs, error=InputError)
     baseline = preprocessing.transform(baseline_row)
     if len(baseline) != 1:
-        raise InputError(f"baseline: a table of {len(baseline)} rows; one row would work.")
+        raise InputError(f"baseline must be a table with one row, got {len(baseline)} rows.")
     if not isinstance(baseline_row, pd.DataFrame):
         baseline_row = pd.DataFrame(np.asarray(baseline_row), columns=preprocessing.names)
     outputs = 1 if _of_classes(first := predict(baseline)) else first.epistemic.shape[1]
@@ -158,18 +158,18 @@ def explain_uncertainty(
 
 
 def usual_row(preprocessing: Preprocessing, training: TrainingColumns | None) -> pd.DataFrame:
-    """Return a table of one row: the median of each number and date of training, the most common category."""
+    """Return a table with a typical row: the median of each number and date, and the most common category."""
     if training is None:
         raise BayesNormError(
-            "explain_uncertainty: this estimator was fitted by an earlier version, which did not keep what a usual row is; "
-            "fitting it again, or giving a baseline, would work."
+            "explain_uncertainty needs a baseline row, but an earlier version fitted this estimator without storing "
+            "one. Pass baseline=..., or fit the estimator again."
         )
     parts = [_usual(*each) for each in zip(preprocessing.columns, training.columns, strict=True)]
     return pd.concat(parts, axis=1)
 
 
 def _usual(column: TableColumn, training: NumberCounts | CategoryCounts) -> pd.Series:
-    """Return what a column mostly holds, as a series of one value."""
+    """Return the typical value of a column, as a series of one value."""
     if isinstance(training, CategoryCounts):
         most = max(training.counts, key=lambda category: training.counts[category], default=None)
         if most is not None and training.missing > training.counts[most]:
@@ -184,7 +184,7 @@ def _usual(column: TableColumn, training: NumberCounts | CategoryCounts) -> pd.S
 
 
 def _middle(column: NumericColumn, training: NumberCounts) -> float | None:
-    """Return the median; of few values, one of them: what lies half way between two is what training never had."""
+    """Return the median; for a column with few different values, one that occurs in training."""
     up_to = np.cumsum(training.counts[1::2])
     if not training.single or not len(up_to):
         return column.centre

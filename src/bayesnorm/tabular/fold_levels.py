@@ -1,4 +1,4 @@
-"""Intervals of held-out rows that did not help to choose how wide they are: each fold's come from the other folds."""
+"""Intervals of cross-validated rows; the interval width of each fold is calibrated on the other folds."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .search_results import OutOfFold
 
 @dataclass(frozen=True, eq=False)
 class FoldLevels:
-    """What `IntervalLevels` are, for the rows of a cross-validation.
+    """Interval levels for the rows of a cross-validation, like `IntervalLevels`.
 
     Args:
-        fold: Which fold each row was held out in.
-        levels: For each fold what the rows of the others needed.
+        fold: The fold in which each row was held out.
+        levels: For each fold the levels fitted on the other folds.
     """
 
     fold: NDArray[np.int64]
@@ -30,7 +30,7 @@ class FoldLevels:
 
     @classmethod
     def fit(cls, held_out: OutOfFold) -> Self:
-        """Learn from predictions of a cross-validation."""
+        """Fit the levels to the predictions of a cross-validation."""
         predictive, weight = held_out.predictive, held_out.weight
         assert isinstance(predictive, RegressionPredictive)
         found = []
@@ -41,7 +41,7 @@ class FoldLevels:
         return cls(held_out.fold, tuple(found))
 
     def interval(self, predictive: RegressionPredictive, level: float) -> tuple[Tensor, Tensor]:
-        """Return (lower, upper) of the predictions of these rows at a level."""
+        """Return the intervals (lower, upper) of these rows at a level."""
         lower, upper = predictive.mean.clone(), predictive.mean.clone()
         for k, levels in enumerate(self.levels):
             own = self.fold == k
@@ -51,7 +51,7 @@ class FoldLevels:
         return lower, upper
 
     def transform(self, own: Numbers) -> Numbers:
-        """Return probabilities of targets at or below y by these intervals, from the predictive's own."""
+        """Return the CDF at the targets that these intervals imply, from the predictive's CDF."""
         found = np.empty_like(own)
         for k, levels in enumerate(self.levels):
             found[self.fold == k] = levels.transform(own[self.fold == k])

@@ -1,4 +1,4 @@
-"""What the networks of a cross-validation say of rows that they did not learn from."""
+"""Predictions of the networks of a cross-validation for their held-out rows."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def others(folds: Folds) -> list[Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Networks of folds, each asked about the rows of its own; all outputs are in standard units.
+    """Networks of folds, each with its held-out rows; all outputs are in standard units.
 
     Args:
-        trainer: The rows, and what networks learn.
-        likelihood: What outputs mean.
+        trainer: The rows and targets.
+        likelihood: The likelihood of the outputs.
         setting: How the networks were trained.
         stack: One network for each of `asked`.
-        learned: The rows that each network learned from.
-        asked: The rows that each is asked about.
-        samples: How many samples are taken, and how many batches they come from.
+        learned: The training rows of each network.
+        asked: The held-out rows of each network.
+        samples: Number of samples, and of batches that they come from.
     """
 
     trainer: Trainer
@@ -50,19 +50,19 @@ class HeldOut:
 
     @property
     def rows(self) -> Tensor:
-        """The rows that are asked about, in the order of all outputs here."""
+        """All held-out rows, in the order of the outputs."""
         return torch.cat(list(self.asked))
 
     def points(self) -> Tensor:
-        """Return outputs of the networks as they are, (rows, outputs)."""
+        """Return the outputs of the networks without sampling, (rows, outputs)."""
         executable, x = self._executable(), self._inputs()
         return by_own_rows(DeterministicPosterior(executable, self.likelihood)).executable.point(x)  # type: ignore[arg-type]
 
     def outputs(self, size: float | None = None) -> Tensor:
-        """Return outputs under samples, (samples, rows, outputs); of networks as they are where the method samples nothing.
+        """Return sampled outputs, (samples, rows, outputs); one "sample" if the method does not sample.
 
         Args:
-            size: The effective batch size; None for that of training.
+            size: The effective batch size; None for the training batch size.
         """
         posterior = by_own_rows(self._posterior())
         if isinstance(posterior, DeterministicPosterior):
@@ -76,7 +76,10 @@ class HeldOut:
         return posterior.executable.run(states, self._inputs())
 
     def score(self) -> tuple[float, Tensor]:
-        """Score the networks as they are: RMSE (own units) or NLL, and each target's mean score at the best noise."""
+        """Return the RMSE or NLL of the networks without sampling, and each target's mean score at the best noise.
+
+        The RMSE is in the units of the targets.
+        """
         targets, f, y = self.trainer.targets, self.points(), self.trainer.targets.values[self.rows]
         weights = torch.ones(len(y), 1) if targets.weights is None else targets.weights[self.rows][:, None]
         found = [
@@ -87,7 +90,7 @@ class HeldOut:
         return targets.point_score(targets.likelihood.predictive(f[None]), y), best
 
     def in_order(self, values: Tensor, axis: int) -> Tensor:
-        """Return values of the asked rows in the order of their numbers."""
+        """Return values of the held-out rows in the order of their row numbers."""
         return values.index_select(axis, self.rows.argsort())
 
     @property
@@ -103,7 +106,7 @@ class HeldOut:
         return StackedExecutable(self.stack, scale, shift)
 
     def _posterior(self) -> Any:
-        """Return the method's posterior over the networks."""
+        """Return the posterior of the method for these networks."""
         method, executable = self.trainer.method, self._executable()
         if method == "ensemble":
             return DeterministicPosterior(executable, self.likelihood)  # type: ignore[arg-type]

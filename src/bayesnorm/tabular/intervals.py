@@ -1,9 +1,9 @@
-"""Intervals that hold as many held-out targets as they say.
+"""Prediction intervals whose coverage is calibrated on held-out rows.
 
-The predictive's noise is normal, and errors on real tables often are not: with the noise of the best CRPS, an interval
-of 90 % may hold 86 % of the rows. Cross-validation knows by how much: an interval of some level is the predictive's own
-central interval of another level, the one that held this share of held-out rows. (Their number counts as one more than
-it is, with a row outside, as in conformal prediction.)
+The noise of the predictive is normal, but errors on real tables often are not: with the noise of the best CRPS, a 90 %
+interval can contain only 86 % of the rows. Cross-validation measures the difference. The interval of a level is the
+predictive's central interval of another level, the one that contained this fraction of the held-out rows. (One row
+outside the interval is added, as in conformal prediction.)
 """
 
 from __future__ import annotations
@@ -17,28 +17,27 @@ from torch import Tensor
 from ..predictive import RegressionPredictive
 from .column_types import Numbers
 
-# Levels between 0 and 1 that are kept.
+# Number of steps between the levels 0 and 1.
 STEPS = 1000
 
-# Largest level that is taken; the interval of level 1 is infinite.
+# Largest level that is used, because the interval of level 1 is infinite.
 WIDEST = 1 - 1e-9
 
 
 @dataclass(frozen=True)
 class IntervalLevels:
-    """Which level of the predictive's own interval to take for a level that is asked for.
+    """A map from requested levels to levels of the predictive's own interval.
 
     Args:
-        own: Levels of the predictive's own interval, for each output at the levels 0, 1 / 1000, ..., 1 that are asked
-            for: (outputs, 1001).
+        own: Levels of the predictive's own interval for the requested levels 0, 0.001, ..., 1: (outputs, 1001).
     """
 
     own: Numbers
 
     @classmethod
     def fit(cls, predictive: RegressionPredictive, target: Numbers, weights: Numbers | None) -> Self:
-        """Learn from predictions of held-out rows (rows, outputs), their targets and weights."""
-        needed = np.abs(2 * predictive.cdf(target).numpy() - 1)  # the level whose interval just holds the target
+        """Fit the levels to the predictions of held-out rows, (rows, outputs), their targets and weights."""
+        needed = np.abs(2 * predictive.cdf(target).numpy() - 1)  # the level of the smallest interval with the target
         counts = np.ones(len(needed)) if weights is None else weights
         levels = np.linspace(0, 1, STEPS + 1)
         found = []
@@ -49,7 +48,7 @@ class IntervalLevels:
         return cls(np.minimum(np.stack(found), WIDEST))
 
     def interval(self, predictive: RegressionPredictive, level: float) -> tuple[Tensor, Tensor]:
-        """Return (lower, upper) of predictions (rows, outputs) at a level."""
+        """Return the intervals (lower, upper) of predictions, (rows, outputs), at a level."""
         levels = np.linspace(0, 1, STEPS + 1)
         lower, upper = predictive.mean.clone(), predictive.mean.clone()
         for i, own in enumerate(self.own):
@@ -60,9 +59,9 @@ class IntervalLevels:
         return lower, upper
 
     def transform(self, own: Numbers) -> Numbers:
-        """Return probabilities of targets at or below y by these intervals, from the predictive's own, (rows, outputs).
+        """Return the CDF at the targets that these intervals imply, from the predictive's CDF, (rows, outputs).
 
-        A target lies within the interval of a level where its transform is within level / 2 of a half.
+        The interval of a level contains a target if the result is within level / 2 of 0.5.
         """
         levels = np.linspace(0, 1, STEPS + 1)
         away = np.stack([np.interp(np.abs(2 * p - 1), at, levels) for p, at in zip(own.T, self.own, strict=True)], 1)

@@ -1,8 +1,8 @@
-"""Which rows are unlike the training rows: the Mahalanobis distance of their features.
+"""Detect unusual rows by the Mahalanobis distance of their features from the training rows.
 
-The covariance is Ledoit and Wolf's, which has an inverse however few rows there are. A row is unlike where its distance
-exceeds 99.5 % of those that training rows had while they were held out, each measured by the other folds. It sees rows
-far from the cloud of training rows or across its directions, not gaps inside the cloud. Only moments are kept, no rows.
+The covariance is the Ledoit-Wolf estimate, which is invertible for any number of rows. A row is unusual if its distance
+exceeds 99.5 % of the distances of held-out training rows, each measured with the other folds. This finds rows far from
+the training rows or against their correlations, but not gaps between training rows. Only moments are stored, no rows.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from sklearn.covariance import ledoit_wolf
 
 from .column_types import Numbers
 
-# Share of held-out training rows that are not unlike.
+# Fraction of held-out training rows that are not unusual.
 QUANTILE = 0.995
 
-# Number of features above which each counts for itself, without covariances.
+# With more features, covariances are ignored.
 MOST_CORRELATED = 300
 
-# Least variance of a direction, in standardised features: categories that exclude each other leave some with none.
+# Smallest variance of a direction, in standardised features; one-hot features have directions without variance.
 RIDGE = 1e-6
 
 
 @dataclass(frozen=True)
 class Likeness:
-    """Moments of training features, and how far from them is unlike.
+    """The moments of the training features, and the threshold for unusual rows.
 
     Args:
         mean: Mean of each feature, (features,).
-        root: A root of the inverse covariance, (features, features), or (features,) where each counts for itself.
-        threshold: The distance above which a row is unlike.
+        root: A root of the inverse covariance, (features, features), or (features,) if covariances are ignored.
+        threshold: The distance above which a row is unusual.
     """
 
     mean: Numbers
@@ -43,7 +43,7 @@ class Likeness:
 
     @classmethod
     def fit(cls, features: Numbers, folds: Sequence[NDArray[np.int64]]) -> Self:
-        """Learn from training features (rows, features) and the row numbers of each fold."""
+        """Fit to training features, (rows, features), with the row numbers of each fold."""
         held_out = []
         for fold in folds:
             others = np.setdiff1d(np.arange(len(features)), fold)
@@ -51,18 +51,18 @@ class Likeness:
         return cls(*_moments(features), float(np.quantile(np.concatenate(held_out), QUANTILE)))
 
     def distance(self, features: Numbers) -> Numbers:
-        """Return root mean squares of deviations in uncorrelated directions: about 1 for rows like training rows."""
+        """Return the distance: the root mean square deviation in whitened features, about 1 for training rows."""
         z = features - self.mean
         z = z @ self.root if self.root.ndim == 2 else z * self.root
         return np.sqrt(np.square(z).mean(1))
 
     def contributions(self, features: Numbers) -> Numbers:
-        """Return how much each feature adds to the squares that the distance is made of, (rows, features)."""
+        """Return the contribution of each feature to the squared distance, (rows, features)."""
         z = features - self.mean
         return z * (z @ self.root @ self.root.T if self.root.ndim == 2 else z * np.square(self.root))
 
     def unlike(self, features: Numbers) -> NDArray[np.bool_]:
-        """Return which rows are unlike those of training."""
+        """Return which rows are unusual."""
         return self.distance(features) > self.threshold
 
 

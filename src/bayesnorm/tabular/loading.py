@@ -1,4 +1,4 @@
-"""Fitted estimators read back from the files that their `save` wrote."""
+"""Load a fitted estimator from a file that its `save` wrote."""
 
 from __future__ import annotations
 
@@ -11,5 +11,9 @@ from .regressor import BayesNormRegressor
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read a fitted `BayesNormRegressor` or `BayesNormClassifier` that its `save` wrote; it predicts the same."""
+    """Return the fitted `BayesNormRegressor` or `BayesNormClassifier` in a file that its `save` wrote.
+
+    Args:
+        path: The file.
+    """
     return read_estimator(path, {kind.__name__: kind for kind in (BayesNormRegressor, BayesNormClassifier)})

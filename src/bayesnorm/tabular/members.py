@@ -1,4 +1,4 @@
-"""Members of a model judged by rows that they did not see: the parts of uncertainty, noise, and honest predictions."""
+"""Evaluate the members of a model on their held-out rows: the parts of uncertainty, the noise, and predictions."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from .uncertainty_parts import LARGEST, UncertaintyParts
 # Range of the temperature.
 TEMPERATURES = (LEAST_TEMPERATURE, 20.0)
 
-# Standard errors by which the disagreement of two members is taken to be smaller than it was found.
+# Number of standard errors subtracted from the measured disagreement of two members.
 SURE = 2.0
 
-# Rows that members which learned from them are asked about, at most.
+# Largest number of training rows for measuring the disagreement on training rows.
 SEEN_ROWS = 2_000
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """What held-out rows say of a model.
+    """What the held-out rows determine about a model.
 
     Args:
         likelihood: The likelihood, in standard units.
-        batch_size: The effective batch size; None where the method has none.
+        batch_size: The effective batch size; None if the method has none.
         uncertainty: The parts of uncertainty; None without held-out rows.
         out_of_fold: Predictions of the held-out rows; None without them.
-        conformal: Scores for intervals with a guarantee, of each target; empty for classes and without held-out rows.
+        conformal: The conformal scores of each target; empty for classes and without held-out rows.
     """
 
     likelihood: Likelihood
@@ -52,14 +52,14 @@ class Judged:
 
 @dataclass(frozen=True, eq=False)
 class Members:
-    """The members of a model, by the rounds of folds that they were trained in.
+    """The members of a model, in rounds of folds.
 
     Args:
-        trainer: The rows, and what networks learn.
-        likelihood: What outputs mean, in standard units.
-        noise: Whether the noise is to be chosen.
-        setting: How they were trained.
-        rounds: The networks, each with the rows that it did not see.
+        trainer: The rows and targets.
+        likelihood: The likelihood, in standard units.
+        noise: Whether to choose the noise.
+        setting: How the members were trained.
+        rounds: The networks, each with its held-out rows.
     """
 
     trainer: Trainer
@@ -69,12 +69,12 @@ class Members:
     rounds: tuple[HeldOut, ...]
 
     def judged(self, curve: dict[int, Tensor], size: float | Literal["cross-validated"] | None) -> Judged:
-        """Find the parts of uncertainty and the noise.
+        """Estimate the parts of uncertainty and the noise.
 
         Args:
-            curve: Squared errors of single networks, by the number of rows that they learned from.
-            size: The effective batch size; "cross-validated" scales samples to the uncertainty that is left to them, None takes that of
-                training.
+            curve: Squared errors of single networks, by number of training rows.
+            size: The effective batch size. "cross-validated" scales the samples to the epistemic uncertainty that the
+                members' disagreement does not explain; None takes the training batch size.
         """
         targets, asked = self.trainer.targets, self._whole_rounds
         members = sum(len(held.asked) for held in self.rounds)
@@ -103,7 +103,7 @@ class Members:
         return Judged(likelihood, batch_size, uncertainty, self._out_of_fold(rows, predictive), conformal)
 
     def _scores(self, likelihood: Likelihood) -> tuple[ConformalScores, ...]:
-        """Return the scores of each target, from the first round's members as they are."""
+        """Return the conformal scores of each target, from the first round's members without sampling."""
         held = self.rounds[0]
         predictive: Any = likelihood.predictive(held.points()[None])
         y, sizes = self.trainer.targets.values[held.rows], [len(rows) for rows in held.asked]
@@ -115,7 +115,7 @@ class Members:
 
     @property
     def _whole_rounds(self) -> list[HeldOut]:
-        """The rounds that ask about the same rows as the first."""
+        """The rounds with the same held-out rows as the first."""
         return [held for held in self.rounds if len(held.rows) == len(self.rounds[0].rows)]
 
     def _of_numbers(
@@ -127,7 +127,7 @@ class Members:
         uncertainty: UncertaintyParts,
         rows: Tensor,
     ) -> tuple[Likelihood, Any]:
-        """Return the likelihood of numbers, and predictions of the held-out rows in standard units."""
+        """Return the likelihood of a regression, and predictions of the held-out rows in standard units."""
         mean = mean.double()
         std = torch.ones_like(mean)
         if targets.heteroscedastic:
@@ -146,8 +146,8 @@ class Members:
     ) -> tuple[float | None, Likelihood, ClassificationPredictive]:
         """Return the effective batch size, the likelihood with the temperature of the lowest NLL, and predictions.
 
-        Samples that have the uncertainty's size in probabilities may still make them worse, where a few rows decide both: then
-        the batch size grows until they are no worse than without samples, by a standard error.
+        Samples with the estimated epistemic uncertainty can still make probabilities worse, because a few rows decide
+        both. The batch size then grows until the NLL is within one standard error of the NLL without samples.
         """
         best = self._tempered(batch_size, rows)
         if batch_size is None or not open_size:
@@ -162,7 +162,7 @@ class Members:
         return batch_size, *best
 
     def _tempered(self, batch_size: float | None, rows: Tensor) -> tuple[Likelihood, ClassificationPredictive]:
-        """Return the likelihood with the temperature of the lowest NLL at a batch size, and predictions."""
+        """Return the likelihood with the temperature of the lowest NLL for a batch size, and predictions."""
         targets = self.trainer.targets
         outputs = torch.cat([held.in_order(held.outputs(batch_size), 1) for held in self._whole_rounds])
         y, likelihood = targets.values[rows], self.likelihood
@@ -180,12 +180,12 @@ class Members:
         return likelihood, found
 
     def _disagreement(self) -> float:
-        """Return the variance of members about their mean on rows that they did not see.
+        """Return the variance of members around their mean on held-out rows.
 
-        Where members of two rounds did not see a row, it is theirs. Where there is one round only, no two have that in
-        common: then it is that of the members which did see a row, who agree a little too well. Where the second round
-        is one member, which a few rows may decide, it is what can be told from chance: too small a number makes
-        intervals a little wide, too large a one makes them far too narrow.
+        With two rounds, two members have not seen a row, and their variance counts. With one round, the variance of the
+        members that were trained on a row is used, which is slightly too small. If the second round is one member, a
+        few rows can dominate, so standard errors are subtracted: too small a value makes intervals slightly too wide,
+        but too large a value makes them far too narrow.
         """
         targets, first = self.trainer.targets, self.rounds[0]
         if len(self.rounds) == 1:
@@ -204,7 +204,7 @@ class Members:
         return max(0.0, mean - SURE * float(variance.std()) / len(variance) ** 0.5)
 
     def _disagreement_on_seen_rows(self) -> float:
-        """Return the variance of members about their mean on rows that they learned from, 0 of fewer than three."""
+        """Return the variance of members around their mean on training rows; 0 with fewer than three members."""
         (held,), targets = self.rounds, self.trainer.targets
         if len(held.asked) < 3:
             return 0.0

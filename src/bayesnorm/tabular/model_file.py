@@ -1,4 +1,4 @@
-"""A fitted estimator as one file: network, posterior, preprocessing and choices, without training rows or pickle."""
+"""Save and load a fitted estimator as one file: networks, posterior, preprocessing and settings, no training rows."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ POSTERIORS = {
     method: {"dropout": ("dropout",), "ensemble": ("deterministic",)}.get(method, ("batchnorm", "adapted"))
     for method in METHODS
 }
-"""The kinds of posterior that members of each method may have."""
+"""The kinds of posterior that members of each method can have."""
 
-# Bytes that labels may take; a dtype of text says how long the longest one may be.
+# Largest size of the labels in bytes; a file with a huge text dtype must not exhaust the memory.
 LARGEST_LABELS = 2**26
 
 _FILE = record(
     format=one_of(FORMAT),
     estimator=text,
-    parameters=mapping(anything),  # `check_parameters` knows what these are, and the other rooms what is theirs
+    parameters=mapping(anything),  # `check_parameters` checks them; other modules check what is `anything` below
     preprocessing=anything,
     selection=anything,
     threshold=number(0),
@@ -75,7 +75,7 @@ _FILE = record(
     training_columns=later(anything),
     ranges=later(anything),
 )
-"""What the JSON of a file consists of."""
+"""The structure of a file's JSON."""
 
 
 def write_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
@@ -100,7 +100,7 @@ def write_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
         "flat": getattr(estimator, "_flat", None),
         "posterior": posterior,
     }
-    known = getattr(estimator, "training_columns_", None)  # pickles of earlier versions have none
+    known = getattr(estimator, "training_columns_", None)  # missing in pickles of earlier versions
     if known is not None:
         config["training_columns"] = known.config()
     ranges = getattr(estimator, "ranges_", None)
@@ -122,22 +122,26 @@ def read_estimator(path: str | os.PathLike[str], classes: Mapping[str, type[Any]
 
     Args:
         path: The file.
-        classes: The estimators that it may hold, by the names of their classes.
+        classes: The accepted estimator classes, by name.
     """
     tensors, config = files.read(files.as_path(path))
     if config.get("format") == EARLIER_FORMAT:
-        raise FileFormatError(f"path: {path} holds a tabular model of an earlier version; fitting it again would work.")
+        raise FileFormatError(f"path: {path} contains a tabular model of an earlier version. Fit the model again.")
     if config.get("format") != FORMAT:
-        raise FileFormatError(f"path: {path} holds no tabular model; a file written by an estimator's save would work.")
+        raise FileFormatError(
+            f"path: {path} does not contain a tabular model. Pass a file that an estimator's save wrote."
+        )
     try:
         return _restored(tensors, config, classes)
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         told = str(error).removeprefix("path: ") if isinstance(error, BayesNormError) else repr(error)
-        raise FileFormatError(f"path: {path} does not hold a whole model ({told}); save it again.") from error
+        raise FileFormatError(
+            f"path: {path} does not contain a complete model ({told.rstrip('.')}). Save it again."
+        ) from error
 
 
 def _restored(tensors: dict[str, torch.Tensor], config: dict[str, Any], classes: Mapping[str, type[Any]]) -> Any:
-    """Return the fitted estimator that tensors and JSON values of a file describe."""
+    """Return the fitted estimator for the tensors and the JSON of a file."""
     _FILE(config, "config")
     estimator, described = _unfitted(config, classes), config["posterior"]
     one_of("ensemble", *POSTERIORS[estimator.method])(described["kind"], "posterior.kind")
@@ -186,12 +190,12 @@ def _restored(tensors: dict[str, torch.Tensor], config: dict[str, Any], classes:
 
 
 def _unfitted(config: dict[str, Any], classes: Mapping[str, type[Any]]) -> Any:
-    """Return the estimator that a file describes, with its parameters alone."""
+    """Return the unfitted estimator of a file, with its parameters."""
     one_of(*classes)(config["estimator"], "estimator")
     kind = classes[config["estimator"]]
     record(**dict.fromkeys(kind().get_params(deep=False), anything))(config["parameters"], "parameters")
     parameters = {name: tuple(v) if isinstance(v, list) else v for name, v in config["parameters"].items()}
-    # Predictions are made on the processor, so that another machine need not have the GPU of training.
+    # Predictions run on the CPU, so another machine does not need the GPU of training.
     check_parameters({**parameters, "device": "cpu"})
     text(parameters["device"], "parameters.device")
     optional(whole(0, 2**32 - 1))(parameters["random_state"], "parameters.random_state")
@@ -199,7 +203,7 @@ def _unfitted(config: dict[str, Any], classes: Mapping[str, type[Any]]) -> Any:
 
 
 def _conformal_names(estimator: Any, targets: int) -> list[list[str]]:
-    """Return what a file calls the scores of each target's folds, of which each has a member; none without a use."""
+    """Return the names of the conformal scores in a file, by target and fold; empty if the estimator has none."""
     folds = estimator.selection_.folds
     if not (estimator.conformal and folds):
         return []
@@ -208,7 +212,7 @@ def _conformal_names(estimator: Any, targets: int) -> list[list[str]]:
 
 
 def _classes(described: Any, count: int) -> NDArray[Any]:
-    """Return the labels that JSON values describe, as many as the network has outputs."""
+    """Return the labels of a file, one for each output of the network."""
     record(values=listed(either(str, text, either(bool, flag, number())), 2), dtype=text)(described, "classes")
     values, name = described["values"], described["dtype"]
     if len(values) != count or len({(type(value), value) for value in values}) != count:
@@ -222,7 +226,7 @@ def _classes(described: Any, count: int) -> NDArray[Any]:
 
 
 def _require_prediction(estimator: Any, features: int) -> None:
-    """Refuse a model that has no finite prediction for the mean of the training rows."""
+    """Raise an error if the prediction for the mean of the training rows is not finite."""
     samples = MonteCarlo(min(estimator._samples, MonteCarlo.samples))
     found = estimator.posterior_.predict(torch.zeros(1, features, dtype=torch.float64), samples)
     expected = ClassificationPredictive if isinstance(estimator, ClassifierMixin) else RegressionPredictive
@@ -234,7 +238,7 @@ def _require_prediction(estimator: Any, features: int) -> None:
 
 
 def _json_parameter(name: str, value: Any) -> Any:
-    """Return a parameter as a JSON value; a generator of random numbers is not kept, the seed that it gave is."""
+    """Return a parameter as a JSON value; a random generator is dropped, because its seed is stored separately."""
     if name == "random_state" and not isinstance(value, int | np.integer):
         return None
     if isinstance(value, np.ndarray | np.generic):

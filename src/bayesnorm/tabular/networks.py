@@ -1,4 +1,4 @@
-"""Networks for tables, and the posterior that each method makes of a trained one."""
+"""Build networks for tables, and the posterior of each method for a trained network."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from ..posterior import Posterior, deterministic
 from ..stacked import Skip
 
 BATCH_STATISTICS = ("mcbn", "gaussian", "stochastic")
-"""The methods whose posteriors are over batch statistics."""
+"""The methods that sample batch statistics."""
 METHODS = (*BATCH_STATISTICS, "dropout", "ensemble")
 
-# Epsilon of batch norm; units that are constant on a batch stay finite.
+# Epsilon of batch norm, which keeps units finite that are constant on a batch.
 EPS = 1e-5
 
-# Batch-norm layers, from the last, whose statistics are drawn: all that comes before runs once for all samples. Their
-# variance is scaled anyway (`uncertainty_parts.py`), and where it lies differs little.
+# Number of batch-norm layers, counted from the last, whose statistics are sampled; all earlier layers run once for all
+# samples. The variance of the samples is scaled anyway (`uncertainty_parts.py`), so other layers would add little.
 LATE_LAYERS = 1
 
-# Directions that "gaussian" keeps of the batch statistics' covariance.
+# Rank of the covariance of batch statistics for the method "gaussian".
 RANK = 64
 
 
 def network_for(
     method: str, inputs: int, outputs: int, hidden: Sequence[int], dropout_rate: float, seed: int
 ) -> nn.Sequential:
-    """Return a network behind its encoding, with fresh weights: linear, batch norm, ReLU for each hidden layer.
+    """Return a network with new weights, without its encoding: linear, batch norm and ReLU for each hidden layer.
 
-    Dropout follows each ReLU where the rate is above 0; method "dropout" has no batch norm. There is a way around every
-    hidden layer but the first, where it is as wide as the one before.
+    Dropout follows each ReLU if the rate is above 0. The method "dropout" has no batch norm. Every hidden layer except
+    the first has a skip connection if it is as wide as the layer before.
     """
     normed = method != "dropout"
     layers: list[nn.Module] = []
@@ -52,7 +52,7 @@ def network_for(
 
 
 def _linear(fan_in: int, fan_out: int, generator: torch.Generator, *, bias: bool) -> nn.Linear:
-    """Return a linear layer with torch's own kind of fresh weights, from a generator that no other thread uses."""
+    """Return a linear layer with torch's default initialisation, from a generator that no other thread uses."""
     layer: nn.Linear = nn.utils.skip_init(nn.Linear, fan_in, fan_out, bias=bias)
     bound = 1 / math.sqrt(fan_in)
     with torch.no_grad():
@@ -62,10 +62,10 @@ def _linear(fan_in: int, fan_out: int, generator: torch.Generator, *, bias: bool
 
 
 def encoder_for(encoding: str, x: Tensor) -> nn.Module:
-    """Return what becomes of a network's inputs first, learned from those of training, (rows, inputs).
+    """Return the encoder of a network's inputs, fitted to the training inputs, (rows, inputs).
 
     Args:
-        encoding: "plain", "bins 16" or "waves 8".
+        encoding: "plain", "bins 16" or "waves 8", with any number.
         x: The inputs.
     """
     kind, count = parsed_encoding(encoding)
@@ -75,28 +75,30 @@ def encoder_for(encoding: str, x: Tensor) -> nn.Module:
 
 
 def parsed_encoding(encoding: str) -> tuple[str, int]:
-    """Return an encoding's kind and how many numbers each input becomes, or refuse it."""
+    """Return the kind and the number of an encoding, or raise an error."""
     kind, _, count = str(encoding).partition(" ")
     if kind == "plain" and not count:
         return kind, 0
     if kind in ("bins", "waves") and count.isascii() and count.isdigit() and 1 <= int(count) <= 1_000:
         return kind, int(count)
-    raise BayesNormError(f'encoding: {encoding!r} was given; "plain", "bins 16" or "waves 8" would work.')
+    raise BayesNormError(
+        f'encoding must be "plain", "bins N" or "waves N" with a number N from 1 to 1000, got {encoding!r}.'
+    )
 
 
 def posterior_for(
     method: str, network: nn.Module, x: Tensor, likelihood: Likelihood, batch_size: int, states: int, seed: int
 ) -> Posterior:
-    """Return the method's posterior of one trained network.
+    """Return the posterior of a method for one trained network.
 
     Args:
-        method: One of `METHODS`; "ensemble" takes the network as it is.
+        method: One of `METHODS`; "ensemble" makes the network deterministic.
         network: A network that was trained on x.
         x: Training inputs.
-        likelihood: How outputs become distributions of targets.
-        batch_size: M, the batch size of training.
-        states: Number of batches whose statistics are kept.
-        seed: Seed of the choice of these batches.
+        likelihood: The likelihood, which maps outputs to distributions of targets.
+        batch_size: The training batch size.
+        states: Number of batches whose statistics are stored.
+        seed: Seed for the choice of these batches.
     """
     if method == "ensemble":
         return deterministic(network, likelihood)
@@ -107,7 +109,7 @@ def posterior_for(
 
 
 def batchnorm_method(method: str, batch_size: int, states: int) -> BatchNormMethod:
-    """Return the method over batch statistics that goes by one of the names in `METHODS`."""
+    """Return the batch-norm method with a name in `BATCH_STATISTICS`."""
     if method == "mcbn":
         return MCBN(batch_size, states)
     if method == "gaussian":

@@ -1,4 +1,4 @@
-"""Constructor parameters of the estimators, checked before anything is trained."""
+"""Check the constructor parameters of the estimators before training."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..arguments import as_number, as_whole, require_positive, require_whole
 from ..errors import BayesNormError
 from .networks import BATCH_STATISTICS, METHODS, parsed_encoding
 
-# Networks that a prediction may be averaged over.
+# Largest number of samples of a prediction.
 MOST_DRAWS = 2**16
 
 
 def check_parameters(parameters: dict[str, Any]) -> None:
-    """Refuse values that a parameter cannot have, and parameters that exclude each other.
+    """Raise an error for invalid parameters, and for parameters that exclude each other.
 
     Args:
-        parameters: Those of a regressor or a classifier; what only the other one has may be absent.
+        parameters: The parameters of a regressor or a classifier.
     """
     values = {"precision": None, "temperature": None, "heteroscedastic": False, "conformal": False, **parameters}
     values["is_regressor"] = "precision" in parameters
@@ -37,13 +37,13 @@ def check_parameters(parameters: dict[str, Any]) -> None:
             raise BayesNormError(f"{name} must be True or False, got {values[name]!r}.")
     if values["heteroscedastic"] and values["precision"] is not None:
         raise BayesNormError(
-            "precision: was given with heteroscedastic=True, where networks predict it; heteroscedastic=False would "
-            "work with it."
+            "precision cannot be combined with heteroscedastic=True, because the networks predict the noise. Pass "
+            "heteroscedastic=False or precision=None."
         )
     size = values["effective_batch_size"]
     if size not in ("cross-validated", "elbo", None) and not _is_positive(size):
         raise BayesNormError(
-            f'effective_batch_size: {size!r} was given; "cross-validated", "elbo", None or a positive number would work.'
+            f'effective_batch_size must be "cross-validated", "elbo", None or a positive number, got {size!r}.'
         )
     device_named(values["device"])
     if values["folds"] is None:
@@ -51,48 +51,50 @@ def check_parameters(parameters: dict[str, Any]) -> None:
 
 
 def device_named(name: Any) -> torch.device:
-    """Return the device that networks are trained on, or refuse its name.
+    """Return the training device, or raise an error.
 
     Args:
-        name: "cpu", "cuda" (or another that torch knows), or "auto": a GPU where there is one.
+        name: "cpu", "cuda" (or another device of torch), or "auto" for a GPU if available.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         found = torch.device(name)
     except (RuntimeError, TypeError) as error:
-        raise BayesNormError(f'device: {name!r} was given; "cpu", "cuda" or "auto" would work.') from error
+        raise BayesNormError(f'device must be "cpu", "cuda" or "auto", got {name!r}.') from error
     if found.type == "cuda" and not torch.cuda.is_available():
-        raise BayesNormError(f'device: {name!r} was given, and torch finds no GPU; "cpu" or "auto" would work.')
+        raise BayesNormError(f'device is {name!r}, but torch finds no GPU. Use device="cpu" or "auto".')
     return found
 
 
 def _check_network_and_training(values: dict[str, Any]) -> None:
-    """Refuse what no network can be built or trained with."""
+    """Raise an error for parameters with which no network can be built or trained."""
     hidden = values["hidden"]
     given = _is_several(hidden) and len(hidden) and all(_is_whole(units, 1) for units in hidden)
     if hidden is not None and not given:
-        raise BayesNormError(f"hidden must be None or units per hidden layer, such as (128, 128), got {hidden!r}.")
+        raise BayesNormError(
+            f"hidden must be None or the units of each hidden layer, such as (128, 128), got {hidden!r}."
+        )
     encoding = values["encoding"]
     for each in encoding if _is_several(encoding) else [encoding]:
         if each is not None:
             parsed_encoding(each)
     for name, least in {"epochs": 1, "max_epochs": 1, "folds": 2, "members": 1}.items():
         if values[name] is not None:
-            requirement = f"None or a whole number from {least}"
+            requirement = f"None or a whole number of at least {least}"
             require_whole(name, values[name], least, requirement=requirement)
     for name, (least, most) in {"samples": (2, MOST_DRAWS), "verbose": (0, None)}.items():
         if not (name == "verbose" and isinstance(values[name], bool)):
-            limits = f"from {least}" if most is None else f"from {least} to {most}"
+            limits = f"of at least {least}" if most is None else f"from {least} to {most}"
             require_whole(name, values[name], least, most, requirement=f"a whole number {limits}")
     require_positive("learning_rate", values["learning_rate"])
-    _require_each("batch_size", values["batch_size"], lambda size: _is_whole(size, 2), "whole numbers from 2")
-    _require_each("weight_decay", values["weight_decay"], _is_positive_or_zero, "numbers from 0")
-    _require_each("dropout_rate", values["dropout_rate"], _is_rate, "rates from 0 to below 1")
+    _require_each("batch_size", values["batch_size"], lambda size: _is_whole(size, 2), "a whole number of at least 2")
+    _require_each("weight_decay", values["weight_decay"], _is_positive_or_zero, "a number of at least 0")
+    _require_each("dropout_rate", values["dropout_rate"], _is_rate, "a number from 0 to below 1")
 
 
 def _require_nothing_open(values: dict[str, Any]) -> None:
-    """Refuse to skip cross-validation where it would have something to choose."""
+    """Raise an error if cross-validation is skipped although it has something to choose."""
     names = ["encoding", "hidden", "weight_decay", "batch_size", "dropout_rate", "epochs"]
     if not values["heteroscedastic"]:
         names.append("precision" if values["is_regressor"] else "temperature")
@@ -105,14 +107,17 @@ def _require_nothing_open(values: dict[str, Any]) -> None:
     if values["effective_batch_size"] == "cross-validated" and values["method"] in BATCH_STATISTICS:
         open_ones.append("effective_batch_size")
     if open_ones:
-        raise BayesNormError(f"folds: None was given, but {', '.join(open_ones)} would have to be chosen; give them.")
+        raise BayesNormError(
+            f"folds=None skips cross-validation, which chooses {', '.join(open_ones)}. Pass these parameters, or use "
+            "folds=5."
+        )
 
 
 def _require_each(name: str, value: Any, is_good: Callable[[Any], bool], works: str) -> None:
-    """Refuse a parameter unless it is None, a good value, or several good values to choose from."""
+    """Raise an error unless a parameter is None, a valid value, or several valid values to choose from."""
     values = value if _is_several(value) else [value]
     if value is not None and (not len(values) or not all(is_good(each) for each in values)):
-        raise BayesNormError(f"{name} must be None, or {works}, one or several, got {value!r}.")
+        raise BayesNormError(f"{name} must be None, {works}, or a sequence of such values, got {value!r}.")
 
 
 def _is_several(value: Any) -> bool:

@@ -1,18 +1,18 @@
-"""From a table of mixed columns to standardised numbers, the same way in training and after.
+"""Turn a table of mixed columns into standardised features, in the same way for training and for new rows.
 
-- A column of numbers becomes z = (value - median) / scale, scale the interquartile range over that of a normal
-  distribution; |z| above 10 is drawn in logarithmically, so that 1e30 is far away but no harm. A missing value gets the
-  median, and if there were any in training the column has a second feature that says so.
+- A column of numbers becomes z = (value - median) / scale. The scale is the interquartile range divided by that of the
+  standard normal distribution. |z| grows logarithmically above 10, so that outliers such as 1e30 do no harm. A missing
+  value becomes the median. If training has missing values, a second feature marks them.
 - A column of text or categories becomes one feature per category (the 30 most frequent ones that occur at least
-  twice), one for all rarer ones together, and one for missing, where training has them. A category that is new later
-  counts among the rare ones, or is none at all.
-- A column of dates becomes a trend (its days, as a column of numbers), where the days differ enough the place in the
-  year and the day of the week, and where times differ the place in the day (`date_column.py`).
-- A column that never changes in training gives no feature.
-- All features are then standardised; the standard deviation of a feature that is rarely on is taken as at least 0.1.
+  twice), one for all rarer categories together, and one for missing values, if training has them. A new category
+  counts as rare; if training has no rare categories, all features are 0.
+- A column of dates becomes a trend (its days, as a column of numbers). The time of year, the day of the week and the
+  time of day are further features if they vary enough (`date_column.py`).
+- A column that is constant in training has no feature.
+- All features are then standardised. The standard deviation of an indicator feature counts as at least 0.1.
 
-What a later row holds that training never did (a new category or day of the week, a missing value in a column that had
-none, another value in a column that never changed) is told beside the features.
+`look` also returns which columns of a row have a value that does not occur in training: a new category or day of the
+week, a missing value in a column without missing values, or another value in a constant column.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .date_column import DateColumn
 from .dates import is_date
 from .encoded_columns import CategoricalColumn, NumericColumn
 
-# Least standard deviation that a feature which is on or off is divided by.
+# Smallest standard deviation for standardising a feature of zeros and ones.
 LEAST_STD = 0.1
 
 TableColumn = NumericColumn | CategoricalColumn | DateColumn
@@ -47,15 +47,15 @@ _DATES = record(
     day=flag,
 )
 _CONFIG = record(columns=listed(mapping(anything), 1), mean=listed(number(), 1), std=listed(number(above=0), 1))
-"""What `config()` consists of."""
+"""The structure of `config()`."""
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What turns a table into a network's inputs; made by `fit`.
+    """The map from a table to the inputs of a network; `fit` creates it.
 
     Args:
-        columns: How each column is read.
+        columns: The encoding of each column.
         mean, std: Mean and standard deviation of each feature in training.
     """
 
@@ -65,7 +65,7 @@ class Preprocessing:
 
     @classmethod
     def fit(cls, X: Any) -> Self:
-        """Learn from a training table; see the module's text."""
+        """Return the preprocessing for a training table; see the module's docstring."""
         names, values = read_columns(X)
         columns = [_fitted(name, column) for name, column in zip(names, values, strict=True)]
         features = _features(columns, values)[0]
@@ -90,10 +90,16 @@ class Preprocessing:
         return self.look(X)[0]
 
     def look(self, X: Any) -> tuple[Numbers, list[str]]:
-        """Return the features of a table, and for each row the columns that hold what training never did, or ""."""
+        """Return the features of a table, and for each row the columns with a value that does not occur in training.
+
+        The columns are one text per row, separated by commas, or "".
+        """
         _, values = read_columns(X, self.names)
         if len(values) != len(self.columns):
-            raise InputError(f"X: has {len(values)} columns; {len(self.columns)}, those of training, would work.")
+            raise InputError(
+                f"X has {len(values)} columns, but the training table had {len(self.columns)}. Pass the same columns "
+                "as in training."
+            )
         features, unseen = _features(self.columns, values)
         told = [""] * len(features)
         for column, rows in zip(self.columns, unseen, strict=True):
@@ -102,13 +108,13 @@ class Preprocessing:
         return (features - self.mean) / self.std, told
 
     def config(self) -> dict[str, Any]:
-        """Return what was learned as plain JSON values."""
+        """Return the preprocessing as JSON values."""
         columns = [{"numeric": isinstance(column, NumericColumn), **asdict(column)} for column in self.columns]
         return {"columns": columns, "mean": self.mean.tolist(), "std": self.std.tolist()}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Return the preprocessing that `config()` described."""
+        """Return the preprocessing from the JSON values of `config()`."""
         _CONFIG(config, "preprocessing")
         columns: list[TableColumn] = []
         for fields in config["columns"]:
@@ -117,18 +123,20 @@ class Preprocessing:
             columns.append(_restored(fields))
         found = cls(tuple(columns), np.array(config["mean"], float), np.array(config["std"], float))
         if not len(found.mean) == len(found.std) == len(found.feature_names):
-            raise FileFormatError(f"path: {len(found.mean)} means for {len(found.feature_names)} features.")
+            raise FileFormatError(
+                f"path: the file has {len(found.mean)} means for {len(found.feature_names)} features. Save it again."
+            )
         return found
 
 
 def _fitted(name: str, values: ColumnValues) -> TableColumn:
-    """Learn how to read a column from its training values."""
+    """Return the encoding of a column, fitted to its training values."""
     kind = DateColumn if is_date(values) else CategoricalColumn if is_text(values) else NumericColumn
     return kind.fit(name, values)
 
 
 def _restored(fields: dict[str, Any]) -> TableColumn:
-    """Return the column that a part of `config()` described."""
+    """Return the encoding of a column from its part of `config()`."""
     parts: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items() if k != "numeric"}
     if "trend" in fields:
         weekdays: Any = fields["weekdays"] and _restored(fields["weekdays"])
@@ -137,7 +145,7 @@ def _restored(fields: dict[str, Any]) -> TableColumn:
 
 
 def _features(columns: Sequence[TableColumn], values: list[ColumnValues]) -> tuple[Numbers, list[NDArray[np.bool_]]]:
-    """Return features before they are standardised, and for each column which rows hold what training never did."""
+    """Return features before standardising, and for each column which rows have a value that is not in training."""
     found: list[Numbers] = []
     unseen = []
     for column, own in zip(columns, values, strict=True):

@@ -1,8 +1,8 @@
-"""How far the numbers and dates of training reach: what lies clearly beyond is told, column by column.
+"""Detect numbers and dates that are clearly outside their range in training.
 
-A network says little about what lies beyond: where there is a trend its intervals soon hold nothing. Rows like those of
-training lie outside their range now and then, by chance, and the fewer there are the farther: how far is seen on
-training rows that were held out, each held against the other folds.
+Networks extrapolate badly: with a trend in the data, intervals soon miss the targets outside the training range. By
+chance, new rows of the same distribution also lie slightly outside the range, more so if there are few training rows.
+Held-out training rows, compared with the other folds, show how far outside is normal.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .column_types import ColumnValues, is_text
 from .encoded_columns import LARGEST
 from .training_columns import present
 
-# Share of held-out training rows that lie within, over all columns, and how many times as far as that is clearly
-# beyond: of new rows like 40 to 60 training rows 1 to 4 % are, of rows like more of them fewer.
+# Fraction of held-out training rows within the margin, over all columns, and the factor on the margin. With 40 to 60
+# training rows, 1 to 4 % of new rows of the same distribution are outside, and fewer with more training rows.
 QUANTILE, FARTHER = 0.995, 3.0
 
 _RANGE = record(low=number(), high=number(), margin=number(0))
@@ -28,7 +28,7 @@ _RANGE = record(low=number(), high=number(), margin=number(0))
 
 @dataclass(frozen=True)
 class Range:
-    """The least and the greatest value of training, and how far beyond is still within."""
+    """The smallest and the largest value in training, and the margin that still counts as inside."""
 
     low: float
     high: float
@@ -36,12 +36,12 @@ class Range:
 
     @classmethod
     def fit(cls, values: ColumnValues, folds: Sequence[NDArray[np.int64]], share: float) -> Self | None:
-        """Learn from training values and the row numbers of each fold; None where there is no number.
+        """Return the range of training values; None if all values are missing.
 
         Args:
-            values: The column's values, NaN where one is missing.
+            values: The column's values, NaN if missing.
             folds: The row numbers of each fold.
-            share: Share of held-out values that are to lie within.
+            share: Fraction of held-out values that must be inside.
         """
         known = present(values)
         if not len(known):
@@ -55,12 +55,12 @@ class Range:
         return cls(float(known.min()), float(known.max()), margin)
 
     def below(self, values: ColumnValues) -> NDArray[np.bool_]:
-        """Return which values lie clearly below those of training."""
+        """Return which values are clearly below those of training."""
         found: NDArray[np.bool_] = self.low - np.clip(values, -LARGEST, LARGEST) > self.margin
         return found
 
     def above(self, values: ColumnValues) -> NDArray[np.bool_]:
-        """Return which values lie clearly above those of training."""
+        """Return which values are clearly above those of training."""
         found: NDArray[np.bool_] = np.clip(values, -LARGEST, LARGEST) - self.high > self.margin
         return found
 
@@ -70,24 +70,24 @@ class Ranges:
     """The range of each column of a table; None for categories.
 
     Args:
-        columns: The ranges, in the table's order.
+        columns: The ranges, in the order of the table.
     """
 
     columns: tuple[Range | None, ...]
 
     @classmethod
     def fit(cls, values: Sequence[ColumnValues], folds: Sequence[NDArray[np.int64]]) -> Self:
-        """Learn from the columns of training, from `table_values`, and the row numbers of each fold."""
+        """Return the ranges of training columns, from `table_values`, with the row numbers of each fold."""
         share = 1 - (1 - QUANTILE) / max(1, sum(not is_text(own) for own in values))
         return cls(tuple(None if is_text(own) else Range.fit(own, folds, share) for own in values))
 
     def config(self) -> list[dict[str, float] | None]:
-        """Return what was learned as plain JSON values."""
+        """Return the ranges as JSON values."""
         return [None if each is None else dict(vars(each)) for each in self.columns]
 
     @classmethod
     def from_config(cls, config: Any, columns: int) -> Self:
-        """Return what `config()` described, for so many columns."""
+        """Return the ranges of `columns` columns from the JSON values of `config()`."""
         listed(optional(_RANGE), columns, columns)(config, "ranges")
         found = tuple(None if each is None else Range(**each) for each in config)
         for each in found:

@@ -1,4 +1,4 @@
-"""Regression on tables."""
+"""`BayesNormRegressor`: Bayesian regression on tables."""
 
 from __future__ import annotations
 
@@ -24,52 +24,71 @@ from .training_rows import as_input_errors, real_targets, require_rows
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
-    """Bayesian regression on a table: predictions with honest intervals.
+    """Predict a number for each row of a table, with calibrated intervals, by a Bayesian neural network.
 
-    Batch-normalised networks, one for each fold of a cross-validation, which predict a number and its noise; samples of
-    batch statistics (MCBN) add uncertainty about each. Encoding, layers, weight decay, dropout and epochs are chosen by rows
-    that a network did not see, and so are noise and uncertainty: `choosing.py`; settings by rows are in `search_plan.py`.
-    Numbers, text, categories, booleans, dates and missing values are taken as they are (`preprocessing.py`).
+    The model is an ensemble of batch-normalised networks, one or two for each fold of a cross-validation. Each network
+    predicts a mean and a noise level, and sampled batch statistics (Monte Carlo Batch Normalization, MCBN) add
+    epistemic uncertainty. Cross-validation chooses the encoding, layers, weight decay, dropout and epochs, and
+    calibrates the noise, the epistemic uncertainty and the intervals.
+
+    Columns can contain numbers, text, categories, booleans, dates and missing values. No preprocessing is needed.
+
+    ```python
+    model = BayesNormRegressor(random_state=0).fit(X_train, y_train)
+    model.predict(X_test)  # means
+    model.predict_interval(X_test, level=0.9)  # lower and upper ends
+    model.uncertainty(X_test)  # epistemic and aleatoric standard deviation, and which rows are unusual
+    ```
 
     Args:
-        method: Where the uncertainty about each network comes from: "mcbn", "gaussian" (the same as a normal distribution of
-            rank 64), "stochastic", "dropout" (in place of batch norm), or "ensemble" (from its members alone).
-        encoding: What becomes of each number first: "plain", "bins 16" (piecewise linear, 16 bins) or "waves 8" (sines
-            and cosines); None chooses, and so do several.
-        hidden: Units of each hidden layer; None chooses.
-        weight_decay: Weight decay of AdamW; None chooses, and so do several to choose from.
-        batch_size: Number of rows M per training step; None decides by rows, and several are chosen from.
-        epochs: Passes over the rows; None chooses.
-        precision: Inverse noise variance in the target's own units, with heteroscedastic=False; None chooses.
-        effective_batch_size: Batch size M' that sets the uncertainty of samples: "cross-validated" scales it to what fewer rows and other
-            members say (`uncertainty_parts.py`), "elbo" takes the evidence lower bound on training rows, a number is taken as
-            it is, and None is the training batch size. Dropout and ensembles have none.
-        heteroscedastic: Whether networks predict the noise of every row, and not one for all.
-        conformal: Whether intervals come with a guarantee for any data (`conformal.py`), for one target.
-        dropout_rate: Share of units that are dropped in training; None chooses, and so do several.
-        learning_rate: Largest step size of Adam.
-        folds: Number of folds of cross-validation; None skips it, and then nothing may be left to choose.
-        max_epochs: Most passes where their number is chosen; None decides by rows.
-        samples: Number of networks that a prediction is averaged over, at least one of each member.
-        members: Number of networks; None takes one for each fold and one more, on tables of up to 2,000 rows two for
-            each. Fewer than folds leaves the others out, and only rows of theirs judge the model; 1 is a network with
-            one held-out fold.
-        fast: Whether to try one setting alone, for half as long.
-        interruptible: Whether Ctrl-C, once a setting was chosen, ends training and keeps the networks that chose it.
-        device: Where networks are trained: "cpu", "cuda", or "auto" for a GPU where there is one.
-        random_state: Seed; the same number gives the same result.
-        verbose: Whether to show progress on standard error, 1 or 0.
+        method: Method for the epistemic uncertainty of each network: "mcbn" (samples statistics of training batches),
+            "gaussian" (samples them from a normal distribution of rank 64), "stochastic" (samples each unit
+            independently), "dropout" (Monte Carlo dropout, without batch norm) or "ensemble" (no sampling: only the
+            disagreement of the networks). [default: "mcbn"]
+        encoding: Encoding of each number: "plain", "bins 16" (piecewise linear with 16 bins) or "waves 8" (8 sines and
+            cosines). Pass several to choose from. [default: None, chosen by cross-validation]
+        hidden: Units of each hidden layer, such as (128, 128). [default: None, chosen by cross-validation]
+        weight_decay: Weight decay of AdamW. Pass several to choose from. [default: None, chosen by cross-validation]
+        batch_size: Number of rows per training step. Pass several to choose from. [default: None, set by the number of
+            rows]
+        epochs: Number of training epochs. [default: None, chosen by cross-validation]
+        precision: Inverse noise variance in the units of y; needs heteroscedastic=False. [default: None, chosen by
+            cross-validation]
+        effective_batch_size: Effective batch size M', the batch size whose statistics would vary as much as the samples
+            do. A smaller M' gives a larger epistemic uncertainty. "cross-validated" matches it to the epistemic error
+            of held-out rows, "elbo" maximises the evidence lower bound on training rows, and None takes the training
+            batch size. The methods "dropout" and "ensemble" ignore it. [default: "cross-validated"]
+        heteroscedastic: Whether the networks predict a noise level for every row. If False, all rows share one noise
+            level. [default: True]
+        conformal: Whether `predict_interval` returns conformal intervals. Their coverage is guaranteed if new rows come
+            from the training distribution. [default: False]
+        dropout_rate: Fraction of units that dropout drops in training. Pass several to choose from. [default: None,
+            chosen by cross-validation]
+        learning_rate: Largest learning rate of AdamW. [default: 0.004]
+        folds: Number of cross-validation folds. None skips cross-validation; every parameter that it would choose must
+            then be given. [default: 5]
+        max_epochs: Largest number of epochs to try. [default: None, set by the number of rows]
+        samples: Number of samples in a prediction, at least one for each network. [default: 64]
+        members: Number of networks. With fewer networks than folds, only the held-out rows of these folds calibrate the
+            model. [default: None, with 5 folds 10 networks up to 2,500 rows, and 6 above or with `fast`]
+        fast: Whether to train one configuration with half the training budget: 2 to 9 times faster, with a CRPS up to
+            15 % worse. [default: False]
+        interruptible: Whether Ctrl-C stops the training and keeps the networks of the chosen setting. [default: False]
+        device: Training device: "cpu", "cuda", or "auto" for a GPU if available. [default: "cpu"]
+        random_state: Random seed. The same seed gives the same model. [default: None, a random seed]
+        verbose: Whether to show progress bars on standard error, 1 or 0. [default: 0]
 
     Attributes:
-        posterior_: The fitted bayesnorm posterior, from preprocessed inputs to targets in their own units.
-        selection_: What was chosen, from what, with held-out predictions for every training row.
-        preprocessing_: What turns tables into inputs of the network.
-        interval_levels_: How wide intervals have to be, from held-out rows; None without cross-validation.
-        likeness_, ranges_: What rows and columns are compared with to find those unlike training.
-        training_columns_: What `drift` compares columns with; None for files of earlier versions.
-        n_features_in_, feature_names_in_: Number and names of the columns of training.
+        posterior_: The fitted bayesnorm posterior, from preprocessed inputs to targets in the units of y.
+        selection_: The settings that were tried and chosen, with cross-validated predictions of the training rows.
+        preprocessing_: The map from tables to network inputs.
+        interval_levels_: The calibration of the intervals; None without cross-validation.
+        likeness_, ranges_: The statistics of training rows and columns that detect unusual rows.
+        training_columns_: The counts of training columns that `drift` compares with; None for files of earlier
+            versions.
+        n_features_in_, feature_names_in_: Number and names of the training columns.
         n_outputs_: Number of targets per row.
-        seed_: Seed that all random numbers came from.
+        seed_: The seed of all random numbers.
     """
 
     precision: float | None = None
@@ -81,16 +100,16 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
     _flat: bool = field(init=False)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Choose and train.
+        """Choose the settings by cross-validation, train the networks, and return this estimator.
 
         Args:
-            X: A data frame or array; numbers, text, categories, booleans, missing values.
+            X: A data frame or array of numbers, text, categories, booleans, dates and missing values.
             y: Targets, (rows,), or (rows, outputs) for several.
-            sample_weight: How much each row counts, in training and in every choice; a row of weight 0 is left out.
-            groups: Which rows belong together, a label for each: no group is on both sides of a fold.
+            sample_weight: Weight of each row in training and in cross-validation. Rows of weight 0 are left out.
+            groups: A group label for each row. Rows of one group are never split between training and validation.
         """
         if y is None:
-            raise InputError("y: requires y to be passed, but the target y is None; one number per row would work.")
+            raise InputError("fit requires y to be passed, but the target y is None. Pass one number per row.")
         with as_input_errors():
             targets = real_targets(y)
         self._fit(X, targets, sample_weight, groups)
@@ -104,27 +123,38 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Return predictive means in the shape of y, and with `return_std` standard deviations (uncertainty and noise)."""
+        """Return the predictive means, in the shape of y.
+
+        Args:
+            X: A table with the same columns as in training.
+            return_std: Whether to also return the total standard deviations (epistemic and aleatoric).
+        """
         predictive = self.predict_dist(X)
         mean = self._like_y(predictive.mean)
         return (mean, self._like_y(predictive.std)) if return_std else mean
 
     def predict_dist(self, X: Any) -> RegressionPredictive:
-        """Return the predictive distribution of the target, (rows, outputs), in its own units.
+        """Return the predictive distribution of the target, (rows, outputs), in the units of y.
 
         Args:
-            X: A table with the columns of training.
+            X: A table with the same columns as in training.
         """
         found = super().predict_dist(X)
         assert isinstance(found, RegressionPredictive)
         return found
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the central interval that holds a target with probability `level`: (lower, upper), in the shape of y.
+        """Return the central interval that contains the target with probability `level`.
 
-        As wide as held-out rows were found to need (`intervals.py`), or with `conformal=True` as they guarantee
-        (`conformal.py`); without cross-validation, and as `predict_dist(X).interval(level)`, it is the predictive's
-        own.
+        Held-out rows calibrate its width; with `conformal=True` it is a conformal interval. Without cross-validation it
+        is `predict_dist(X).interval(level)`, which is not calibrated.
+
+        Args:
+            X: A table with the same columns as in training.
+            level: Probability that the interval contains the target, between 0 and 1. [default: 0.9]
+
+        Returns:
+            The lower and upper ends, each in the shape of y.
         """
         if self.conformal:
             bounds = self._conformal_interval(X, require_level(level))
@@ -133,30 +163,30 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         return self._like_y(lower), self._like_y(upper)
 
     def conformal_cdf(self, X: Any, y: Any) -> NDArray[np.float64]:
-        """Return which share of what `conformal=True` makes intervals of lies at or below y, (rows, outputs).
+        """Return the conformal CDF at y, (rows, outputs), which the conformal intervals are quantiles of.
 
         Args:
-            X: A table with the columns of training.
-            y: A value for each row, or several, in the shape of y.
+            X: A table with the same columns as in training.
+            y: One value for each row and output, in the shape of the training targets.
         """
         given = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
         parts = zip(self.selection_.conformal, *self._members_of(X), given.T, strict=True)
         return np.stack([scores.cdf(mean, std, own) for scores, mean, std, own in parts], 1)
 
     def _conformal_interval(self, X: Any, level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return intervals with a guarantee, two of (rows, outputs)."""
+        """Return the lower and upper ends of conformal intervals, each (rows, outputs)."""
         parts = zip(self.selection_.conformal, *self._members_of(X), strict=True)
         found = [scores.interval(mean, std, level) for scores, mean, std in parts]
         lower, upper = (np.stack(bounds, 1) for bounds in zip(*found, strict=True))
         return lower, upper
 
     def _members_of(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what the members that have conformal scores say: means and deviations, (outputs, members, rows)."""
+        """Return means and standard deviations of the members with conformal scores, each (outputs, members, rows)."""
         scores = self.selection_.conformal
         if not scores:
             raise BayesNormError(
-                "conformal: this estimator was fitted without it, or without cross-validation; fitting it again with "
-                "conformal=True and folds=5 would work."
+                "Conformal intervals need an estimator that was fitted with conformal=True and cross-validation. Fit "
+                "it again with conformal=True and folds=5."
             )
         x, count = as_inputs(self._features_of(X)[0]), len(scores[0].scores)
         members = getattr(self.posterior_, "members", (self.posterior_,))[:count]
@@ -165,16 +195,22 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         return np.moveaxis(mean, 2, 0), np.moveaxis(std, 2, 0)
 
     def interval_of(self, predictive: RegressionPredictive, level: float = 0.9) -> tuple[Tensor, Tensor]:
-        """Return the interval of `predict_interval` for what `predict_dist` gave: two of (rows, outputs)."""
+        """Return the interval of `predict_interval` for a predictive of `predict_dist`: two tensors (rows, outputs)."""
         level, levels = require_level(level), self.interval_levels_
         return predictive.interval(level) if levels is None else levels.interval(predictive, level)
 
     def uncertainty(self, X: Any) -> pd.DataFrame:
-        """Return what there is to uncertainty about each row.
+        """Return a data frame with the uncertainty of each row.
 
-        `epistemic_std` (what more rows could take away) and `aleatoric_std` (noise), in the target's units and with a
-        number behind for several outputs; `unlike`, whether the row is unlike those of training (`unlike_rows.py`);
-        `why`, or ""; and `unseen`, the columns that hold what training never did.
+        - `epistemic_std`: the standard deviation that more training rows could reduce, in the units of y.
+        - `aleatoric_std`: the standard deviation of the noise, in the units of y. With several outputs, both names end
+          in the number of the output, such as `epistemic_std_0`.
+        - `unusual`: whether the row differs clearly from the training rows; do not trust its prediction.
+        - `reason`: how it differs, or "".
+        - `unseen_columns`: columns with a value that does not occur in training, or "".
+
+        Args:
+            X: A table with the same columns as in training.
         """
         return self.predict_with_uncertainty(X)[1]
 
@@ -200,6 +236,6 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         return targets.likelihood.with_noise(noise[0] if len(noise) == 1 else noise), False
 
     def _like_y(self, values: torch.Tensor) -> NDArray[np.float64]:
-        """Return values (rows, outputs) in the shape of the targets of training."""
+        """Return values, (rows, outputs), in the shape of the training targets."""
         found = values.numpy()
         return found[:, 0] if self._flat else found

@@ -1,4 +1,4 @@
-"""A table's posterior as tensors and plain JSON values, network and all, and back."""
+"""Convert the posterior of a table, with its networks, to tensors and JSON values, and back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DOUBLE = (torch.float64,)
 
 SCALES = ("x_mean", "x_std", "y_mean", "y_std")
 
-# Numbers that inputs may become: what a file says is not believed beyond.
+# Largest number of encoded inputs that a file may declare.
 MOST_ENCODED = 2**20
 
 POSTERIOR = record(
@@ -30,14 +30,14 @@ POSTERIOR = record(
     encoded=whole(0, MOST_ENCODED),
     outputs=whole(1),
     kind=one_of("batchnorm", "adapted", "dropout", "deterministic", "ensemble"),
-    config=anything,  # each kind of posterior says itself what it consists of, and so does a likelihood
+    config=anything,  # each kind of posterior and likelihood checks its own configuration
     likelihood=anything,
 )
-"""What the JSON values of a posterior consist of."""
+"""The structure of a posterior's JSON values."""
 
 
 def posterior_parts(posterior: Posterior) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return tensors and JSON values from which `posterior_from` makes the same posterior."""
+    """Return tensors and JSON values from which `posterior_from` restores the posterior."""
     network = tensors_of(posterior.model)
     weights = [tensor for name, tensor in network.items() if name.endswith("weight") and tensor.dim() == 2]
     encoder = posterior.model.get_submodule("network.0")
@@ -59,7 +59,7 @@ def posterior_parts(posterior: Posterior) -> tuple[dict[str, Tensor], dict[str, 
 def posterior_from(
     tensors: dict[str, Tensor], config: dict[str, Any], method: str, setting: NetworkSetting
 ) -> Posterior:
-    """Return the posterior that `posterior_parts` described, or refuse it before a network is made."""
+    """Return the posterior from the result of `posterior_parts`; sizes are checked before networks are built."""
     own = under("network.", tensors)
     encoder, made = _encoder(setting.encoding, config["encoded"], own)
     widths = [config["inputs"] + made, *setting.hidden, config["outputs"]]
@@ -75,7 +75,7 @@ def posterior_from(
 
 
 def _encoder(encoding: str, numbers: int, own: dict[str, Tensor]) -> tuple[nn.Module, int]:
-    """Return an encoder with room for what a file holds of it, and how many numbers it adds to the inputs."""
+    """Return an encoder with the sizes of a file's encoder, and how many numbers it adds to the inputs."""
     kind, _ = parsed_encoding(encoding)
     if kind == "plain":
         whole(0, 0)(numbers, "posterior.encoded")
@@ -91,7 +91,7 @@ def _encoder(encoding: str, numbers: int, own: dict[str, Tensor]) -> tuple[nn.Mo
 
 
 def _require_sizes(own: dict[str, Tensor], widths: list[int], inputs: int) -> None:
-    """Refuse widths of layers that are not those of the tensors of a network, and columns that it does not have."""
+    """Raise an error if the layer widths differ from those of the tensors, or if the encoder uses unknown columns."""
     matrices = [name for name, tensor in own.items() if tensor.dim() == 2]
     in_order = sorted(matrices, key=lambda name: [int(part) for part in name.split(".") if part.isdigit()])
     shapes, wanted = [tuple(own[name].shape) for name in in_order], [(b, a) for a, b in pairwise(widths)]
@@ -104,6 +104,6 @@ def _require_sizes(own: dict[str, Tensor], widths: list[int], inputs: int) -> No
     if column is not None and bool((column.diff() < 0).any()):
         refuse("posterior.network.0.column", column.tolist(), "numbers in ascending order")
     for name, width in zip(SCALES, (inputs, inputs, widths[-1], widths[-1]), strict=True):
-        shape = (1,) if own.get(name, torch.empty(0)).shape == (1,) else (width,)  # one for all, or one for each
+        shape = (1,) if own.get(name, torch.empty(0)).shape == (1,) else (width,)  # one value for all, or one for each
         expected[name] = Array(shape, DOUBLE, 5e-324 if name.endswith("std") else -math.inf)
     require_tensors({name: tensor for name, tensor in own.items() if name in SCALES}, expected)

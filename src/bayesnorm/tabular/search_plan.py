@@ -1,26 +1,26 @@
-"""Which settings cross-validation looks at, by the number of rows.
+"""The settings that cross-validation compares, by the number of rows.
 
-With n the rows of the smallest training fold; a setting is an encoding, layers, dropout and weight decay:
+n is the number of training rows in the smallest fold. A setting is an encoding, layers, dropout rate and weight decay:
 
-| n | settings | batch size | rows that a network sees | folds that choose | members, of 5 folds |
+| n | settings | batch size | rows seen in training | scouting folds | members for 5 folds |
 |---|---|---|---|---|---|
-| below 100 | plain 64-64 0 .03, bins 8 64-64 0 .03 | below n / 3, at most 16 | 50,000 | 5 | 10 |
-| to 500 | plain 128-128 .1 .1, bins 16 128-128 .1 .1, bins 32 192-192-192 .1 .3 | 32 | 120,000 | 5 | 10 |
+| below 100 | plain 64-64 0 0.03, bins 8 64-64 0 0.03 | below n / 3, at most 16 | 50,000 | 5 | 10 |
+| to 500 | plain 128-128 0.1 0.1, bins 16 128-128 0.1 0.1, bins 32 192-192-192 0.1 0.3 | 32 | 120,000 | 5 | 10 |
 | to 2,000 | the same | 32 | 120,000 | 2 | 10 |
-| to 20,000 | plain 256-256-256 .1 .1, fine bins 256-256-256 .1 .1 | 128 | 600,000 | 1 | 6 |
-| to 60,000 | plain 256-256-256 .1 .1, fine bins 256-256-256 .1 .1 | 256 | 2,000,000 | 1 | 6 |
-| above | plain 256-256 .1 .1, bins 16 256-256 .1 .1 | 512 | 4,000,000 | 1 | 6 |
+| to 20,000 | plain 256-256-256 0.1 0.1, fine bins 256-256-256 0.1 0.1 | 128 | 600,000 | 1 | 6 |
+| to 60,000 | plain 256-256-256 0.1 0.1, fine bins 256-256-256 0.1 0.1 | 256 | 2,000,000 | 1 | 6 |
+| above | plain 256-256 0.1 0.1, bins 16 256-256 0.1 0.1 | 512 | 4,000,000 | 1 | 6 |
 
-Of classes, from 500 to 20,000 rows the first setting is tried with a weight decay of 2, too, and the first two with a
-dropout of .5 besides: labels that columns hardly tell want networks that are held back. Rows seen are at most 100 n
-from 2,000 on and 60 n from 20,000 on. Fine bins are as many as 1,536 over the inputs, from 16 to 384: trees owe much to
-how finely they can part a number.
-Every setting is trained on the folds that choose, and the best one on all folds: those networks are the model's
-members. A second round has folds of its own, all of them or the first: of rows that are held out in both, two members
-that did not see them tell by how much members disagree. What is given is not chosen: a value takes the place of that of
-every setting, and several values are tried with each. With method "dropout" networks have dropout in place of batch
-norm, of the rates .02, .05 and .1. `fast` has the second setting alone (of bins, fine ones a third as many), half of
-the rows seen, and 6 members.
+Classification with 501 to 20,000 rows also tries the first setting with a weight decay of 2, and the first two settings
+with a weight decay of 2 and a dropout rate of 0.5, because noisy labels need more regularisation. A network sees at
+most 100 n rows above n = 2,000, and at most 60 n rows above n = 20,000. The number of fine bins is 1,536 divided by the
+number of inputs, between 16 and 384.
+
+Every setting is trained on the scouting folds, and the best one on all folds; those networks are the members of the
+model. A second round splits the rows into new folds and trains all of them, or only the first. Rows that are held out
+in both rounds show how much two members disagree. A given parameter replaces the value in every setting, and several
+given values are tried with every setting. The method "dropout" has dropout in place of batch norm, with rates of 0.02,
+0.05 and 0.1. `fast` uses only the second setting (with a third of the fine bins), half of the rows seen, and 6 members.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Epochs at the end of which networks are scored, about.
+# About how many times networks are scored during training.
 EVALUATIONS = 40
 
-# Epochs that a network is trained at most.
+# Largest number of epochs.
 MOST_EPOCHS = 1_000
 
-# How many times coarser fine bins are where time counts.
+# Factor by which `fast` makes fine bins coarser.
 COARSER = 3
 
-# The encoding of fine bins before the number of inputs is known, and how many numbers and bins it has.
+# The name of fine bins before the number of inputs is known, and how many numbers and bins they have.
 FINE, FINE_NUMBERS, FINE_BINS = "fine bins", 1_536, (16, 384)
 
 
@@ -51,11 +51,11 @@ class Setting:
     """A network for tables and how it is trained.
 
     Args:
-        encoding: What becomes of inputs first: "plain", "bins 16" or "waves 8", with how many for each.
+        encoding: Encoding of the inputs, such as "plain", "bins 16" or "waves 8".
         hidden: Units of the hidden layers.
-        dropout_rate: Share of units that dropout drops after each of them in training.
-        weight_decay: Share by which weights shrink in a step of size 1 (AdamW).
-        batch_size: M, rows per step.
+        dropout_rate: Fraction of units that dropout drops in training after each hidden layer.
+        weight_decay: Weight decay of AdamW.
+        batch_size: Number of rows per training step.
     """
 
     encoding: str
@@ -71,10 +71,10 @@ class SearchPlan:
 
     Args:
         settings: The settings to choose from.
-        epochs: Number of epochs, or the most where `search`.
-        search: Whether the number of epochs is to be chosen.
-        scouts: Folds that every setting is trained on.
-        again: Folds of a second parting of all rows that have members, too.
+        epochs: Number of epochs; with `search`, the largest number.
+        search: Whether to choose the number of epochs.
+        scouts: Number of folds on which every setting is trained.
+        again: Number of folds of the second round that have members.
     """
 
     settings: tuple[Setting, ...]
@@ -85,18 +85,18 @@ class SearchPlan:
 
     @property
     def evaluate_every(self) -> int:
-        """Epochs between two scores."""
+        """Number of epochs between two scores."""
         return max(1, self.epochs // EVALUATIONS)
 
 
 @dataclass(frozen=True)
 class _Size:
-    """What is trained on tables up to some number of rows; see the module's text."""
+    """What is trained on tables of up to `most` rows; see the module's docstring."""
 
     most: float
     settings: tuple[tuple[str, tuple[int, ...], float, float], ...]
     batch_size: int
-    seen: tuple[float, int]  # times the rows, and at most so many
+    seen: tuple[float, int]  # a multiple of the rows, and an upper limit
     scouts: int
     again: int
 
@@ -141,8 +141,8 @@ _SIZES = (
 
 DROPOUT_RATES = (0.02, 0.05, 0.1)
 
-# Weight decay and dropout that networks of classes are tried with besides, and for how many rows: few rows choose by
-# more folds, which takes long enough.
+# Additional weight decay and dropout rate for classification, and for how many rows; smaller tables are scored on more
+# folds, which takes long enough.
 HELD_BACK, HELD_BACK_ROWS = (2.0, 0.5), range(501, 20_001)
 
 
@@ -161,7 +161,7 @@ def plan_for(
     epochs: int | None = None,
     max_epochs: int | None = None,
 ) -> SearchPlan:
-    """Return what to train on so many rows and inputs, as far as it is not given; see the module's text."""
+    """Return what to train for a number of rows and inputs and the given parameters; see the module's docstring."""
     size = next(size for size in _SIZES if rows <= size.most)
     third = 2 ** max(1, int(np.log2(max(2, rows // 3))))
     numbers = FINE_NUMBERS // (COARSER if fast else 1)
@@ -202,7 +202,7 @@ def plan_for(
 def folds_for(
     rows: int, folds: int, generator: np.random.Generator, classes: NDArray[np.int64] | None = None
 ) -> list[NDArray[np.int64]]:
-    """Return row numbers of folds of equal sizes; classes, where given, are spread evenly."""
+    """Return the row numbers of folds of equal size, stratified by class if classes are given."""
     count = min(folds, rows // 2)
     order = generator.permutation(rows)
     if classes is not None:
@@ -211,12 +211,12 @@ def folds_for(
 
 
 def folds_of_groups(groups: NDArray[np.int64], folds: int, generator: np.random.Generator) -> list[NDArray[np.int64]]:
-    """Return row numbers of folds of about equal sizes; all rows of a group are in one of them.
+    """Return the row numbers of folds of about equal size; all rows of a group are in the same fold.
 
     Args:
-        groups: The number of each row's group.
-        folds: How many folds there are to be, at most.
-        generator: Which of two groups of one size comes first is left to it.
+        groups: The group number of each row.
+        folds: Largest number of folds.
+        generator: Decides the order of groups of equal size.
     """
     sizes = np.bincount(groups)
     order = generator.permutation(len(sizes))
@@ -230,7 +230,7 @@ def folds_of_groups(groups: NDArray[np.int64], folds: int, generator: np.random.
 
 
 def _several(value: Any) -> tuple[Any, ...]:
-    """Return one value or several as a tuple, which is empty where None was given."""
+    """Return one value or several as a tuple; None gives an empty tuple."""
     if value is None:
         return ()
     return tuple(value) if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) else (value,)

@@ -1,4 +1,4 @@
-"""What was chosen for a table, and from what."""
+"""The results of cross-validation: the settings that were tried and chosen, and the held-out predictions."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .uncertainty_parts import UncertaintyParts
 
 @dataclass(frozen=True)
 class NetworkSetting(Setting):
-    """A setting, scored on held-out rows.
+    """A setting with its score on held-out rows.
 
     Args:
-        encoding, hidden, dropout_rate, weight_decay, batch_size: Those of the setting.
-        epochs: Number of epochs that was best.
-        point_score: Score of single networks without noise: RMSE in the target's units, or NLL; NaN where it was not
-            looked at.
-        score: Score of single networks at the best noise for them: CRPS in the target's units, or NLL.
+        encoding, hidden, dropout_rate, weight_decay, batch_size: See `Setting`.
+        epochs: The best number of epochs.
+        point_score: Score of single networks without noise: RMSE in the units of the target, or NLL; NaN if it was not
+            computed.
+        score: Score of single networks at the best noise: CRPS in the units of the target, or NLL.
     """
 
     epochs: int
@@ -49,24 +49,25 @@ _CONFIG = record(
     effective_batch_size=optional(number(above=0)),
     folds=whole(),
     seconds=number(0),
-    uncertainty=anything,  # `UncertaintyParts` knows what these are
+    uncertainty=anything,  # `UncertaintyParts` checks it
     settings=listed(_SETTING, 1),
     chosen=whole(),
 )
-"""What `Selection.config()` consists of."""
+"""The structure of `Selection.config()`."""
 
 
 @dataclass(frozen=True, eq=False)
 class OutOfFold:
-    """Predictions for training rows by members that did not learn from them, with the uncertainty of the whole model.
+    """Cross-validated predictions of the training rows, with the uncertainty of the whole model.
 
-    Noise was chosen on these rows together: a factor, a floor, and whether it has heavy tails.
+    No member predicts a row that it was trained on. The noise (a factor, a floor and heavy tails) was chosen on these
+    rows.
 
     Args:
-        rows: Row numbers in X, those without weight left out.
-        fold: Which fold each row was held out in.
+        rows: Row numbers in X, without rows of weight 0.
+        fold: The fold in which each row was held out.
         target: Targets in their own units, (rows, outputs), or class numbers, (rows,).
-        weight: Weight of each row, with mean 1; None where all count the same.
+        weight: Weight of each row, with mean 1; None for equal weights.
         predictive: The predictive distributions, in the order of `rows`.
     """
 
@@ -79,22 +80,21 @@ class OutOfFold:
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """What was chosen, and from what.
+    """The result of cross-validation.
 
     Args:
-        score: "crps" or "nll": what was compared, lower is better.
-        settings: All settings that were looked at.
+        score: The score that was compared, "crps" or "nll"; lower is better.
+        settings: All settings that were tried.
         chosen: The setting with the lowest score.
-        noise: What the likelihood says of the noise: {"precision": ...} in the target's units, {"scale": ...} on
-            predicted noise (with a "floor" in the target's units, and "df" of heavy tails), or {"temperature": ...}.
-        effective_batch_size: M', or None for methods that have none.
-        folds: Number of folds; 0 where nothing was left to choose.
-        seconds: Time that the whole fit took.
-        uncertainty: How much of the held-out error is uncertainty about the network, and how it falls with rows; None without
-            folds.
-        conformal: Scores for intervals with a guarantee, of each target; empty for classes, and in a model read from a
-            file that had no use for them.
-        out_of_fold: Honest predictions for the training rows; None without folds, and in a model read from a file.
+        noise: The noise of the likelihood: {"precision": ...} in the units of the target, {"scale": ...} on the
+            predicted noise (with a "floor" in the units of the target, and "df" of heavy tails), or
+            {"temperature": ...}.
+        effective_batch_size: The effective batch size M'; None for methods without one.
+        folds: Number of folds; 0 without cross-validation.
+        seconds: Duration of the whole fit.
+        uncertainty: How much of the held-out error is epistemic, and how it falls with more rows; None without folds.
+        conformal: The conformal scores of each target; empty for classes, and in files saved with `conformal=False`.
+        out_of_fold: Cross-validated predictions of the training rows; None without folds, and in a loaded model.
     """
 
     score: str
@@ -109,12 +109,12 @@ class Selection:
     out_of_fold: OutOfFold | None = field(default=None, repr=False)
 
     def table(self) -> pd.DataFrame:
-        """Return all settings as a data frame, best first."""
+        """Return all settings with their scores as a data frame, best first."""
         frame = pd.DataFrame([asdict(setting) for setting in self.settings])
         return frame.sort_values("score", kind="stable", ignore_index=True)
 
     def config(self) -> dict[str, Any]:
-        """Return the selection as plain JSON values, without predictions."""
+        """Return the selection as JSON values, without predictions."""
         fields = {name: getattr(self, name) for name in ("score", "noise", "effective_batch_size", "folds", "seconds")}
         settings = [{name: _as_json(value) for name, value in asdict(s).items()} for s in self.settings]
         uncertainty = None if self.uncertainty is None else self.uncertainty.config()
@@ -122,7 +122,7 @@ class Selection:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Selection:
-        """Return the selection that `config()` described."""
+        """Return the selection from the JSON values of `config()`."""
         _CONFIG(config, "selection")
         whole(0, len(config["settings"]) - 1)(config["chosen"], "selection.chosen")
         fields = dict(config)
@@ -137,14 +137,14 @@ class Selection:
 
 
 def _as_json(value: Any) -> Any:
-    """Return a value as JSON has it: None for NaN, and lists for tuples."""
+    """Return a JSON value: None for NaN, and lists for tuples."""
     if isinstance(value, tuple):
         return list(value)
     return None if isinstance(value, float) and np.isnan(value) else value
 
 
 def _with_nan(name: str, value: Any) -> Any:
-    """Return a value of `config()` as it was: only scores can have been NaN."""
+    """Return the original of a value of `config()`; only scores can be NaN."""
     if isinstance(value, list):
         return tuple(value)
     return float("nan") if value is None and name in ("point_score", "score") else value

@@ -1,13 +1,13 @@
-"""Shapley values: what each column adds where a row takes the place of a baseline row, column by column.
+"""Shapley values: the contribution of each column when the columns of a row replace those of a baseline row one by one.
 
-In what order columns are exchanged matters as soon as they work together, so that a column's share is the mean of what
-it adds over all orders (Shapley 1953). Of few columns all subsets are tried, which is exact; of many, orders are drawn
-(Strumbelj and Kononenko 2014), each with its reverse (Mitchell et al. 2022), which takes away most of the noise. Either
-way the shares are one linear map of values at rows of which some columns are exchanged: no gradient is asked for, and
+If columns interact, the order of replacement matters, so the contribution of a column is its mean over all orders
+(Shapley, 1953). With few columns all subsets are evaluated, which is exact. With many columns orders are sampled
+(Strumbelj and Kononenko, 2014), each with its reverse, which removes most of the noise (Mitchell et al., 2022). In both
+cases the contributions are a linear map of the values at rows with some replaced columns. They need no gradients, and
 
-- they sum to the value at the row minus that at the baseline, for any number of orders;
-- a column that changes no value gets 0, also one that holds what the baseline holds;
-- two columns that do the same get the same; over drawn orders, but for the noise of drawing.
+- they sum to the value of the row minus the value of the baseline, for any number of orders;
+- a column that changes no value gets 0, for example a column that equals the baseline;
+- two columns with the same effect get the same contribution, up to sampling noise.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from .column_types import Numbers
 
 Masks = NDArray[np.bool_]
 
-# Rows that are predicted at a time: samples of more no longer fit into the processor's cache.
+# Rows predicted at a time: the samples of more rows do not fit into the processor's cache.
 BLOCK = 2_000
 
-# Values that are kept at a time.
+# Largest number of values in memory at a time.
 MOST_VALUES = 2**18
 
 
 @dataclass(frozen=True)
 class Exchanges:
-    """Which columns are exchanged together, and how much the value then counts for each column.
+    """The sets of columns to replace, and the weight of each set in each column's contribution.
 
     Args:
-        masks: One row for each set of columns that are taken from the row, (sets, columns); the first has none.
-        weights: What the value of each set is multiplied with in the share of each column, (sets, columns).
+        masks: One row for each set of replaced columns, (sets, columns); the first set is empty.
+        weights: The weight of each set's value in the contribution of each column, (sets, columns).
     """
 
     masks: Masks
@@ -45,23 +45,23 @@ class Exchanges:
 
     @classmethod
     def of(cls, columns: int, pairs: int, seed: int) -> Self:
-        """Return all sets of columns where these are no more than so many pairs of orders ask for, else those."""
+        """Return all sets of columns, or the sets of sampled orders if these are fewer."""
         if columns < 2 or 2**columns <= 2 * pairs * (columns - 1) + 2:
             return cls.all(columns)
         return cls.sampled(columns, pairs, seed)
 
     @classmethod
     def all(cls, columns: int) -> Self:
-        """Return all sets of columns, with the weights that a mean over all orders has."""
+        """Return all sets of columns, with the weights of a mean over all orders."""
         masks = (np.arange(2**columns)[:, None] >> np.arange(columns) & 1).astype(bool)
         size = masks.sum(1)
         orders = [factorial(k) * factorial(columns - 1 - k) / factorial(columns) for k in range(columns)] + [0.0]
-        after = np.array([0.0, *orders])[size]  # of sets that hold the column: orders of the set without it
+        after = np.array([0.0, *orders])[size]  # for sets with the column: the orders of the set without it
         return cls(masks, np.where(masks, after[:, None], -np.array(orders)[size][:, None]))
 
     @classmethod
     def sampled(cls, columns: int, pairs: int, seed: int) -> Self:
-        """Return the sets that orders go through, drawn in pairs of one and its reverse."""
+        """Return the sets of sampled orders, each order with its reverse."""
         generator = np.random.default_rng(seed)
         orders = np.stack([generator.permutation(columns) for _ in range(pairs)])
         orders = np.concatenate([orders, orders[:, ::-1]])
@@ -85,17 +85,17 @@ def shapley_values(
     groups: NDArray[np.int64],
     exchanges: Exchanges,
 ) -> tuple[Numbers, Numbers, float]:
-    """Return the shares of columns, (rows, columns), the values of the rows, and that of the baseline.
+    """Return the contributions of the columns, (rows, columns), the values of the rows, and the value of the baseline.
 
     Args:
-        value: A function from features (any number of rows, features) to one number each.
+        value: A function from features, (rows, features), to one number for each row.
         rows: Features of the rows, (rows, features).
         baseline: Features of the baseline, (features,).
         groups: The column that each feature belongs to, (features,).
-        exchanges: The sets of columns to exchange, for as many columns as there are.
+        exchanges: The sets of columns to replace.
     """
     start = float(value(baseline[None])[0])
-    masks = exchanges.masks[1:]  # without the empty set, which is the baseline whatever the row
+    masks = exchanges.masks[1:]  # without the empty set, which is always the baseline
     if not len(masks):
         return np.zeros((len(rows), exchanges.masks.shape[1])), np.full(len(rows), start), start
     features = masks[:, groups]

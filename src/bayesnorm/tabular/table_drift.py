@@ -1,4 +1,4 @@
-"""Whether new rows of a table are like the training rows: column by column, and at the layers of the network."""
+"""Test new rows of a table for drift: column by column, and at the layers of the network."""
 
 from __future__ import annotations
 
@@ -17,35 +17,36 @@ from .preprocessing import TableColumn
 from .training_columns import CategoryCounts, NumberCounts, present
 from .two_samples import two_sample_chance
 
-# Categories, the most frequent in training and new rows together, that are compared one by one.
+# Number of categories, the most frequent ones in all rows, that are compared one by one.
 MOST_CATEGORIES = 30
 
-# Bins of a column's picture at most; of n rows, twice the root of n.
+# Largest number of bins of a histogram; n rows have twice the square root of n.
 MOST_BINS = 24
 
-# What stands for all other categories, and for none at all, where shares are told.
+# The names of all other categories and of missing values in tables of shares.
 OTHERS, MISSING = "(others)", "(missing)"
 
 
 @dataclass(frozen=True)
 class ColumnDrift:
-    """What has become of a column.
+    """The result of a drift test for one column.
 
     Args:
-        name: Its name.
-        kind: "number", "category" or "date", whose numbers are days since 1970.
-        p_value: The chance that as many training rows differ so much in this column.
-        moved: Whether it differs beyond chance, with all columns looked at, and the network, taken into account.
-        missing: The share of missing values in training, and now.
-        median: The median in training, and now; None for categories, and where there is no number.
-        shift: By how much the median moved, in units of the training values' spread (their interquartile range over
-            that of a normal distribution).
-        spread_ratio: How many times as wide as in training the values lie now.
-        shares: Of categories, or of the values of a column with few different ones, the share in training and now.
-        new_categories: Categories that training did not have, the most frequent first; at most 10.
-        new_share: The share of rows with one.
-        edges: Where bins of equal width begin and end, for numbers; the outer ones hold what lies beyond.
-        training_shares, new_shares: The share of values in each of them.
+        name: The name of the column.
+        kind: "number", "category" or "date"; dates are compared as days since 1970.
+        p_value: The probability that a random sample of training rows of the same size differs as much in this column.
+        moved: Whether the difference is statistically significant, corrected for all columns and the network.
+        missing: The fraction of missing values in training, and now.
+        median: The median in training, and now; None for categories, and if there is no number.
+        shift: The shift of the median, in units of the spread in training (the interquartile range divided by that of
+            the standard normal distribution).
+        spread_ratio: The spread now, divided by the spread in training.
+        shares: For each category, or each value of a column with few values, its name and its share in training and
+            now.
+        new_categories: Categories that do not occur in training, the most frequent first; at most 10.
+        new_share: The fraction of rows with such a category.
+        edges: The edges of the bins of a histogram, for numbers; the outer bins include all values beyond.
+        training_shares, new_shares: The fraction of values in each bin, in training and now.
     """
 
     name: str
@@ -66,18 +67,18 @@ class ColumnDrift:
 
 @dataclass(frozen=True, eq=False)
 class TableDrift:
-    """Whether n rows of a table are like n training rows.
+    """The result of a drift test for the rows of a table.
 
-    Columns and network share the chance of a false alarm: rows like those of training have p < .05 in at most 5 % of
-    cases, and in as many some column that moved.
+    The p-values are corrected for all columns and the network together: if the rows come from the training
+    distribution, `drifted` is True, or some column has `moved`, in at most 5 % of cases.
 
     Args:
-        p_value: The chance that as many training rows differ so much, anywhere.
-        rows: n.
-        columns: What has become of each column, in the table's order.
-        network: What the network sees; None where it has nothing to compare with.
-        without_network: Why that is so, or "".
-        unlike: The share of rows that are unlike training rows each by itself (`uncertainty(X).unlike`); .005 is usual.
+        p_value: The probability that a random sample of training rows of the same size differs as much.
+        rows: The number of new rows.
+        columns: The result for each column, in the order of the table.
+        network: The result for the layers of the network; None if it has no batch statistics to compare.
+        without_network: Why `network` is None, or "".
+        unusual: The fraction of rows that are unusual (`uncertainty(X).unusual`); for training rows it is about 0.005.
     """
 
     p_value: float
@@ -89,19 +90,19 @@ class TableDrift:
 
     @property
     def drifted(self) -> bool:
-        """Whether the rows are unlike those of training, beyond chance."""
+        """Whether the rows differ from the training rows with statistical significance (p < 0.05)."""
         return self.p_value < LEVEL
 
     @property
     def moved(self) -> tuple[ColumnDrift, ...]:
-        """The columns that moved, those that are farthest beyond chance first."""
+        """The columns with significant drift, smallest p-value first."""
         return tuple(sorted((column for column in self.columns if column.moved), key=lambda column: column.p_value))
 
 
 def table_drift(
     columns: Sequence[ColumnDrift], network: Drift | None, without_network: str, unlike: np.ndarray
 ) -> TableDrift:
-    """Put together what columns and network say, so that both hold for one chance of a false alarm."""
+    """Combine the tests of columns and network, so that the false-alarm rate holds for both together."""
     sides = 1 + (network is not None)
     adjusted = holm([column.p_value for column in columns]) * sides
     found = (replace(column, moved=bool(p < LEVEL)) for column, p in zip(columns, adjusted, strict=True))
@@ -111,11 +112,11 @@ def table_drift(
 
 
 def column_drift(column: TableColumn, training: NumberCounts | CategoryCounts, values: ColumnValues) -> ColumnDrift:
-    """Compare a column of new rows, numbers or text, with that of training."""
+    """Compare a column of new rows with the same column in training."""
     if isinstance(training, CategoryCounts):
         return _category_drift(column.name, training, [None if value is None else str(value) for value in values])
     if isinstance(column, DateColumn):
-        # Each of few dates is a date, not a share of rows to be told.
+        # Shares of single dates carry no information.
         return replace(_number_drift(column.trend, training, values), kind="date", shares=())
     assert isinstance(column, NumericColumn)
     return _number_drift(column, training, values)
@@ -152,7 +153,7 @@ def _number_drift(column: NumericColumn, training: NumberCounts, values: Numbers
 
 
 def _value_shares(training: NumberCounts, counts: np.ndarray) -> tuple[tuple[str, float, float], ...]:
-    """Return shares of single values, and of all that lies between them."""
+    """Return the shares of single values, and of all other values."""
     names = [*map(label, training.edges[1::2]), OTHERS]
     before, now = (np.append(own[1::2], own[::2].sum()) for own in (np.array(training.counts), counts))
     shares = zip(names, (before / before.sum()).tolist(), (now / now.sum()).tolist(), strict=True)
@@ -160,12 +161,12 @@ def _value_shares(training: NumberCounts, counts: np.ndarray) -> tuple[tuple[str
 
 
 def _histograms(training: NumberCounts, known: Numbers) -> tuple[tuple[float, ...], ...]:
-    """Return edges of bins of equal width, and the shares of training values and of new ones in each."""
+    """Return edges of bins of equal width, and the shares of training values and new values in each bin."""
     low, high = np.quantile(known, [0.02, 0.98])
     bins = int(np.clip(2 * math.sqrt(len(known)), 6, MOST_BINS))
     edges = np.linspace(min(low, training.edges[0]), max(high, training.edges[-1]), bins + 1)
     up_to = np.cumsum(training.counts)[:-1] / sum(training.counts)
-    first, span = training.edges[0], (training.edges[-1] - training.edges[0]) or 1.0  # so that no slope overflows
+    first, span = training.edges[0], (training.edges[-1] - training.edges[0]) or 1.0  # prevents overflow
     places = [(at - first) / span for at in training.edges]
     inner = np.interp((edges[1:-1] - first) / span, places, up_to, left=0.0, right=1.0)
     shares = np.diff(inner, prepend=0.0, append=1.0)
@@ -178,7 +179,7 @@ def _category_drift(name: str, training: CategoryCounts, values: list[str | None
     before: Counter[str | None] = Counter(training.counts)
     before[None] = training.missing
     total = before + new
-    # By their totals alone: names, such as of ids that go on rising, would tell new rows from those of training.
+    # Choose categories by their totals alone. Their names could separate new rows from training rows, for example ids.
     cut = sorted(total.values(), reverse=True)[MOST_CATEGORIES] if len(total) > MOST_CATEGORIES else 0
     often = [category for category in total if total[category] > cut]
     shown = sorted(often, key=lambda category: (-total[category], category is None, category or ""))

@@ -1,7 +1,8 @@
-"""What networks of a table learn: real targets or classes, the loss of a row, and units.
+"""The targets of a table: numbers or classes, their loss, and their units.
 
-Networks of one fold learn targets in units of that fold's training rows. Folds are compared in standard units (those of
-all training rows), in which outputs of several kinds weigh the same; what users see is in the targets' own.
+The networks of a fold are trained on targets standardised by that fold's training rows. Folds are compared in standard
+units (targets standardised by all training rows), in which several outputs have equal weight. Users see the original
+units of the targets.
 """
 
 from __future__ import annotations
@@ -26,23 +27,23 @@ from ..predictive import ClassificationPredictive, RegressionPredictive
 from ..stacked import RowLoss, half_squared_error
 from .training_losses import ClassNLL, HalfSquaredError, NormalCrps
 
-# Least temperature of classes: where no held-out row is wrong, the coldest would always be best.
+# Smallest temperature; if all held-out rows are classified correctly, temperature 0 would always be best.
 LEAST_TEMPERATURE = 0.3
 
-# Size up to which targets are taken; their squares have to be numbers too.
+# Largest accepted target, whose square must be finite too.
 LARGEST_TARGET = 1e100
 
 Affine = tuple[Tensor, Tensor]
-"""A mean and a standard deviation for each column, as a unit to measure in."""
+"""The mean and standard deviation of each column, which define a unit."""
 
 
 @dataclass(frozen=True, eq=False)
 class Targets(ABC):
-    """Targets of N training rows.
+    """The targets of N training rows.
 
     Args:
         values: Targets in standard units, (N, columns), or class numbers, (N,).
-        weights: Weights of the rows with mean 1, (N,); None where all count the same.
+        weights: Weights of the rows with mean 1, (N,); None for equal weights.
     """
 
     values: Tensor
@@ -56,52 +57,52 @@ class Targets(ABC):
     @property
     @abstractmethod
     def likelihood(self) -> Likelihood:
-        """Likelihood in standard units, its noise still open."""
+        """Likelihood in standard units, with its noise not chosen yet."""
 
     @property
     @abstractmethod
     def loss(self) -> RowLoss:
-        """Loss of every row, for `train_stacked`, which gives it columns of `trained`."""
+        """Loss of every row, for `train_stacked`, which calls it with columns of `trained`."""
 
     @abstractmethod
     def tempered(self, f: Tensor, factor: float) -> Tensor:
-        """Return outputs whose predicted noise, or temperature, is so many times as large."""
+        """Return outputs with the predicted noise, or the temperature, multiplied by a factor."""
 
     @abstractmethod
     def points(self, f: Tensor) -> Tensor:
-        """Return what outputs (..., rows, outputs) say without their noise: numbers, or probabilities."""
+        """Return the point predictions of outputs, (..., rows, outputs): numbers, or probabilities."""
 
     @abstractmethod
     def squared_errors(self, points: Tensor, y: Tensor) -> Tensor:
-        """Return the squared error of points (..., rows, columns), one for each target: (..., rows, targets)."""
+        """Return the squared errors of point predictions, (..., rows, columns): (..., rows, targets)."""
 
     @abstractmethod
     def scales_of(self, rows: Tensor) -> Affine:
-        """Return mean and standard deviation of the targets of some rows, in standard units."""
+        """Return the mean and standard deviation of the targets of some rows, in standard units."""
 
     @abstractmethod
     def outputs_in(self, unit: Affine) -> Affine:
-        """Return what moves and multiplies outputs of a network that learned targets in `unit`: (shift, factor)."""
+        """Return the (shift, factor) that convert outputs of a network trained on targets in `unit`."""
 
     @abstractmethod
     def own_units(self, unit: Affine) -> Affine:
-        """Return a unit given in standard units as one in the targets' own."""
+        """Return a unit of standard units as a unit of the original targets."""
 
     @abstractmethod
     def in_own_units(self, likelihood: Likelihood) -> Likelihood:
-        """Return a likelihood of standard units as one of the targets' own."""
+        """Return a likelihood in standard units as a likelihood in the original units."""
 
     @abstractmethod
     def scores(self, predictive: Any, y: Tensor) -> Tensor:
-        """Return the score of every row, lower is better, (rows, targets): CRPS of the mixture, or NLL of classes."""
+        """Return the score of every row, (rows, targets): CRPS of the mixture, or NLL of classes; lower is better."""
 
     @abstractmethod
     def point_score(self, predictive: Any, y: Tensor) -> float:
-        """Return how good predictions without uncertainty are: RMSE in the targets' own units, or NLL of classes."""
+        """Return the score of point predictions: RMSE in the original units, or NLL of classes."""
 
     @abstractmethod
     def in_own_scores(self, scores: Tensor) -> float:
-        """Return mean scores of the targets in standard units, (targets,), as one number in the targets' own."""
+        """Return mean scores in standard units, (targets,), as one number in the original units."""
 
     @property
     def columns(self) -> int:
@@ -110,17 +111,17 @@ class Targets(ABC):
 
     @property
     def trained(self) -> Tensor:
-        """What networks learn from, (N, columns): targets, and behind them the weight where there are some."""
+        """The targets for training, (N, columns), followed by the weight if there are weights."""
         values = self.values.float().view(len(self.values), -1)
         return values if self.weights is None else torch.cat([values, self.weights.float()[:, None]], 1)
 
     def in_units(self, network: nn.Module, unit: Affine) -> Rescaled:
-        """Return a network that learned targets in `unit` as one that gives what `unit` is measured in, in float64."""
+        """Return a network trained on targets in `unit` as one that predicts without this unit, in float64."""
         none = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
         return Rescaled(network.double(), *none, *self._own_outputs_in(unit)).eval()
 
     def _own_outputs_in(self, unit: Affine) -> Affine:
-        """Return what moves and multiplies outputs that a likelihood in the targets' own units takes."""
+        """Return the (shift, factor) of outputs for a likelihood in the original units."""
         return self.outputs_in(unit)
 
 
@@ -139,11 +140,11 @@ class NumberTargets(Targets):
 
     @classmethod
     def of(cls, y: NDArray[np.float64], weights: Tensor | None, heteroscedastic: bool) -> NumberTargets:
-        """Return the targets of a regression, given (N, columns) in their own units."""
+        """Return the targets of a regression, from values in the original units, (N, columns)."""
         peak = np.abs(y).max(0)
         if (peak > LARGEST_TARGET).any():
             raise InputError(
-                f"y: reaches {peak.max():g}, whose square is no number; up to {LARGEST_TARGET:g} would work."
+                f"y contains {peak.max():g}, but the largest accepted number is {LARGEST_TARGET:g}. Rescale y."
             )
         part = y / np.where(peak > 0, peak, 1.0)
         mean, std = part.mean(0) * peak, part.std(0) * peak
@@ -151,8 +152,7 @@ class NumberTargets(Targets):
         if len(constant):
             which = f" in column {constant[0]}" if y.shape[1] > 1 else ""
             raise InputError(
-                f"y: is {y[0, constant[0]]:g} in all {len(y)} rows{which}, or nearly so; targets that differ by more "
-                "would work."
+                f"y is {y[0, constant[0]]:g} in all {len(y)} rows{which}, or nearly so. Pass targets that differ."
             )
         values = torch.from_numpy((y - mean) / std)
         return cls(values, weights, torch.from_numpy(mean), torch.from_numpy(std), heteroscedastic)
@@ -194,7 +194,7 @@ class NumberTargets(Targets):
         return torch.cat([mean, 2 * std.log()]), torch.cat([std, torch.ones_like(std)])
 
     def _own_outputs_in(self, unit: Affine) -> Affine:
-        """Leave the targets' deviation to the likelihood's factor: log-variances of any unit may pass their bounds."""
+        """Leave the scale of the targets to the likelihood's factor, because log-variances have bounds."""
         shift, factor = self.outputs_in(unit)
         if self.heteroscedastic:
             shift = shift - torch.cat([torch.zeros_like(self.std), 2 * self.std.log()])
@@ -221,11 +221,11 @@ class NumberTargets(Targets):
         return float(rmse(self.in_own_predictive(predictive), self.in_own_values(y)))
 
     def in_own_values(self, y: Tensor) -> Tensor:
-        """Return targets of standard units in their own."""
+        """Return targets in standard units as targets in the original units."""
         return y * self.std + self.mean
 
     def in_own_predictive(self, predictive: RegressionPredictive) -> RegressionPredictive:
-        """Return a predictive of standard units in the targets' own."""
+        """Return a predictive in standard units as a predictive in the original units."""
         loc, scale = self.in_own_values(predictive.loc), predictive.scale * self.std
         return RegressionPredictive(loc, scale, noise=predictive.noise)
 

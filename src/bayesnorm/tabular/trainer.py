@@ -1,4 +1,4 @@
-"""Training of a table's networks, those of all folds and settings of one shape at once."""
+"""Train the networks of a table; all folds and settings of the same shape are trained at once."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from .networks import encoder_for, network_for
 from .search_plan import SearchPlan, Setting
 from .targets import Affine, Targets
 
-# Share of the steps over which the step size rises, and what is left of it at the end of the cosine.
+# Fraction of the steps for the warm-up of the learning rate, and the final learning rate relative to the largest.
 WARM_UP, LEAST_RATE = 0.05, 0.01
 
-# Factors of the predicted noise, or temperatures, that networks in training are scored with: the best for them all.
+# Candidate factors on the predicted noise, or temperatures, for scores during training; the best one counts.
 FACTORS = tuple(2 ** (k / 3) for k in range(-9, 13))
 
-# Held-out rows of a network that it is scored by while it is trained, at most.
+# Largest number of held-out rows for scoring a network during training.
 MOST_SCORED = 2_000
 
 
 def warm_cosine(share: float) -> float:
-    """Return the factor of the step size after some share of all steps."""
+    """Return the factor on the learning rate after a fraction of all steps."""
     if share < WARM_UP:
         return (share + 1e-3) / (WARM_UP + 1e-3)
     angle = math.pi * (share - WARM_UP) / (1 - WARM_UP)
@@ -42,11 +42,11 @@ class Trainer:
 
     Args:
         x: Inputs of all N training rows, (N, inputs), in single precision.
-        targets: Theirs.
+        targets: Targets of these rows.
         method: The method of the posterior, which decides the kind of network.
-        learning_rate: The largest step size of Adam.
-        seed: Decides initial weights, orders of rows and dropout.
-        device: Where networks are trained.
+        learning_rate: The largest learning rate.
+        seed: Seed of initial weights, row orders and dropout.
+        device: The training device.
         verbose: Whether to show progress.
     """
 
@@ -60,7 +60,7 @@ class Trainer:
     _encoders: dict[str, tuple[nn.Module, Tensor]] = field(default_factory=dict)
 
     def encoder(self, encoding: str) -> nn.Module:
-        """Return what becomes of inputs first, by the name that a setting has for it."""
+        """Return the encoder with a name such as "bins 16"."""
         return self._encoded(encoding)[0]
 
     def _encoded(self, encoding: str) -> tuple[nn.Module, Tensor]:
@@ -80,23 +80,23 @@ class Trainer:
         first: int = 0,
         progress: Progress | None = None,
     ) -> tuple[Stack, Tensor]:
-        """Networks on every list of rows in every setting, those of a setting side by side.
+        """Train a network for every setting and every list of rows; networks of the same setting are adjacent.
 
-        The step size rises, then falls along a cosine. Those of a setting are kept as they were when their mean
-        held-out loss was lowest, at the noise that is best for them together: a network that predicts its training
-        rows too well calls their noise too small long before its predictions of others grow worse.
+        The learning rate warms up, then follows a cosine. The networks of a setting keep the weights of the epoch with
+        the lowest mean held-out loss, at the noise factor that is best for them together: an overfitting network
+        underestimates its noise long before its predictions of held-out rows get worse.
 
         Args:
-            settings: Settings of one encoding, of the same layers and of one batch size.
-            rows: Row numbers that each network of a setting learns from.
-            held_out: Rows that it is scored by; None where there are none.
-            plan: Gives the epochs.
-            epochs: How many, where that is known: nothing is scored then, and the step size falls all the way.
-            first: Number of the first network, for its seed; others have the following ones.
+            settings: Settings with the same encoding, layers and batch size.
+            rows: Training row numbers of each network of a setting.
+            held_out: Held-out row numbers of each network; None if there are none.
+            plan: The plan, with the number of epochs.
+            epochs: The number of epochs, if it is fixed; networks are then not scored.
+            first: Number of the first network, which determines the seeds.
             progress: Called with (done, total) epochs of single networks.
 
         Returns:
-            The networks, and for how many epochs each was trained, (networks,).
+            The networks, and the number of epochs of each, (networks,).
         """
         count, each = len(rows), len(settings)
         x = self._encoded(settings[0].encoding)[1]
@@ -129,7 +129,7 @@ class Trainer:
         return stack.to("cpu"), history.epochs
 
     def _score(self, encoding: str, held_out: list[Tensor], units: Sequence[Affine], count: int) -> Evaluate:
-        """Score networks by their held-out rows, at the noise that is best for all of a setting."""
+        """Return a function that scores networks on held-out rows, at the best noise factor of each setting."""
         asked = self.rows(encoding, [rows[:MOST_SCORED] for rows in held_out], units)
         asked = asked.to(self.device, self.x.dtype)
 
@@ -137,16 +137,18 @@ class Trainer:
             own = asked.take(members)
             f, y = stacked_outputs(stack, own), own.targets()
             losses = torch.stack([own.mean(self.targets.loss(self.targets.tempered(f, c), y)) for c in FACTORS])
-            groups = losses.view(len(FACTORS), -1, count)  # all networks of a setting are trained as long
+            groups = losses.view(
+                len(FACTORS), -1, count
+            )  # all networks of a setting train for the same number of epochs
             best = groups.mean(2).argmin(0)
             return groups.gather(0, best[None, :, None].expand(1, -1, count)).flatten()
 
         return evaluate
 
     def rows(self, encoding: str, lists: Sequence[Tensor], units: Sequence[Affine]) -> StackedRows:
-        """Rows of several networks, each with its own unit of the targets."""
+        """Return the rows of several networks, each with its unit of the targets."""
         x, table = self._encoded(encoding)[1], self.targets.trained
-        plain = table.shape[1] - len(units[0][0])  # the weights' column stays as it is
+        plain = table.shape[1] - len(units[0][0])  # the column of weights is not standardised
         mean = torch.stack([torch.cat([m, m.new_zeros(plain)]) for m, _ in units])
         std = torch.stack([torch.cat([s, s.new_ones(plain)]) for _, s in units])
         shape = len(lists), x.shape[1]
@@ -155,7 +157,7 @@ class Trainer:
 
     @contextlib.contextmanager
     def bar(self, label: str, parts: int = 1) -> Iterator[list[Progress | None]]:
-        """What so many trainings at a time tell their progress to, shown as one bar; None where it is not wanted."""
+        """Yield progress callbacks for parallel trainings, shown as one bar; None for each if not verbose."""
         if not self.verbose:
             yield [None] * parts
             return

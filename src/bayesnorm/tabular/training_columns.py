@@ -1,7 +1,7 @@
-"""What an estimator remembers of the columns of training, so that those of new rows can be held against them.
+"""Counts of the training columns, for comparing new rows with them.
 
-Only counts are kept: of numbers, or days, between quantiles that lie at least five rows apart, and of categories. No
-rows.
+An estimator stores only counts and no rows: counts of categories, and of numbers or days between quantiles with at
+least five rows each.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from .encoded_columns import LARGEST, CategoricalColumn
 from .preprocessing import Preprocessing, TableColumn
 from .two_samples import Counts
 
-# Bins of a column of numbers at most, and rows in each of them at least.
+# Largest number of bins of a column of numbers, and smallest number of rows in each bin.
 MOST_BINS, LEAST_ROWS = 64, 5
 
-# A column with at most so many different numbers has a bin for each.
+# A column with at most this many different numbers has one bin for each.
 FEW_NUMBERS = 10
 
-# More rows than anybody has; their sums are exact.
+# Upper limit for counts in a file; sums of such counts are exact.
 MOST_ROWS = 2**40
 
 ROWS = whole(0, MOST_ROWS)
@@ -38,13 +38,13 @@ CATEGORIES = record(counts=mapping(ROWS), missing=ROWS)
 
 @dataclass(frozen=True)
 class NumberCounts:
-    """How many training values lie up to each edge and above the one before it.
+    """The number of training values in each bin of a column of numbers.
 
     Args:
-        edges: Rising; the last bin, above all of them, has none.
-        single: Whether there are few different numbers: edges are pairs, just below each of them and at it.
-        counts: Values in each bin, one more than there are edges.
-        missing: Rows without a value.
+        edges: The upper ends of the bins, ascending; the last bin is above all edges.
+        single: Whether there are few different numbers, each with two edges: just below it and at it.
+        counts: Number of values in each bin, one more than there are edges.
+        missing: Number of missing values.
     """
 
     edges: tuple[float, ...]
@@ -54,7 +54,7 @@ class NumberCounts:
 
     @classmethod
     def fit(cls, values: Numbers) -> Self:
-        """Learn from the column's training values."""
+        """Count the column's training values."""
         known = present(values)
         edges = np.unique(known)
         single = len(edges) <= FEW_NUMBERS
@@ -67,17 +67,17 @@ class NumberCounts:
         return replace(found, counts=tuple(found.count(known).tolist()))
 
     def count(self, known: Numbers) -> Counts:
-        """Return how many values lie in each bin."""
+        """Return the number of values in each bin."""
         return np.bincount(np.searchsorted(self.edges, known), minlength=len(self.edges) + 1)
 
 
 @dataclass(frozen=True)
 class CategoryCounts:
-    """How often training has each category.
+    """The number of training rows with each category.
 
     Args:
-        counts: Rows by category.
-        missing: Rows without one.
+        counts: Number of rows, by category.
+        missing: Number of missing values.
     """
 
     counts: dict[str, int]
@@ -85,34 +85,34 @@ class CategoryCounts:
 
     @classmethod
     def fit(cls, values: ColumnValues) -> Self:
-        """Learn from the column's training values."""
+        """Count the column's training values."""
         known = [value for value in as_texts(values) if value is not None]
         return cls(dict(Counter(known)), len(values) - len(known))
 
 
 @dataclass(frozen=True)
 class TrainingColumns:
-    """What training columns held, in the order of the table's.
+    """The counts of all training columns.
 
     Args:
-        columns: The counts of each.
+        columns: The counts of each column, in the order of the table.
     """
 
     columns: tuple[NumberCounts | CategoryCounts, ...]
 
     @classmethod
     def fit(cls, preprocessing: Preprocessing, X: Any) -> Self:
-        """Learn from the table that a preprocessing was learned from."""
+        """Count the values of the table that a preprocessing was fitted to."""
         values = table_values(preprocessing, X)
         return cls(tuple(CategoryCounts.fit(own) if is_text(own) else NumberCounts.fit(own) for own in values))
 
     def config(self) -> list[dict[str, Any]]:
-        """Return what was learned as plain JSON values."""
+        """Return the counts as JSON values."""
         return [asdict(column) for column in self.columns]
 
     @classmethod
     def from_config(cls, config: Any, preprocessing: Preprocessing) -> Self:
-        """Return what `config()` described, for the columns of a preprocessing."""
+        """Return the counts from the JSON values of `config()`, for the columns of a preprocessing."""
         listed(mapping(anything), len(preprocessing.columns), len(preprocessing.columns))(config, "training_columns")
         found: list[NumberCounts | CategoryCounts] = []
         for column, fields in zip(preprocessing.columns, config, strict=True):
@@ -123,13 +123,13 @@ class TrainingColumns:
             NUMBERS(fields, "training_columns")
             edges, counts = fields["edges"], fields["counts"]
             if len(counts) != len(edges) + 1 or any(a >= b for a, b in pairwise(edges)):
-                refuse("training_columns", edges, "rising edges, and one count more")
+                refuse("training_columns", edges, "ascending edges, with one more count than edges")
             found.append(NumberCounts(tuple(edges), fields["single"], tuple(counts), fields["missing"]))
         return cls(tuple(found))
 
 
 def table_values(preprocessing: Preprocessing, X: Any) -> Sequence[ColumnValues]:
-    """Return the columns of a table as they were in training: numbers, text, or dates as days."""
+    """Return the columns of a table with the kinds of training: numbers, text, or dates as days."""
     _, values = read_columns(X, preprocessing.names)
     return [_as_in_training(column, own) for column, own in zip(preprocessing.columns, values, strict=True)]
 
@@ -141,5 +141,5 @@ def _as_in_training(column: TableColumn, values: ColumnValues) -> ColumnValues:
 
 
 def present(values: Numbers) -> Numbers:
-    """Return the values that are not missing, none beyond all measure."""
+    """Return the values that are not missing, clipped to a finite range."""
     return np.clip(values[~np.isnan(values)], -LARGEST, LARGEST)

@@ -1,4 +1,4 @@
-"""What networks of a table minimise, with gradients written out: autograd would take a quarter of a small step."""
+"""The training losses of a table's networks, with explicit gradients; autograd would take a quarter of a small step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..stacked import half_squared_error
 
 _NORMAL = HeteroscedasticGaussian(axis=-1)
 
-# Size of a log-variance beyond which the noise stays as it is; its gradient goes on, so that it can be trained back.
+# Largest absolute log-variance; the noise is clipped beyond it, but its gradient is not, so that training can return.
 LARGEST_LOG_VARIANCE = 25.0
 
 
@@ -24,7 +24,7 @@ class TrainingLoss(ABC):
     """The loss of every row, (networks, rows), of outputs (networks, rows, outputs): a `SlopedLoss` of `train_stacked`.
 
     Args:
-        weighted: Whether the last column of the targets is the weight of their row.
+        weighted: Whether the last column of the targets is the weight of the row.
     """
 
     weighted: bool = False
@@ -35,13 +35,13 @@ class TrainingLoss(ABC):
 
     @abstractmethod
     def slopes(self, f: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return losses without weights, and their gradients at the outputs."""
+        """Return losses without weights, and their gradients with respect to the outputs."""
 
     def __call__(self, f: Tensor, y: Tensor) -> Tensor:
         return y[..., -1] * self.losses(f, y[..., :-1]) if self.weighted else self.losses(f, y)
 
     def with_slope(self, f: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return losses, and their gradients at the outputs, (networks, rows, outputs)."""
+        """Return losses, and their gradients with respect to the outputs, (networks, rows, outputs)."""
         if not self.weighted:
             return self.slopes(f, y)
         values, slope = self.slopes(f, y[..., :-1])
@@ -50,7 +50,7 @@ class TrainingLoss(ABC):
 
 @dataclass(frozen=True)
 class NormalCrps(TrainingLoss):
-    """CRPS of a normal distribution, averaged over targets: outputs are means, and behind them log-variances."""
+    """CRPS of a normal distribution, averaged over targets; outputs are means, followed by log-variances."""
 
     def losses(self, f: Tensor, y: Tensor) -> Tensor:
         location, log_scale = _NORMAL.split(f)
@@ -80,7 +80,7 @@ class HalfSquaredError(TrainingLoss):
 
 @dataclass(frozen=True)
 class ClassNLL(TrainingLoss):
-    """Negative log likelihood of class numbers; outputs are logits."""
+    """Negative log-likelihood of class numbers; outputs are logits."""
 
     def losses(self, f: Tensor, y: Tensor) -> Tensor:
         return -torch.log_softmax(f, -1).gather(-1, y[..., :1].long()).squeeze(-1)

@@ -1,4 +1,4 @@
-"""Tables, targets and weights of training rows, checked before anything is made of them."""
+"""Check the table, targets, weights and groups of training rows."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from torch import Tensor
 
 from ..errors import InputError, quoted
 
-# Rows below which there are too few to train on some and check on others.
+# Smallest number of rows for training and validation.
 LEAST_ROWS = 8
 
 
 @contextlib.contextmanager
 def as_input_errors() -> Iterator[None]:
-    """Turn what scikit-learn finds wrong with a table or its targets into errors of this package."""
+    """Turn scikit-learn's errors about a table or its targets into errors of this package."""
     try:
         yield
     except InputError:
@@ -32,70 +32,72 @@ def as_input_errors() -> Iterator[None]:
 
 
 def check_frame(X: Any) -> None:
-    """Refuse sparse tables, columns of the same name, and tables without rows or columns."""
+    """Raise an error for sparse tables, columns of the same name, and tables without rows or columns."""
     if issparse(X):
-        raise InputError("X: is sparse, and sparse data is not supported; X.toarray() would work.")
+        raise InputError("X is sparse, but sparse data is not supported. Pass X.toarray().")
     if isinstance(X, pd.DataFrame):
         twice = X.columns[X.columns.duplicated()]
         if len(twice):
-            raise InputError(f"X: column {quoted(str(twice[0]))} is there twice; rename one of them.")
+            raise InputError(f"X has two columns called {quoted(str(twice[0]))}. Rename one of them.")
         if not X.shape[1] or not len(X):
-            check_array(np.zeros(X.shape))  # refuses it in scikit-learn's words
+            check_array(np.zeros(X.shape))  # raises scikit-learn's error
 
 
 def real_targets(y: Any) -> NDArray[np.float64]:
-    """Return targets as numbers, (rows,) or (rows, outputs), or refuse them."""
+    """Return targets as numbers, (rows,) or (rows, outputs), or raise an error."""
     values = check_array(y, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0)
     try:
         found = values.astype(np.float64)
     except (TypeError, ValueError):
         bad = next(value for value in values.ravel() if isinstance(value, str) or not np.isreal(value))
         raise InputError(
-            f"y: holds {quoted(str(bad))}, which is no number; numbers would work, and BayesNormClassifier is for "
+            f"y contains {quoted(str(bad))}, which is not a number. Pass numbers, or use BayesNormClassifier for "
             "classes."
         ) from None
     if found.ndim not in (1, 2) or not found.size:
-        raise InputError(f"y: has shape {found.shape}; (rows,) or (rows, outputs) would work.")
+        raise InputError(f"y must have the shape (rows,) or (rows, outputs), got {found.shape}.")
     check_array(found, ensure_2d=False, input_name="y")
     return found
 
 
 def row_weights(sample_weight: Any, rows: int) -> tuple[NDArray[np.int64], Tensor | None]:
-    """Return numbers of the rows that count, and their weights with mean 1; None where all weigh the same."""
+    """Return the numbers of rows with a weight, and their weights with mean 1; None for equal weights."""
     if sample_weight is None:
         return np.arange(rows), None
     try:
         weights = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"sample_weight: holds what is no number ({error}); numbers from 0 would work.") from None
+        raise InputError(f"sample_weight must be numbers of at least 0, got something else ({error}).") from None
     if weights.ndim == 0:
         weights = np.full(rows, float(weights))
     if weights.shape != (rows,):
-        raise InputError(f"sample_weight: has shape {weights.shape} for {rows} rows; one number per row would work.")
+        raise InputError(f"sample_weight has the shape {weights.shape} for {rows} rows. Pass one number per row.")
     if not np.isfinite(weights).all() or (weights < 0).any():
-        raise InputError("sample_weight: holds negative, infinite or missing numbers; numbers from 0 would work.")
+        raise InputError("sample_weight contains negative, infinite or missing numbers. Pass numbers of at least 0.")
     if not weights.any():
-        raise InputError("sample_weight: every weight is zero; positive weights for some rows would work.")
+        raise InputError("sample_weight is zero for every row. Pass a positive weight for some rows.")
     kept = np.flatnonzero(weights)
     weights = weights[kept] / weights[kept].mean()
     return kept, None if np.allclose(weights, 1.0) else torch.from_numpy(weights)
 
 
 def row_groups(groups: Any, rows: int, kept: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the number of each kept row's group, from labels of any kind for all rows."""
+    """Return the group number of each kept row, from labels of any type for all rows."""
     labels = np.asarray(groups)
     if labels.shape != (rows,):
-        raise InputError(f"groups: has shape {labels.shape} for {rows} rows; one label per row would work.")
+        raise InputError(f"groups has the shape {labels.shape} for {rows} rows. Pass one label per row.")
     found: NDArray[np.int64] = np.unique(labels[kept].astype(str), return_inverse=True)[1]
     if found.max() < 1:
-        raise InputError(f"groups: all rows are in the one group {quoted(str(labels[0]))}; two or more would work.")
+        raise InputError(
+            f"groups has only one group, {quoted(str(labels[0]))}, for all rows. Pass at least two groups."
+        )
     return found
 
 
 def require_rows(rows: int) -> None:
-    """Refuse fewer rows than it takes to hold some out."""
+    """Raise an error if there are too few rows for cross-validation."""
     if rows < LEAST_ROWS:
         raise InputError(
-            f"X: has n_samples={rows} rows (with a weight), too few to learn from some and check on others; at least "
-            f"{LEAST_ROWS} would work."
+            f"X has n_samples={rows} rows with a weight, too few for training and validation. Pass at least "
+            f"{LEAST_ROWS} rows."
         )

@@ -1,9 +1,9 @@
-"""Whether counts of two samples in the same bins come from one distribution: an exact test, for any number of rows.
+"""An exact test of whether the counts of two samples in the same bins come from one distribution.
 
-Given how many rows of both lie in a bin, the new ones among them are drawn without replacement if nothing has changed.
-For every bin (every category), or every edge between bins that have an order (numbers), this gives a chance of the new
-count or one farther off. What is told is how often the smallest of these chances would be as small as it is: summed
-over all ways in which the counts could have come out, one bin after the other.
+Under the null hypothesis, the new rows are a sample without replacement from all rows. For every bin (categories) or
+every edge between bins (numbers), the hypergeometric distribution gives the probability of the new count or a more
+extreme one. The statistic is the smallest of these probabilities. The p-value is the probability that it is as small
+under the null hypothesis, summed over all possible counts, bin by bin.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from scipy import special, stats
 
 Counts = NDArray[np.int64]
 
-# New rows above which, and chances below which, the sum over bins stands for the exact one, which it exceeds.
+# With more new rows, or for smaller p-values, the Bonferroni bound replaces the exact p-value, which is smaller.
 MOST_EXACT, LEAST_EXACT = 500, 1e-9
 
 
 def two_sample_chance(training: Counts, new: Counts, *, ordered: bool) -> float:
-    """Return the p-value of counts (bins,) of new rows, given those of training rows."""
+    """Return the p-value of the counts of new rows, (bins,), given the counts of training rows."""
     total = training + new
     rows, n = int(total.sum()), int(new.sum())
     training, new, total = (counts[total > 0] for counts in (training, new, total))
@@ -50,7 +50,7 @@ def two_sample_chance(training: Counts, new: Counts, *, ordered: bool) -> float:
 
 
 def _two_sided(rows: int, inside: Counts, n: int) -> NDArray[np.float64]:
-    """Return the chance of each number of new rows inside, or one farther off, (places, n + 1)."""
+    """Return the two-sided probability of each number of new rows inside, (places, n + 1)."""
     taken, column = np.arange(n + 1), inside[:, None]
     share = np.exp(_log_ways(column, taken) + _log_ways(rows - column, n - taken) - _log_ways(rows, n))
     below, above = np.cumsum(share, 1), np.cumsum(share[:, ::-1], 1)[:, ::-1]
@@ -58,7 +58,7 @@ def _two_sided(rows: int, inside: Counts, n: int) -> NDArray[np.float64]:
 
 
 def _log_ways(of: Any, some: Any) -> Any:
-    """Return the logarithm of the number of ways to take some of all; minus infinity where there is none."""
+    """Return the logarithm of the binomial coefficient; minus infinity if it is 0."""
     impossible = (some < 0) | (some > of)
     some = np.where(impossible, 0, some)
     logs = special.gammaln(of + 1) - special.gammaln(some + 1) - special.gammaln(of - some + 1)

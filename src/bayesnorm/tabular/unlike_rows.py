@@ -1,7 +1,7 @@
-"""Which rows are unlike those of training, and why: one verdict per row.
+"""Find unusual rows, and the reasons.
 
-A row is unlike where a column holds what training never did, where a number or date lies clearly beyond those of
-training (`ranges.py`), or else where it is far from all training rows as a whole (`likeness.py`).
+A row is unusual if a column has a value that does not occur in training, if a number or date is clearly outside the
+range of training (`ranges.py`), or if the row as a whole is far from all training rows (`likeness.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .likeness import Likeness
 from .preprocessing import Preprocessing, TableColumn
 from .ranges import Ranges
 
-# Columns that are named where a row as a whole is far away.
+# Number of columns named in the reason for a row that is far away as a whole.
 MOST_NAMED = 2
 
 
@@ -31,15 +31,15 @@ def reasons(
     features: Numbers,
     unseen: Sequence[str],
 ) -> list[str]:
-    """Return for each row why it is unlike those of training, in parts with "; " between them, or "".
+    """Return for each row the reasons why it is unusual, joined by "; ", or "".
 
     Args:
-        preprocessing: How columns are read.
-        likeness: What rows as a whole are compared with.
-        ranges: What columns are compared with; None for models of earlier versions.
+        preprocessing: The encoding of the columns.
+        likeness: The statistics for comparing whole rows.
+        ranges: The ranges of the columns; None for models of earlier versions.
         values: The columns of the rows, from `table_values`.
-        features: What the preprocessing makes of them.
-        unseen: The columns of each row that hold what training never did, from the preprocessing.
+        features: The features of the rows.
+        unseen: For each row the columns with a value that does not occur in training, from the preprocessing.
     """
     found: list[list[str]] = [[] for _ in features]
     strange = np.flatnonzero(np.array(unseen, dtype=object) != "")
@@ -54,19 +54,19 @@ def reasons(
             continue
         dated = isinstance(column, DateColumn)
         for rows, word, limit, most in (
-            (known.below(own), "before" if dated else "below", known.low, "the first" if dated else "the least"),
-            (known.above(own), "after" if dated else "above", known.high, "the last" if dated else "the most"),
+            (known.below(own), "before" if dated else "below", known.low, "earliest" if dated else "smallest"),
+            (known.above(own), "after" if dated else "above", known.high, "latest" if dated else "largest"),
         ):
             for row in np.flatnonzero(rows):
-                found[row].append(f"{column.name} {word} {_shown(column, limit)}, {most} in training")
+                found[row].append(f"{column.name} {word} {_shown(column, limit)}, the {most} in training")
     far = np.flatnonzero(likeness.unlike(features) & np.array([not each for each in found]))
     for row, names in zip(far, _farthest(preprocessing, likeness, features[far]), strict=True):
-        found[row].append(f"far from all training rows, mostly in {' and '.join(names)}")
+        found[row].append(f"far from all training rows, mainly because of {' and '.join(names)}")
     return ["; ".join(each) for each in found]
 
 
 def _as_read(column: TableColumn, values: ColumnValues) -> ColumnValues:
-    """Return values of `table_values` as a column takes them: days as dates."""
+    """Return values of `table_values` with days converted back to dates."""
     if not isinstance(column, DateColumn):
         return values
     missing = np.isnan(values)
@@ -76,22 +76,22 @@ def _as_read(column: TableColumn, values: ColumnValues) -> ColumnValues:
 
 
 def _unseen(column: TableColumn, value: object) -> str:
-    """Say what a column holds that training never did."""
+    """Return a phrase about a value that does not occur in training."""
     if value is None or (isinstance(value, float) and np.isnan(value)):
-        return "is missing, which it never was in training"
+        return "is missing, but was never missing in training"
     shown = quoted(value) if isinstance(column, CategoricalColumn) else _shown(column, float(value))  # type: ignore[arg-type]
     if isinstance(column, DateColumn) and column.trend.scale > 0:
-        return f"is {shown}, a day of the week that training never had"
-    return f"is {shown}, which training never had"
+        return f"is {shown}, a day of the week that does not occur in training"
+    return f"is {shown}, which does not occur in training"
 
 
 def _shown(column: TableColumn, value: float) -> str:
-    """Write a number or date of a column."""
+    """Return a number or date of a column as text."""
     return date_text(np.datetime64(round(value * DAY), "s")) if isinstance(column, DateColumn) else f"{value:.6g}"
 
 
 def _farthest(preprocessing: Preprocessing, likeness: Likeness, features: Numbers) -> list[list[str]]:
-    """Return for each row the columns that make it far from training rows, those that do most first."""
+    """Return for each row the columns with the largest contributions to its distance, largest first."""
     apart = likeness.contributions(features)
     ends = np.cumsum([len(column.features) for column in preprocessing.columns])
     names = [column.name for column in preprocessing.columns]
