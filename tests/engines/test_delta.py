@@ -231,7 +231,7 @@ def test_a_layer_that_reuses_its_input_is_refused_with_what_would_work(center, s
     model = nn.Sequential(nn.Linear(3, 5), Skipping(5), nn.Tanh(), nn.Linear(5, 1)).double()
     posterior, x = fitted(model, center=center), rows(4, 3, seed=1)
     before = snapshot(model)
-    with pytest.raises(NetworkError, match=r"1 use their input for more than normalisation.*MonteCarlo\(\) would work"):
+    with pytest.raises(NetworkError, match=r"1 use their input for more than normalisation.*MonteCarlo\(\)"):
         posterior.predict(x, Delta())
     assert snapshot(model) == before
     assert posterior.output_directions.components is None
@@ -288,7 +288,7 @@ def test_images_and_half_precision():
 
 
 def test_other_posteriors_are_told_what_works():
-    with pytest.raises(bn.BayesNormError, match=r"Delta needs a posterior over batch-norm statistics, and object was"):
+    with pytest.raises(bn.BayesNormError, match=r"Delta needs a posterior over batch-norm statistics, got object"):
         Delta().outputs(object(), rows(2, 3))
 
 

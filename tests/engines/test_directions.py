@@ -193,7 +193,7 @@ def test_directions_are_saved_once_they_are_there(tmp_path):
     after = bn.load(tmp_path / "after", model)
     assert torch.equal(after.predict(x, bn.SigmaPoints(4)).loc, expected)
     before = bn.load(tmp_path / "before", model)
-    with pytest.raises(bn.BayesNormError, match=r"no training rows; posterior.with_directions\(x\)"):
+    with pytest.raises(bn.BayesNormError, match=r"no training data. Call posterior.with_directions\(x\)"):
         before.predict(x, bn.SigmaPoints(4))
     given = before.with_directions(posterior.output_directions.rows)
     assert torch.equal(given.predict(x, bn.SigmaPoints(4)).loc, expected)

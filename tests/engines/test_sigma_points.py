@@ -125,7 +125,7 @@ def test_independent_coordinates_have_their_axes(method):
 
 @pytest.mark.parametrize("rank", [0, -1, 2.0, True, None])
 def test_a_rank_is_a_whole_number(rank):
-    with pytest.raises(bn.BayesNormError, match=r"rank: .* a whole number of at least 1 would work"):
+    with pytest.raises(bn.BayesNormError, match=r"rank must be a whole number of at least 1, got"):
         bn.SigmaPoints(rank=rank)
 
 

@@ -67,18 +67,18 @@ def test_logits_far_apart_stay_finite():
 
 @pytest.mark.parametrize("temperature", [0, -1, float("nan"), float("inf"), "hot", None])
 def test_bad_temperatures(temperature):
-    with pytest.raises(bn.BayesNormError, match="temperature: "):
+    with pytest.raises(bn.BayesNormError, match=r"^temperature "):
         bn.Categorical(temperature)
 
 
 def test_outputs_without_rows():
-    with pytest.raises(bn.BayesNormError, match=r"f: outputs of shape \(5,\)"):
+    with pytest.raises(bn.BayesNormError, match=r"f must have shape .* got outputs of shape \(5,\)"):
         bn.Categorical().predictive(torch.zeros(5))
 
 
 def test_pixels_the_other_way_round_are_refused():
     f, y = torch.randn(2, 3, 4, 6), torch.zeros(2, 4, 6, dtype=torch.long)
-    with pytest.raises(InputError, match=r"y: has shape \(2, 6, 4\); whole class numbers of shape \(2, 4, 6\)"):
+    with pytest.raises(InputError, match=r"y has shape \(2, 6, 4\). Pass whole class numbers of shape \(2, 4, 6\)"):
         bn.Categorical().loss(f, y.mT)
     torch.testing.assert_close(bn.Categorical().loss(f, y[:, None]), bn.Categorical().loss(f, y))
 

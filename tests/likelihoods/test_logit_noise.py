@@ -104,14 +104,14 @@ def test_noise_learns_which_labels_are_guesses():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"samples": 0}, "samples: 0 was given; a whole number from 1 to"),
-        ({"samples": -5}, "samples: "),
-        ({"samples": 2.5}, "samples: "),
-        ({"seed": -1}, "seed: "),
-        ({"seed": 2**70}, "seed: "),
-        ({"per_class": 1}, "per_class: "),
-        ({"temperature": 0.0}, "temperature: "),
-        ({"ignore_index": 1.5}, "ignore_index: 1.5 was given"),
+        ({"samples": 0}, "samples must be a whole number from 1 to .* got 0"),
+        ({"samples": -5}, "^samples "),
+        ({"samples": 2.5}, "^samples "),
+        ({"seed": -1}, "^seed "),
+        ({"seed": 2**70}, "^seed "),
+        ({"per_class": 1}, "^per_class "),
+        ({"temperature": 0.0}, "^temperature "),
+        ({"ignore_index": 1.5}, "ignore_index must be a whole number .* got 1.5"),
     ],
 )
 def test_bad_options(options, said):
@@ -121,5 +121,5 @@ def test_bad_options(options, said):
 
 @pytest.mark.parametrize(("outputs", "per_class"), [(3, True), (1, True), (1, False)])
 def test_heads_of_the_wrong_width(outputs, per_class):
-    with pytest.raises(InputError, match=f"f: {outputs} outputs per row; .*with_noise_head"):
+    with pytest.raises(InputError, match=f"outputs per example is {outputs}, .*with_noise_head"):
         bn.LogitNoise(per_class=per_class).predictive(torch.zeros(2, 4, outputs))

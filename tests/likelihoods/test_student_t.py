@@ -127,14 +127,14 @@ def test_where_there_is_no_variance():
     assert torch.isfinite(predictive.epistemic).all()
     assert torch.isfinite(predictive.log_prob(y)).all()
     assert torch.isfinite(metrics.crps(predictive, y, form="mixture"))
-    with pytest.raises(bn.BayesNormError, match="infinite variance"):
+    with pytest.raises(bn.BayesNormError, match="crps needs a finite variance"):
         predictive.crps(y)
     assert (predictive.interval(0.9)[0] < predictive.interval(0.9)[1]).all()
 
 
 @pytest.mark.parametrize("df", [1.0, 0, -3.0, float("nan"), float("inf"), "4", None, True])
 def test_bad_degrees_of_freedom(df):
-    with pytest.raises(bn.BayesNormError, match=r"df: .* a finite number from 1.1 would work"):
+    with pytest.raises(bn.BayesNormError, match=r"df must be a finite number from 1.1"):
         bn.StudentT(df)
 
 

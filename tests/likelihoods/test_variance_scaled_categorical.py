@@ -82,5 +82,5 @@ def test_saved_and_loaded(posterior, tmp_path):
 @pytest.mark.parametrize("given", [{"slope": -0.1}, {"slope": 11}, {"std": 0}, {"mean": math.nan}, {"mean": "x"}])
 def test_bad_numbers(given):
     (name,) = given
-    with pytest.raises(bn.BayesNormError, match=f"{name}: "):
+    with pytest.raises(bn.BayesNormError, match=f"^{name} must be"):
         bn.VarianceScaledCategorical(1.0, **given)

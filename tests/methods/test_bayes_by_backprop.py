@@ -133,7 +133,7 @@ def test_only_the_architecture_counts_when_loading(regression, tmp_path):
     assert loaded.prior == posterior.prior
     assert loaded.kl(8, seed=1) == posterior.kl(8, seed=1)
     assert loaded.elbo(regression.x, regression.y) == pytest.approx(posterior.elbo(regression.x, regression.y))
-    with pytest.raises(bn.BayesNormError, match="model: does not match"):
+    with pytest.raises(bn.BayesNormError, match="model does not match"):
         bn.load(tmp_path / "posterior", nn.Linear(3, 1))
 
 
@@ -208,25 +208,25 @@ def test_a_chosen_output_and_progress():
 X = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
 
 BAD_OPTIONS = [
-    ({"epochs": 0}, r"epochs: 0 was given; a whole number of at least 1"),
-    ({"epochs": 2.5}, r"epochs: 2.5"),
-    ({"batch_size": 1}, r"batch_size: 1 was given; a whole number of at least 2"),
-    ({"learning_rate": 0.0}, r"learning_rate: 0.0 was given; a positive number"),
-    ({"learning_rate": math.nan}, r"learning_rate: nan"),
-    ({"schedule": "linear"}, r"schedule: 'linear' was given; one of 'cosine', 'constant'"),
-    ({"prior": -1.0}, r"prior: -1.0 was given; a positive number"),
-    ({"prior": (0.5, 1.0)}, r"prior: \(0.5, 1.0\) was given; .*\(pi, std1, std2\)"),
-    ({"prior": (1.5, 1.0, 0.1)}, r"prior: .*pi up to 1"),
-    ({"prior": "wide"}, r"prior: 'wide'"),
-    ({"prior_center": "mean"}, r"prior_center: 'mean' was given; one of 'zero', 'trained'"),
-    ({"prior_center": "trained"}, r'prior_center: "trained" goes with start="trained"'),
-    ({"estimator": "reinforce"}, r"estimator: 'reinforce' was given; one of 'local', 'flipout', 'weights'"),
-    ({"start": "warm"}, r"start: 'warm' was given; one of 'fresh', 'trained'"),
-    ({"initial_std": 0}, r"initial_std: 0 was given"),
-    ({"delta": True}, r"delta: True was given"),
-    ({"kl_warmup": -1}, r"kl_warmup: -1 was given; a whole number of at least 0"),
-    ({"kl_weight": 0}, r"kl_weight: 0 was given; a positive number"),
-    ({"kl_warmup": 5, "epochs": 5}, r"kl_warmup: 5 of 5 epochs.*at most 4 would work"),
+    ({"epochs": 0}, r"epochs must be a whole number of at least 1.* got 0"),
+    ({"epochs": 2.5}, r"epochs must be .* got 2.5"),
+    ({"batch_size": 1}, r"batch_size must be a whole number of at least 2.* got 1"),
+    ({"learning_rate": 0.0}, r"learning_rate must be a positive number.* got 0.0"),
+    ({"learning_rate": math.nan}, r"learning_rate must be .* got nan"),
+    ({"schedule": "linear"}, r"schedule must be one of 'cosine', 'constant'.* got 'linear'"),
+    ({"prior": -1.0}, r"prior must be a positive number.* got -1.0"),
+    ({"prior": (0.5, 1.0)}, r"prior must be .*\(pi, std1, std2\).* got \(0.5, 1.0\)"),
+    ({"prior": (1.5, 1.0, 0.1)}, r"prior must be .*pi up to 1"),
+    ({"prior": "wide"}, r"prior must be .* got 'wide'"),
+    ({"prior_center": "mean"}, r"prior_center must be one of 'zero', 'trained'.* got 'mean'"),
+    ({"prior_center": "trained"}, r'prior_center="trained" needs start="trained"'),
+    ({"estimator": "reinforce"}, r"estimator must be one of 'local', 'flipout', 'weights'.* got 'reinforce'"),
+    ({"start": "warm"}, r"start must be one of 'fresh', 'trained'.* got 'warm'"),
+    ({"initial_std": 0}, r"initial_std must be .* got 0"),
+    ({"delta": True}, r"delta must be .* got True"),
+    ({"kl_warmup": -1}, r"kl_warmup must be a whole number of at least 0.* got -1"),
+    ({"kl_weight": 0}, r"kl_weight must be a positive number.* got 0"),
+    ({"kl_warmup": 5, "epochs": 5}, r"kl_warmup is 5, .*epochs=5.*at most 4"),
 ]
 
 
@@ -242,17 +242,17 @@ class Stream(IterableDataset):
 
 
 BAD_INPUT = [
-    (nn.Linear(3, 1), X, InputError, r"train_data: Tensor was given without targets; a pair \(x, y\) would work"),
-    (nn.Linear(3, 1), X.numpy(), InputError, r"train_data: ndarray was given without targets"),
-    (nn.Linear(3, 1), Stream(), InputError, r"train_data: Stream does not tell how many rows there are"),
-    (nn.Linear(3, 1), 7, InputError, r"train_data: int does not tell"),
-    (nn.Linear(3, 1), (X, X[:5, :1]), InputError, r"x has 40 rows and y 5"),
-    (nn.Linear(3, 1), (X, X), InputError, r"y: has shape \(.*3\) for outputs"),
-    (nn.Linear(3, 2), (X, X), bn.BayesNormError, r"likelihood: none was given and the network has outputs"),
-    (nn.BatchNorm1d(3), (X, X), NetworkError, r"model: has no linear or convolutional layer"),
+    (nn.Linear(3, 1), X, InputError, r"train_data must be a pair \(x, y\) with targets, got Tensor"),
+    (nn.Linear(3, 1), X.numpy(), InputError, r"train_data must be a pair .* got ndarray"),
+    (nn.Linear(3, 1), Stream(), InputError, r"train_data of type Stream has no length"),
+    (nn.Linear(3, 1), 7, InputError, r"train_data of type int has no length"),
+    (nn.Linear(3, 1), (X, X[:5, :1]), InputError, r"x has 40 rows, but y has 5"),
+    (nn.Linear(3, 1), (X, X), InputError, r"y has shape \(.*3\), but the outputs"),
+    (nn.Linear(3, 2), (X, X), bn.BayesNormError, r"likelihood is needed, because the network has outputs"),
+    (nn.BatchNorm1d(3), (X, X), NetworkError, r"model: it has no linear or convolutional layer"),
     (nn.Linear(5, 1), (X, X[:, :1]), InputError, r"forward failed on input of shape \(2, 3\)"),
     (nn.LazyLinear(1), (X, X[:, :1]), NetworkError, r"weight is not initialised yet"),
-    (None, (X, X[:, :1]), NetworkError, r"model: NoneType was given"),
+    (None, (X, X[:, :1]), NetworkError, r"model must be .* got NoneType"),
 ]
 
 
@@ -270,19 +270,19 @@ def test_nan_in_the_weights_or_rows():
     model = nn.Linear(3, 1)
     with torch.no_grad():
         model.weight[0, 0] = math.nan
-    with pytest.raises(NetworkError, match=r"weight holds 1 NaN"):
+    with pytest.raises(NetworkError, match=r"weight has 1 NaN"):
         bn.BayesByBackprop(epochs=1, batch_size=8).fit(model, (X, X[:, :1]))
     broken = X.clone()
     broken[7, 1] = math.nan
-    with pytest.raises(bn.BayesNormError, match=r"holds 1 NaN"):
+    with pytest.raises(bn.BayesNormError, match=r"train_data has 1 NaN"):
         bn.BayesByBackprop(epochs=1, batch_size=8).fit(nn.Linear(3, 1), (broken, X[:, :1]))
 
 
 def test_bound_of_other_rows_is_refused(regression):
     posterior = bn.BayesByBackprop(epochs=1, batch_size=16).fit(regression.model, (regression.x, regression.y))
-    with pytest.raises(InputError, match=r"y: has 5 rows and x 80"):
+    with pytest.raises(InputError, match=r"y has 5 rows, but x has 80"):
         posterior.elbo(regression.x, regression.y[:5])
-    with pytest.raises(bn.BayesNormError, match=r"n: 0 was given"):
+    with pytest.raises(bn.BayesNormError, match=r"n must be .* got 0"):
         posterior.kl(0)
 
 

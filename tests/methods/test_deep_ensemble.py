@@ -45,7 +45,7 @@ def test_a_factory_may_give_several_architectures(regression):
 def test_a_factory_that_gives_one_network_twice_is_refused(regression):
     method = bn.DeepEnsemble(members=2, epochs=1, batch_size=16)
     model = copy.deepcopy(regression.model)
-    with pytest.raises(bn.BayesNormError, match="model: gave the same network for two seeds"):
+    with pytest.raises(bn.BayesNormError, match="model returned the same network for two seeds"):
         method.fit(lambda _seed: model, (regression.x, regression.y))
 
 
@@ -64,11 +64,11 @@ def test_the_seed_decides_on_a_gpu_too(regression):
 def test_a_method_that_cannot_be_is_told_before_more_members_are_trained(regression):
     seen = []
     method = bn.DeepEnsemble(members=3, epochs=1, batch_size=16, method=bn.MCBN(10**6))
-    with pytest.raises(bn.BayesNormError, match="batch_size: 1000000 of only"):
+    with pytest.raises(bn.BayesNormError, match="batch_size=1000000, but train_data has only"):
         method.fit(regression.model, (regression.x, regression.y), progress=lambda *step: seen.append(step))
     assert seen == []
     for none in ("MCBN", bn.MCBN):
-        with pytest.raises(bn.BayesNormError, match=r"method: .*MCBN.* was given; None, or a method such as"):
+        with pytest.raises(bn.BayesNormError, match=r"method must be None, or a method such as.* got .*MCBN.*"):
             bn.DeepEnsemble(method=none)
 
 
@@ -84,7 +84,7 @@ def test_members_may_come_from_a_generator(regression):
     found = bn.ensemble(member for member in made)
     assert [member.executable for member in found.members] == [member.executable for member in made]
     for one in (regression.model, made[0]):
-        with pytest.raises(bn.BayesNormError, match=r"members: \w+ was given; a list of networks or posteriors"):
+        with pytest.raises(bn.BayesNormError, match=r"members must be a list of networks or posteriors.* got \w+"):
             bn.ensemble(one, regression.likelihood)
 
 
@@ -113,11 +113,11 @@ def test_parameters_that_cannot_start_afresh(regression):
         def forward(self, x):
             return self.head(self.scale * x)
 
-    with pytest.raises(bn.BayesNormError, match=r"no reset_parameters\(\).*a callable seed -> network would work"):
+    with pytest.raises(bn.BayesNormError, match=r"no reset_parameters\(\).*a callable seed -> network"):
         bn.DeepEnsemble(members=2, epochs=1).fit(Scaled(), (regression.x, regression.y))
 
 
 @pytest.mark.parametrize("members", [1, 0, 2.0, True, None])
 def test_bad_members(members):
-    with pytest.raises(bn.BayesNormError, match="members: "):
+    with pytest.raises(bn.BayesNormError, match=r"^members "):
         bn.DeepEnsemble(members=members)

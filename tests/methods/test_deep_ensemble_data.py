@@ -34,12 +34,12 @@ def test_data_of_every_kind_with_the_default_likelihood(kind):
 
 def test_a_batch_size_beside_a_loader_with_another_is_refused():
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
-    with pytest.raises(bn.BayesNormError, match=r"batch_size: 16 was given beside a DataLoader with its own \(8\)"):
+    with pytest.raises(bn.BayesNormError, match=r"batch_size is 16, but the DataLoader has batch size 8"):
         bn.DeepEnsemble(members=2, epochs=1, batch_size=16).fit(model, DATA["loader"]())
 
 
 def test_no_rows_per_step_are_refused():
-    with pytest.raises(bn.BayesNormError, match="batch_size: 0 was given"):
+    with pytest.raises(bn.BayesNormError, match=r"batch_size must be .* got 0"):
         bn.DeepEnsemble(members=2, epochs=1, batch_size=0).fit(nn.Linear(3, 1), DATA["pair"]())
 
 
@@ -63,5 +63,5 @@ BAD = {
 def test_errors_name_the_argument_as_fit_has_it(method, kind, likelihood):
     """`train`, which has its own name for it, and the network's own look at inputs do not show through."""
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.1), nn.Linear(4, 1))
-    with pytest.raises(bn.BayesNormError, match=r"^train_data: "):
+    with pytest.raises(bn.BayesNormError, match=r"^train_data\b"):
         method.fit(model, BAD[kind], likelihood)

@@ -129,7 +129,7 @@ def test_correlated_samples_have_the_batches_covariance_at_full_rank():
     drawn = posterior.spread * posterior.fluctuations.sample(n, torch.Generator().manual_seed(0))
     exact = deviations.T @ deviations / len(deviations)
     scale = exact.diag().sqrt()
-    # n normal samples: Var(c_ij) = (c_ii c_jj + c_ij^2) / n. The factor is rounded to 8 digits, relative 2^-8 in a number
+    # n normal samples: Var(c_ij) = (c_ii c_jj + c_ij^2) / n. The factor is rounded to 8 bits, 2^-8 of a number,
     # and so at most 2^-7 sqrt(c_ii c_jj) in a covariance.
     error = ((torch.outer(exact.diag(), exact.diag()) + exact.square()) / n).sqrt()
     found = drawn.T @ drawn / n
@@ -227,5 +227,7 @@ def test_a_loaded_posterior_predicts_the_same_bits(rank, dtype, tmp_path):
 
 @pytest.mark.parametrize("rank", [0, -1, 20, 2.0, True, "all"])
 def test_a_rank_that_cannot_be_is_told_what_would_work(rank):
-    with pytest.raises(bn.BayesNormError, match=r"rank: .* was given with states=20; None, or 1 to 19, would work"):
+    with pytest.raises(
+        bn.BayesNormError, match=r"rank must be None or a whole number from 1 to 19 with states=20, got"
+    ):
         bn.GaussianBN(batch_size=8, states=20, rank=rank)

@@ -174,7 +174,7 @@ def test_without_training_data():
     model, x = mlp(), rows(6, 4)
     posterior = bn.MCDropout().fit(model, likelihood=bn.Gaussian(2.0))
     torch.testing.assert_close(posterior.outputs(5, x), bn.MCDropout().fit(model, x).outputs(5, x))
-    with pytest.raises(bn.BayesNormError, match=r"likelihood: none was given, and no train_data"):
+    with pytest.raises(bn.BayesNormError, match=r"likelihood is needed if train_data is not given"):
         bn.MCDropout().fit(model)
 
 
@@ -199,21 +199,21 @@ def test_every_kind_of_training_data(data):
 
 def test_bad_input():
     model, x = mlp(), rows(20, 4)
-    with pytest.raises(bn.BayesNormError, match="consistent: 'yes' was given"):
+    with pytest.raises(bn.BayesNormError, match=r"consistent must be .* got 'yes'"):
         bn.MCDropout(consistent="yes")
-    with pytest.raises(NetworkError, match=r"p: 1.5 was given; a rate from 0 to below 1"):
+    with pytest.raises(NetworkError, match=r"p must be a rate from 0 to below 1.* got 1.5"):
         bn.MCDropout(1.5).fit(model, x)
-    with pytest.raises(bn.BayesNormError, match=r"seed: -1 was given"):
+    with pytest.raises(bn.BayesNormError, match=r"seed must be .* got -1"):
         bn.MCDropout().fit(model, x, seed=-1)
-    with pytest.raises(InputError, match=r"train_data: .*at least one row"):
+    with pytest.raises(InputError, match=r"train_data has .*at least one example"):
         bn.MCDropout().fit(model, x[:0])
     with pytest.raises(InputError, match=r"train_data: the network's forward failed on input of shape \(2, 3\)"):
         bn.MCDropout().fit(model, rows(20, 3))
     with pytest.raises(
-        bn.BayesNormError, match=r"likelihood: none was given and the network has outputs of shape \(3,\)"
+        bn.BayesNormError, match=r"likelihood is needed, because the network has outputs of shape \(3,\)"
     ):
         bn.MCDropout().fit(nn.Sequential(nn.Dropout(), nn.Linear(4, 3)).double(), x)
-    with pytest.raises(bn.BayesNormError, match=r"n: 0 was given"):
+    with pytest.raises(bn.BayesNormError, match=r"n must be .* got 0"):
         bn.MCDropout().fit(model, x).sample(0)
     with torch.no_grad():
         model[0].weight[0, 0] = math.nan
@@ -222,7 +222,7 @@ def test_bad_input():
 
 
 def test_compiling_is_refused_with_the_reason():
-    with pytest.raises(bn.BayesNormError, match=r"compile: .*DropoutPosterior"):
+    with pytest.raises(bn.BayesNormError, match=r"compile supports .*DropoutPosterior"):
         bn.MCDropout().fit(mlp(), rows(5, 4)).compile()
 
 
@@ -252,7 +252,7 @@ def test_files_for_a_network_without_those_layers(tmp_path):
     model, x = mlp(), rows(20, 4)
     bn.MCDropout().fit(model, x).save(tmp_path / "posterior")
     model[6] = nn.Identity()
-    with pytest.raises(NetworkError, match=r"model: '6' is no dropout layer.*\(here '3'\)"):
+    with pytest.raises(NetworkError, match=r"model: '6' is not a dropout layer.*\(this one has '3'\)"):
         bn.load(tmp_path / "posterior", model)
 
 
@@ -331,7 +331,7 @@ def test_a_combination_keeps_its_effective_batch_size_and_files(both, tmp_path):
 
 def test_combining_twice_the_same_layers_is_refused(both):
     _, _, _, dropout = both
-    with pytest.raises(bn.BayesNormError, match=r"posteriors: '3.seed' is drawn by two of them"):
+    with pytest.raises(bn.BayesNormError, match=r"Two of the posteriors sample '3.seed'"):
         bn.combine(dropout, dropout)
 
 
@@ -368,5 +368,5 @@ def test_precision_of_weight_decay(arguments, expected):
 )
 def test_precision_of_nothing(name, value):
     arguments = {"length_scale": 1.0, "keep": 0.9, "rows": 10, "weight_decay": 0.1} | {name: value}
-    with pytest.raises(bn.BayesNormError, match=rf"{name}: {value!r} was given"):
+    with pytest.raises(bn.BayesNormError, match=rf"{name} must be .* got {value!r}"):
         dropout_precision(**arguments)

@@ -276,7 +276,7 @@ def test_another_seed_samples_other_batches(regression):
 
 
 def test_classification_needs_its_likelihood_said(classification):
-    with pytest.raises(bn.BayesNormError, match=r"likelihood: none was given .* \(3,\) per row; pass Categorical\(\)"):
+    with pytest.raises(bn.BayesNormError, match=r"likelihood is needed, .* \(3,\) per example. Pass Categorical\(\)"):
         bn.MCBN(batch_size=8, states=4).fit(classification.model, classification.x)
 
 

@@ -23,7 +23,7 @@ def test_variances_of_small_independent_parts_add(regression):
     engine = bn.MonteCarlo(DRAWS)
     each = [part.predict(task.new_x, engine, seed=3).epistemic for part in parts(task)]
     found = both.predict(task.new_x, engine).epistemic
-    # A variance from n samples has relative standard error sqrt((kurtosis - 1) / n); masks at p = .02 are rare and their
+    # A variance from n samples has relative standard error sqrt((kurtosis - 1) / n); masks at p = 0.02 are rare, with
     # kurtosis about 1 / p. Interactions of the two are of second order.
     error = 4.5 * math.sqrt(50 / DRAWS)
     assert ((found / (each[0] + each[1]) - 1).abs() < error).all()
@@ -54,7 +54,7 @@ def test_bad_combinations(regression, classification):
     statistics, _ = parts(regression)
     with pytest.raises(bn.BayesNormError, match="two or more"):
         bn.combine(statistics)
-    with pytest.raises(bn.BayesNormError, match="drawn by two"):
+    with pytest.raises(bn.BayesNormError, match="Two of the posteriors sample"):
         bn.combine(statistics, statistics)
     with pytest.raises(bn.BayesNormError, match="different networks"):
         bn.combine(statistics, parts(classification)[1])

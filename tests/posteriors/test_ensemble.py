@@ -62,13 +62,13 @@ def test_members_of_several_architectures(tmp_path):
     posterior = bn.ensemble(members, bn.Gaussian())
     outputs = torch.stack([member(X) for member in members]).detach()
     torch.testing.assert_close(posterior.predict(X).mean, outputs.mean(0))
-    with pytest.raises(bn.BayesNormError, match="several architectures"):
+    with pytest.raises(bn.BayesNormError, match="sample needs members of one architecture"):
         posterior.sample(2)
     posterior.save(tmp_path / "mixed")
     blank = nn.ModuleList([mlp(7), mlp(8, width=9), nn.Sequential(nn.Linear(3, 1)).double()])
     loaded = bn.load(tmp_path / "mixed", blank)
     torch.testing.assert_close(loaded.predict(X).mean, posterior.predict(X).mean)
-    with pytest.raises(bn.BayesNormError, match=r"model: .*(networks for|other parameters|does not match)"):
+    with pytest.raises(bn.BayesNormError, match=r"model.*(networks, but the file has|other parameters|does not match)"):
         bn.load(tmp_path / "mixed", nn.ModuleList([mlp(7), mlp(8)]))
 
 
@@ -113,18 +113,18 @@ def test_calibrating_an_ensemble_reaches_its_members():
 
 
 def test_a_likelihood_is_needed_for_plain_networks():
-    with pytest.raises(bn.BayesNormError, match=r"likelihood: none was given"):
+    with pytest.raises(bn.BayesNormError, match=r"likelihood is needed for plain networks"):
         bn.ensemble([mlp(0), mlp(1)])
 
 
 @pytest.mark.parametrize("members", [[], [mlp(0)]])
 def test_one_network_is_no_ensemble(members):
-    with pytest.raises(bn.BayesNormError, match=r"members: \d was given; two or more"):
+    with pytest.raises(bn.BayesNormError, match=r"members must be a list of two or more .* got \d"):
         bn.ensemble(members, bn.Gaussian())
 
 
 def test_outputs_of_other_shapes():
-    with pytest.raises(bn.BayesNormError, match="members: give outputs of shape"):
+    with pytest.raises(bn.BayesNormError, match="members return outputs of different shapes"):
         bn.ensemble([mlp(0), nn.Linear(3, 2).double()], bn.Gaussian()).predict(X)
 
 
@@ -139,5 +139,5 @@ def test_an_ensemble_of_dropout_networks(reference):
 
 def test_a_list_of_networks_is_for_ensembles_only(tmp_path):
     bn.MCBN(batch_size=8, states=4).fit(mlp(0), X).save(tmp_path / "one")
-    with pytest.raises(bn.BayesNormError, match="model: does not match the network that the posterior was fitted on"):
+    with pytest.raises(bn.BayesNormError, match="model does not match the network that the posterior was fitted on"):
         bn.load(tmp_path / "one", nn.ModuleList([mlp(0), mlp(1)]))

@@ -88,7 +88,7 @@ def test_missing_targets_count_for_nothing():
     for make in (lambda given: given.predictive(f), lambda given: given.gaussian_predictive(*moments)):
         found, expected = make(missing).expected_log_prob(some), make(whole).expected_log_prob(y)
         assert torch.equal(found, torch.where(some.isnan(), 0, expected))
-        with pytest.raises(InputError, match="y: holds 3 NaN"):
+        with pytest.raises(InputError, match="y must be finite, but 3 of 6 values are NaN"):
             make(whole).expected_log_prob(some)
 
 
@@ -96,5 +96,5 @@ def test_targets_of_another_shape():
     gaussian = GaussianPredictive(numbers(6, 1), numbers(6, 1).square(), torch.tensor(0.25, dtype=torch.float64))
     for predictive in (gaussian, bn.Gaussian().predictive(numbers(5, 6, 1))):
         assert predictive.expected_log_prob(numbers(6)).shape == (6, 1)
-        with pytest.raises(InputError, match=r"y: has shape \(5, 1\), but the predictions have \(6, 1\)"):
+        with pytest.raises(InputError, match=r"y has shape \(5, 1\), but the predictions have shape \(6, 1\)"):
             predictive.expected_log_prob(numbers(5, 1))

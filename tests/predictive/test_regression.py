@@ -168,7 +168,7 @@ def test_weights_count():
     ],
 )
 def test_bad_weights(weights):
-    with pytest.raises(InputError, match="weights: "):
+    with pytest.raises(InputError, match=r"^weights "):
         bn.Gaussian().predictive(torch.zeros(3, 5, 1), weights)
 
 
@@ -206,7 +206,7 @@ def test_a_missing_last_axis_of_one_is_put_in_and_never_broadcast():
 @pytest.mark.parametrize("shape", [(4,), (6, 1), (5, 2), (1, 5), (1, 1), (), (5, 1, 1, 1)])
 @pytest.mark.parametrize("method", ["log_prob", "cdf", "crps"])
 def test_targets_of_another_shape(shape, method):
-    with pytest.raises(InputError, match=r"y: has shape .* the predictions have \(5, 1\)"):
+    with pytest.raises(InputError, match=r"y has shape .* the predictions have shape \(5, 1\)"):
         getattr(predictive(), method)(torch.zeros(shape))
 
 
@@ -214,13 +214,13 @@ def test_targets_of_another_shape(shape, method):
 def test_targets_that_are_no_numbers(bad):
     y = torch.zeros(5, 1)
     y[2] = bad
-    with pytest.raises(InputError, match="y: holds 1 NaN or infinite values out of 5"):
+    with pytest.raises(InputError, match="y must be finite, but 1 of 5 values are NaN or infinite"):
         predictive().log_prob(y)
 
 
 @pytest.mark.parametrize("y", ["text", None, {"y": 1}, ["a", "b"]])
 def test_targets_of_another_kind(y):
-    with pytest.raises(InputError, match="y: "):
+    with pytest.raises(InputError, match=r"^y "):
         predictive().log_prob(y)
 
 
@@ -235,7 +235,7 @@ def test_targets_in_a_series_with_an_index_of_its_own():
 @pytest.mark.parametrize("level", [0, 1, -0.1, 1.1, float("nan")])
 def test_levels(level):
     for method in ("quantile", "interval"):
-        with pytest.raises(InputError, match="level: "):
+        with pytest.raises(InputError, match=r"^level "):
             getattr(predictive(), method)(level)
 
 

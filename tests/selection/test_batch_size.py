@@ -117,15 +117,15 @@ def test_the_table_and_the_picture(regression):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch_sizes": (8,)}, "batch_sizes: "),
-        ({"batch_sizes": (8, -1)}, "batch_sizes: "),
-        ({"batch_sizes": 8}, "batch_sizes: 8"),
-        ({"batch_sizes": None}, "batch_sizes: None"),
-        ({"weight_decay": 0.0}, "weight_decay: "),
-        ({"weight_decay": "small"}, "weight_decay: 'small'"),
-        ({"validation": torch.zeros(3)}, "validation: "),
-        ({"train_rows": 0}, "train_rows: 0"),
-        ({"train_rows": -5, "prior": GaussianPrior(0.0, None, 0.0, 1.0)}, "train_rows: -5"),
+        ({"batch_sizes": (8,)}, "^batch_sizes "),
+        ({"batch_sizes": (8, -1)}, "^batch_sizes "),
+        ({"batch_sizes": 8}, "batch_sizes must be .* got 8"),
+        ({"batch_sizes": None}, "batch_sizes must be .* got None"),
+        ({"weight_decay": 0.0}, "^weight_decay "),
+        ({"weight_decay": "small"}, "weight_decay must be .* got 'small'"),
+        ({"validation": torch.zeros(3)}, "^validation "),
+        ({"train_rows": 0}, "train_rows must be .* got 0"),
+        ({"train_rows": -5, "prior": GaussianPrior(0.0, None, 0.0, 1.0)}, "train_rows must be .* got -5"),
     ],
 )
 def test_bad_input(regression, options, message):
@@ -135,22 +135,22 @@ def test_bad_input(regression, options, message):
 
 def test_bad_data(regression):
     posterior = fitted(regression)
-    with pytest.raises(bn.BayesNormError, match=r"data: Tensor was given; a pair \(x, y\)"):
+    with pytest.raises(bn.BayesNormError, match=r"data must be a pair \(x, y\).* got Tensor"):
         bn.select_batch_size(posterior, regression.x)
-    with pytest.raises(bn.BayesNormError, match="data: tuple was given"):
+    with pytest.raises(bn.BayesNormError, match=r"data must be .* got tuple"):
         bn.select_batch_size(posterior, (regression.x, regression.y[:-1]))
-    with pytest.raises(bn.BayesNormError, match="source: gave int"):
+    with pytest.raises(bn.BayesNormError, match="source returned a int"):
         choose(lambda size: size, regression)
 
 
 def test_a_source_that_is_no_batch_norm_posterior(regression):
     for given in (bn.deterministic(regression.model, regression.likelihood), 3, None):
-        with pytest.raises(bn.BayesNormError, match=rf"source: {type(given).__name__} was given; a posterior over"):
+        with pytest.raises(bn.BayesNormError, match=rf"source must be a posterior over.* got {type(given).__name__}"):
             choose(given, regression)
 
 
 def test_a_callable_is_asked_for_whole_sizes(regression):
-    with pytest.raises(bn.BayesNormError, match=r"batch_sizes: 8.5 was given.*whole numbers"):
+    with pytest.raises(bn.BayesNormError, match=r"batch_sizes must be whole numbers .* got 8.5"):
         choose(lambda size: fitted(regression), regression, batch_sizes=(4, 8.5))
 
 
@@ -168,7 +168,7 @@ def test_arrays_frames_and_lists(regression):
         assert [row.elbo for row in found] == pytest.approx([row.elbo for row in expected], rel=1e-6)
         assert found[0].validation is not None
     for targets in (iter(y), dict(enumerate(y)), 3.0):
-        with pytest.raises(bn.BayesNormError, match=r"(y|data): "):
+        with pytest.raises(bn.BayesNormError, match=r"^(y|data)"):
             bn.select_batch_size(posterior, (regression.x, targets), batch_sizes=(4, 8))
 
 
@@ -205,8 +205,8 @@ def test_a_network_that_is_retrained_in_place_has_new_moments(regression):
 @pytest.mark.parametrize(
     ("data", "match"),
     [
-        ((torch.ones(2, 3), torch.ones(2, 1)), "data: holds 2 rows; at least 3 are needed"),
-        ((torch.full((9, 3), torch.nan), torch.ones(9, 1)), "data: holds 27 NaN"),
+        ((torch.ones(2, 3), torch.ones(2, 1)), "data has 2 rows, but at least 3 are needed"),
+        ((torch.full((9, 3), torch.nan), torch.ones(9, 1)), "data has 27 NaN"),
         ((torch.ones(9, 2), torch.ones(9, 1)), "data: the network's forward failed"),
     ],
 )

@@ -210,18 +210,20 @@ def test_all_networks_together_are_one_predictor(normed):
 def test_bad_groups(normed):
     x, y, stacked = normed.held_out, normed.targets, normed.stacked()
     for groups in ("ab", [0.0, 1.0, 0.0, 1.0], [], [[0, 1], [0, 1]], 3, [0, None, 1, 1]):
-        with pytest.raises(bn.BayesNormError, match=r"groups: .* a whole number for each network would work"):
+        with pytest.raises(bn.BayesNormError, match=r"groups must be a whole number for each network, got"):
             bn.calibrate(stacked, x, y, groups=groups)
     for score in ("crps", "pll"):
-        with pytest.raises(bn.BayesNormError, match=r"groups: 3 were given for outputs of shape \(4, 30, 1\)"):
+        with pytest.raises(bn.BayesNormError, match=r"groups has 3 entries, but the outputs have shape \(4, 30, 1\)"):
             bn.calibrate(stacked, x, y, groups=[0, 1, 2], score=score)
         (posterior, own_x, own_y), _ = normed.folds(7, bn.Gaussian())
-        with pytest.raises(bn.BayesNormError, match=r"groups: 2 were given for one network; .*of a stack"):
+        with pytest.raises(bn.BayesNormError, match=r"groups is for a stack of networks, .* one network"):
             bn.calibrate(posterior, own_x, own_y, groups=[0, 1], score=score)
     for likelihood in (bn.Gaussian(missing=True), bn.Gaussian(axis=0, missing=True)):
-        with pytest.raises(bn.BayesNormError, match=r"likelihood: .*noise for each network.*precision=\[.*axis=0"):
+        with pytest.raises(
+            bn.BayesNormError, match=r"groups needs a likelihood with one noise per network.*precision=\[.*axis=0"
+        ):
             bn.calibrate(stacked.with_likelihood(likelihood), x, y, groups=GROUPS)
-    with pytest.raises(bn.BayesNormError, match=r"precision: 4 numbers for outputs of shape \(4, 30, 1\)"):
+    with pytest.raises(bn.BayesNormError, match=r"precision has 4 numbers, but the outputs have shape \(4, 30, 1\)"):
         bn.calibrate(stacked.with_likelihood(bn.Gaussian([1.0] * 4, missing=True)), x, y, groups=GROUPS, noise=False)
 
 
@@ -229,17 +231,17 @@ def test_bad_groups(normed):
     "noise", [(1.0,), (2.0, 1.0), (0.0, 1.0), (1.0, 1.0), ("a", "b"), 0.3, (1, 2, 3), (1.0, float("inf"))]
 )
 def test_bad_ranges_of_noise(normed, noise):
-    with pytest.raises(bn.BayesNormError, match=r"noise: .*True, False or \(low, high\)"):
+    with pytest.raises(bn.BayesNormError, match=r"noise must be True, False or \(low, high\)"):
         bn.calibrate(normed.stacked(), normed.held_out, normed.targets, groups=GROUPS, noise=noise)
 
 
 @pytest.mark.parametrize("sizes", [[], [0.0], [4.0, -1.0], "ab", 16.0, [float("nan")], None])
 def test_bad_batch_sizes(normed, sizes):
-    with pytest.raises(bn.BayesNormError, match="batch_size: "):
+    with pytest.raises(bn.BayesNormError, match=r"^batch_size "):
         bn.calibrate(normed.stacked(), normed.held_out, normed.targets, groups=GROUPS, batch_size=sizes)
 
 
 @pytest.mark.parametrize("refinements", [-1, 2.5, "a"])
 def test_bad_refinements(normed, refinements):
-    with pytest.raises(bn.BayesNormError, match=r"refinements: .* was given"):
+    with pytest.raises(bn.BayesNormError, match=r"refinements must be .* got .*"):
         bn.calibrate(normed.stacked(), normed.held_out, normed.targets, groups=GROUPS, refinements=refinements)

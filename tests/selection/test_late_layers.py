@@ -88,18 +88,20 @@ def test_layers_that_cost_far_too_much_end_the_search(posterior, data, timed):
 
 
 def test_too_small_a_budget_names_the_cheapest(posterior, data, timed):
-    with pytest.raises(bn.BayesNormError, match=r"budget: 1.1 .* samples=8; the cheapest option costs 1.20. A larger"):
+    with pytest.raises(
+        bn.BayesNormError, match=r"at most 1.1 times .* samples=8; the cheapest costs 1.20 times. Use a larger budget"
+    ):
         bn.suggest_layers(posterior, *data, budget=1.1, samples=8)
 
 
 @pytest.mark.parametrize("budget", [0, -1.0, float("nan"), "2", None])
 def test_a_budget_is_positive(posterior, data, budget):
-    with pytest.raises(bn.BayesNormError, match=r"budget: .* a positive number of deterministic passes would work"):
+    with pytest.raises(bn.BayesNormError, match=r"budget must be a positive number"):
         bn.suggest_layers(posterior, *data, budget=budget)
 
 
 def test_a_posterior_without_layers_is_refused(data):
-    with pytest.raises(bn.BayesNormError, match="posterior: dict has no layers to choose"):
+    with pytest.raises(bn.BayesNormError, match=r"posterior must be over batch-norm statistics, .* got dict"):
         bn.suggest_layers({}, *data)
 
 

@@ -70,7 +70,7 @@ def test_another_runs_checkpoint_is_refused(case, tmp_path):
     call(network(), path, epochs=1)
     content, model, before = path.read_bytes(), make(), torch.get_rng_state()
     kept = weights(model).clone()
-    with pytest.raises(FileFormatError, match=rf"(?s)checkpoint: .*run is another run's: .*{message}.*another path"):
+    with pytest.raises(FileFormatError, match=rf"(?s)checkpoint: .*run is from another run: .*{message}.*another path"):
         call(model, path, **options)
     assert torch.equal(weights(model), kept)
     assert torch.equal(torch.get_rng_state(), before)
@@ -114,7 +114,7 @@ def test_a_state_without_its_parts_is_told(tmp_path):
     path = tmp_path / "run"
     call(network(), path, epochs=1)
     Checkpoint(path, settings_in(path)).write({"history": {}, "tensors": {}})
-    with pytest.raises(FileFormatError, match=r"checkpoint: does not hold a whole run \(path: history is"):
+    with pytest.raises(FileFormatError, match=r"checkpoint does not contain a complete run \(path: history is"):
         call(network(), path)
 
 
@@ -146,14 +146,14 @@ def test_a_forged_state_is_told_and_leaves_the_network_alone(kind, tmp_path):
     state = store.read()
     FORGED[kind](state)
     store.write(state)
-    with pytest.raises(FileFormatError, match="checkpoint: does not hold a whole run"):
+    with pytest.raises(FileFormatError, match="checkpoint does not contain a complete run"):
         call(model, path)
     assert torch.equal(weights(model), weights(network()))
 
 
 def test_a_posterior_is_no_checkpoint(tmp_path):
     files.write(tmp_path / "run", {"a": torch.zeros(1)}, {})
-    with pytest.raises(FileFormatError, match=r"no bayesnorm-training file .*'bayesnorm-posterior'"):
+    with pytest.raises(FileFormatError, match=r"not a bayesnorm-training file .*'bayesnorm-posterior'"):
         call(network(), tmp_path / "run")
 
 
@@ -162,7 +162,7 @@ def test_the_folder_must_exist(tmp_path):
         call(network(), tmp_path / "nowhere" / "run")
     with pytest.raises(FileFormatError, match=r"checkpoint: .* is a folder"):
         call(network(), tmp_path)
-    with pytest.raises(FileFormatError, match=r"checkpoint must be a file's path, got float"):
+    with pytest.raises(FileFormatError, match=r"checkpoint must be the path of a file, got float"):
         call(network(), 1.5)
 
 
@@ -188,7 +188,7 @@ def test_a_failed_write_leaves_the_last_checkpoint(tmp_path, monkeypatch):
     content = path.read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
-        with pytest.raises(FileFormatError, match=r"checkpoint: .*run could not be written \(.*disk full"):
+        with pytest.raises(FileFormatError, match=r"checkpoint: could not write .*run: disk full"):
             call(network(), path)
     assert path.read_bytes() == content
     whole, model = network(), network()
@@ -218,7 +218,7 @@ def test_any_nesting_comes_back(tmp_path):
     for old, new in zip([*state[0]["nested"], *state["kinds"]], [*found[0]["nested"], *found["kinds"]], strict=True):
         assert torch.equal(old, new)
         assert old.dtype == new.dtype
-    with pytest.raises(BayesNormError, match=r"checkpoint: state\.a\.0 is object, which no file can hold"):
+    with pytest.raises(BayesNormError, match=r"checkpoint: state\.a\.0 is of type object, which cannot be saved"):
         store.write({"a": [object()]})
 
 
@@ -226,6 +226,6 @@ def test_a_broken_network_is_never_written(tmp_path):
     """A step to infinity in the last batch of an epoch shows in no loss of that epoch."""
     path = tmp_path / "run"
     schedule = partial(lr_scheduler.LambdaLR, lr_lambda=lambda epoch: float("inf") if epoch == 1 else 1.0)
-    with pytest.raises(BayesNormError, match="finite to the end of epoch 2"):
+    with pytest.raises(BayesNormError, match="finite until the end of epoch 2"):
         call(network(), path, optimiser=partial(SGD, lr=0.01), schedule=schedule, batch_size=43)
     assert len(Checkpoint(path, settings_in(path)).read()["history"]["losses"]) == 1

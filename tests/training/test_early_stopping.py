@@ -57,7 +57,7 @@ def test_the_best_network_is_kept_whatever_ends_training(end, tmp_path, monkeypa
         return mse_loss(f, y) * end
 
     model = network()
-    message = "best network so far, that of epoch 2" if isinstance(end, float) else None
+    message = "best state so far, that of epoch 2" if isinstance(end, float) else None
     with pytest.raises((KeyboardInterrupt, BayesNormError), match=message):
         train(
             model,
@@ -154,7 +154,7 @@ def test_a_plateau_is_one_of_scores_however_seldom_they_come():
 
 def test_a_score_that_is_no_number_chooses_nothing():
     x, y = data(30, seed=1)
-    with pytest.raises(BayesNormError, match="validation: the score is NaN in epoch 1; numbers"):
+    with pytest.raises(BayesNormError, match=r"validation: the score is NaN in epoch 1. It must be a number"):
         trained(network(), epochs=50, validation=(x, y.where(y > y.median(), float("nan"))), patience=1)
     with pytest.raises(BayesNormError, match="evaluate: the score is NaN in epoch 2"):
         trained(network(), evaluate=lambda _: float("nan"), evaluate_every=2)

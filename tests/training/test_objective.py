@@ -98,7 +98,7 @@ def test_only_the_chosen_parameters_are_trained():
 def test_a_loss_that_is_no_number_is_told_with_its_place(bad):
     calls = iter(range(100))
     model = network()
-    with pytest.raises(BayesNormError, match=rf"loss: is {bad} at step 4 of epoch 2.*smaller learning rate"):
+    with pytest.raises(BayesNormError, match=rf"loss is {bad} at step 4 of epoch 2.*smaller learning rate"):
         train(
             model, *data(), loss=lambda f, y: mse_loss(f, y) * (bad if next(calls) == 8 else 1), epochs=5, batch_size=8
         )
@@ -106,7 +106,7 @@ def test_a_loss_that_is_no_number_is_told_with_its_place(bad):
 
 
 def test_weights_that_the_last_step_broke():
-    with pytest.raises(BayesNormError, match="loss: was finite to the end of epoch 1, but the weights are not"):
+    with pytest.raises(BayesNormError, match="loss was finite until the end of epoch 1, but the weights are not"):
         trained(nn.Linear(3, 1), epochs=1, batch_size=40, optimiser=partial(SGD, lr=float("inf")))
 
 

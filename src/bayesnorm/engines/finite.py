@@ -62,8 +62,8 @@ def _explained(posterior: Any, x: Any, rows: list[int], count: int, dtype: torch
     executable, size = posterior.executable, getattr(posterior, "batch_size", None)
     if not isinstance(executable, Executable):  # a stack of networks
         return (
-            f"Outputs of {numbered('network', rows)} are not finite, or too large for {dtype}. Pass inputs like those "
-            "in training, or use a larger effective batch size."
+            f"x gives outputs of {numbered('network', rows)} that are not finite, or too large for {dtype}. Pass "
+            "inputs like those in training, or use a larger effective batch size."
         )
     where = "all rows" if len(rows) == count else numbered("row", rows)
     some = executable.input(x)[rows]
@@ -74,6 +74,6 @@ def _explained(posterior: Any, x: Any, rows: list[int], count: int, dtype: torch
             f"too much. Use a larger one: posterior.at_batch_size({larger})."
         )
     return (
-        f"Outputs of {where} are not finite, or too large for {dtype}. The largest input there is "
+        f"x gives outputs that are not finite, or too large for {dtype}, for {where}, where its largest value is "
         f"{float(some.abs().max()):g}. Pass inputs like those in training."
     )

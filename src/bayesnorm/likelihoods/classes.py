@@ -96,9 +96,9 @@ class ClassTargets(Likelihood, ABC):
         bad = ~known if ignored is None else ~(known | ignored)
         if holds(bad.any()):
             raise InputError(
-                f"y has {int(bad.sum())} values that are not a class number from 0 to {classes - 1}, such as "
-                f"{float(y[bad][0]):g}. If a number such as -100 marks missing targets, pass ignore_index=-100 to the "
-                "likelihood."
+                f"y must be class numbers from 0 to {classes - 1}, but {int(bad.sum())} of {y.numel()} values are not, "
+                f"such as {float(y[bad][0]):g}. If a number such as -100 marks missing targets, pass ignore_index=-100 "
+                "to the likelihood."
             )
         return torch.where(known, y, 0).long(), known, ignored
 

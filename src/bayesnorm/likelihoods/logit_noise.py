@@ -72,8 +72,8 @@ class LogitNoise(ClassTargets):
         outputs = f.shape[2]
         if outputs < 2 or (self.per_class and outputs % 2):
             raise InputError(
-                f"The network has {outputs} outputs per example, but per_class={self.per_class} needs "
-                + ("an even number (logits, then as many log-variances)." if self.per_class else "at least two.")
+                f"The number of outputs per example is {outputs}, but with per_class={self.per_class} it must be "
+                + ("even (logits, then as many log-variances)." if self.per_class else "at least 2.")
                 + " with_noise_head(model) adds the missing outputs."
             )
         logits, log_variance = f.split(outputs // 2 if self.per_class else [outputs - 1, 1], dim=2)

@@ -53,7 +53,9 @@ class VarianceScaledCategorical(Categorical):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "slope", require_number("slope", self.slope, least=0, most=10))
+        object.__setattr__(
+            self, "slope", require_number("slope", self.slope, least=0, most=10, requirement="a number from 0 to 10")
+        )
         object.__setattr__(self, "mean", require_number("mean", self.mean))
         object.__setattr__(self, "std", require_positive("std", self.std))
 

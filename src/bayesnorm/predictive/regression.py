@@ -178,12 +178,12 @@ def like_mean(y: Any, mean: Tensor, missing: bool = False) -> Tensor:
     if bool(bad.any()):
         if bool(torch.isfinite(target[bad]).any()):
             raise InputError(
-                f"y has {int(bad.sum())} of {target.numel()} values that are too large for {target.dtype}, such as "
-                f"{float(target[bad].nan_to_num().abs().max()):g}. Use values up to {most:.0e}."
+                f"y must be at most {most:.0e} in {target.dtype}, but {int(bad.sum())} of {target.numel()} values are "
+                f"larger, such as {float(target[bad].nan_to_num().abs().max()):g}."
             )
         raise InputError(
-            f"y has {int(bad.sum())} of {target.numel()} values that are {'' if missing else 'NaN or '}infinite. Drop "
-            "those rows. (A likelihood with missing=True ignores NaN in loss, log_prob and crps.)"
+            f"y must be finite, but {int(bad.sum())} of {target.numel()} values are {'' if missing else 'NaN or '}"
+            "infinite. Drop those rows. (A likelihood with missing=True ignores NaN in loss, log_prob and crps.)"
         )
     return target
 

@@ -301,8 +301,8 @@ def _warn_at_an_end(chosen: float | Tensor | None, started: float | Tensor | Non
     else:
         return
     message = (
-        f"Effective batch size {chosen:g}, the {place} candidate, scored best: {wanted}. Use more validation data, or "
-        "pass batch_size=False to keep the batch size."
+        f"batch_size: the effective batch size {chosen:g}, the {place} candidate, scored best: {wanted}. Use more "
+        "validation data, or pass batch_size=False to keep the batch size."
     )
     warnings.warn(message, BayesNormWarning, stacklevel=3)
 

@@ -62,14 +62,15 @@ class CropAndFlip:
         """
         if images.dtype != torch.uint8 or images.dim() != 4:
             raise InputError(
-                f"CropAndFlip needs uint8 images (batch, channels, height, width), got shape {tuple(images.shape)} of "
-                f"{images.dtype}. Pass such images as data."
+                "data must be uint8 images (batch, channels, height, width) for CropAndFlip, got shape "
+                f"{tuple(images.shape)} of {images.dtype}."
             )
         count, _, height, width = images.shape
         if targets is not None and (targets.shape[0], *targets.shape[-2:]) != (count, height, width):
             raise InputError(
-                f"CropAndFlip needs targets with a value per pixel, (batch, height, width), got y of shape "
-                f"{tuple(targets.shape)} for images of shape {tuple(images.shape)}. Leave transform_targets out."
+                "y must have a value per pixel, (batch, height, width), for CropAndFlip, got shape "
+                f"{tuple(targets.shape)} for images of shape {tuple(images.shape)}. Otherwise, leave out "
+                "transform_targets."
             )
         device = images.device
         rows, columns = torch.arange(height, device=device), torch.arange(width, device=device).expand(count, width)

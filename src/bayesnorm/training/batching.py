@@ -180,7 +180,7 @@ class _LoaderBatches:
             for step, batch in enumerate(self.loader):
                 pair = list(batch[:2]) if isinstance(batch, tuple | list) else []
                 if len(pair) != 2 or not all(isinstance(value, Tensor) for value in pair):
-                    raise InputError(f"Batches of data must be pairs of tensors (x, y), got {_kind(batch)}.")
+                    raise InputError(f"data must have batches that are pairs of tensors (x, y), got {_kind(batch)}.")
                 if step == 0 or len(pair[0]) >= size:
                     yield _placed(pair[0], self.device, self.dtype), _placed(pair[1], self.device, self.dtype)
 

@@ -92,7 +92,7 @@ def _packed(value: Any, tensors: dict[str, Tensor], name: str) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise BayesNormError(
-        f"checkpoint: {name} is a {type(value).__name__}, which cannot be saved. Use tensors, numbers, text, and "
+        f"checkpoint: {name} is of type {type(value).__name__}, which cannot be saved. Use tensors, numbers, text, and "
         "dicts, lists and tuples of them."
     )
 
