@@ -205,6 +205,17 @@ def test_a_rare_class(hits, word, said):
     assert found.headline.endswith(said)
 
 
+def test_probabilities_of_a_rare_class_can_be_good_although_answers_are_not():
+    # Rows of “fraud” have 45 %, others 2 %: every answer is “ok”, but the probabilities tell the classes apart.
+    test = rare(0)
+    fraud = np.where(test.y == 1, 0.45, 0.02)
+    found = class_verdicts.prediction(replace(test, probs=np.stack([1 - fraud, fraud], 1)))
+    assert (found.grade, found.word) == ("fair", "Partly")
+    # Mean squared errors: 0.04 * 0.55² + 0.96 * 0.02² = 0.0125, against 0.04 * 0.96² + 0.96 * 0.04² = 0.0384.
+    assert "squared error (Brier) is 67 % smaller than that of the class frequencies." in found.headline
+    assert found.headline.endswith("It finds no row of “fraud” (0 of 40).")
+
+
 def test_a_small_gain_of_a_classifier():
     # 6 of 400 mistakes of the guess are gone, beyond chance, since none is new.
     y = np.repeat([0, 1], [600, 400])

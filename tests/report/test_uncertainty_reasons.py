@@ -43,7 +43,7 @@ def test_the_section_and_its_pictures(reasons):
     assert '<a href="#why">' in page
     assert section.count("<svg") == 3
     assert re.findall(r"<h3>(.*?)</h3>", section) == [
-        "The most frequent main cause is age", "Row 13: age 60 %, town 30 %", "Row 22: no single column",
+        "The most frequent main cause is age", "Row 13: mainly age 60 %, town 30 %", "Row 22: no single column",
     ]  # fmt: skip
     assert "<script>" not in section
     assert "for the 12 rows where" in section

@@ -51,6 +51,12 @@ def prediction(test: ClassificationTest) -> Verdict:
         few = f"{too_few(len(test))} it"
         short, clause = "Unclear", f"{few} predicts better than {baseline}"
         headline = f"{few} is better than {baseline}."
+    elif (better := _brier_gain(test)) >= SMALL:
+        clause = f"its probabilities are useful, although its answers are not significantly better than {baseline}"
+        headline += (
+            " Its answers are not significantly better. But its probabilities are useful: their squared error (Brier) "
+            f"is {percent(better)} smaller than that of the class frequencies."
+        )
     else:
         clause = f"it does not predict {'significantly ' if gain > 0 else ''}better than {baseline}"
         grade = "poor"
@@ -84,6 +90,17 @@ def prediction(test: ClassificationTest) -> Verdict:
         clause=clause,
         short=short,
     )
+
+
+def _brier_gain(test: ClassificationTest) -> float:
+    """Return how much smaller its Brier score is than that of the class frequencies; 0 if that may be chance.
+
+    If one class is rare, answers can hardly be better than the most common class, but probabilities can.
+    """
+    truth = np.eye(len(test.classes))[test.y]
+    own, guess = (((probs - truth) ** 2).sum(1) for probs in (test.probs, test.class_shares))
+    clear = standard_errors_from_zero(guess - own) > CLEAR
+    return 1 - float(own.mean() / guess.mean()) if clear else 0.0
 
 
 def never_found(test: ClassificationTest) -> dict[str, int]:

@@ -23,6 +23,9 @@ MANY = 500
 # A band this much wider, in shares of rows, so that a share that is exactly at its end lies within.
 ROUNDING = 1e-9
 
+COVERAGE = "Error bars should be right for easy and for hard rows"
+RELIABILITY = "Probabilities should match how often the model is right"
+
 PARTS = {2: "half", 3: "third", 4: "quarter", 5: "fifth", 6: "sixth"}
 
 
@@ -51,14 +54,14 @@ class OffGroup:
 def coverage_groups(test: RegressionTest) -> CoveragePlot:
     """Group rows by their error bars, with the range of coverage that chance explains in all groups together."""
     groups = max(2, min(MOST_GROUPS, len(test) // FEWEST_ROWS))
-    plot = CoveragePlot.of_arrays(test.std, test.inside, level=test.level, groups=groups)
+    plot = CoveragePlot.of_arrays(test.std, test.inside, level=test.level, groups=groups, title=COVERAGE)
     lower, upper = _band(plot.count, np.full(len(plot.count), test.level))
     return replace(plot, lower=lower, upper=upper)
 
 
 def confidence_groups(test: ClassificationTest) -> ReliabilityDiagram:
     """Group rows by their confidence, with the range of accuracy that chance explains in all groups together."""
-    plot = ReliabilityDiagram.of(test.predictive(), test.y, bins=10 if len(test) >= MANY else 5)
+    plot = ReliabilityDiagram.of(test.predictive(), test.y, bins=10 if len(test) >= MANY else 5, title=RELIABILITY)
     lower, upper = _band(plot.count, np.minimum(plot.confidence, 1.0))
     return replace(plot, lower=lower, upper=upper)
 

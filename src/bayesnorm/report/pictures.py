@@ -33,6 +33,8 @@ SIZE = (4.7, 3.9)
 # Names of what rows are ranked by.
 BY_STD, BY_ENTROPY = "error bar", "entropy"
 
+RETENTION = "Without the most uncertain rows, the error should fall"
+
 Group = Literal["prediction", "uncertainty", "rows", "reasons", "drift"]
 
 
@@ -69,10 +71,12 @@ def _regression(test: RegressionTest) -> tuple[PagePicture, ...]:
     level = percent(test.level)
     shown = f" The picture shows {MOST_POINTS} of {len(test):,} rows." if len(test) > MOST_POINTS else ""
     error = test.y - test.mean
-    calibration = CalibrationPlot.of_pit(test.pit)
+    calibration = CalibrationPlot.of_pit(test.pit, title="Intervals should contain as many targets as they promise")
     coverage = coverage_groups(test)
-    uncertainty = UncertaintyErrorPlot.of_arrays(error, test.std, test.constant_std)
-    retention = RetentionPlot.of_arrays({BY_STD: test.std}, np.abs(error), score="mean absolute error")
+    uncertainty = UncertaintyErrorPlot.of_arrays(
+        error, test.std, test.constant_std, title="Large error bars should come with large errors"
+    )
+    retention = RetentionPlot.of_arrays({BY_STD: test.std}, np.abs(error), score="mean absolute error", title=RETENTION)
     return (
         page_picture(
             "prediction",
@@ -118,7 +122,9 @@ def _regression(test: RegressionTest) -> tuple[PagePicture, ...]:
 def _classification(test: ClassificationTest) -> tuple[PagePicture, ...]:
     wrong = ~test.right
     reliability = confidence_groups(test)
-    retention = RetentionPlot.of_arrays({BY_ENTROPY: test.entropy}, wrong.astype(float), score="error rate", unit="%")
+    retention = RetentionPlot.of_arrays(
+        {BY_ENTROPY: test.entropy}, wrong.astype(float), score="error rate", unit="%", title=RETENTION
+    )
     parts = {
         name: one_draw(test.probs[which]) for name, which in (("right", test.right), ("wrong", wrong)) if which.any()
     }

@@ -109,7 +109,9 @@ def _row_picture(report: Report, reasons: RowReasons, place: int) -> PagePicture
     if len(order) > len(kept):
         named.append("other columns")
         long.append(float(shares.sum() - shares[kept].sum()))
-    title = f"Row {report.rows.numbers[reasons.row]}: {reasons.words or 'no single column'}"
+    title = (
+        f"Row {report.rows.numbers[reasons.row]}: {f'mainly {reasons.words}' if reasons.words else 'no single column'}"
+    )
     plot = Bars(title, tuple(named), tuple(long), "share of the epistemic uncertainty", usual=True)
     total, usual = reasons.total, reasons.baseline
     if isinstance(report.test, RegressionTest):
