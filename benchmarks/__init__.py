@@ -1,1 +1,1 @@
-"""Speed, cost and quality beside other libraries: `python -m benchmarks.inference` and the others, from a checkout."""
+"""Benchmarks of speed, memory and quality, alone and beside other libraries. Run them from a checkout."""

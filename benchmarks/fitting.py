@@ -1,10 +1,10 @@
-"""What does fitting cost on top of the forward passes of its batches?
+"""Measure what fitting costs beside the forward passes of its batches.
 
     python -m benchmarks.fitting [--states 64] [--repeats 5] [--out results/fitting_cpu.json]
 
-Every fit is compared with as many plain passes, `model(x)` in evaluation mode over batches of the same size, on one
-thread of the CPU. Times are those of the processor, medians of alternating repeats in one run. Inputs are random: no
-data are needed.
+Every fit is compared with as many plain forward passes, `model(x)` in evaluation mode over batches of the same size,
+on one thread of the CPU. Both are measured in turns; the medians of the CPU time are reported. Inputs are random, so
+no data are needed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BATCH_SIZE = 32
 
 
 def segmentation_network(classes: int = 12) -> nn.Module:
-    """A small network that gives every pixel its classes, at half the resolution inside."""
+    """Return a small segmentation network that works at half of the resolution inside."""
 
     def block(inputs: int, outputs: int, stride: int = 1) -> nn.Sequential:
         convolution = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
@@ -39,7 +39,7 @@ def segmentation_network(classes: int = 12) -> nn.Module:
 
 
 def cases() -> dict[str, tuple[nn.Module, Tensor]]:
-    """Networks and the rows that they are fitted on."""
+    """Return networks by name, each with the inputs for its fit."""
     images = torch.randn(512, 3, 32, 32)
     return {
         "ResNet-32, 32 x 32": (CifarResNet(32), images),
@@ -49,7 +49,7 @@ def cases() -> dict[str, tuple[nn.Module, Tensor]]:
 
 
 def methods(states: int) -> dict[str, bn.MCBN | bn.GaussianBN]:
-    """What is fitted; a factorised Gaussian passes over all rows once instead of over random batches."""
+    """Return the methods by name. GaussianBN reads every input once; MCBN reads random batches."""
     return {f"MCBN, {states} batches": bn.MCBN(BATCH_SIZE, states=states), "GaussianBN": bn.GaussianBN(BATCH_SIZE)}
 
 
@@ -60,7 +60,7 @@ def seconds(run: Callable[[], object]) -> float:
 
 
 def measure(method: bn.MCBN | bn.GaussianBN, network: nn.Module, x: Tensor, repeats: int) -> dict[str, float]:
-    """Median seconds of a fit and of its passes, and the median of their ratio, measured alternately."""
+    """Return the median seconds of a fit and of its forward passes, and the median ratio, measured in turns."""
     done: list[int] = []
     fit = lambda: method.fit(network, x, bn.Categorical(), progress=lambda _, total: done.append(total))  # noqa: E731
     fit()
@@ -83,7 +83,7 @@ def measure(method: bn.MCBN | bn.GaussianBN, network: nn.Module, x: Tensor, repe
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--states", type=int, default=64, help="batches of an MCBN fit")
+    parser.add_argument("--states", type=int, default=64, help="Number of batches of an MCBN fit. [default: 64]")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("results/fitting_cpu.json"))
     options = parser.parse_args()
@@ -95,7 +95,7 @@ def main() -> None:
         for label, method in methods(options.states).items():
             row = {"network": name, "method": label} | measure(method, network.eval(), x, options.repeats)
             print(
-                f"{name:38s} {label:18s} {row['passes']:3d} passes {row['passes_seconds']:7.2f} s, "
+                f"{name:38s} {label:18s} {row['passes']:3d} forward passes {row['passes_seconds']:7.2f} s, "
                 f"fit {row['fit_seconds']:7.2f} s, ratio {row['ratio']:.2f}",
                 flush=True,
             )

@@ -1,13 +1,13 @@
-"""How fast and how exact is each way of predicting with MCBN?
+"""Measure time, memory and exactness of every way of predicting with MCBN.
 
     python -m benchmarks.inference [--device cuda] [--out results/inference_cuda.json]
 
-Time: every engine on the same rows, as a ratio to one deterministic pass of the same network in the same mode (eager,
-or compiled), medians of alternating repeats in one run.
-Memory: the most that a prediction took on top of what was there.
-Exactness: each engine against all T samples of the same posterior, on a ResNet-32: the correlation of log-variances (per
-row, summed over the logits, and per logit), the median ratio of variances, and the rank correlation of mutual
-information.
+Time: every engine on the same inputs, in milliseconds and as a ratio to one forward pass of the same network in the
+same mode (eager or compiled). Both are measured in turns; the medians are reported.
+Memory: the peak that a prediction adds.
+Exactness: each engine against all samples of the same posterior, on a ResNet-32. The scores are the correlation of
+log-variances (per image, summed over the logits, and per logit), the median ratio of variances, and the rank
+correlation of mutual information.
 Needs the data folder (BAYESNORM_DATA) with the CIFAR-10 images, the ResNet's weights and the UCI sets.
 """
 
@@ -39,7 +39,7 @@ BATCH_SIZE, DRAWS = 32, 32
 
 
 def resnet(device: str) -> tuple[nn.Module, Tensor, Tensor, bn.Likelihood]:
-    """Return a trained network, training rows, query rows and the likelihood."""
+    """Return a trained ResNet-32, training images, test images and the likelihood."""
     images, _ = load_cifar10("train", 5000)
     queries, _ = load_cifar10("test", 2000)
     network = load_cifar_resnet(32).to(device)
@@ -47,7 +47,7 @@ def resnet(device: str) -> tuple[nn.Module, Tensor, Tensor, bn.Likelihood]:
 
 
 def mlp(device: str) -> tuple[nn.Module, Tensor, Tensor, bn.Likelihood]:
-    """Return the same of the regression benchmark's 50-50 network, trained for a few epochs on the power plant set."""
+    """Return the same for a regression network with two layers of 50 units, trained briefly on the power plant set."""
     (x, y), _ = paper_rows("power", 1)
     network = Rescaled.of(paper_mlp(x.shape[1]), x, y)
     train(network.network, *network.standardise(x, y), loss=mse_loss, epochs=5, batch_size=BATCH_SIZE)
@@ -55,7 +55,7 @@ def mlp(device: str) -> tuple[nn.Module, Tensor, Tensor, bn.Likelihood]:
 
 
 class _FirstOutput(nn.Module):
-    """A network with one real output: the first of another's."""
+    """The first output of another network."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class _FirstOutput(nn.Module):
 
 
 def naive(network: nn.Module, train_x: Tensor, x: Tensor, samples: int) -> Tensor:
-    """Predict as the paper does it: a fresh mini-batch in training mode for every draw, then the query."""
+    """Predict as the paper does: for every sample run a training batch in training mode, then the query."""
     network = copy.deepcopy(network)
     for module in network.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
@@ -81,14 +81,14 @@ def naive(network: nn.Module, train_x: Tensor, x: Tensor, samples: int) -> Tenso
 
 
 def now(device: str) -> float:
-    """Return the time once the device has done all that it was asked for."""
+    """Return the time after the device has finished its work."""
     if device == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter()
 
 
 def seconds(device: str, run: Callable[[], object], baseline: Callable[[], object]) -> tuple[float, float]:
-    """Return the median seconds of `run`, and the median of its ratio to `baseline`, measured alternately."""
+    """Return the median seconds of `run`, and the median of its ratio to `baseline`, measured in turns."""
     start = now(device)
     baseline()
     run()
@@ -109,7 +109,7 @@ def seconds(device: str, run: Callable[[], object], baseline: Callable[[], objec
 
 
 def peak_mib(device: str, run: Callable[[], object]) -> float:
-    """Return the memory that `run` adds at its peak: the GPU's allocator's, or this process's resident set."""
+    """Return the memory that `run` adds at its peak, on the GPU or in this process."""
     if device == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
@@ -121,7 +121,7 @@ def peak_mib(device: str, run: Callable[[], object]) -> float:
 
 
 def speed(name: str, parts: tuple, device: str, batches: list[int], compiled_up_to: int) -> list[dict]:
-    """Measure time and memory of every engine at some batch sizes."""
+    """Return time and memory of every engine for some batch sizes."""
     network, train_x, queries, likelihood = parts
     posterior = bn.MCBN(BATCH_SIZE, center="batch").fit(network, train_x, likelihood)
     single = bn.MCBN(BATCH_SIZE, states=64, center="batch").fit(_FirstOutput(network), train_x)
@@ -159,12 +159,15 @@ def speed(name: str, parts: tuple, device: str, batches: list[int], compiled_up_
                         "MiB": round(peak_mib(device, run), 1),
                     }
                 )
-                print(f"{name:10} batch {batch:4} {engine:20} {ratio:8.2f} passes {1e3 * took:10.3f} ms", flush=True)
+                print(
+                    f"{name:10} batch {batch:4} {engine:20} {ratio:8.2f} forward passes {1e3 * took:10.3f} ms",
+                    flush=True,
+                )
     return rows
 
 
 def exactness(device: str, reference: int, images: int, center: str) -> list[dict]:
-    """Compare every engine, and every posterior without data, with all samples of MCBN with `reference` states."""
+    """Compare every engine and every other batch-norm posterior with all samples of MCBN with `reference` states."""
     network, train_x, queries, likelihood = resnet(device)
     x = queries[:images]
     options = {"batch_size": BATCH_SIZE, "states": reference, "center": center}
@@ -218,9 +221,9 @@ def exactness(device: str, reference: int, images: int, center: str) -> list[dic
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--reference", type=int, help="samples of the reference (default: 2000, on a CPU 256)")
-    parser.add_argument("--images", type=int, help="test images for exactness (default: 1750, on a CPU 128)")
-    parser.add_argument("--batches", type=int, nargs="+", help="batch sizes (default: 1 16 64 256)")
+    parser.add_argument("--reference", type=int, help="Samples of the reference. [default: 2000; on a CPU: 256]")
+    parser.add_argument("--images", type=int, help="Test images for the exactness. [default: 1750; on a CPU: 128]")
+    parser.add_argument("--batches", type=int, nargs="+", help="Batch sizes. [default: 1 16 64 256]")
     parser.add_argument("--skip", choices=["speed", "exactness"], nargs="*", default=[])
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()

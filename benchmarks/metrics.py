@@ -1,9 +1,9 @@
-"""How long scores of many predictions take, beside scoringrules.
+"""Measure the time of scoring many predictions, beside the library scoringrules.
 
     python -m benchmarks.metrics                # a million predictions, 64 samples
     python -m benchmarks.metrics --points 100000
 
-Prints medians over repeats, the memory that mixture forms add, and the largest difference between the libraries.
+Prints medians over repeats, the memory that scores of mixtures add, and the largest difference between the libraries.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from experiments.measuring import median_seconds, with_added_mib
 
 
 def gaussian_log_score(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
-    """Return log densities of normal distributions by scoringrules."""
+    """Return log densities of normal distributions, computed by scoringrules."""
     return -scoringrules.logs_normal(y, mean, std)
 
 
@@ -37,9 +37,11 @@ def line(name: str, points: int, ours: float, theirs: float | None, difference: 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--points", type=int, default=1_000_000, help="predictions of the Gaussian forms and of PLL")
-    parser.add_argument("--mixture-points", type=int, default=20_000, help="predictions of the mixture's CRPS")
-    parser.add_argument("--reference-points", type=int, default=1_000, help="how many of these scoringrules scores")
+    parser.add_argument(
+        "--points", type=int, default=1_000_000, help="Predictions for the Gaussian scores and for PLL."
+    )
+    parser.add_argument("--mixture-points", type=int, default=20_000, help="Predictions for the CRPS of mixtures.")
+    parser.add_argument("--reference-points", type=int, default=1_000, help="How many of these scoringrules scores.")
     parser.add_argument("--samples", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
@@ -99,7 +101,7 @@ def main() -> None:
     }
     if all(map(math.isfinite, added.values())):
         told = ", ".join(f"{name} {value:.0f} MiB" for name, value in added.items())
-        print(f"\nmemory that the mixture forms add: {told} (bound: 1024 MiB)")
+        print(f"\nmemory added by scores of mixtures: {told} (bound: 1024 MiB)")
 
 
 if __name__ == "__main__":

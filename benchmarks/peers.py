@@ -1,21 +1,22 @@
-"""The same work with bayesnorm and with its peers: torch-uncertainty's MCBatchNorm and ABNN, and laplace-torch.
+"""Compare bayesnorm with torch-uncertainty (MCBatchNorm and ABNN) and laplace-torch on the same tasks.
 
-    make bench-peers                                # all of it, some minutes on two cores
+    make bench-peers                                # everything, some minutes on two cores
     make bench-peers ARGS="--images 100 --samples 8 --out out/peers.json"   # a quick look
-    make bench-peers ARGS="--only laplace --predictions out/peers"  # some again; the file's other rows stay
+    make bench-peers ARGS="--only laplace --predictions out/peers"  # some methods again; other rows of the file stay
 
-Two jobs: the trained ResNet-32 on CIFAR-10, and the MCBN paper's 50-50 perceptron on Boston housing, trained here (one
-thread). Then what each library can run at all (`peers_probes.py`). Each method is measured in a process of its own:
-- time: `passes` is the median time of a prediction over the median time of one deterministic pass over the same rows,
-  the two taken in turns; `fit s` is what happens once.
-- memory: what predicting one batch, and fitting, add to the process at the peak (resident set: Linux's VmHWM less VmRSS
-  before).
-- scores: accuracy, NLL and ECE on test images 1000-1999; `NLL+T` with a temperature fitted on images 0-999 (`--images`
-  takes fewer of both). For the perceptron RMSE and NLL in the target's units, mean over splits: `NLL` with noise from
-  training rows (their mean squared error, or the library's own estimate), `NLL+T` with noise fitted on validation rows.
-- `(val)`: the method itself chose something on validation rows, so that its NLL stands beside the others' NLL+T.
-- `--predictions`: class probabilities of the ResNet-32's validation and test images go to that folder, method by
-  method, for `python -m experiments teye-table2`; not those of methods that chose something on validation rows.
+There are two tasks: the trained ResNet-32 on CIFAR-10, and a regression network with two layers of 50 units on Boston
+housing, trained here on one thread. Then `peers_probes.py` tests what each library can run. Every method is measured
+in its own process:
+- Time: `passes` is the median time of a prediction divided by that of one forward pass over the same inputs, measured
+  in turns. `fit s` is the time of the fit.
+- Memory: the peak that a prediction of one batch, and the fit, add to the process (VmHWM minus VmRSS before).
+- Scores: accuracy, NLL and ECE on test images 1000 to 1999; `NLL+T` with a temperature fitted on images 0 to 999.
+  `--images` takes fewer of both. For regression RMSE and NLL in the target's units, as means over splits: `NLL` with
+  noise from training rows (their mean squared error, or the library's estimate), `NLL+T` with noise fitted on
+  validation rows.
+- `(val)`: the method itself chose something on validation data, so compare its NLL with the others' NLL+T.
+- `--predictions`: writes the class probabilities of the ResNet-32's validation and test images into that folder, for
+  `python -m experiments teye-table2`. Methods that chose something on validation images are left out.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ PACKAGES = (*LIBRARIES, "torch", "torchvision", "numpy", "curvlinops-for-pytorch
 
 
 def measure(task: Task, label: str, method: Method, options: Options) -> dict[str, Any]:
-    """Return cost and scores of one method on one task, and write its predictions where they are asked for."""
-    chosen = "val)" in label  # it has had its noise from validation rows
+    """Return cost and scores of one method on one task, and write its predictions if `--predictions` is given."""
+    chosen = "val)" in label  # its noise already comes from validation data
 
     def over(x: Tensor, done: Any = None) -> Outputs:
         f, variance = zip(*(done or map(fitted.predict, x.split(options.batch))), strict=True)
@@ -80,12 +81,12 @@ def measure(task: Task, label: str, method: Method, options: Options) -> dict[st
 
 
 def versions() -> dict[str, str]:
-    """Return the releases of all that takes part."""
+    """Return the versions of all packages that take part."""
     return {name: importlib.metadata.version(name) for name in PACKAGES}
 
 
 def kept_report(options: Options) -> dict[str, Any]:
-    """Return the report of which a run of `--only` some keeps the other rows; refuse rows of other releases."""
+    """Return the report whose other rows a run with `--only` keeps; refuse rows of other versions."""
     path = Path(options.out)
     if not options.only or not path.exists():
         return {}
@@ -95,14 +96,14 @@ def kept_report(options: Options) -> dict[str, Any]:
             for name in ("torch", *(library for library in LIBRARIES if label.startswith(library))):
                 if kept["versions"][name] != now[name]:
                     raise SystemExit(
-                        f"--only: {label} in {path} is of {name} {kept['versions'][name]}, and {now[name]} is here; "
-                        "all of them, or another --out, would work."
+                        f"--only: {label} in {path} was measured with {name} {kept['versions'][name]}, but {now[name]} "
+                        "is installed. Measure all methods again, or choose another --out."
                     )
     return kept
 
 
 def worker(options: Options, module: str, *arguments: str) -> Any:
-    """Run a module of this folder in a process of its own; return what it writes as JSON to its last argument."""
+    """Run a module of this folder in a new process; return the JSON that it writes to its last argument."""
     result = Path(options.scratch) / "result.json"
     result.unlink(missing_ok=True)
     command = [sys.executable, "-m", f"benchmarks.{module}", *arguments, str(result)]
@@ -113,16 +114,16 @@ def worker(options: Options, module: str, *arguments: str) -> Any:
 
 
 def work(options: Options, scratch: str, network: str, label: str, out: str) -> None:
-    """Measure one method, as the other end of `worker`; an error is a result too."""
+    """Measure one method in the process that `worker` started; an error is a result, too."""
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
     torch.set_num_threads(options.threads if network == "cifar" else 1)
     stored = Path(scratch) / f"{network}.pt"
-    if not stored.exists():  # the first process prepares the tasks for all
+    if not stored.exists():  # the first process prepares the tasks for all others
         torch.save({"cifar": cifar, "boston": boston}[network](options), stored)
     tasks = torch.load(stored, weights_only=False)
     if label.startswith(LIBRARIES[1:]):
-        import_peers()  # counts neither in time nor in memory
+        import_peers()  # so that the import counts neither in time nor in memory
     try:
         rows = [measure(task, label, METHODS[network][label], options) for task in tasks]
         means = {name: statistics.mean(row[name] for row in rows) for name in rows[0] if name != "note"}
@@ -133,26 +134,33 @@ def work(options: Options, scratch: str, network: str, label: str, out: str) -> 
 
 
 def line(row: dict[str, Any], network: str) -> str:
-    """Return one row of the table; the header where `row` is empty."""
+    """Return one line of the table, or the header if `row` is empty."""
     quality = {"accuracy": "accuracy", "ece": "ECE"} if network == "cifar" else {"rmse": "RMSE"}
     columns = {"passes": "passes", "mib": "MiB", "fit_s": "fit s", "fit_mib": "fit MiB"}
     columns |= {"nll": "NLL", "nll_fitted": "NLL+T"} | quality
     if "error" in row:
-        return f"{row['method']:<45}cannot run: {row['error']}"
+        return f"{row['method']:<70}cannot run: {row['error']}"
     digits = {"passes": 2, "fit_s": 1, "mib": 0, "fit_mib": 0}
     cells = (f"{row[key]:9.{digits.get(key, 3)}f}" if row else f"{title:>9}" for key, title in columns.items())
-    return f"{row.get('method', ''):<45}" + "".join(cells) + "   " * bool(row.get("note")) + row.get("note", "")
+    return f"{row.get('method', ''):<70}" + "".join(cells) + "   " * bool(row.get("note")) + row.get("note", "")
 
 
 def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--images", type=int, default=1000, help="test images to score, and to choose on")
-    parser.add_argument("--samples", type=int, default=32, help="T, network samples per prediction")
-    parser.add_argument("--batch", type=int, default=125, help="rows per prediction")
-    parser.add_argument("--splits", type=int, default=5, help="train/test splits of the perceptron's data")
+    parser.add_argument(
+        "--images",
+        type=int,
+        default=1000,
+        help="Number of test images for the scores, and as many for choices. [default: 1000]",
+    )
+    parser.add_argument("--samples", type=int, default=32, help="Samples per prediction. [default: 32]")
+    parser.add_argument("--batch", type=int, default=125, help="Inputs per prediction. [default: 125]")
+    parser.add_argument("--splits", type=int, default=5, help="Splits of the regression data. [default: 5]")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--only", default="", help="only methods whose name holds this; --out keeps the others' rows")
-    parser.add_argument("--predictions", default="", help="folder for predictions of images")
+    parser.add_argument(
+        "--only", default="", help="Measure only methods whose name contains this text; --out keeps the other rows."
+    )
+    parser.add_argument("--predictions", default="", help="Folder for predictions of images.")
     parser.add_argument("--out", default="results/peers.json")
     parser.add_argument("work", nargs="*", help=SUPPRESS)
     options = parser.parse_args()
@@ -174,9 +182,12 @@ def main() -> None:
     told = report["versions"] | run["hardware"]
     print(", ".join(f"{name} {value}" for name, value in told.items()))
     with tempfile.TemporaryDirectory() as options.scratch:
-        for network, title in (("cifar", "ResNet-32, CIFAR-10"), ("boston", "50-50 perceptron, Boston housing")):
+        for network, title in (
+            ("cifar", "ResNet-32, CIFAR-10"),
+            ("boston", "regression network with two layers of 50 units, Boston housing"),
+        ):
             rows: list[dict[str, Any]] = []
-            print(f"\n{title}: {options.samples} samples, {options.batch} rows per prediction\n{line({}, network)}")
+            print(f"\n{title}: {options.samples} samples, {options.batch} inputs per prediction\n{line({}, network)}")
             for label in METHODS[network]:
                 if options.only in label:
                     rows.append(worker(options, "peers", *named, options.scratch, network, label))

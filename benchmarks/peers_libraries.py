@@ -1,4 +1,4 @@
-"""How bayesnorm and its peers are used, for `peers` and `peers_probes`."""
+"""One interface to bayesnorm, torch-uncertainty and laplace-torch, for `peers` and `peers_probes`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPERATORS = torch.library.Library("torchvision", "FRAGMENT")
 def import_peers() -> tuple[Any, Any, Any]:
     """Return the classes MCBatchNorm, Laplace and ABNN.
 
-    Where torchvision's own operators do not load, naming two of them lets it import.
+    If torchvision's compiled operators cannot be loaded, it can still be imported once two of them are declared.
     """
     try:
         torch.ops.load_library(Path(importlib.util.find_spec("torchvision").origin).parent / "_C.so")
@@ -39,7 +39,7 @@ def import_peers() -> tuple[Any, Any, Any]:
 
 @dataclass(frozen=True)
 class Library:
-    """How a library fits, gives outputs (n, batch, ...), and is saved and loaded (by the name of the way)."""
+    """Functions of a library: fit, predict outputs (n, batch, ...), and save and load, by name of the file format."""
 
     fit: Callable[[nn.Module, DataLoader, str | None], Any]
     outputs: Callable[[Any, Tensor], Tensor]
@@ -47,12 +47,12 @@ class Library:
 
 
 def library(name: str, samples: int, batch_size: int) -> Library:
-    """Return how a library is used.
+    """Return the functions of a library.
 
     Args:
         name: One of `LIBRARIES`.
-        samples: Samples of a prediction.
-        batch_size: M.
+        samples: Number of samples per prediction.
+        batch_size: Batch size whose statistics are sampled.
     """
     if name == "bayesnorm":
         method = bn.MCBN(batch_size, states=samples)
@@ -77,7 +77,7 @@ def library(name: str, samples: int, batch_size: int) -> Library:
         if name == "torch-uncertainty":
             with torch.no_grad():
                 return fitted(x).unflatten(0, (samples, len(x)))
-        torch.manual_seed(0)  # its samples come from the global generator
+        torch.manual_seed(0)  # it samples from the global generator
         return fitted.functional_samples(x, pred_type="glm", n_samples=4 * samples)
 
     def from_state(path: Path, model: nn.Module, **how: bool) -> Any:

@@ -1,4 +1,4 @@
-"""Tasks and methods of `peers`: trained networks with their rows, and how each library makes them Bayesian."""
+"""Tasks and methods of `peers`: trained networks with their data, and the methods of each library."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ from benchmarks.peers_libraries import import_peers
 from experiments.splits import paper_rows, take
 
 Outputs = tuple[Tensor, Tensor]
-"""Samples (n, batch, ...), and a variance about each."""
+"""Samples (n, batch, ...), and a variance around each of them."""
 
 
 @dataclass
 class Task:
-    """A trained network and its rows, each part (inputs, targets); regression is in standardised units."""
+    """A trained network and its data, each part (inputs, targets); regression targets are standardised."""
 
     model: nn.Module
     train: tuple[Tensor, Tensor]
     validation: tuple[Tensor, Tensor]
     test: tuple[Tensor, Tensor]
-    y_std: float | None = None  # None: classes
+    y_std: float | None = None  # None for classification
     repeats: int = 1
 
     def loader(self, batch_size: int) -> DataLoader:
-        """Return batches of training rows, in the same order every time."""
+        """Return a loader of the training data, in the same order every time."""
         order = torch.Generator().manual_seed(0)
         return DataLoader(TensorDataset(*self.train), batch_size, shuffle=True, generator=order)
 
     def predictive(self, outputs: Outputs, noise: Any) -> Any:
-        """Return the predictive with a temperature (classes) or a noise variance."""
+        """Return the predictive with a temperature (classification) or a noise variance (regression)."""
         if self.y_std is None:
             return bn.ClassificationPredictive(torch.log_softmax(outputs[0] / noise, dim=2))
         return bn.RegressionPredictive(outputs[0], (outputs[1] + noise).sqrt())
 
     def scores(self, outputs: Outputs, noise: Any) -> dict[str, float]:
-        """Return the scores of test rows, in the target's units."""
+        """Return the scores on test data, in the target's units."""
         predictive, y = self.predictive(outputs, noise), self.test[1]
         nll = -float(predictive.log_prob(y).mean())
         if self.y_std is not None:
@@ -58,13 +58,13 @@ class Task:
         return {"nll": nll} | {name: float(getattr(metrics, name)(predictive, y)) for name in ("accuracy", "ece")}
 
     def best_noise(self, outputs: Outputs, y: Tensor) -> float:
-        """Return the temperature (.05 to 20) or noise variance (1e-4 to 10) of the smallest NLL, to 3 %."""
+        """Return the temperature (0.05 to 20) or noise variance (0.0001 to 10) with the smallest NLL, to 3 %."""
         grid = torch.logspace(-1.3, 1.3, 201) if self.y_std is None else torch.logspace(-4, 1, 401)
         return min(grid.tolist(), key=lambda noise: -float(self.predictive(outputs, noise).log_prob(y).mean()))
 
 
 def cifar(options: Options) -> list[Task]:
-    """Return ResNet-32; methods are fitted on the data folder's 5,000 training images."""
+    """Return the task with ResNet-32; methods are fitted on the 5,000 training images of the data folder."""
 
     def part(split: str, start: int, count: int) -> tuple[Tensor, Tensor]:
         images, labels = load_cifar10(split, slice(start, start + count))
@@ -75,12 +75,12 @@ def cifar(options: Options) -> list[Task]:
 
 
 def test_starts(options: Options) -> tuple[int, int]:
-    """Return the number of the first test image to choose on, and of the first to score."""
+    """Return the index of the first test image for choices, and of the first for scores."""
     return 0, max(1000, options.images)
 
 
 def boston(options: Options) -> list[Task]:
-    """Return 50-50 perceptrons on the paper's splits, trained here."""
+    """Return networks with two layers of 50 units on the MCBN paper's splits, trained here."""
     tasks = []
     for split in range(1, options.splits + 1):
         rest, test = paper_rows("boston", split)
@@ -98,9 +98,9 @@ class Fitted:
     """A fitted method.
 
     Args:
-        predict: Gives outputs for rows.
-        noise: Temperature or noise variance, where the method has its own.
-        note: What it chose, in words.
+        predict: Returns outputs for inputs.
+        noise: Temperature or noise variance, if the method chooses it itself.
+        note: What the method chose, as text.
     """
 
     predict: Callable[[Tensor], Outputs]
@@ -112,19 +112,19 @@ Method = Callable[[Task, Options], Fitted]
 
 
 def point(task: Task, options: Options) -> Fitted:
-    """Predict with one deterministic pass."""
+    """Predict with one forward pass."""
     return Fitted(torch.no_grad()(lambda x: (task.model(x)[None], torch.zeros(()))))
 
 
 def tempered(task: Task, options: Options) -> Fitted:
-    """Predict with one deterministic pass, and the temperature or noise that validation rows ask for."""
+    """Predict with one forward pass and the temperature or noise with the lowest validation NLL."""
     predict = point(task, options).predict
     outputs = torch.cat([predict(x)[0] for x in task.validation[0].split(options.batch)], 1), torch.zeros(())
     return Fitted(predict, task.best_noise(outputs, task.validation[1]))
 
 
 def torch_uncertainty(task: Task, options: Options) -> Fitted:
-    """Fit torch-uncertainty's MCBatchNorm with M = 32."""
+    """Fit torch-uncertainty's MCBatchNorm with batch size 32."""
     wrapper = import_peers()[0](task.model, num_estimators=options.samples, mc_batch_size=32)
     wrapper.fit(task.loader(32))
     wrapper.eval()
@@ -134,19 +134,22 @@ def torch_uncertainty(task: Task, options: Options) -> Fitted:
 def abnn(task: Task, options: Options) -> Fitted:
     """Fit torch-uncertainty's ABNN ("Make me a BNN", CVPR 2024): noise in all batch-norm layers, and fine-tuning.
 
-    As many samples of the network with noise as of each of three copies, fine-tuned on training images. The library has
-    no values of its own for what is said here.
+    A quarter of the samples comes from the network with noise, and a quarter from each of three copies that are
+    fine-tuned on training images. The library has no default values for these settings.
     """
     samples = max(1, options.samples // 4)
     wrapper = import_peers()[2](10, 2.0, 0.1, 3, samples, 1e-3, "cpu", max_epochs=1, model=task.model)
-    with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):  # where it leaves logs of its training
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        contextlib.chdir(scratch),
+    ):  # it writes logs of its training into the working folder
         wrapper.fit(task.loader(128))
     wrapper.eval()
     return Fitted(torch.no_grad()(lambda x: (wrapper(x).unflatten(0, (4 * samples, len(x))), torch.zeros(()))))
 
 
 def laplace(structure: str) -> Method:
-    """Return how to fit last-layer Laplace: prior and noise by marginal likelihood, the predictive by probit."""
+    """Return a method that fits a last-layer Laplace approximation: prior and noise by marginal likelihood."""
 
     def fit(task: Task, options: Options) -> Fitted:
         kind = "classification" if task.y_std is None else "regression"
@@ -168,9 +171,10 @@ def laplace(structure: str) -> Method:
 
 
 def mcbn(size: int, center: Any = "running", last: int | None = None, at: float | None = None, **extra: Any) -> Method:
-    """Return how to fit bayesnorm's MCBN with M = `size`: all layers or the `last` few, at effective batch size `at`.
+    """Return a method that fits bayesnorm's MCBN: all layers or the `last` few, at effective batch size `at`.
 
-    `calibrate=(rows, samples)` chooses noise and M' on validation rows; `samples` multiplies the samples.
+    `calibrate=(examples, samples)` chooses noise and effective batch size on validation data; `samples` multiplies the
+    number of samples.
     """
 
     def fit(task: Task, options: Options) -> Fitted:
@@ -193,14 +197,14 @@ def mcbn(size: int, center: Any = "running", last: int | None = None, at: float 
 
 
 def calibrated_mcbn(size: int, last: int) -> Method:
-    """Return how to fit MCBN with M = `size` of the `last` few layers, and let `calibrate` choose as it does."""
+    """Return a method that fits MCBN for the `last` few layers and calls `calibrate` with its defaults."""
 
     def fit(task: Task, options: Options) -> Fitted:
         engine = bn.MonteCarlo(options.samples)
         posterior = bn.MCBN(size, states=max(64, engine.samples)).fit(task.model, task.train, bn.Categorical())
         posterior = bn.calibrate(posterior.at_layers(last), *task.validation)
         noted = f"M' = {posterior.batch_size:.3g}, {posterior.likelihood}"
-        # What it predicts, as one draw: its temperature may differ from row to row.
+        # Its probabilities count as one sample, because the temperature may differ between inputs.
         return Fitted(lambda x: (posterior.predict(x, engine).probs.log()[None], torch.zeros(())), 1.0, noted)
 
     return fit

@@ -1,11 +1,11 @@
-"""What each library can run: small networks and habits, tried one after the other (a part of `peers`).
+"""Test what each library can run: small networks and common ways of working with them (a part of `peers`).
 
     python -m benchmarks.peers_probes torch-uncertainty probes.json
 
-Every probe fits on 512 rows and predicts 64 others. It is passed when the outputs have the right shape, are finite,
-differ between samples, and lie about the network's own: their mean may be off by OFFSET of the outputs' standard
-deviation and three standard errors. The running statistics are exactly those of the probe's data, so that nothing has a
-reason to move.
+Every probe fits on 512 inputs and predicts 64 others. It passes if the outputs have the right shape, are finite,
+differ between samples, and lie around the network's outputs: their mean may differ by OFFSET of the outputs' standard
+deviation and three standard errors. The running statistics are exactly those of the probe's data, so a shift is an
+error.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ OFFSET, ROWS, QUERIES, DRAWS, BATCH = 0.3, 512, 64, 32, 16
 
 
 class Failed(Exception):
-    """A probe that ran, and gave a wrong answer."""
+    """A probe that ran and gave a wrong answer."""
 
 
 class BatchNormReLU(nn.BatchNorm2d):
-    """A layer with its activation inside, as InPlace-ABN's users and timm have them."""
+    """A batch-norm layer that applies an activation, as in InPlace-ABN and timm."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.relu(super().forward(x))
 
 
 class Branching(nn.Sequential):
-    """Looks at its activations to decide what to run."""
+    """A network whose control flow depends on its activations."""
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self:
@@ -53,14 +53,14 @@ class Branching(nn.Sequential):
 
 
 class DictOutput(nn.Sequential):
-    """Returns a dict, as detection and segmentation networks do."""
+    """A network that returns a dict, as detection and segmentation networks do."""
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         return {"out": super().forward(x)}
 
 
 def convolutional(norm: nn.Module, kind: type[nn.Sequential] = nn.Sequential, axes: int = 2) -> nn.Sequential:
-    """Return a small convolutional classifier with one layer of batch norm."""
+    """Return a small convolutional classifier with one batch-norm layer."""
     conv, pool = (nn.Conv2d, nn.AdaptiveAvgPool2d) if axes == 2 else (nn.Conv3d, nn.AdaptiveAvgPool3d)
     return kind(conv(3, 8, 3), norm, nn.ReLU(), pool(1), nn.Flatten(), nn.Linear(8, 3))
 
@@ -85,7 +85,7 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
 
 @dataclass
 class Trial:
-    """A network whose running statistics are those of its data, and what it says itself of the queries."""
+    """A network whose running statistics are those of its data, and its own outputs for the queries."""
 
     model: nn.Module
     x: Tensor
@@ -96,14 +96,14 @@ class Trial:
 
     @classmethod
     def of(cls, name: str) -> Trial:
-        """Make a network of `NETWORKS` and rows for it."""
+        """Make a network of `NETWORKS` and inputs for it."""
         torch.manual_seed(0)
         model = NETWORKS[name]()
         dtype = next(model.parameters()).dtype
         x = torch.randn(ROWS + QUERIES, 3, *[6] * (3 if "3d" in name else 2)).to(dtype) * torch.rand(1).to(dtype) + 0.5
         for module in model.modules():
             if isinstance(module, nn.modules.batchnorm._BatchNorm):
-                module.momentum = None  # the plain average over passes, of which there is one
+                module.momentum = None  # the plain average over forward passes, of which there is one
         with torch.no_grad():
             model.train()(x[:ROWS])
             exact = model.eval()(x)
@@ -112,11 +112,11 @@ class Trial:
         return cls(model, x[:ROWS], exact[:ROWS].argmax(1), x[ROWS:], exact[ROWS:], output)
 
     def loader(self) -> DataLoader:
-        """Return shuffled batches of the rows."""
+        """Return a loader with shuffled batches."""
         return DataLoader(TensorDataset(self.x, self.y), BATCH, shuffle=True)
 
     def check(self, f: Tensor, rows: int = QUERIES) -> None:
-        """Refuse outputs of the wrong shape, far from the network's own, or all the same."""
+        """Raise an error if outputs have the wrong shape, are far from the network's, or are all the same."""
         exact = self.exact[:rows]
         if f.shape[1:] != exact.shape or f.dtype != exact.dtype:
             raise Failed(f"outputs {tuple(f.shape)} {f.dtype} for {tuple(exact.shape)} {exact.dtype}")
@@ -128,7 +128,7 @@ class Trial:
 
 
 def runs(name: str) -> Callable[[Library], str]:
-    """Return the probe that fits and predicts with a network of `NETWORKS`."""
+    """Return a probe that fits and predicts with a network of `NETWORKS`."""
 
     def probe(peer: Library) -> str:
         trial = Trial.of(name)
@@ -139,7 +139,7 @@ def runs(name: str) -> Callable[[Library], str]:
 
 
 def custom_collate(peer: Library) -> str:
-    """Fit with a loader that puts rows together in a way of its own."""
+    """Fit with a loader that has a custom collate function."""
     trial = Trial.of("BatchNorm2d")
     rows = [{"image": x, "label": y} for x, y in zip(trial.x, trial.y, strict=True)]
 
@@ -152,14 +152,14 @@ def custom_collate(peer: Library) -> str:
 
 
 def one_row(peer: Library) -> str:
-    """Predict a single row."""
+    """Predict a single input."""
     trial = Trial.of("BatchNorm2d")
     trial.check(peer.outputs(peer.fit(trial.model, trial.loader(), None), trial.query[:1]), rows=1)
     return ""
 
 
 def snapshot(model: nn.Module) -> dict[str, Any]:
-    """Return everything about a network that a library might leave changed."""
+    """Return everything of a network that a library might change."""
     found: dict[str, Any] = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     for name, module in model.named_modules():
         hooks = {key: len(value) for key, value in vars(module).items() if key.endswith("_hooks")}
@@ -170,7 +170,7 @@ def snapshot(model: nn.Module) -> dict[str, Any]:
 
 
 def unchanged(peer: Library) -> str:
-    """Compare a network in mixed modes before and after: tensors bit by bit, flags, hooks and attributes."""
+    """Compare a network before and after: tensors bit by bit, flags, hooks and attributes."""
     trial = Trial.of("BatchNorm2d")
     trial.model.train()[4].eval()
     before = snapshot(trial.model)
@@ -184,7 +184,7 @@ def unchanged(peer: Library) -> str:
 
 
 def reloaded(peer: Library, name: str) -> str:
-    """Ask for the same outputs in a new process that has the network and a file; every way of the library is tried."""
+    """Predict the same outputs in a new process with the network and a file; try every file format of the library."""
     trial = Trial.of("BatchNorm2d")
     fitted = peer.fit(trial.model, trial.loader(), None)
     expected, told = peer.outputs(fitted, trial.query), []
@@ -210,13 +210,13 @@ def reloaded(peer: Library, name: str) -> str:
 
 
 def reason(error: Exception) -> str:
-    """Return why a probe failed, in one line."""
+    """Return the reason of a failure in one line."""
     text = (str(error).strip() or type(error).__name__).splitlines()[0]
     return text if isinstance(error, Failed) else f"{type(error).__name__}: {text[:120]}"
 
 
 def probe_table(found: dict[str, dict[str, Any]]) -> str:
-    """Return yes or no by probe and library, then the reasons, as text."""
+    """Return a table with yes or no by probe and library, and below it the reasons."""
     lines = [f"{'can run':<40}" + "".join(f"{name:>20}" for name in found)]
     for probe in next(iter(found.values())):
         answers = ("yes" if answers[probe]["runs"] else "no" for answers in found.values())
@@ -227,7 +227,7 @@ def probe_table(found: dict[str, dict[str, Any]]) -> str:
 
 
 def main(name: str, path: str, way: str | None = None) -> None:
-    """Write the answers of all probes for a library; with `way`, load what was saved that way and write outputs."""
+    """Write the results of all probes for a library; with `way`, load a saved file and write its outputs."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     peer = library(name, DRAWS, BATCH)

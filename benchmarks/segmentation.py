@@ -1,13 +1,14 @@
-"""What does predicting and fitting cost where every pixel of an image is predicted?
+"""Measure time and memory of predictions and fits for networks that predict every pixel of an image.
 
     python -m benchmarks.segmentation [--device cuda] [--only speed] [--out results/segmentation_cpu.json]
 
-Networks have random weights and 12 classes, images are random and of 360 x 480 pixels: no data are needed.
-Memory: what a prediction of four images adds at its peak to a fresh process that holds the network and its inputs; and
-of one image of 1,024 x 2,048 pixels, whole and in tiles (on a CPU).
-Time: 16 samples on one image, as a ratio to one pass of the same network; medians of alternating repeats. On a CPU it is
-that of the processor, on one thread; on a GPU it is also measured compiled, against the network as it is and compiled.
-Fit: MCBN and GaussianBN on batches of four images, as a ratio to their forward passes (on a CPU).
+Networks have random weights and 12 classes, and images are random with 360 x 480 pixels, so no data are needed.
+Memory (on a CPU): the peak that a prediction adds to a new process that holds the network and its inputs, for four
+images, and for one image of 1,024 x 2,048 pixels, whole and in tiles.
+Time: 16 samples for one image, in seconds and as a ratio to one forward pass, measured in turns; medians are reported.
+On a CPU it is CPU time on one thread. On a GPU it is measured compiled, too, against the eager and the compiled
+network.
+Fit (on a CPU): MCBN and GaussianBN on batches of four images, as a ratio to their forward passes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ NETWORKS: dict[str, Callable[[int], nn.Module]] = {"SegNet": SegNet, "UNet": UNe
 
 
 def fitted(name: str, device: str = "cpu") -> tuple[nn.Module, bn.Posterior]:
-    """Return a network and a posterior over it, fitted on small images."""
+    """Return a network and its posterior, fitted on small images."""
     torch.manual_seed(0)
     network = NETWORKS[name](CLASSES).eval().to(device)
     images = torch.randn(16, 3, 48, 64)
@@ -47,7 +48,7 @@ def fitted(name: str, device: str = "cpu") -> tuple[nn.Module, bn.Posterior]:
 
 
 def added_mib(name: str, rows: int, size: tuple[int, int], samples: int, options: dict[str, Any]) -> float:
-    """Return the memory that a prediction adds to a process that does nothing else; with 0 samples, one plain pass."""
+    """Return the memory that a prediction adds to this process; with 0 samples, that of one forward pass."""
     torch.set_num_threads(1)
     network, posterior = fitted(name)
     x = torch.randn(rows, 3, *size)
@@ -60,7 +61,7 @@ def added_mib(name: str, rows: int, size: tuple[int, int], samples: int, options
 
 
 def memory() -> list[dict]:
-    """Measure memory, each time in a process of its own."""
+    """Measure memory, each time in a new process."""
     summary: dict[str, Any] = {"keep": "summary"}
     cases: list[tuple[str, int, tuple[int, int], int, dict[str, Any]]] = [
         ("SegNet", 4, SIZE, 0, {}),
@@ -82,7 +83,7 @@ def memory() -> list[dict]:
 
 
 def ratio(run: Callable[[], object], baseline: Callable[[], object], device: str, repeats: int) -> tuple[float, float]:
-    """Return the median seconds of `run`, and the median of its ratio to `baseline`, measured alternately."""
+    """Return the median seconds of `run`, and the median of its ratio to `baseline`, measured in turns."""
 
     def seconds(call: Callable[[], object]) -> float:
         start = now()
@@ -103,7 +104,7 @@ def ratio(run: Callable[[], object], baseline: Callable[[], object], device: str
 
 @torch.no_grad()
 def speed(device: str, repeats: int) -> list[dict]:
-    """Measure 16 samples on one image in passes."""
+    """Measure the time of 16 samples for one image."""
     rows = []
     for name in NETWORKS:
         network, posterior = fitted(name, device)
@@ -116,12 +117,12 @@ def speed(device: str, repeats: int) -> list[dict]:
             run = partial(own.predict, x, bn.MonteCarlo(16), keep="summary")
             took, passes = ratio(run, partial(plain, x), device, repeats)
             rows.append({"network": name, "way": way, "samples": 16, "seconds": took, "passes": passes})
-            print(f"{name:7s} {way:25s} 16 samples {took:7.3f} s, {passes:5.2f} passes", flush=True)
+            print(f"{name:7s} {way:25s} 16 samples {took:7.3f} s, {passes:5.2f} forward passes", flush=True)
     return rows
 
 
 def fits() -> list[dict]:
-    """Measure fits on images of full size, with a quarter of the network's width."""
+    """Measure fits on images of full size with a network of a quarter of the width."""
     rows = []
     network, images = SegNet(CLASSES, width=16).eval(), torch.randn(64, 3, *SIZE)
     for label, method in {
@@ -129,7 +130,10 @@ def fits() -> list[dict]:
         "GaussianBN, 16 batches": bn.GaussianBN(4),
     }.items():
         row = {"network": "SegNet(width=16)", "method": label} | fitting.measure(method, network, images, 1)
-        print(f"{label:22s} {row['passes_seconds']:6.1f} s of passes, fit {row['ratio']:.2f} of them", flush=True)
+        print(
+            f"{label:22s} {row['passes_seconds']:6.1f} s of forward passes; the fit takes {row['ratio']:.2f} of that",
+            flush=True,
+        )
         rows.append(row)
     return rows
 
@@ -137,8 +141,10 @@ def fits() -> list[dict]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--repeats", type=int, default=2, help="of times on a CPU")
-    parser.add_argument("--only", choices=("speed", "fits", "memory"), help="measure this again, and keep the rest")
+    parser.add_argument("--repeats", type=int, default=2, help="Repeats of the time measurement on a CPU.")
+    parser.add_argument(
+        "--only", choices=("speed", "fits", "memory"), help="Measure only this, and keep the rest of the file."
+    )
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)

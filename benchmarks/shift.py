@@ -1,10 +1,10 @@
-"""What do `drift` and `adapt` cost beside one forward pass of their rows?
+"""Measure the time of `drift` and `adapt` beside one forward pass of the same images.
 
     python -m benchmarks.shift [--device cpu] [--repeats 30] [--out results/shift_cost.json]
 
-ResNet-32 with random weights and images, one thread of the CPU, or a GPU; after a first call, medians of alternating
-repeats. The pass is `model(x)` in evaluation mode without gradients. No data are needed. What the file holds already of
-the other device stays.
+Uses a ResNet-32 with random weights and random images, on one thread of the CPU or on a GPU, so no data are needed.
+Calls are measured in turns after two first calls; medians are reported. The forward pass is `model(x)` in evaluation
+mode without gradients. Results of the other device stay in the file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BATCH_SIZE = 32
 
 
 def seconds(call: Callable[[], object], device: str) -> float:
-    """Return how long a call takes, until the device is done."""
+    """Return the seconds of a call, until the device has finished."""
     _wait(device)
     start = time.perf_counter()
     call()
@@ -36,7 +36,7 @@ def seconds(call: Callable[[], object], device: str) -> float:
 
 
 def measure(device: str, repeats: int) -> list[dict]:
-    """Return the median milliseconds of a pass, of drift and of adapt, and how many passes each costs."""
+    """Return the median milliseconds of a forward pass, of `drift` and of `adapt`, and the ratios to the first."""
     generator = torch.Generator().manual_seed(0)
     network = CifarResNet(32).to(device)
     x = torch.randn(1024, 3, 32, 32, generator=generator).to(device)

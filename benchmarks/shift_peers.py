@@ -1,11 +1,11 @@
-"""How often does a known library's drift test ring on the images that `drift` is tested on?
+"""Count alarms of alibi-detect's drift tests on the images of `python -m experiments shift alarms`.
 
     .venv-shift/bin/python -m benchmarks.shift_peers [--rows 4 16] [--severities 3 5] [--out results/shift_peers.json]
 
-alibi-detect's Kolmogorov-Smirnov test (one per feature, Bonferroni) and its test by maximum mean discrepancy (100
-permutations), at level .05 on the 64 features before the last layer of ResNet-32, against those of 1,000 training
-images. Batches are the first of those that `python -m experiments shift alarms` takes. Needs an environment of
-its own with benchmarks/shift_requirements.txt, and the data folder.
+Runs the Kolmogorov-Smirnov test (one per feature, Bonferroni) and the test by maximum mean discrepancy (100
+permutations) at level 0.05. They see the 64 features before the last layer of ResNet-32, with 1,000 training images as
+reference. Batches are the first ones of `shift alarms`. Needs the data folder and a separate environment with
+benchmarks/shift_requirements.txt.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from experiments.shift.networks import CLEAN, network_input
 from experiments.shift.presets import PRESETS
 
 REFERENCE = 1000
-"""Training images that the tests compare with."""
+"""Number of training images that are the reference of the tests."""
 
 
 @torch.no_grad()
 def features(network: CifarResNet, x: torch.Tensor) -> np.ndarray:
-    """Return what the last layer sees, (N, 64)."""
+    """Return the inputs of the last layer, (N, 64)."""
     kept: list[torch.Tensor] = []
     hook = network.linear.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0]))
     for part in x.split(250):
@@ -42,7 +42,7 @@ def features(network: CifarResNet, x: torch.Tensor) -> np.ndarray:
 
 
 def tests(reference: np.ndarray) -> dict[str, Any]:
-    """Return the detectors by name."""
+    """Return the tests by name."""
     return {
         "Kolmogorov-Smirnov": KSDrift(reference, p_val=LEVEL),
         "maximum mean discrepancy": MMDDrift(reference, backend="pytorch", p_val=LEVEL, n_permutations=100),
@@ -52,9 +52,13 @@ def tests(reference: np.ndarray) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[4, 16, 64])
-    parser.add_argument("--clean", type=int, default=100, help="clean batches of each size, as far as there are any")
+    parser.add_argument(
+        "--clean", type=int, default=100, help="Largest number of clean batches of each size. [default: 100]"
+    )
     parser.add_argument("--severities", type=int, nargs="+", default=[3, 5])
-    parser.add_argument("--batches", type=int, default=20, help="batches of each size, corruption and severity")
+    parser.add_argument(
+        "--batches", type=int, default=20, help="Batches of each size, corruption and severity. [default: 20]"
+    )
     parser.add_argument("--out", type=Path, default=Path("results/shift_peers.json"))
     options = parser.parse_args()
     torch.set_num_threads(1)

@@ -1,12 +1,12 @@
-"""Does a process that fits and predicts all day grow?
+"""Check that the memory of a process that fits and predicts many times does not grow.
 
     python -m benchmarks.soak [--rounds 20] [--out results/soak.json]
 
-A round fits ten posteriors, each on a new network: all methods, dense and convolutional networks, and a table. Each is
-saved, loaded, and asked five times, by every engine that takes it, four times of these by threads at once. Twenty
-rounds are 200 fits and 1,000 predictions. After each round the process counts its tensors, threads and open files, and
-reads its memory. The first quarter of the rounds is for warming up, such as filling caches of a fixed size. Ends with
-an error where anything grew from the second quarter to the last.
+A round fits ten posteriors, each on a new network: all methods, dense and convolutional networks, and a table. Each
+posterior is saved, loaded and used for five predictions with all engines that it supports, four of them in parallel
+threads. Twenty rounds are 200 fits and 1,000 predictions. After each round the process counts its tensors, threads and
+open files, and reads its memory. The first quarter of the rounds fills caches of a fixed size and does not count. Ends
+with an error if anything grew from the second quarter to the last.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from experiments.measuring import resident_mib
 
 PREDICTIONS, THREADS = 5, 4
 
-# Growth of memory between the second quarter of the rounds and the last that counts as none: an allocator's own.
+# Growth of memory from the second quarter of the rounds to the last that is due to the allocator.
 ALLOWED_MIB = 1.0
 
 
-# The name of an option of glibc's allocator, from malloc.h.
+# An option of glibc's allocator, from malloc.h.
 ARENA_MAX = -8
 
 
 @dataclass(frozen=True)
 class Held:
-    """What the process holds after a round."""
+    """Counts of a process after a round."""
 
     fits: int
     predictions: int
@@ -58,14 +58,14 @@ class Held:
 
 
 def dense() -> tuple[nn.Module, Tensor, Tensor, bn.Likelihood]:
-    """A network for rows of numbers, with rows and targets."""
+    """Return a dense regression network with inputs, targets and likelihood."""
     layers = [nn.Linear(3, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 1)]
     x = torch.randn(96, 3)
     return nn.Sequential(*layers).eval(), x, x.sum(1, keepdim=True), bn.Gaussian(4.0)
 
 
 def convolutional() -> tuple[nn.Module, Tensor, Tensor, bn.Likelihood]:
-    """A network for images, with images and classes."""
+    """Return a convolutional classifier with images, classes and likelihood."""
     layers = [nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4)]
     return nn.Sequential(*layers).eval(), torch.randn(64, 3, 10, 10), torch.randint(4, (64,)), bn.Categorical()
 
@@ -84,7 +84,7 @@ METHODS: tuple[tuple[Any, Callable[[], tuple[nn.Module, Tensor, Tensor, bn.Likel
 
 
 def ask(predict: Callable[[int], object]) -> int:
-    """Predict once here, then by threads at once, with another seed each time; return how often."""
+    """Predict once in this thread, then in parallel threads, each time with another seed; return the number."""
     predict(0)
     with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
         for _ in pool.map(predict, range(1, PREDICTIONS)):
@@ -93,7 +93,7 @@ def ask(predict: Callable[[int], object]) -> int:
 
 
 def fit_and_ask(method: Any, case: Callable[[], Any], folder: Path) -> int:
-    """Fit a method on a new network, save and load it, and ask it; return how many predictions were made."""
+    """Fit a method on a new network, save it, load it and predict; return the number of predictions."""
     model, x, y, likelihood = case()
     posterior = method.fit(model, (x, y), likelihood)
     engines: list[bn.Engine] = [bn.MonteCarlo(8)]
@@ -106,7 +106,7 @@ def fit_and_ask(method: Any, case: Callable[[], Any], folder: Path) -> int:
 
 
 def table_and_ask(folder: Path) -> int:
-    """Do the same with an estimator for tables."""
+    """Do the same with a table estimator."""
     x = np.random.default_rng(0).normal(size=(40, 3))
     settings: dict[str, Any] = {"hidden": (8,), "weight_decay": 1e-3, "batch_size": 8, "epochs": 2, "folds": 2}
     BayesNormRegressor(**settings).fit(x, x.sum(1)).save(folder / "soak.table")
@@ -115,22 +115,22 @@ def table_and_ask(folder: Path) -> int:
 
 
 def one_round(folder: Path) -> tuple[int, int]:
-    """Fit and ask everything once; return how many fits and predictions that were."""
+    """Fit and predict with everything once; return the numbers of fits and predictions."""
     asked = [fit_and_ask(method, case, folder) for method, case in METHODS] + [table_and_ask(folder)]
     return len(asked), sum(asked)
 
 
 def held(fits: int, predictions: int) -> Held:
-    """Count what the process holds, after all that nobody refers to is gone."""
+    """Return the counts of the process after garbage collection."""
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # what was freed is not what is held
+    ctypes.CDLL(None).malloc_trim(0)  # returns freed memory to the system
     tensors = sum(issubclass(type(each), Tensor) for each in gc.get_objects())
     threads, files = (len(os.listdir(f"/proc/self/{kind}")) for kind in ("task", "fd"))
     return Held(fits, predictions, resident_mib(), tensors, threads, files)
 
 
 def soak(rounds: int, folder: Path, tell: Callable[[Held], None] = lambda _: None) -> list[Held]:
-    """Run rounds and return what the process held after each of them."""
+    """Run rounds and return the counts after each of them."""
     found: list[Held] = []
     fits = predictions = 0
     for _ in range(rounds):
@@ -142,7 +142,7 @@ def soak(rounds: int, folder: Path, tell: Callable[[Held], None] = lambda _: Non
 
 
 def grown(found: list[Held]) -> dict[str, float]:
-    """Return by how much each count grew from the second quarter of the rounds, its median, to the last."""
+    """Return how much the median of each count grew from the second quarter of the rounds to the last."""
     quarter = len(found) // 4
     before, after = found[quarter : 2 * quarter], found[-quarter:]
 
@@ -155,12 +155,17 @@ def grown(found: list[Held]) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=20, help="at least 4, each of 10 fits and 50 predictions")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=20,
+        help="Number of rounds, at least 4; each has 10 fits and 50 predictions. [default: 20]",
+    )
     parser.add_argument("--out", type=Path, default=Path("results/soak.json"))
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    ctypes.CDLL(None).mallopt(ARENA_MAX, 1)  # arenas of threads grow and shrink by megabytes, with plain torch too
+    ctypes.CDLL(None).mallopt(ARENA_MAX, 1)  # arenas of threads grow and shrink by megabytes, also with plain torch
     start = time.perf_counter()
 
     def tell(now: Held) -> None:
@@ -184,7 +189,7 @@ def main() -> None:
     }
     options.out.write_text(json.dumps(result, indent=1) + "\n")
     if more.pop("resident_mib") > ALLOWED_MIB or any(value > 0 for value in more.values()):
-        sys.exit("something grew")
+        sys.exit("The process grew: see the counts above.")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Models of `tabular_classes`: class probabilities of test rows, fitted as their users would in an afternoon."""
+"""Models of `tabular_classes`: each returns class probabilities of test rows."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 Classes = NDArray[np.int64]
 Predict = Callable[[pd.DataFrame], NDArray[np.float64]]
 Fit = Callable[[pd.DataFrame, Classes, int], tuple[Predict, str]]
-"""From rows, their classes (0, 1, ...) and a seed to probabilities of new rows, and what was chosen, in words."""
+"""Takes rows, classes (0, 1, ...) and a seed; returns a function for new rows, and what was chosen as text."""
 
 
 def ours(X: pd.DataFrame, y: Classes, seed: int) -> tuple[Predict, str]:
-    """Fit `BayesNormClassifier` as it comes."""
+    """Fit `BayesNormClassifier` with its defaults."""
     from bayesnorm.tabular import BayesNormClassifier
 
     return BayesNormClassifier(random_state=seed).fit(X, y).predict_proba, ""
 
 
 def _boosters(X: pd.DataFrame, y: Classes, seed: int) -> tuple[HistGradientBoostingClassifier, str]:
-    """Return scikit-learn's booster with size and number of trees by cross-validation, not yet fitted, and these."""
+    """Return scikit-learn's booster, not yet fitted, and the size and number of its trees from cross-validation."""
     large = len(X) > 5_000
     folds = list(StratifiedKFold(3 if large else 5, shuffle=True, random_state=seed).split(X, y))
     rate = 0.1 if large else 0.05
@@ -43,7 +43,7 @@ def _boosters(X: pd.DataFrame, y: Classes, seed: int) -> tuple[HistGradientBoost
         )
 
     def held_out(size: tuple[int, int]) -> tuple[float, int]:
-        """Return the mean log loss of held-out folds, and the number of trees."""
+        """Return the mean log loss on held-out folds, and the number of trees."""
         losses, trees = [], []
         for rows, others in folds:
             model = booster(size, max_iter=1000, early_stopping=True, n_iter_no_change=30)
@@ -65,14 +65,14 @@ def boosted(X: pd.DataFrame, y: Classes, seed: int) -> tuple[Predict, str]:
 
 
 def boosted_calibrated(X: pd.DataFrame, y: Classes, seed: int) -> tuple[Predict, str]:
-    """Fit scikit-learn's gradient boosting to five folds, each with a temperature from its held-out rows."""
+    """Fit scikit-learn's gradient boosting on five folds, each with a temperature from its held-out rows."""
     model, chosen = _boosters(X, y, seed)
     folds = StratifiedKFold(5, shuffle=True, random_state=seed)
     return CalibratedClassifierCV(model, method="temperature", cv=folds).fit(X, y).predict_proba, chosen
 
 
 def catboost(X: pd.DataFrame, y: Classes, seed: int) -> tuple[Predict, str]:
-    """Fit CatBoost: depth and number of trees by a held-out fifth, then all rows."""
+    """Fit CatBoost; a held-out fifth chooses depth and number of trees, then all rows are used."""
     from catboost import CatBoostClassifier
 
     categories = list(X.select_dtypes("category"))
@@ -86,13 +86,13 @@ def catboost(X: pd.DataFrame, y: Classes, seed: int) -> tuple[Predict, str]:
         rate = trial.get_all_params()["learning_rate"]
         found[trial.best_score_["validation"][fixed["loss_function"]]] = depth, trial.tree_count_, rate
     depth, trees, rate = found[min(found)]
-    # Its own learning rate follows the number of trees asked for, so it is kept.
+    # Its default learning rate depends on the number of trees, so the one of the search is kept.
     model = CatBoostClassifier(depth=depth, iterations=trees, learning_rate=rate, **fixed).fit(X, y)
     return model.predict_proba, f"depth {depth}, {trees} trees"
 
 
 def logistic(X: pd.DataFrame, y: Classes, seed: int) -> tuple[Predict, str]:
-    """Fit scikit-learn's logistic regression, its penalty by cross-validation."""
+    """Fit scikit-learn's logistic regression; cross-validation chooses the penalty."""
     columns = make_column_transformer(
         (OneHotEncoder(handle_unknown="ignore"), make_column_selector(dtype_include="category")),
         remainder=make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler()),
@@ -114,4 +114,4 @@ MODELS: dict[str, Fit] = {
 }
 
 NEEDED = {"CatBoost": "catboost"}
-"""Packages of models, beyond bayesnorm's own; models of packages that are not installed are not run."""
+"""Packages that models need; models of packages that are not installed are not run."""

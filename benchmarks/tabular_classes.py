@@ -1,19 +1,19 @@
-"""Tables of classes: bayesnorm's classifier beside boosted trees and logistic regression, on thirteen sets.
+"""Compare `BayesNormClassifier` with boosted trees and logistic regression on thirteen sets.
 
     python -m benchmarks.tabular_classes [--sets digits caravan] [--models CatBoost] [--out FILE]
 
-The sets come with packages of `tabular_requirements.txt`, nothing is fetched; six of them have a rare class. Five
-random splits, four fifths of the rows for training, classes in the same shares. Every model as its user would fit it:
-- bayesnorm: `BayesNormClassifier()` as it comes.
+The sets come with packages of `tabular_requirements.txt`, so nothing is downloaded. Six of them have a rare class.
+There are five random stratified splits with four fifths of the rows for training. The models:
+- bayesnorm: `BayesNormClassifier()` with its defaults.
 - boosting (scikit-learn's histogram gradient boosting): cross-validation chooses the size of trees and leaves, and
-  early stopping on the held-out folds their number; then all rows are used. "temperature": five of them, one per fold,
-  each with one temperature from its held-out rows, averaged (`CalibratedClassifierCV`).
-- CatBoost: depth 4 or 6 and the number of trees by a held-out fifth, then all rows.
-- logistic regression (scikit-learn): standardised, categories as columns of their own; the penalty by cross-validation.
+  early stopping on the held-out folds the number of trees; then all rows are used. "temperature" averages five of
+  them, one per fold, each with one temperature from its held-out rows (`CalibratedClassifierCV`).
+- CatBoost: a held-out fifth chooses depth 4 or 6 and the number of trees, then all rows are used.
+- logistic regression (scikit-learn): standardised, one column per category; cross-validation chooses the penalty.
 
-Scores on the test rows: negative log likelihood (NLL, nats; probabilities of at least 1e-12), Brier score (from 0 to
-2), expected calibration error (ECE, 15 bins of equal width) and share of errors. Fits run one at a time, in one thread,
-and are left out beyond six minutes of it; a second run goes on with what is missing.
+Scores on the test rows: negative log-likelihood (NLL, in nats; probabilities of at least 1e-12), Brier score (0 to 2),
+expected calibration error (ECE, 15 bins of equal width) and share of errors. Fits run one at a time in one thread, and
+are left out if they take more than six minutes. A second run measures what is missing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SCORES = (
 
 
 def measured(name: str, model: str, split: int, limit: float) -> Row:
-    """Return time and scores of a model on a split of a set."""
+    """Return the time and the scores of a model on one split of a set."""
     X, labels = SETS[name]()
     classes, y = np.unique(labels, return_inverse=True)
     rows, test = train_test_split(np.arange(len(y)), test_size=0.2, random_state=split, stratify=y)

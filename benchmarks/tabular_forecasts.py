@@ -1,4 +1,4 @@
-"""What a model of `tabular` says of test rows, and how it is scored."""
+"""Forecasts of the models of `tabular`, and their scores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUANTILES = np.arange(1, 20) / 20
 
 @dataclass
 class Forecast:
-    """What a model says of test rows: a mean, an interval, and how to score the distribution."""
+    """The forecast of a model for test rows: means, intervals, and functions that score the distribution."""
 
     mean: Values
     lower: Values
@@ -30,7 +30,7 @@ class Forecast:
 
 Predict = Callable[[Values], Forecast]
 Fit = Callable[[Values, Values, int], tuple[Predict, str]]
-"""From rows, targets and a seed to how to predict, and what was chosen, in words."""
+"""Takes rows, targets and a seed; returns a function for new rows, and what was chosen as text."""
 
 
 def covered(lower: Values, upper: Values, y: Values) -> float:
@@ -39,10 +39,10 @@ def covered(lower: Values, upper: Values, y: Values) -> float:
 
 
 def quantile_crps(quantiles: Values, y: Values) -> float:
-    """Return CRPS = 2 integral of the pinball loss over all levels, from (rows, 19) quantiles.
+    """Return the CRPS, twice the integral of the pinball loss over all levels, from (rows, 19) quantiles.
 
-    The trapezoid rule, the loss being 0 at levels 0 and 1. For a normal forecast it comes out .4 % low where the spread
-    is right and 1 % low where the errors are twice as large (`crps_from_quantiles` in the results has it on real rows).
+    Uses the trapezoid rule with a loss of 0 at the levels 0 and 1. For a normal forecast it is 0.4 % too low if the
+    spread is right and 1 % too low if the errors are twice as large; see `crps_from_quantiles` in the results.
     """
     error = y[:, None] - quantiles
     pinball = np.maximum(QUANTILES * error, (QUANTILES - 1) * error)
@@ -60,7 +60,7 @@ def normal(mean: Values, std: Values) -> Forecast:
 
 
 def by_quantiles(quantiles: Values, mean: Values | None = None) -> Forecast:
-    """Return a forecast of (rows, 19) quantiles, sorted where they cross; without a mean, theirs is taken."""
+    """Return a forecast from (rows, 19) quantiles, sorted if they cross; the default mean is that of the quantiles."""
     ordered = np.sort(quantiles.astype(np.float64), axis=1)
     centre = ordered.mean(axis=1) if mean is None else mean
     return Forecast(centre, ordered[:, 0], ordered[:, -1], lambda y: quantile_crps(ordered, y))

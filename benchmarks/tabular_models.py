@@ -1,4 +1,4 @@
-"""Models of `tabular`: what each predicts of test rows, fitted as its user would do it in an afternoon."""
+"""Models of `tabular`: each returns a forecast for test rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_GP_ROWS = 1_700
 
 
 def ours(**options: Any) -> Fit:
-    """Return how to fit `BayesNormRegressor` as it comes, or with some options."""
+    """Return a function that fits `BayesNormRegressor` with these options."""
 
     def fit(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
         from bayesnorm.tabular import BayesNormRegressor
@@ -50,7 +50,7 @@ def ours(**options: Any) -> Fit:
 
 
 def gaussian_process(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
-    """Fit scikit-learn's Gaussian process; return how to predict, and what was chosen."""
+    """Fit scikit-learn's Gaussian process; return a function for new rows, and what was chosen."""
     if len(X) > MOST_GP_ROWS:
         raise LeftOut(f"too large ({len(X):,} rows)")
     kernel = ConstantKernel(1.0, (1e-2, 1e3)) * RBF(np.ones(X.shape[1]), (1e-1, 1e3)) + WhiteKernel(0.1, (1e-6, 10))
@@ -59,13 +59,13 @@ def gaussian_process(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
     )
     model = make_pipeline(StandardScaler(), process)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a useless column's length scale goes to its bound
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the length scale of a useless column reaches its bound
         model.fit(X, y)
     return lambda X: normal(*model.predict(X, return_std=True)), str(process.kernel_)
 
 
 def bayesian_ridge(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
-    """Fit scikit-learn's Bayesian line; return how to predict, and nothing, as nothing is chosen."""
+    """Fit scikit-learn's Bayesian ridge; return a function for new rows, and an empty text: nothing is chosen."""
     model = make_pipeline(StandardScaler(), BayesianRidge()).fit(X, y)
     return lambda X: normal(*model.predict(X, return_std=True)), ""
 
@@ -97,4 +97,4 @@ NEEDED = {
     "RealMLP, 5 folds": "pytabkit",
     "TabM": "pytabkit",
 }
-"""Packages of models, beyond bayesnorm's own; models of packages that are not installed are not run."""
+"""Packages that models need; models of packages that are not installed are not run."""

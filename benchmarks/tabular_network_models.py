@@ -1,4 +1,4 @@
-"""Networks of `tabular`, as pytabkit has them: 19 quantiles trained by pinball loss, their mean as the mean."""
+"""Networks of `tabular` from pytabkit: 19 quantiles trained with pinball loss; the mean is that of the quantiles."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from benchmarks.tabular_forecasts import QUANTILES, Fit, Forecast, Predict, Valu
 
 LOSS = f"multi_pinball({','.join(f'{level:g}' for level in QUANTILES)})"
 WIDE_ROWS = 2_000
-"""Rows up to which TabM is as wide as it comes: beyond, that would take many minutes on a core."""
+"""Number of rows up to which TabM has its default width; above, a fit would take many minutes."""
 
 
 def fitted(make: Callable[..., Any], X: Values, y: Values, seed: int, **settings: Any) -> Predict:
-    """Fit a network of pytabkit, which stops early on rows that it holds out by itself; return how to predict."""
+    """Fit a network of pytabkit, which stops early on rows that it holds out; return a function for new rows."""
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     model = make(device="cpu", random_state=seed, n_threads=1, train_metric_name=LOSS, val_metric_name=LOSS, **settings)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Lightning's advice
+        warnings.simplefilter("ignore")  # advice printed by Lightning
         model.fit(X.astype(np.float32), y.astype(np.float32))
 
     def predict(X: Values) -> Forecast:
@@ -33,7 +33,7 @@ def fitted(make: Callable[..., Any], X: Values, y: Values, seed: int, **settings
 
 
 def realmlp(folds: int) -> Fit:
-    """Return how to fit RealMLP with its own settings: one network, or one for each of some folds, averaged."""
+    """Return a function that fits RealMLP with its defaults: one network, or the average of one for each fold."""
 
     def fit(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
         from pytabkit import RealMLP_TD_Regressor
@@ -44,7 +44,7 @@ def realmlp(folds: int) -> Fit:
 
 
 def tabm(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
-    """Fit TabM with piecewise-linear embeddings; return how to predict, and how wide it is."""
+    """Fit TabM with piecewise-linear embeddings; return a function for new rows, and its width."""
     from pytabkit import TabM_D_Regressor
 
     width = 512 if len(X) <= WIDE_ROWS else 128

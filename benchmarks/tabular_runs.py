@@ -1,4 +1,4 @@
-"""Runs of `tabular` and `tabular_classes` that can be stopped and gone on with, one unit of work at a time."""
+"""Runs of `tabular` and `tabular_classes`, which can be stopped and continued."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ Row = dict[str, Any]
 Model = TypeVar("Model")
 
 PACKAGES = ("scikit-learn", "pandas", "ngboost", "catboost", "quantile-forest", "mapie", "pytabkit")
-"""Whose releases are written down."""
+"""Packages whose versions are recorded."""
 
 
 class LeftOut(Exception):
-    """Why a model is not fitted to a set."""
+    """The reason why a model is not fitted to a set."""
 
 
 @contextlib.contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Raise `LeftOut` where the block takes more of the processor's time than that.
+    """Raise `LeftOut` if the block takes more CPU time than this.
 
-    Time that other programs take does not count, so what is left out does not depend on them.
+    The time of other programs does not count, so they do not change what is left out.
     """
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise LeftOut(f"more than {seconds:g} s")
 
     before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, seconds, 5)  # again and again, should a library swallow the first
+    signal.setitimer(signal.ITIMER_PROF, seconds, 5)  # repeatedly, in case a library catches the first one
     try:
         yield
     finally:
@@ -52,7 +52,7 @@ def at_most(seconds: float) -> Iterator[None]:
 
 
 def timed(fit: Callable[[], Model], predict: Callable[[Model], Any], limit: float) -> tuple[Row, Any]:
-    """Return how long fitting and predicting took, on the clock and of the processor, and what was predicted."""
+    """Return the wall-clock and CPU times of fitting and predicting, and the prediction."""
     clocks = lambda: (time.perf_counter(), time.process_time())  # noqa: E731
     load, start = os.getloadavg()[0], clocks()
     with at_most(limit):
@@ -67,30 +67,30 @@ def timed(fit: Callable[[], Model], predict: Callable[[Model], Any], limit: floa
 
 
 def parser(description: str | None, sets: Sequence[str], models: Iterable[str], out: str) -> ArgumentParser:
-    """Return the options that both comparisons have."""
+    """Return a parser with the options of both comparisons."""
     found = ArgumentParser(description=description, formatter_class=RawDescriptionHelpFormatter)
     found.add_argument("--sets", nargs="+", choices=sets, default=list(sets), metavar="SET")
     found.add_argument("--models", nargs="+", choices=list(models), default=list(models), metavar="MODEL")
     found.add_argument("--splits", type=int, default=5)
     found.add_argument("--threads", type=int, default=1)
-    found.add_argument("--limit", type=float, default=360, help="seconds of the processor that a fit may take")
-    found.add_argument("--again", action="store_true", help="measure what is there already anew")
+    found.add_argument("--limit", type=float, default=360, help="Largest CPU time of a fit, in seconds. [default: 360]")
+    found.add_argument("--again", action="store_true", help="Measure again what the file already contains.")
     found.add_argument("--out", type=Path, default=Path(out))
     return found
 
 
 def go_on(options: Namespace, measured: Callable[[str, str, int], Row], needed: Mapping[str, str]) -> list[Row]:
-    """Measure what is missing in the results file, which is written after every unit; return all of its rows.
+    """Measure what is missing in the results file, write the file after every unit, and return all rows.
 
     Args:
-        options: Those of `parser`.
-        measured: From a set, a model and a split to scores; raises `LeftOut` where there are none.
+        options: The options of `parser`.
+        measured: Returns the scores of a set, a model and a split; raises `LeftOut` if there are none.
         needed: Packages that models need; models of packages that are not installed are not run.
     """
     torch.set_num_threads(options.threads)
     missing = [name for name in options.models if name in needed and not importlib.util.find_spec(needed[name])]
     if missing:
-        print(f"Not installed here, so not run: {', '.join(missing)} (see benchmarks/tabular_requirements.txt)")
+        print(f"Not installed, so not run: {', '.join(missing)} (see benchmarks/tabular_requirements.txt)")
     wanted = [
         (name, model, split)
         for split in range(1, options.splits + 1)
@@ -110,7 +110,7 @@ def go_on(options: Namespace, measured: Callable[[str, str, int], Row], needed: 
             row: Row = {"set": name, "model": model, "split": split}
             reasons = [other["left out"] for other in rows if _unit(other)[:2] == (name, model) and "left out" in other]
             try:
-                # What was too much for one split would be for the others.
+                # A model that took too long on one split is not tried on the others.
                 row |= {"left out": reasons[0]} if reasons else measured(name, model, split)
             except LeftOut as reason:
                 row |= {"left out": str(reason)}
@@ -125,7 +125,7 @@ def _unit(row: Row) -> tuple[str, str, int]:
 
 
 def _versions() -> dict[str, str]:
-    """Return the releases of the packages that are installed."""
+    """Return the versions of the installed packages."""
     found = {}
     for name in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):

@@ -1,9 +1,9 @@
-"""How long do large tables take, and how much memory?
+"""Measure time and memory of `BayesNormRegressor` on large tables.
 
     python -m benchmarks.tabular_size [--rows 200000] [--device cuda] [--out results/tabular_size_cpu.json]
 
-`BayesNormRegressor()` as it comes, on made-up tables of 20 columns: a smooth function of eight of them with steps in
-two, and noise whose deviation depends on one. Peaks of memory are those of the process beyond what it had before.
+Runs `BayesNormRegressor()` with its defaults on simulated tables of 20 columns. The target is a smooth function of
+eight of them with steps in two, plus noise whose standard deviation depends on one. Memory is the peak that is added.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COLUMNS, NEW_ROWS, LEVEL = 20, 100_000, 0.9
 
 
 def table(rows: int, seed: int) -> tuple[Values, Values]:
-    """Return inputs and targets."""
+    """Return simulated inputs and targets."""
     generator = np.random.default_rng(seed)
     X = generator.standard_normal((rows, COLUMNS))
     smooth = X[:, 0] * X[:, 1] + np.sin(2 * X[:, 2]) + 0.5 * X[:, 3] ** 2 + np.tanh(X[:, 4]) - 0.3 * X[:, 5]
@@ -36,7 +36,7 @@ def table(rows: int, seed: int) -> tuple[Values, Values]:
 
 
 def measured(rows: int, device: str) -> dict[str, float]:
-    """Return seconds and memory of fitting and predicting, and how good predictions are."""
+    """Return the time and memory of fitting and predicting, and the scores of the predictions."""
     X, y = table(rows, 0)
     new, target = table(NEW_ROWS, 1)
     (fit_seconds, model), fit_mib = with_added_mib(

@@ -1,4 +1,4 @@
-"""Results of `tabular` and `tabular_classes` as Markdown: a line per model, a column per set, errors over splits."""
+"""Write results of `tabular` and `tabular_classes` as Markdown tables: one line per model, one column per set."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Score:
     """A score of the results.
 
     Args:
-        key: What it is called in the results.
-        title: What it is called in tables.
-        best: Whether the least is the best, and marked.
-        digits: Digits after the point; None for three that count, after the point at most four.
+        key: Its name in the results file.
+        title: Its name in tables.
+        best: Whether the lowest value is the best and is marked.
+        digits: Decimal places; None for three significant digits and at most four decimal places.
     """
 
     key: str
@@ -33,15 +33,15 @@ class Score:
 
 
 def one_core(row: Row) -> Row:
-    """Return a row whose times are the processor's, where those were taken: other programs do not count in them."""
+    """Return a row with CPU times in place of wall-clock times, if it has them: other programs do not change these."""
     return row | {f"{name}_s": row.get(f"{name}_cpu_s", row.get(f"{name}_s")) for name in ("fit", "predict")}
 
 
 def score_table(rows: Sequence[Row], sets: Sequence[str], models: Sequence[str], score: Score) -> str:
     """Return one score of all models on all sets, mean ± standard error over splits.
 
-    A model with fewer splits than others of its set has their number in brackets; it is not the best, and no other is
-    where its mean is lower.
+    A model with fewer splits than the others has their number in brackets. It is never marked as the best, and if its
+    mean is the lowest, no model is.
     """
     columns = []
     for name in sets:
@@ -62,9 +62,9 @@ def score_table(rows: Sequence[Row], sets: Sequence[str], models: Sequence[str],
 
 
 def tally(rows: Sequence[Row], sets: Sequence[str], models: Sequence[str], score: Score, ratios: bool) -> str:
-    """Return, per model, on how many sets it has the best score, and its mean ratio (or difference) to the best.
+    """Return for each model the number of sets with the best score, and the mean ratio or difference to the best.
 
-    Only models with all splits of a set are compared on it.
+    Only models with all splits of a set are compared.
     """
     above: dict[str, list[float]] = {model: [] for model in models}
     wins: Counter[str] = Counter()
@@ -82,7 +82,7 @@ def tally(rows: Sequence[Row], sets: Sequence[str], models: Sequence[str], score
 
 
 def left_out(rows: Sequence[Row]) -> str:
-    """Return in words what was not measured, and why."""
+    """Return what was not measured, and why, as text."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if "left out" in row:
@@ -94,14 +94,14 @@ def left_out(rows: Sequence[Row]) -> str:
 def all_tables(
     rows: Sequence[Row], sets: Sequence[str], models: Sequence[str], scores: Sequence[Score], *, ratios: bool = True
 ) -> list[str]:
-    """Return a table per score, of the sets and models that there are rows of, and what was left out.
+    """Return one table per score for the sets and models that have rows, and what was left out.
 
     Args:
-        rows: Those of a results file.
-        sets: Their order.
-        models: Their order.
-        scores: What is shown; models are compared over all sets by the first.
-        ratios: Whether that is done by ratios to the best model's score, or else by differences.
+        rows: The rows of a results file.
+        sets: The sets in order.
+        models: The models in order.
+        scores: The scores to show; the first one compares models over all sets.
+        ratios: Whether models are compared by ratios to the best score, or by differences.
     """
     rows = [one_core(row) for row in rows]
     measured = [row for row in rows if "left out" not in row]
@@ -113,13 +113,13 @@ def all_tables(
 
 
 def _complete(found: dict[str, list[float]]) -> tuple[int, dict[str, float]]:
-    """Return the most splits that a model has, and the means of models that have so many."""
+    """Return the largest number of splits of a model, and the means of all models with that number."""
     most = max((len(values) for values in found.values()), default=0)
     return most, {model: statistics.fmean(values) for model, values in found.items() if values and len(values) == most}
 
 
 def _best(found: dict[str, list[float]], means: dict[str, float]) -> list[str]:
-    """Return the models with the least mean, or none where a model with fewer splits lies below them."""
+    """Return the models with the lowest mean, or none if a model with fewer splits has a lower one."""
     least = min((statistics.fmean(values) for values in found.values() if values), default=math.nan)
     return [model for model, mean in means.items() if mean == least]
 

@@ -1,4 +1,4 @@
-"""Boosted trees and forests of `tabular`."""
+"""Boosted trees and forests for `tabular`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from benchmarks.tabular_forecasts import (
 )
 
 TUNED = (0.1, 0.5, 0.9)
-"""Quantiles that the boosters are tuned with."""
+"""Quantiles for which the number of trees is chosen."""
 
 Rows = NDArray[np.int64]
 
 
 def held_out_fifth(n_rows: int, seed: int) -> tuple[Rows, Rows]:
-    """Return the numbers of four fifths of the rows, and of the others."""
+    """Return the indices of four fifths of the rows, and of the others."""
     order = np.random.default_rng(seed).permutation(n_rows)
     return order[n_rows // 5 :], order[: n_rows // 5]
 
@@ -42,7 +42,7 @@ class BoostedQuantiles:
         X: Rows.
         y: Targets.
         seed: Seed of the folds.
-        folds: How many of the cross-validation's folds are held out in turn; None for all.
+        folds: Number of folds of the cross-validation that are held out in turn; None for all.
     """
 
     def __init__(self, X: Values, y: Values, seed: int, folds: int | None = None) -> None:
@@ -51,7 +51,7 @@ class BoostedQuantiles:
         parts = list(KFold(3 if self.large else 5, shuffle=True, random_state=seed).split(X))[:folds]
 
         def held_out(size: tuple[int, int], quantile: float | None) -> tuple[float, int]:
-            """Return the mean loss of held-out folds, and the number of trees."""
+            """Return the mean loss on held-out folds, and the number of trees."""
             losses, trees = [], []
             for rows, others in parts:
                 patience = 30 if self.large else 50
@@ -87,13 +87,13 @@ class BoostedQuantiles:
 
 
 def boosted_quantiles(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
-    """Fit the boosters; return how to predict, and what was chosen."""
+    """Fit the boosters; return a function for new rows, and what was chosen."""
     model = BoostedQuantiles(X, y, seed)
     return model.predict, model.chosen
 
 
 def conformal_quantiles(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
-    """Fit the boosters to four fifths of the rows, their intervals adjusted on the last fifth by MAPIE."""
+    """Fit the boosters to four fifths of the rows; MAPIE adjusts their intervals on the last fifth."""
     from mapie.regression import ConformalizedQuantileRegressor
 
     rows, others = held_out_fifth(len(X), seed)
@@ -101,7 +101,9 @@ def conformal_quantiles(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
     ends = [model.quantiles[0], model.quantiles[-1], model.quantiles[len(QUANTILES) // 2]]
     conformal = ConformalizedQuantileRegressor(ends, confidence_level=LEVEL, prefit=True)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "WARNING: .*")  # it warns of every prefit model, and of quantiles that cross
+        warnings.filterwarnings(
+            "ignore", "WARNING: .*"
+        )  # it warns about every prefit model and about crossing quantiles
         conformal.conformalize(X[others], y[others])
 
     def predict(X: Values) -> Forecast:
@@ -114,7 +116,7 @@ def conformal_quantiles(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
 
 
 def ngboost(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
-    """Fit NGBoost; return how to predict, and what was chosen."""
+    """Fit NGBoost; return a function for new rows, and what was chosen."""
     from ngboost import NGBRegressor
 
     large = len(X) > 8_000
@@ -134,9 +136,9 @@ def ngboost(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
 
 
 def catboost(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
-    """Fit CatBoost's mean and variance; return how to predict, and what was chosen.
+    """Fit CatBoost's mean and variance; return a function for new rows, and what was chosen.
 
-    What its virtual ensembles disagree by (knowledge uncertainty) is added to the variance that it predicts.
+    The variance between its virtual ensembles (knowledge uncertainty) is added to the predicted variance.
     """
     from catboost import CatBoostRegressor
 
@@ -163,7 +165,7 @@ def catboost(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
 
 
 def quantile_forest(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
-    """Fit a quantile regression forest; return how to predict, and what was chosen on rows out of its trees' bags."""
+    """Fit a quantile regression forest; return a function for new rows, and what out-of-bag rows chose."""
     from quantile_forest import RandomForestQuantileRegressor
 
     levels, found = QUANTILES.tolist(), {}

@@ -1,10 +1,10 @@
-"""How much faster is a stack of small networks trained than one after the other?
+"""Measure how much faster many small networks are trained together than one by one.
 
     python -m benchmarks.training [--device cuda] [--out [results/training_cpu.json]]
 
-Steps of single networks per second, at the size of the MCBN paper's regression benchmark (13 inputs, two hidden layers
-of 50, batches of 32): `train_stacked` with E networks beside `train` with one of them, medians of alternating repeats.
-Both families of the benchmark: batch norm, and dropout on the input and after each hidden layer. Needs no data.
+Counts steps of single networks per second, at the size of the MCBN paper's regression benchmark (13 inputs, two hidden
+layers of 50 units, batches of 32). `train_stacked` with many networks and `train` with one are measured in turns;
+medians are reported. Networks have batch norm, or dropout on the input and after each hidden layer. Needs no data.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from bayesnorm.training import train
 from experiments.machine import machine
 
 ROWS, INPUTS, BATCH_SIZE, RATE = 324, 13, 32, 0.05
-"""A fold of the Boston set."""
+"""The size of a fold of the Boston set."""
 
 SECONDS = 2.0
-"""Time that a measurement should take at least."""
+"""Shortest time of a measurement."""
 
 
 FAMILIES: dict[str, Callable[[int], nn.Sequential]] = {
@@ -45,14 +45,14 @@ def half_mse(f: Tensor, y: Tensor) -> Tensor:
 
 
 def data(device: str) -> tuple[Tensor, Tensor]:
-    """Return made-up inputs and targets."""
+    """Return simulated inputs and targets."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(ROWS, INPUTS, generator=generator)
     return x.to(device), torch.sin(x[:, :1]).to(device)
 
 
 def alone(family: str, device: str, epochs: int) -> float:
-    """Return steps per second of one network, in one thread: its operations are too small to share."""
+    """Return the steps per second of one network in one thread; its operations are too small for more threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     network = FAMILIES[family](0).to(device)
@@ -62,7 +62,7 @@ def alone(family: str, device: str, epochs: int) -> float:
 
 
 def stacked(family: str, device: str, networks: int, epochs: int) -> float:
-    """Return steps of single networks per second, each with rows, a weight decay and a seed of its own."""
+    """Return the steps of single networks per second; rows, weight decay and seed differ between networks."""
     stack = Stack.of([FAMILIES[family](i).to(device) for i in range(networks)])
     generator = torch.Generator().manual_seed(1)
     rows = [torch.randperm(ROWS, generator=generator) for _ in range(networks)]
@@ -80,13 +80,13 @@ def stacked(family: str, device: str, networks: int, epochs: int) -> float:
 
 
 def long_enough(run: Callable[[int], float], networks: int, seconds: float) -> int:
-    """Return epochs that take about as long as asked for, found with a short run that also warms up."""
+    """Return the number of epochs that takes about this time, from a short run that also warms up."""
     per_second = max(run(2), run(5))
     return max(2, round(seconds * per_second / (networks * (ROWS // BATCH_SIZE))))
 
 
 def measured(family: str, device: str, networks: int, repeats: int, seconds: float) -> dict:
-    """Return one line of the table: both speeds and their ratio, medians of alternating repeats."""
+    """Return one row of the table: the medians of both speeds and of their ratio, measured in turns."""
     one, many = (lambda n: alone(family, device, n)), (lambda n: stacked(family, device, networks, n))
     epochs_one, epochs_many = long_enough(one, 1, seconds), long_enough(many, networks, seconds)
     pairs = [(one(epochs_one), many(epochs_many)) for _ in range(repeats)]
@@ -104,9 +104,13 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--networks", type=int, nargs="+", default=[1, 10, 75, 375])
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="least time of a measurement")
-    parser.add_argument("--threads", type=int, help="threads on a CPU (default: torch's own)")
-    parser.add_argument("--out", type=Path, nargs="?", const=Path(), help="write JSON (default: to results/)")
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, help="Shortest time of a measurement, in seconds. [default: 2]"
+    )
+    parser.add_argument("--threads", type=int, help="Threads on a CPU. [default: torch's choice]")
+    parser.add_argument(
+        "--out", type=Path, nargs="?", const=Path(), help="Write a JSON file. [default: a file in results/]"
+    )
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)

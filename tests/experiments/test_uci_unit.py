@@ -19,7 +19,7 @@ from bayesnorm.nets import paper_dropout_mlp, paper_mlp
 from bayesnorm.posterior import Empirical
 from bayesnorm.stacked import StackedExecutable
 from bayesnorm.training import train
-from benchmarks.house_profile import FUNCTIONS, MUST_RUN, Ran
+from benchmarks.package_profile import FUNCTIONS, MUST_RUN, Ran
 from experiments.uci import cross_validation, presets, unit
 from experiments.uci.cross_validation import DRAWN, POINT, Trial, settings_for
 from experiments.uci.folds import Data

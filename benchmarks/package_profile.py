@@ -1,10 +1,10 @@
-"""Which rooms of the package a unit of the regression benchmark runs: the samples, scores and choices are the package's.
+"""Check that the regression benchmark runs the package's own functions: its samples, scores and choices.
 
-    python -m benchmarks.house_profile
+    python -m benchmarks.package_profile
 
-Runs a very small unit of each family on the yacht set, notes every function that is called (`sys.setprofile`), and
-prints how many of each room ran, and how often those were called that a unit should not do without. Ends with an error
-where a room, or one of those functions, took no part.
+Runs a very small unit of each family on the yacht set and records every function that is called (`sys.setprofile`).
+Prints how many functions of each subpackage ran, and how often the required functions were called. Ends with an error
+if a required subpackage or function was not called.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from experiments.uci import unit, weights
 from experiments.uci.presets import PRESETS, Preset
 
 MUST_RUN = ("methods", "engines", "likelihoods", "posterior", "predictive", "metrics", "selection")
-"""Rooms without which a unit would not check what users run."""
+"""Subpackages that every unit must run."""
 
 SHARED = (
     MonteCarlo.outputs,
@@ -71,7 +71,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], ...]] = {
     "bbb": (BayesByBackprop.fit, VariationalPosterior.sample, *SHARED),
     "mnf": (MNF.fit, VariationalPosterior.sample, *SHARED),
 }
-"""Functions that a unit of each family runs."""
+"""Functions that a unit of each family must call."""
 
 SMALL = Preset(
     sets=("yacht",),
@@ -90,11 +90,11 @@ SMALL = Preset(
 )
 
 ROOTS = {Path(bayesnorm.__file__).parent: None, Path(experiments.__file__).parent: "experiments"}
-"""Folders whose functions are noted, and the room that all of a folder belongs to; None: its folders are rooms."""
+"""Folders whose functions are recorded, and the name under which they are counted; None counts by subpackage."""
 
 
 class Ran:
-    """Notes the functions that are called inside a `with` block, in this thread and in those that it starts."""
+    """Records the functions that are called inside a `with` block, in this thread and in those that it starts."""
 
     def __init__(self) -> None:
         self.calls: Counter[CodeType] = Counter()
@@ -115,7 +115,7 @@ class Ran:
             self.calls[frame.f_code] += 1
 
     def rooms(self) -> Counter[str]:
-        """Return how many different functions of each room ran; comprehensions and lambdas are parts of others."""
+        """Return how many different functions of each subpackage ran, without comprehensions and lambdas."""
         rooms = (room_of(code) for code in self.calls if not code.co_name.startswith("<"))
         return Counter(room for room in rooms if room is not None)
 
@@ -124,32 +124,32 @@ class Ran:
         return self.calls[inspect.unwrap(function).__code__]
 
     def missing(self, functions: Iterable[Callable[..., Any]]) -> list[str]:
-        """Return the rooms and the functions that should have taken part and did not."""
+        """Return the required subpackages and functions that were not called."""
         ran = self.rooms()
         rooms = [f"{room}/" for room in MUST_RUN if room not in ran]
         return rooms + [function.__qualname__ for function in functions if not self.times(function)]
 
 
 def room_of(code: CodeType) -> str | None:
-    """Return the room that a function is written in; None where it is not the package's, nor an experiment's."""
+    """Return the subpackage of a function; None if it belongs to neither the package nor the experiments."""
     path = Path(code.co_filename)
     for root, room in ROOTS.items():
         if path.is_relative_to(root):
-            return room or (path.relative_to(root).parts[0] if path.parent != root else "(no room)")
+            return room or (path.relative_to(root).parts[0] if path.parent != root else "(top level)")
     return None
 
 
 def run_unit(family: str) -> None:
     """Run the small unit of a family."""
     if family in ("bbb", "mnf"):
-        weights.run("house", "yacht", family, split=1, seed=1)
+        weights.run("profile", "yacht", family, split=1, seed=1)
     else:
-        unit.run("house", "yacht", family, 32.0 if family == "bn" else 0.05, "cpu")
+        unit.run("profile", "yacht", family, 32.0 if family == "bn" else 0.05, "cpu")
 
 
 def main() -> int:
-    torch.set_num_threads(1)  # so that networks are run in this thread
-    PRESETS["house"] = SMALL
+    torch.set_num_threads(1)  # The profile sees functions of this thread only.
+    PRESETS["profile"] = SMALL
     found = {}
     for family in FUNCTIONS:
         with Ran() as found[family]:
@@ -164,7 +164,7 @@ def main() -> int:
     failed = False
     for family, ran in found.items():
         if missing := ran.missing(FUNCTIONS[family]):
-            print(f"{family}: {', '.join(missing)} took no part", file=sys.stderr)
+            print(f"{family}: {', '.join(missing)} not called", file=sys.stderr)
             failed = True
     return int(failed)
 
